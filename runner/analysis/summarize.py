@@ -17,7 +17,6 @@ from runner.analysis.summary import Answers, Row, Status, Summary
 from runner.analysis.telemetry.summary import pool
 from runner.core.frozen import Frozen, Once
 from runner.core.measurement import (
-    AccuracyFigures,
     EpochFigures,
     LatencyFigures,
     Measurement,
@@ -43,12 +42,11 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     first = records[0][1]
     scales = sorted({record.trial.world_size for _, record in records})
     by_scale = {scale: [record for _, record in records if record.trial.world_size == scale] for scale in scales}
-    base = by_scale.get(1, [])
-    units = [record.measurement.throughput.unit for _, record in records if record.measurement.throughput]
-    rows = tuple(_row(scale, by_scale[scale], base, unit=units[0] if units else "samples/s") for scale in scales)
-    trial = first.trial
-    largest = max((record.trial for _, record in records), key=lambda trial: trial.world_size)
-    title, setting = _what(first, largest)
+    units = (record.measurement.throughput.unit for _, record in records if record.measurement.throughput)
+    unit = next(units, "samples/s")
+    rows = tuple(_row(scale, own, by_scale.get(1, []), unit=unit) for scale, own in by_scale.items())
+    title, setting = _what(first, by_scale[scales[-1]][0].trial)
+    told = (flop for own in by_scale.values() for record in own if (flop := record.measurement.flop))
     return Summary(
         title=title,
         rows=rows,
@@ -58,8 +56,8 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         machine=machine(first),
         setting=setting,
         wires=_wires(by_scale),
-        peak=_peak(by_scale),
-        notes=_missing_baselines(rows) if isinstance(trial, ExternalTrial) else tuple(_notes(trial, rows, by_scale)),
+        peak=next((flop.peak_source for flop in told if flop.peak_tflops is not None), None),
+        notes=tuple(_notes(first.trial, rows, by_scale)),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
     )
@@ -111,13 +109,12 @@ def _wires(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
     found: dict[str, list[str]] = {}
     for scale, records in by_scale.items():
         trial = records[0].trial
-        if isinstance(trial, ExternalTrial) or len(trial.placement) < 2:  # noqa: PLR2004
-            continue
-        over = " or ".join(dict.fromkeys(between(record) for record in records))
-        found.setdefault(f"{len(trial.placement)} nodes over {over}", []).append(str(scale))
-    if len(by_scale) > 1:
-        return "; ".join(f"{', '.join(scales)} on {words}" for words, scales in found.items()) or None
-    return "; ".join(found) or None
+        if isinstance(trial, Trial) and len(trial.placement) > 1:
+            over = " or ".join(dict.fromkeys(map(between, records)))
+            found.setdefault(f"{len(trial.placement)} nodes over {over}", []).append(str(scale))
+    if len(by_scale) == 1:
+        return next(iter(found), None)
+    return "; ".join(f"{', '.join(scales)} on {words}" for words, scales in found.items()) or None
 
 
 def between(record: RunRecord) -> str:
@@ -130,34 +127,25 @@ def between(record: RunRecord) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _missing_baselines(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Why there is no speedup: commands name their devices themselves, so that one device is another command."""
-    return tuple(
-        f"{row.devices}: no baseline, this command has no run on one device on file"
-        for row in rows
-        if row.scale > 1 and row.usable and row.speedup is None
-    )
-
-
-def _notes(trial: Trial, rows: Sequence[Row], by_scale: Mapping[int, Sequence[RunRecord]]) -> Iterator[str]:
+def _notes(trial: AnyTrial, rows: Sequence[Row], by_scale: Mapping[int, Sequence[RunRecord]]) -> Iterator[str]:
     """What the figures of the rows alone would hide."""
     for row in rows:
-        yield from _left_out(row, by_scale[row.scale])
+        if isinstance(trial, ExternalTrial):
+            # Commands name their devices themselves, so that one device is another command.
+            if row.scale > 1 and row.usable and row.speedup is None:
+                yield f"{row.devices}: no baseline, this command has no run on one device on file"
+            continue
+        states = [state for record in by_scale[row.scale] if row.usable and (state := record.measurement.steady)]
+        seconds = sum(state.left_out_s for state in states)
+        if seconds and all(state.kept_s is not None for state in states):
+            total = seconds + sum(state.kept_s or 0.0 for state in states)
+            yield f"{row.devices}: the first {seconds:.3g} of {total:.3g} measured seconds are left out as a transient"
         if row.withheld:
             yield f"{row.devices}: speedup and efficiency are {row.withheld}"
         if row.parts and row.parts.inseparable:
             yield f"{row.devices}: the parts of a step can't be told apart: {row.parts.inseparable}"
-    if trial.scaling == "weak":
+    if isinstance(trial, Trial) and trial.scaling == "weak":
         yield from _costly_exchanges(rows)
-
-
-def _left_out(row: Row, records: Sequence[RunRecord]) -> Iterator[str]:
-    """What was taken for a transient and is not in the throughput."""
-    states = [state for record in records if row.usable and (state := record.measurement.steady)]
-    seconds = sum(state.left_out_s for state in states)
-    if seconds and all(state.kept_s is not None for state in states):
-        total = seconds + sum(state.kept_s or 0.0 for state in states)
-        yield f"{row.devices}: the first {seconds:.3g} of {total:.3g} measured seconds are left out as a transient"
 
 
 def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
@@ -182,13 +170,13 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
 
     What is in doubt about the baseline is in doubt about speedup and efficiency.
     """
+    trial = records[0].trial
     usable = [record for record in records if record.validity.status != "invalid"]
     runs = usable_windows(usable)
     reasons = tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons))
-    device, cores = "gpu" if records[0].trial.device == "gpu" else "cpu worker", records[0].trial.cpus_per_worker
+    device, cores = "gpu" if trial.device == "gpu" else "cpu worker", trial.cpus_per_worker
     if not runs:
-        failed = all(record.outcome.status != "ok" for record in records)
-        status: Status = "failed" if failed else "invalid"
+        status: Status = "failed" if all(record.outcome.status != "ok" for record in records) else "invalid"
         return Row(scale=scale, device=device, cores=cores, unit=unit, repeats=0, status=status, reasons=reasons)
     base = usable_windows(baseline)
     if scale > 1 and base and not _clean(baseline):
@@ -251,17 +239,21 @@ def _answers(records: Sequence[RunRecord]) -> Answers | None:
         return None
     latencies = [found for measured in told if (found := latency(measured))]
     without = [found.without_transfer for found in latencies if found.without_transfer]
-    batches = [found.batch for found in told if found.batch]
-    return Answers(
-        latency=LatencyFigures(
+    both = (
+        LatencyFigures(
             with_transfer=_middle_percentiles([found.with_transfer for found in latencies]),
             without_transfer=_middle_percentiles(without) if len(without) == len(latencies) else None,
         )
         if latencies
-        else None,
+        else None
+    )
+    # Repeats differ in accuracy where a framework adds up in no fixed order: the one in the middle.
+    accuracies = sorted((found.accuracy for found in told if found.accuracy), key=lambda one: one.percent)
+    return Answers(
+        latency=both,
         in_flight=min(found.in_flight for found in told),
-        batch=min(batches, key=lambda one: one.used) if batches else None,
-        accuracy=_middle([found.accuracy for found in told if found.accuracy]),
+        batch=min((found.batch for found in told if found.batch), key=lambda one: one.used, default=None),
+        accuracy=accuracies[len(accuracies) // 2] if accuracies else None,
     )
 
 
@@ -276,12 +268,6 @@ def latency(measured: Measurement) -> LatencyFigures | None:
 
 def _middle_percentiles(repeats: Sequence[Percentiles]) -> Percentiles:
     return Percentiles(**_medians(repeats, "p50", "p90", "p99"), repeats=sum(one.repeats for one in repeats))
-
-
-def _middle(accuracies: Sequence[AccuracyFigures]) -> AccuracyFigures | None:
-    """The accuracy of the repeat in the middle; repeats differ where a framework adds up in no fixed order."""
-    ordered = sorted(accuracies, key=lambda one: one.percent)
-    return ordered[len(ordered) // 2] if ordered else None
 
 
 def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
@@ -305,12 +291,6 @@ def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]
         return None, False
     per_sample = told[0].forward_flop_per_sample + told[0].backward_flop_per_sample
     return utilisation_percent(rate * per_sample / 1e12, statistics.median(peaks))
-
-
-def _peak(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
-    """What utilisation is held against, of the first run that has one."""
-    told = [flop for records in by_scale.values() for record in records if (flop := record.measurement.flop)]
-    return next((flop.peak_source for flop in told if flop.peak_tflops is not None), None)
 
 
 def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:

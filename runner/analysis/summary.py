@@ -17,62 +17,43 @@ Status = Literal["valid", "degraded", "invalid", "failed"]
 
 
 class Answers(Frozen):
-    """What inference on one device came to: the time of a batch in seconds, the median of the repeats, and what its answers are worth.
+    """What inference on one device came to, the medians of the repeats, and what its answers are worth."""
 
-    Attributes:
-        latency: of a batch that has the device to itself; None where no repeat told.
-        in_flight: batches that were under way at once while throughput was measured.
-        batch: the one that ran; of repeats with several, the smallest.
-        accuracy: None where the samples have no labels.
-    """
-
-    latency: LatencyFigures | None
-    in_flight: int
-    batch: BatchUsed | None
-    accuracy: AccuracyFigures | None
+    latency: LatencyFigures | None  # of a batch that has the device to itself
+    in_flight: int  # batches that were under way at once while throughput was measured
+    batch: BatchUsed | None  # the smallest of the repeats
+    accuracy: AccuracyFigures | None  # None where the samples have no labels
 
 
 class Row(Frozen):
-    """One scale of a matrix, over all repeats of it.
-
-    Attributes:
-        device: what one of them is, "gpu" or "cpu worker".
-        cores: that a CPU worker has; None of GPUs.
-        throughput: global samples per second, in `unit`; None unless the row is usable.
-        training_time_s: wall seconds from the first iteration's start to the last one's end, median of the repeats.
-        speedup: throughput over that of one device; above `scale` it is shown, and flagged.
-        withheld: why there is no speedup though there is a baseline; None where there is one.
-        repeats: runs, each a process started anew, that the figures are pooled from and the intervals are over.
-        parts: where the time of a step went, the mean of the repeats; None where no program told.
-        mfu_percent: model FLOP/s at that throughput over the devices' dense peak; None where that is more than 100 (`above_peak`).
-        telemetry: what devices and hosts did, all repeats together; None where nobody looked on.
-        answers: of inference; None of a training.
-        epochs: of a training that is watched to converge, each the median of the repeats.
-        records: of the runs whose figures may be used.
-    """
+    """One scale of a matrix, over all repeats of it, each a process started anew: what figures are pooled from and intervals are over."""
 
     scale: int
-    device: str
-    cores: int | None = None
-    throughput: float | None = None
+    device: str  # "gpu" or "cpu worker"
+    cores: int | None = None  # that a CPU worker has
+    throughput: float | None = None  # of all devices, in `unit`
     throughput_ci95: Interval | None = None
     unit: str = "images/s"
-    training_time_s: float | None = None
-    speedup: float | None = None
+    training_time_s: float | None = (
+        None  # from the first iteration's start to the last one's end, median of the repeats
+    )
+    speedup: float | None = None  # to one device
     speedup_ci95: Interval | None = None
     efficiency: float | None = None
     efficiency_ci95: Interval | None = None
-    withheld: str | None = None
+    withheld: str | None = None  # why there is no speedup though there is a baseline
     repeats: int
-    parts: StepParts | None = None
-    mfu_percent: float | None = None
+    parts: StepParts | None = None  # mean of the repeats
+    mfu_percent: float | None = (
+        None  # model FLOP/s over the devices' dense peak; None where that is more than 100 (`above_peak`)
+    )
     above_peak: bool = False
     telemetry: Telemetry | None = None
     answers: Answers | None = None
-    epochs: tuple[EpochFigures, ...] = ()
+    epochs: tuple[EpochFigures, ...] = ()  # each the median of the repeats
     status: Status
     reasons: tuple[str, ...] = ()
-    records: tuple[RunRecord, ...] = Field(default=(), repr=False)
+    records: tuple[RunRecord, ...] = Field(default=(), repr=False)  # of the runs whose figures may be used
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
@@ -104,28 +85,21 @@ class Row(Frozen):
 
 
 class Summary(Frozen):
-    """A matrix of runs that differ in scale only, and what they ran on.
-
-    Attributes:
-        engine_reason: why this engine was taken, when it is not the first choice.
-        machine: one line that names the processor or the GPUs.
-        image_reference: the image, or the locked requirements where no container was used.
-        wires: what was between the nodes, and whether it was a real wire; None where there was one node.
-        peak: what utilisation is held against, in words, at the smallest scale that has one; None where none is known.
-        date: day of the first run (UTC), ISO 8601.
-    """
+    """A matrix of runs that differ in scale only, and what they ran on."""
 
     title: str
     rows: tuple[Row, ...]
-    image_reference: str
+    image_reference: str  # the locked requirements where no container was used
     engine: str
-    engine_reason: str | None
+    engine_reason: str | None  # why this engine was taken, when it is not the first choice
     machine: str
     setting: str
-    wires: str | None = None
-    peak: str | None = None
+    wires: str | None = (
+        None  # what was between the nodes, and whether it was a real wire; None where there was one node
+    )
+    peak: str | None = None  # what utilisation is held against, at the smallest scale that has one
     notes: tuple[str, ...] = ()
-    date: str
+    date: str  # of the first run (UTC), ISO 8601
     record_dirs: tuple[Path, ...]
 
     @property

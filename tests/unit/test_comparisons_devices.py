@@ -71,13 +71,8 @@ def test_a_rate_of_one_run_has_no_interval_and_the_ratio_of_picked_gpus_never():
     """The fastest of several is picked for what it did: an interval of its ratio to the slowest would not hold what it says."""
     often = [on(H200, rate) for rate in (1000, 1001, 1002)]
     (found,) = devices((*often, SMALL[1]))
-    row = dict(
-        zip(
-            comparisons.devices(found).tables["Trainings"].headers,
-            comparisons.devices(found).tables["Trainings"].rows[0],
-            strict=True,
-        )
-    )
+    table = comparisons.devices(found).tables["Trainings"]
+    row = dict(zip(table.headers, table.rows[0], strict=True))
     assert (row["runs"], row["slowest's runs"], row["fastest's runs"]) == ("4", "3", "1")
     assert row["slowest (images/s) ±"] == "1,001.0 ± 2.5"  # t(2) × 1 ÷ sqrt(3)
     assert (row["fastest (images/s) ±"], row["÷ slowest"]) == ("1,010", "1.009")
@@ -94,16 +89,13 @@ def test_a_rate_of_one_run_has_no_interval_and_the_ratio_of_picked_gpus_never():
         on(SECOND, 1010, told={"workloads_sha256": "d" * 64}),
         on(SECOND.model_copy(update={"name": "NVIDIA H100"}), 1010),
         on(SECOND, 1010, status="invalid"),
+        but(on(SECOND, 1010), image={"lock_sha256": "e" * 64}),
     ],
-    ids=("batch", "precision", "techniques", "driver", "version", "programs", "kind", "invalid"),
+    ids=("batch", "precision", "techniques", "driver", "version", "programs", "kind", "invalid", "image"),
 )
 def test_what_differs_in_more_than_the_gpu_is_not_held_against_it(other):
     assert devices((SMALL[0], other)) == ()
     assert len(devices((SMALL[0], other, SMALL[2]))) == 1
-
-
-def test_what_ran_in_another_image_is_not_held_against_it():
-    assert devices((SMALL[0], but(SMALL[1], image={"lock_sha256": "e" * 64}))) == ()
 
 
 def test_without_samplers_the_gpu_is_the_only_one_that_the_run_could_see():
@@ -120,13 +112,6 @@ def test_a_gpu_that_was_throttled_is_told():
     assert (table.headers[-1], table.rows[0][-1]) == ("degraded", "1")
     (found,) = devices(SMALL)
     assert "degraded" not in comparisons.devices(found).tables["Trainings"].headers
-
-
-def test_reports_and_page_have_both_tables():
-    (found,) = devices((*SMALL, *LARGE))
-    for table in comparisons.devices(found).tables.values():
-        assert f"| {' | '.join(table.rows[0])} |" in comparisons.devices(found).markdown()
-    assert [table.title for table in comparisons.devices(found).page_block().tables] == ["Trainings", "GPUs"]
 
 
 def test_gpus_are_compared_across_folders(tmp_path):

@@ -47,11 +47,10 @@ def test_torchrun_a_killed_rank_is_named_with_its_signal_and_its_own_last_line()
     found = explain(1, TORCHRUN.splitlines())
     assert found.startswith("rank 1: killed (exit code -9, SIGKILL)")
     assert found.endswith("it last said: about to read image 17")
-
-
-def test_torchrun_the_root_cause_is_the_one_that_is_last():
-    ended = TORCHRUN.replace("-9", "1")
-    assert explain(1, ended.splitlines()).startswith("rank 1: exit code 1; it last said: about to read")
+    # The root cause is the one that is last.
+    ended = TORCHRUN.replace("-9", "1").splitlines()
+    assert explain(1, ended).startswith("rank 1: exit code 1; it last said: about to read")
+    assert explain(1, WORKERS.splitlines()) == "rank 1: exit code 1; it last said: ValueError: no such label"
 
 
 def test_a_rank_that_others_followed_is_not_the_one_to_blame():
@@ -170,10 +169,6 @@ RuntimeError: could not connect to some hosts via ssh
     assert explain(1, lines.split("\n")) == (
         f"ssh could not log in to a node's container; see whether its own log says why ({words})"
     )
-
-
-def test_tensorflow_workers():
-    assert explain(1, WORKERS.splitlines()) == "rank 1: exit code 1; it last said: ValueError: no such label"
 
 
 def test_a_container_with_one_rank_is_that_rank():

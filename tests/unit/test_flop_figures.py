@@ -116,11 +116,8 @@ def test_an_unknown_gpu_has_no_peak_and_the_reason_is_said():
     assert (found.peak_tflops, found.mfu_percent, found.ridge_flop_per_byte) == (None, None, None)
     assert found.peak_source == "unavailable: no peak is known for Voodoo 2"
     assert found.achieved_tflops == pytest.approx(0.3)
-
-
-def test_a_rank_that_named_no_gpu_leaves_the_peak_open():
-    found = figures(start(), env(0, ("NVIDIA H200",)), trial=GPU_TRIAL)
-    assert found.peak_source == "unavailable: the programs named 1 of 2 GPUs"
+    silent = figures(start(), env(0, ("NVIDIA H200",)), trial=GPU_TRIAL)
+    assert silent.peak_source == "unavailable: the programs named 1 of 2 GPUs"
 
 
 def test_cpu_workers_by_hand():
@@ -129,28 +126,23 @@ def test_cpu_workers_by_hand():
     found = figures(start(), peak(0, 90e9), peak(1, 70e9), trial=trial, throughput=10.0)
     assert found.peak_tflops == pytest.approx(0.160)
     assert found.mfu_percent == pytest.approx(18.75)
-    assert found.peak_source == (
-        "0.16 TFLOP/s, measured before the first step: a product of matrices (torch.mm in fp32) on 2 cores in each of 2 processes at once"
-    )
+    assert "(torch.mm in fp32) on 2 cores in each of 2 processes at once" in found.peak_source
     assert found.roofline_source == "unavailable: nothing counts the memory traffic of CPUs"
 
 
 @pytest.mark.parametrize(
-    ("events", "changes", "reason"),
+    ("ranks", "changes", "reason"),
     [
-        ((), {}, "no peak was measured on these cores"),
-        ((0,), {"world_size": 2, "processes": 2}, "no peak was measured on these cores"),
-        ((0,), {"oversubscribed": True}, "what was measured on shared cores is of a part of them"),
-        (
-            (0,),
-            {"concurrent": Concurrent(trainings=2, case="together", number=1, shared=True)},
-            "what was measured on shared cores is of a part of them",
-        ),
+        (0, {}, "no peak was measured"),
+        (1, {"world_size": 2, "processes": 2}, "no peak was measured"),
+        (1, {"oversubscribed": True}, "what was measured on shared cores"),
+        (1, {"concurrent": Concurrent(trainings=2, case="together", number=1, shared=True)}, "shared cores"),
     ],
 )
-def test_cpus_whose_peak_was_not_measured_have_none(events, changes, reason):
-    found = figures(start(), *(peak(rank, 90e9) for rank in events), trial=examples.trial(**changes))
-    assert (found.peak_tflops, found.mfu_percent, found.peak_source) == (None, None, f"unavailable: {reason}")
+def test_cpus_whose_peak_was_not_measured_have_none(ranks, changes, reason):
+    found = figures(start(), *(peak(rank, 90e9) for rank in range(ranks)), trial=examples.trial(**changes))
+    assert (found.peak_tflops, found.mfu_percent) == (None, None)
+    assert reason in found.peak_source
     assert found.achieved_tflops == pytest.approx(0.3)
 
 

@@ -89,24 +89,16 @@ def test_another_gpu_has_no_peak(name):
     assert gpus_peak([name], "fp32") == f"no peak is known for {name}"
 
 
-@pytest.mark.parametrize("gpu", [gpu for gpu in known_gpus() if gpu.cores and gpu.boost_mhz], ids=lambda gpu: gpu.name)
-def test_cores_and_clock_make_the_fp32_figure(gpu):
-    """A fused multiply-add is two operations."""
-    assert gpu.cores * 2 * gpu.boost_mhz * 1e6 / 1e12 == pytest.approx(gpu.tflops["fp32"], rel=0.02)
-
-
-def test_all_but_three_entries_have_cores_and_clock():
-    assert {gpu.name for gpu in known_gpus() if not (gpu.cores and gpu.boost_mhz)} == {
-        "V100-SXM3-32GB(-H)?",
-        "B200",
-        "GB200",
-    }
-
-
 @pytest.mark.parametrize("gpu", known_gpus(), ids=lambda gpu: gpu.name)
-def test_precisions_stand_in_the_ratios_of_their_units(gpu):
-    """Sparse figures are twice the dense ones and would break these: tf32 is half of fp16, bf16 equal to it, fp64 no more than half of fp32."""
+def test_figures_are_those_of_cores_and_clock_and_stand_in_the_ratios_of_their_units(gpu):
+    """Sparse figures are twice the dense ones and would break these: tf32 is half of fp16, bf16 equal to it, fp64 no more than half of fp32.
+
+    A fused multiply-add is two operations.
+    """
     flops = gpu.tflops
+    assert bool(gpu.cores and gpu.boost_mhz) == (gpu.name not in {"V100-SXM3-32GB(-H)?", "B200", "GB200"})
+    if gpu.cores:
+        assert gpu.cores * 2 * gpu.boost_mhz * 1e6 / 1e12 == pytest.approx(flops["fp32"], rel=0.02)
     assert set(gpu.tensor) <= set(flops)
     assert flops["fp64"] <= 0.51 * flops["fp32"]
     if "tf32" in flops:

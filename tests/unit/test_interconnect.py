@@ -79,98 +79,51 @@ def test_the_slowest_channel_is_what_was_used_where_every_counter_agrees(lines, 
 @pytest.mark.parametrize(
     ("lines", "moved", "used", "said"),
     [
-        # Both wires and the bytes of each, in one sentence.
-        (
-            (SHM,),
-            {"nvlink": BUSY, "pcie": slots(2_000)},
-            "nvlink",
-            "NCCL says shm, but NVLink carried 40 MB a GPU (the gradients need 40 MB), PCIe 2 kB a GPU (40 MB)",
-        ),
-        (
-            (SHM,),
-            {"nvlink": A_PART},
-            "unknown",
-            "NCCL says shm, but NVLink carried 20 MB a GPU (the gradients need 40 MB)",
-        ),
-        (
-            (SOCKET,),
-            {"nvlink": BUSY, "lo": 1_500},
-            "nvlink",
-            "NCCL says loopback, but NVLink carried 40 MB a GPU (the gradients need 40 MB), the loopback 1.5 kB (80 MB)",
-        ),
-        (
-            (SOCKET,),
-            {"nvlink": IDLE, "lo": STEPS},
-            "unknown",
-            "NCCL says loopback, but the loopback carried 40 MB (the gradients need 80 MB)",
-        ),
-        (
-            (SOCKET,),
-            {"nvlink": IDLE, "lo": 0, "ports": {"mlx5_0:1": STEPS}},
-            "infiniband",
-            "NCCL says loopback, but RDMA ports carried 40 MB a node (the gradients need 40 MB), the loopback 0 B (80 MB)",
-        ),
-        (
-            (SHM,),
-            {"nvlink": IDLE, "lo": BOTH},
-            "loopback",
-            "NCCL says shm, but the loopback carried 80 MB (the gradients need 80 MB)",
-        ),
-        (
-            (SHM,),
-            {"nvlink": IDLE, "pcie": slots(9_000_000, share=0.5)},
-            "unknown",
-            "NCCL says shm, but PCIe carried 9 MB a GPU (the gradients need 20 MB)",
-        ),
-        (
-            (IB,),
-            {"nvlink": IDLE, "ports": {"mlx5_0:1": 70}},
-            "unknown",
-            "NCCL says infiniband, but RDMA ports carried 70 B a node (the gradients need 40 MB)",
-        ),
+        ((SHM,), {"nvlink": BUSY, "pcie": slots(2_000)}, "nvlink", "NVLink carried 40 MB a GPU"),
+        ((SHM,), {"nvlink": A_PART}, "unknown", "NVLink carried 20 MB a GPU"),
+        ((SOCKET,), {"nvlink": BUSY, "lo": 1_500}, "nvlink", "NVLink carried 40 MB a GPU"),
+        ((SOCKET,), {"nvlink": IDLE, "lo": STEPS}, "unknown", "the loopback carried 40 MB"),
+        ((SOCKET,), {"nvlink": IDLE, "lo": 0, "ports": {"mlx5_0:1": STEPS}}, "infiniband", "RDMA ports carried 40 MB"),
+        ((SHM,), {"nvlink": IDLE, "lo": BOTH}, "loopback", "the loopback carried 80 MB"),
+        ((SHM,), {"nvlink": IDLE, "pcie": slots(9_000_000, share=0.5)}, "unknown", "PCIe carried 9 MB a GPU"),
+        ((IB,), {"nvlink": IDLE, "ports": {"mlx5_0:1": 70}}, "unknown", "RDMA ports carried 70 B a node"),
     ],
 )
 def test_bytes_on_a_faster_wire_or_missing_on_the_claimed_one_make_a_run_invalid(lines, moved, used, said):
     """Two runs of shared memory were valid, in which each GPU had sent all of its gradients over NVLink."""
     found = judged(lines, **moved)
-    assert (found.used, found.contradiction) == (used, said)
-    trial = examples.trial(**GPUS)
-    assert causes.mismatch(found, trial) == f"{said}; the record's transport.evidence shows by what"
+    assert found.used == used
+    assert said in found.contradiction
+    assert causes.mismatch(found, examples.trial(**GPUS)).startswith(found.contradiction)
+
+
+def test_a_contradiction_names_both_wires_and_their_bytes():
+    assert judged((SHM,), nvlink=BUSY, pcie=slots(2_000)).contradiction == (
+        "NCCL says shm, but NVLink carried 40 MB a GPU (the gradients need 40 MB), PCIe 2 kB a GPU (40 MB)"
+    )
 
 
 @pytest.mark.parametrize(
     ("lines", "moved", "said"),
     [
-        ((NVLINK,), {}, "NCCL says nvlink, and the bytes of NVLink of all 2 GPUs were not counted"),
-        ((NVLINK,), {"nvlink": BUSY[:1]}, "NCCL says nvlink, and the bytes of NVLink of all 2 GPUs were not counted"),
-        ((SHM,), {}, "NCCL says shm, and the bytes of NVLink of all 2 GPUs were not counted"),
-        ((SOCKET,), {"lo": BOTH}, "NCCL says loopback, and the bytes of NVLink of all 2 GPUs were not counted"),
-        ((IB,), {"nvlink": IDLE}, "NCCL says infiniband, and the bytes of RDMA ports were not counted"),
-        (
-            (NVLINK,),
-            {"nvlink": A_PART},
-            "NCCL copies from GPU to GPU, and NVLink carried 20 MB a GPU (the gradients need 40 MB)",
-        ),
+        ((NVLINK,), {}, "NVLink of all 2 GPUs were not counted"),
+        ((NVLINK,), {"nvlink": BUSY[:1]}, "NVLink of all 2 GPUs were not counted"),
+        ((SHM,), {}, "NVLink of all 2 GPUs were not counted"),
+        ((SOCKET,), {"lo": BOTH}, "NVLink of all 2 GPUs were not counted"),
+        ((IB,), {"nvlink": IDLE}, "RDMA ports were not counted"),
+        ((NVLINK,), {"nvlink": A_PART}, "NVLink carried 20 MB a GPU"),
         # Half of a ring's edges are NVLinks: what a GPU sends crosses one, what it gets does not.
-        (
-            (NVLINK,),
-            {"nvlink": [(0, STEPS), (STEPS, 0)]},
-            "NCCL copies from GPU to GPU, and NVLink carried 0 B to 40 MB a GPU (the gradients need 40 MB)",
-        ),
-        (
-            ("Channel 00 : 0 -> 1 [send] via NET/AWS Libfabric/0",),
-            {"nvlink": IDLE},
-            "NCCL names no wire that is known here",
-        ),
-        ((), {"nvlink": BUSY}, "NCCL names no wire that is known here"),
+        ((NVLINK,), {"nvlink": [(0, STEPS), (STEPS, 0)]}, "NVLink carried 0 B to 40 MB a GPU"),
+        (("Channel 00 : 0 -> 1 [send] via NET/AWS Libfabric/0",), {"nvlink": IDLE}, "names no wire"),
+        ((), {"nvlink": BUSY}, "names no wire"),
     ],
 )
 def test_what_a_missing_counter_leaves_open_is_unknown_and_said(lines, moved, said):
     found = judged(lines, **moved, asked="shm")
-    assert (found.used, found.contradiction, found.unproved) == ("unknown", None, said)
+    assert (found.used, found.contradiction) == ("unknown", None)
+    assert said in found.unproved
     asked = examples.trial(**GPUS, interconnect="shm")
-    tail = "the record's transport.evidence shows by what"
-    assert causes.mismatch(found, asked) == f"INTERCONNECT=shm asked, unknown used: {said}; {tail}"
+    assert causes.mismatch(found, asked).startswith(f"INTERCONNECT=shm asked, unknown used: {found.unproved}")
     assert causes.mismatch(judged(lines, **moved), examples.trial(**GPUS)) is None  # nothing was asked for
 
 
@@ -247,8 +200,8 @@ def test_gradients_that_are_missing_on_the_only_wire_of_a_library_make_a_run_inv
     """Ranks keep in touch over the loopback while their gradients go elsewhere, or nowhere."""
     trial = examples.trial(**TWO, **settings)
     found = transport.used(trial, (), counts(lo=STEPS))
-    said = "can only have used loopback, but the loopback carried 40 MB (the gradients need 80 MB)"
-    assert (found.used, found.contradiction) == ("unknown", f"{library} {said}")
+    assert found.used == "unknown"
+    assert found.contradiction.startswith(f"{library} can only have used loopback, but the loopback carried 40 MB")
     assert transport.used(trial, (), counts(lo=BOTH * 9 // 10)).used == "loopback"
     assert transport.used(trial, (), [start()]).unproved.endswith("the bytes of the loopback were not counted")
 
@@ -268,13 +221,10 @@ def test_one_process_that_drives_several_cpu_devices_needs_no_wire():
     assert transport.used(trial, (), [net("start", {"lo": 0}), net("stop", {"lo": 10**9})]).used == "process"
 
 
-def test_without_traffic_nothing_is_claimed():
+def test_without_traffic_nothing_is_claimed_and_one_device_needs_no_wire():
     idle = [net("start", {"lo": 1000}), net("stop", {"lo": 1000})]
     assert transport.used(examples.trial(**CPUS), (), idle).used == "unknown"
     assert transport.used(examples.trial(**CPUS), (), []).used == "unknown"
-
-
-def test_one_device_needs_no_wire():
     assert transport.used(examples.trial(), (), []).used == "none"
 
 
@@ -296,10 +246,7 @@ def test_one_node_has_no_figures_between_nodes():
         (on_nodes(2, **DDP), 2),  # two nodes that send 2 * 1/2 each
         (on_nodes(4, **DDP), 6),  # four that send 2 * 3/4
         (on_nodes(2, ranks=8, **DDP), 3.5),  # two edges of the ring leave a node, each with 2 * 7/8
-        (
-            on_nodes(2, strategy="kvstore", kvstore="dist_sync"),
-            2,
-        ),  # half of the weights are on the other node, there and back
+        (on_nodes(2, strategy="kvstore", kvstore="dist_sync"), 2),  # half of the weights, there and back
         (on_nodes(4, strategy="kvstore", kvstore="dist_sync"), 6),  # four times three quarters, there and back
         (on_nodes(2, ranks=4, strategy="kvstore", kvstore="dist_sync"), 4),
     ],
@@ -317,9 +264,15 @@ def test_no_ring_sends_less_than_any_algorithm_has_to(nodes, each):
 # ---- between nodes
 
 
+def on_both(first, second=None):
+    """What two nodes sent by interface; the same where only one is given."""
+    return [start(), *sent("n1", first), *sent("n2", second or first, rank=1)]
+
+
 def test_the_interface_that_moved_the_gradients_carried_them():
-    said = [start(), *sent("n1", {"lo": 10**12, "eth0": 5000, "eth1": STEPS}), *sent("n2", {"eth1": STEPS}, rank=1)]
-    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(
+        on_nodes(2, **DDP), (), on_both({"lo": 10**12, "eth0": 5000, "eth1": STEPS}, {"eth1": STEPS}), nics=NICS
+    )
     assert (found.used, found.interface, found.interfaces) == ("ethernet", "eth1", {"n1": "eth1", "n2": "eth1"})
     assert (found.gradient_bytes, found.expected_bytes_per_step) == (MEGABYTE, 2 * MEGABYTE)
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
@@ -353,22 +306,17 @@ def test_containers_with_a_network_of_their_own_count_their_own():
 def test_interfaces_that_sent_too_little_carried_nothing():
     """Half of what has to cross at the least is asked for: a card's own counters may lag."""
     almost = STEPS // 2 - 1
-    said = [start(), *sent("n1", {"eth0": almost}), *sent("n2", {"eth0": almost}, rank=1)]
-    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": almost}), nics=NICS)
     assert (found.used, found.interfaces, found.sent_bytes_per_step) == ("unknown", {}, {})
-    said = [start(), *sent("n1", {"eth0": almost + 1}), *sent("n2", {"eth0": almost + 1}, rank=1)]
+    said = on_both({"eth0": almost + 1})
     assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
-
-
-def test_a_node_that_tells_nothing_proves_nothing():
-    said = [start(), *sent("n1", {"eth0": 10 * STEPS})]
-    assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "unknown"
+    assert transport.used(on_nodes(2, **DDP), (), said[:3], nics=NICS).used == "unknown"  # the other node told nothing
 
 
 def test_a_bond_counts_what_its_card_counts_and_the_chosen_one_is_named():
     trial = on_nodes(2, wires=[wire(1, iface="bond0"), wire(2, iface="bond0")], **DDP)
     both = {"bond0": STEPS, "eth0": STEPS + 100, "eth1": 0}
-    found = transport.used(trial, (), [start(), *sent("n1", both), *sent("n2", both, rank=1)])
+    found = transport.used(trial, (), on_both(both))
     assert (found.used, found.interface) == ("ethernet", "bond0")
 
 
@@ -376,20 +324,20 @@ def test_ip_over_infiniband_is_not_verbs():
     trial = on_nodes(
         2, wires=[wire(n, iface="ib0", kind="infiniband") for n in (1, 2)], interconnect="infiniband", **DDP
     )
-    said = [start(), *sent("n1", {"ib0": STEPS}), *sent("n2", {"ib0": STEPS}, rank=1)]
+    said = on_both({"ib0": STEPS})
     assert transport.used(trial, (), said, nics=NICS).used == "ipoib"
     assert transport.used(trial, (), said).used == "ipoib"  # as it was chosen, where the nodes' own words are missing
 
 
 def test_where_nodes_differ_the_weaker_end_names_the_link():
     trial = on_nodes(2, wires=[wire(1, iface="ib0", kind="infiniband"), wire(2)], **DDP)
-    said = [start(), *sent("n1", {"ib0": STEPS}), *sent("n2", {"eth0": STEPS}, rank=1)]
+    said = on_both({"ib0": STEPS}, {"eth0": STEPS})
     found = transport.used(trial, (), said, nics=NICS)
     assert (found.used, found.interface) == ("ethernet", "ib0, eth0")
 
 
 def test_an_interface_that_nobody_knows_is_named_and_not_classified():
-    said = [start(), *sent("n1", {"eth9": STEPS}), *sent("n2", {"eth9": STEPS}, rank=1)]
+    said = on_both({"eth9": STEPS})
     found = transport.used(on_nodes(2, **DDP), (), said)
     assert (found.used, found.interface) == ("unknown", "eth9")
 
@@ -420,11 +368,6 @@ def test_verbs_are_what_nccl_says_and_the_ports_count():
     ]
 
 
-def test_verbs_over_ethernet_are_roce():
-    lines = (ADAPTERS.replace(":1/IB", ":1/RoCE"), IB)
-    assert transport.used(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
-
-
 def between(lines, *, eth0=9, ports=None, nvlink=0):
     """What two nodes of a GPU each tell: NCCL's lines, and what each interface, port and GPU moved."""
     of = {} if ports is None else {"ports": {"mlx5_0:1": ports}}
@@ -440,71 +383,39 @@ def between(lines, *, eth0=9, ports=None, nvlink=0):
     ("lines", "moved", "used", "said"),
     [
         # Nodes of one machine whose GPUs found each other.
-        (
-            (SOCKET,),
-            {"nvlink": STEPS},
-            "nvlink",
-            "NCCL is to use eth0, but interfaces carried 9 B a node (the gradients need 40 MB), NVLink 40 MB a GPU (40 MB)",
-        ),
-        (
-            (SOCKET,),
-            {"eth0": STEPS, "nvlink": STEPS},
-            "nvlink",
-            "NCCL is to use ethernet (eth0), but NVLink carried 40 MB a GPU (the gradients need 40 MB), interfaces 40 MB a node (40 MB)",
-        ),
-        (
-            (SOCKET,),
-            {"eth0": STEPS, "ports": 3 * STEPS},
-            "infiniband",
-            "NCCL is to use ethernet (eth0), but RDMA ports carried 120 MB a node (the gradients need 40 MB), interfaces 40 MB a node (40 MB)",
-        ),
-        (
-            (ADAPTERS, IB),
-            {"ports": 70},
-            "unknown",
-            "NCCL says RDMA, but RDMA ports carried 70 B a node (the gradients need 40 MB)",
-        ),
-        (
-            (ADAPTERS, IB),
-            {"ports": STEPS, "nvlink": STEPS},
-            "nvlink",
-            "NCCL says RDMA, but NVLink carried 40 MB a GPU (the gradients need 40 MB), RDMA ports 40 MB a node (40 MB)",
-        ),
+        ((SOCKET,), {"nvlink": STEPS}, "nvlink", "use eth0, but interfaces carried 9 B a node"),
+        ((SOCKET,), {"eth0": STEPS, "nvlink": STEPS}, "nvlink", "(eth0), but NVLink carried 40 MB a GPU"),
+        ((SOCKET,), {"eth0": STEPS, "ports": 3 * STEPS}, "infiniband", "(eth0), but RDMA ports carried 120 MB a node"),
+        ((ADAPTERS, IB), {"ports": 70}, "unknown", "RDMA, but RDMA ports carried 70 B a node"),
+        ((ADAPTERS, IB), {"ports": STEPS, "nvlink": STEPS}, "nvlink", "RDMA, but NVLink carried 40 MB a GPU"),
     ],
 )
 def test_what_is_said_between_nodes_is_held_against_every_counter(lines, moved, used, said):
     found = transport.used(verbs_trial(), (), between(lines, **moved), nics=NICS)
-    assert (found.used, found.contradiction) == (used, said)
+    assert found.used == used
+    assert said in found.contradiction
 
 
-def test_an_adapter_of_infiniband_counts_ip_again():
-    """IP over InfiniBand is in the counters of its interface and of its port, with other headers in each."""
-    assert (
-        transport.used(gpu_trial(), (), between((SOCKET,), eth0=STEPS, ports=STEPS + 2), nics=NICS).contradiction
-        is None
-    )
-
-
-def test_ports_that_nobody_counted_prove_no_verbs():
+def test_verbs_over_ethernet_are_roce_and_those_that_nobody_counted_are_none():
+    lines = (ADAPTERS.replace(":1/IB", ":1/RoCE"), IB)
+    assert transport.used(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
     found = transport.used(verbs_trial(), (), between((ADAPTERS, IB)), nics=NICS)
     assert (found.used, found.unproved) == ("unknown", "NCCL says RDMA, and n1, n2 told no counters of its ports")
 
 
+def test_an_adapter_of_infiniband_counts_ip_again():
+    """IP over InfiniBand is in the counters of its interface and of its port, with other headers in each."""
+    said = between((SOCKET,), eth0=STEPS, ports=STEPS + 2)
+    assert transport.used(gpu_trial(), (), said, nics=NICS).contradiction is None
+
+
 def test_one_node_that_sent_nothing_is_enough_to_prove_nothing():
-    said = [start(), *sent("n1", {"eth0": 9 * STEPS}), *sent("n2", {"eth0": 100}, rank=1)]
-    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
-    assert found.contradiction == (
-        "Gloo is to use eth0, but interfaces carried 100 B to 360 MB a node (the gradients need 40 MB)"
-    )
+    found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": 9 * STEPS}, {"eth0": 100}), nics=NICS)
+    assert "carried 100 B to 360 MB a node" in found.contradiction
 
 
 def test_verbs_asked_and_sockets_used_is_what_was_used():
-    said = [
-        start(),
-        nccl("NCCL INFO NET/IB : No device found.", SOCKET, NVLINK),
-        *sent("n1", {"eth0": STEPS}, ports={"mlx5_0:1": 0}),
-        *sent("n2", {"eth0": STEPS}, ports={"mlx5_0:1": 0}, rank=1),
-    ]
+    said = between(("NCCL INFO NET/IB : No device found.", SOCKET, NVLINK), eth0=STEPS, ports=0)
     found = transport.used(verbs_trial(), (), said, nics=NICS)
     assert (found.used, found.interface, found.hcas) == ("ethernet", "eth0", ())
 
@@ -516,10 +427,8 @@ def test_nodes_that_nccl_took_for_one_have_no_wire_between_them():
     """
     said = between((NVLINK,), eth0=500, nvlink=STEPS)
     found = transport.used(gpu_trial(), (), said, nics=NICS, one_machine=True)
-    assert (found.used, found.contradiction) == (
-        "nvlink",
-        "NCCL says p2p between the nodes, but interfaces carried 500 B a node (the gradients need 40 MB), NVLink 40 MB a GPU (40 MB)",
-    )
+    assert found.used == "nvlink"
+    assert found.contradiction.startswith("NCCL says p2p between the nodes, but interfaces carried 500 B a node")
     assert transport.used(gpu_trial(), (), said, nics=NICS).used == "nvlink"
 
 
@@ -552,7 +461,7 @@ def test_sockets_are_sockets_however_busy_an_adapter_was():
     ],
 )
 def test_what_is_no_real_wire_says_so(link, one_machine, label):
-    said = [start(), *sent("n1", {"eth0": STEPS}), *sent("n2", {"eth0": STEPS}, rank=1)]
+    said = on_both({"eth0": STEPS})
     found = transport.used(on_nodes(2, link=link, **DDP), (), said, nics=NICS, one_machine=one_machine)
     assert found.label == label
 

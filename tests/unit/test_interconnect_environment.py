@@ -12,6 +12,8 @@ INFINIBAND = wire(1, kind="infiniband", iface="ib0", hcas=("mlx5_0:1", "mlx5_1:1
 IPOIB = wire(1, kind="infiniband", iface="ib0")
 ROCE = wire(1, kind="roce", iface="eth2", hcas=("mlx5_2:1",))
 NCCL = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH", "NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p.log"}
+ON_LO = {**NCCL, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
+NO_P2P = {"NCCL_P2P_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
 TWO = {"world_size": 2, "processes": 2, "global_batch": 64}
 STORE = {"strategy": "kvstore", "kvstore": "dist_sync"}
 
@@ -31,36 +33,13 @@ SHARED_MEMORY = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_m
         (examples.trial(), {}),
         (examples.trial(**ON_GPU), {}),
         (examples.trial(**TWO, **DDP), {"GLOO_SOCKET_IFNAME": "lo"}),
-        (
-            examples.trial(**TWO, **DDP, **ON_GPU),
-            {**NCCL, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"},
-        ),
-        (
-            examples.trial(**TWO, **DDP, **ON_GPU, interconnect="shm"),
-            {
-                **NCCL,
-                "NCCL_SOCKET_IFNAME": "lo",
-                "GLOO_SOCKET_IFNAME": "lo",
-                "NCCL_P2P_DISABLE": "1",
-                "NCCL_NVLS_ENABLE": "0",
-            },
-        ),
+        (examples.trial(**TWO, **DDP, **ON_GPU), ON_LO),
+        (examples.trial(**TWO, **DDP, **ON_GPU, interconnect="shm"), {**ON_LO, **NO_P2P}),
         (
             examples.trial(**TWO, **DDP, **ON_GPU, interconnect="loopback"),
-            {
-                **NCCL,
-                "NCCL_SOCKET_IFNAME": "lo",
-                "GLOO_SOCKET_IFNAME": "lo",
-                "NCCL_P2P_DISABLE": "1",
-                "NCCL_SHM_DISABLE": "1",
-                "NCCL_IB_DISABLE": "1",
-                "NCCL_NVLS_ENABLE": "0",
-            },
+            {**ON_LO, **NO_P2P, "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"},
         ),
-        (
-            examples.trial(**TWO, **DDP, **ON_GPU, interconnect="nvlink"),
-            {**NCCL, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_P2P_LEVEL": "NVL"},
-        ),
+        (examples.trial(**TWO, **DDP, **ON_GPU, interconnect="nvlink"), {**ON_LO, "NCCL_P2P_LEVEL": "NVL"}),
         (examples.trial(**TWO, **STORE), {"DMLC_INTERFACE": "lo"}),
         (examples.trial(strategy="kvstore", kvstore="device", world_size=2), {}),
         (examples.trial(strategy="multiworker", **TWO), {}),
@@ -75,10 +54,7 @@ SHARED_MEMORY = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_m
                 **SHARED_MEMORY,
             },
         ),
-        (
-            examples.trial(**TWO, **ON_GPU, **horovod(operations="nccl")),
-            {**NCCL, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": "lo"},
-        ),
+        (examples.trial(**TWO, **ON_GPU, **horovod(operations="nccl")), {**ON_LO, "HOROVOD_GLOO_IFACE": "lo"}),
     ],
 )
 def test_on_one_node_everything_stays_on_the_loopback(trial, expected):

@@ -9,10 +9,8 @@ import io
 
 import pytest
 from scaled import ran
-from swept import leave
 
 from runner.analysis.comparisons.networks import networks
-from runner.commands.report import report
 from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
@@ -88,12 +86,3 @@ def test_every_form_has_the_same_figures():
         comparisons.networks(found).page_block().lead
         == "alexnet 32×32: 90.00 % on 2 workers × 1 core; lenet 32×32: 80.00 % on 4 workers × 1 core"
     )
-
-
-def test_the_report_of_a_directory_has_it(tmp_path):
-    for run in (*LENET, *ALEXNET):
-        leave(tmp_path, run)
-    report([tmp_path], out=tmp_path / "out")
-    (found,) = networks((*LENET, *ALEXNET))
-    assert set(comparisons.networks(found).files()) <= {path.name for path in (tmp_path / "out").iterdir()}
-    assert "## Networks" in (tmp_path / "out/report.md").read_text("utf-8")

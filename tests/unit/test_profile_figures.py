@@ -48,19 +48,14 @@ class TestUtilisation:
         assert found.gpus[0].compute_percent == pytest.approx(25.0)
         assert (found.steps.plain_step_s, found.steps.profiled_step_s) == (1.0, 1.5)
         assert found.steps.overhead_percent == pytest.approx(50.0)
-
-    def test_elapsed_is_never_less_than_the_union(self):
+        # Elapsed is never less than the union, and steps that were slower before add nothing.
         found = profile(table(kernel(0.0, 2.5)), env(), start(plain=(1.0,)), stop(steps=(1.5, 1.5)))
         assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (2.5, 100.0)
-
-    def test_steps_that_were_slower_before_add_nothing(self):
-        found = profile(table(kernel(0.0, 1.0)), env(), start(plain=(2.0,)), stop(steps=(1.0, 1.0)))
-        assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (2.0, 50.0)
+        found = profile(
+            table(kernel(0.0, 1.0), copy(1.0, 1.5, 100)), env(), start(plain=(2.0,)), stop(steps=(1.0, 1.0))
+        )
+        assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (2.0, 50.0)  # copies are no computation
         assert found.steps.overhead_percent == pytest.approx(-50.0)
-
-    def test_copies_are_no_computation(self):
-        found = profile(table(kernel(0.0, 0.5), copy(0.5, 1.5, 100)))
-        assert found.gpus[0].compute_percent == pytest.approx(25.0)
 
     def test_waiting_in_collectives_is_told_apart(self):
         found = profile(table(kernel(0.0, 0.5), kernel(0.4, 1.4, ALL_REDUCE)))
@@ -126,10 +121,8 @@ class TestCopies:
         assert first.throughput_gb_s == pytest.approx(1.0)
         assert first.overlap_percent == pytest.approx(100 / 3)
         assert (second.direction, second.bytes, second.overlap_percent) == ("DtoH", 4, 0.0)
-
-    def test_the_kernel_of_another_gpu_hides_nothing(self):
-        found = profile(table(kernel(0.0, 1.0, device=1), copy(0.0, 1.0, 10)))
-        assert found.copies[0].overlap_percent == 0.0
+        elsewhere = profile(table(kernel(0.0, 1.0, device=1), copy(0.0, 1.0, 10)))
+        assert elsewhere.copies[0].overlap_percent == 0.0  # the kernel of another GPU hides nothing
 
     def test_sizes_that_nobody_tells(self):
         (one,) = profile(table(copy(0.0, 1.0, None))).copies
@@ -260,12 +253,8 @@ class TestGaps:
     def test_the_longest_with_their_neighbours(self):
         frame = table(kernel(1.0, 2.0, GEMM), kernel(1.5, 2.5, WINOGRAD), copy(3.5, 4.0, 1), kernel(4.25, 5.0, BN))
         first, second = profile(frame).gaps
-        assert (first.start_s, first.seconds, first.after, first.before) == (
-            1.5,
-            1.0,
-            WINOGRAD,
-            "Memcpy HtoD (Pinned -> Device)",
-        )
+        assert (first.start_s, first.seconds, first.after) == (1.5, 1.0, WINOGRAD)
+        assert first.before == "Memcpy HtoD (Pinned -> Device)"
         assert (second.start_s, second.seconds, second.before) == (3.0, 0.25, BN)
 
 
@@ -302,9 +291,35 @@ class TestCpu:
         assert reasons(found)["GPU compute utilisation"] == "mxnet.profiler shows no kernels"
 
 
+def memory(phase, *, rank=0, device="host", peak_bytes=1):
+    sizes = {"allocated_bytes": 1, "reserved_bytes": None, "peak_bytes": peak_bytes}
+    return Memory(event="memory", phase=phase, device=device, **sizes, **said(rank))
+
+
+def test_memory_and_counts_of_a_pass_are_kept_in_the_order_of_a_step():
+    told = [
+        memory("backward"),
+        memory("forward", rank=1, device="gpu0", peak_bytes=9),
+        memory("model"),
+        memory("forward"),
+    ]
+    flop = [
+        FlopCount(event="flop_count", source="torch", phase="forward", flop_per_sample=2e9, **said(rank))
+        for rank in (1, 0)
+    ]
+    found = profile(None, env("cpu"), start(kind="memory"), stop(), *told, *flop)
+    places = [(one.rank, one.phase) for one in found.memory]
+    assert places == [(0, "model"), (0, "forward"), (0, "backward"), (1, "forward")]
+    assert (found.memory[-1].peak_bytes, found.memory[-1].reserved_bytes) == (9, None)
+    assert [one.flop_per_sample for one in found.flop] == [2e9]
+
+
 class TestWhatIsNotThere:
-    def test_nobody_began(self):
+    def test_nobody_began_or_no_rows(self):
         assert analyse(None, [env()]) is None
+        found = profile(table())
+        assert (found.work, found.categories, found.kernels, found.regions) == (None, (), (), ())
+        assert reasons(found)["GPU compute utilisation"] == "torch.profiler shows no kernels"
 
     def test_a_rank_that_did_not_end(self):
         found = profile(table(kernel(0, 1), kernel(0, 1, rank=1)), env(), start(0), start(1), stop(0))
@@ -317,56 +332,3 @@ class TestWhatIsNotThere:
         found = profile(frame)
         assert found.kernels[0].count == 1
         assert reasons(found)["some rows"] == "1 have no duration and are left out"
-
-    def test_a_table_without_rows(self):
-        found = profile(table())
-        assert (found.work, found.categories, found.kernels, found.regions) == (None, (), (), ())
-        assert reasons(found)["GPU compute utilisation"] == "torch.profiler shows no kernels"
-
-    def test_memory_and_counts_of_a_pass_are_kept(self):
-        memory = Memory(
-            event="memory",
-            phase="forward",
-            device="gpu0",
-            allocated_bytes=5,
-            reserved_bytes=None,
-            peak_bytes=9,
-            **said(1),
-        )
-        flop = [
-            FlopCount(event="flop_count", source="torch", phase="forward", flop_per_sample=2e9, **said(rank))
-            for rank in (1, 0)
-        ]
-        found = profile(None, env(), start(kind="memory"), stop(), memory, *flop)
-        assert (found.memory[0].rank, found.memory[0].peak_bytes, found.memory[0].reserved_bytes) == (1, 9, None)
-        assert [one.flop_per_sample for one in found.flop] == [2e9]
-
-    def test_memory_is_told_in_the_order_of_a_step(self):
-        told = [
-            Memory(
-                event="memory",
-                phase=phase,
-                device=device,
-                allocated_bytes=1,
-                reserved_bytes=None,
-                peak_bytes=1,
-                **said(rank),
-            )
-            for phase, device, rank in (
-                ("backward", "host", 0),
-                ("forward", "host", 1),
-                ("model", "host", 0),
-                ("forward", "host", 0),
-            )
-        ]
-        found = profile(None, env("cpu"), start(kind="memory"), stop(), *told)
-        assert [(one.rank, one.phase) for one in found.memory] == [
-            (0, "model"),
-            (0, "forward"),
-            (0, "backward"),
-            (1, "forward"),
-        ]
-
-    def test_it_reads_back_from_a_record(self):
-        found = profile(table(kernel(0, 1), call(0, 0.1), copy(1, 2, 3)))
-        assert Profile.model_validate_json(found.model_dump_json()) == found

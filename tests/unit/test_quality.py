@@ -45,23 +45,13 @@ def test_an_epoch_that_a_rank_did_not_end_is_not_there():
     events.append(epoch(2, 0, correct=2, samples=2, loss_sum=1.0))
     assert [found.epoch for found in quality.epochs(events)] == [1]
     assert quality.epochs([]) == ()
-
-
-def test_a_loss_that_is_not_finite_is_no_loss():
     (found,) = quality.epochs([epoch(1, 0, correct=1, samples=2, loss_sum=None, train_loss=float("nan"))])
-    assert (found.val_loss, found.train_loss) == (None, None)
+    assert (found.val_loss, found.train_loss) == (None, None)  # a loss that is not finite is no loss
 
 
 def accuracy(**changes):
-    said = {
-        "samples": 200,
-        "correct": 90,
-        "reference": "fp32",
-        "reference_correct": 100,
-        "agree": 150,
-        "fit_iterations": 40,
-    }
-    return Accuracy(event="accuracy", rank=0, precision="int8", **COMMON, **(said | changes))
+    said = {"samples": 200, "correct": 90, "reference": "fp32", "reference_correct": 100, "agree": 150}
+    return Accuracy(event="accuracy", rank=0, precision="int8", fit_iterations=40, **COMMON, **(said | changes))
 
 
 def test_what_a_precision_costs_is_negative_where_it_loses():
@@ -74,8 +64,8 @@ def test_what_a_precision_costs_is_negative_where_it_loses():
 
 def test_a_batch_says_what_became_of_it():
     said = BatchUsed(event="batch", rank=0, asked=10000, used=512, reason="10000 images take 61 GiB", **COMMON)
-    assert quality.batch([said]) == BatchFigures(asked=10000, used=512, reason="10000 images take 61 GiB")
-    assert quality.batch([]) is None
+    found = measure([said], started=0.0, unit="images/s").batch
+    assert found == BatchFigures(asked=10000, used=512, reason="10000 images take 61 GiB")
 
 
 def window(*step_seconds):
@@ -94,12 +84,7 @@ def test_latencies_are_percentiles_of_batches_by_themselves():
     found = measure([window(0.5, 0.5), lone(seconds, (0.25, 0.75))], started=0.0, unit="images/s", mode="infer")
     whole, without = found.latency.with_transfer, found.latency.without_transfer
     assert (whole.p50, whole.p90, whole.p99, whole.repeats) == (6.0, 10.0, pytest.approx(10.9), 11)
-    assert (without.p50, without.p90, without.p99, without.repeats) == (
-        0.5,
-        pytest.approx(0.7),
-        pytest.approx(0.745),
-        2,
-    )
+    assert (without.p50, without.p90, without.p99, without.repeats) == pytest.approx((0.5, 0.7, 0.745, 2))
     assert found.in_flight == 4
     assert (found.step_time_s.p50, found.step_time_s.method) == (0.5, "step")
 

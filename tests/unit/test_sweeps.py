@@ -59,11 +59,8 @@ def test_repeats_of_one_batch_are_pooled():
 
 def test_one_batch_is_no_sweep():
     assert sweeps([SIXTEEN, traced(16, 0.25), measured(16, 450.0, run_id="again")]) == ()
-    assert sweeps([]) == ()
-
-
-def test_the_same_batches_at_two_precisions_are_no_sweep():
     assert sweeps([FOUR, measured(16, 900.0, precision="bf16")]) == ()
+    assert sweeps([]) == ()
 
 
 @pytest.mark.parametrize(
@@ -165,24 +162,18 @@ def test_two_sweeps_of_one_name_do_not_overwrite_each_other():
 class TestReports:
     def test_the_table(self):
         lines = sweep(sweeps(RUNS)[0]).markdown().splitlines()
-        assert lines[:4] == [
-            "### pytorch 2.15.0: resnet50 train: sweep over the batch",
-            "",
-            "resnet50 224×224, 1 GPU, synthetic data  ",
-            "NVIDIA H200 · dlscale/mxnet:1.9.1 · engine docker · 2026-01-01",
-        ]
-        assert lines[5] == (
-            "| precision | batch | runs | images/s ± | NVML utilisation (%) | SM active (%) | FP32 (%) | tensor (%) | compute (%) | power (W) | "
-            "images/J | MFU (%) | validity |"
-        )
-        assert lines[7].startswith("| fp32 | 4 | 1 | 400.0")
+        assert lines[0] == "### pytorch 2.15.0: resnet50 train: sweep over the batch"
+        assert lines[2].strip() == "resnet50 224×224, 1 GPU, synthetic data"
         # Of 600 W; 400 × 24 GFLOP of 67 TFLOP/s.
-        assert lines[7].endswith("| 60.0 | 20.0 | 10.0 | 4.0 | 25.0 | 600.0 | 0.667 | 14.33 | valid |")
-
-    def test_columns_of_which_nothing_is_known_stay_away(self):
-        text = sweep(sweeps([traced(4, 0.125), traced(16, 0.25)])[0]).markdown()
-        assert "| precision | batch | compute (%) |" in text
-        assert "images/s" not in text.split("\n\n")[2]
+        assert lines[7] == (
+            "| fp32 | 4 | 1 | 400.0 | 60.0 | 20.0 | 10.0 | 4.0 | 25.0 | 600.0 | 0.667 | 14.33 | valid |"
+        )
+        only_passes = sweep(sweeps([traced(4, 0.125), traced(16, 0.25)])[0]).markdown()
+        assert "| precision | batch | compute (%) |" in only_passes  # what nobody knows has no column
+        runs = [measured(batch, 100.0, device="cpu", cpus_per_worker=1) for batch in (4, 16)]
+        on_cpus = sweep(sweeps([but(run, telemetry={"device": "cpu"}) for run in runs])[0]).markdown()
+        assert "| CPUs (%) |" in on_cpus
+        assert "NVML" not in on_cpus
 
     def test_a_plot_of_each_figure_that_two_batches_have(self):
         (found,) = sweeps(RUNS[:3])
@@ -191,9 +182,3 @@ class TestReports:
         for name, content in sweep(sweeps(RUNS)[0]).files().items():
             if name.endswith(".png"):
                 assert struct.unpack(">I", content[16:20])[0] == 1280
-
-    def test_on_cpus_it_is_the_cpus_that_are_used(self):
-        runs = [measured(batch, 100.0, device="cpu", cpus_per_worker=1) for batch in (4, 16)]
-        on_cpu = [but(run, telemetry={"device": "cpu"}) for run in runs]
-        assert "| CPUs (%) |" in sweep(sweeps(on_cpu)[0]).markdown()
-        assert "NVML" not in sweep(sweeps(on_cpu)[0]).markdown()

@@ -6,7 +6,6 @@ foreign one, and the other way round; a record degraded for what was no matter o
 only reads a record.
 """
 
-import math
 import subprocess
 import sys
 
@@ -98,11 +97,8 @@ def missing(found, device):
 def test_every_figure_of_a_gpu_by_hand():
     found = seen()
     one = found.gpus[0]
-    assert (one.utilisation, one.memory_utilisation_percent, one.memory_mib) == (
-        level(90.0),
-        level(40.0),
-        level(5000.0),
-    )
+    levels = (one.utilisation, one.memory_utilisation_percent, one.memory_mib)
+    assert levels == (level(90.0), level(40.0), level(5000.0))
     assert (one.power_w.min, one.power_w.avg, one.power_w.max) == pytest.approx((600, 612, 600))  # the counter's mean
     assert (one.temperature_c.min, one.temperature_c.avg, one.temperature_c.max) == pytest.approx((50.0, 52.0, 54.0))
     assert one.temperature_rise_c == pytest.approx(3.0)  # 53.5 - 50.5
@@ -111,12 +107,9 @@ def test_every_figure_of_a_gpu_by_hand():
     assert one.idle_power_w == pytest.approx(100.0)
     assert (one.fp32_utilisation.min, one.fp32_utilisation.avg, one.fp32_utilisation.max) == pytest.approx((10, 20, 30))
     assert (one.sm_active_percent.avg, one.tensor_percent.avg, one.dram_percent.avg) == pytest.approx((80, 55, 45))
-    assert (one.pcie_rx_bytes, one.pcie_tx_bytes, one.nvlink_rx_bytes, one.nvlink_tx_bytes) == (
-        4000,
-        8000,
-        12000,
-        16000,
-    )
+    assert (one.pcie_rx_bytes, one.pcie_tx_bytes) == (4000, 8000)
+    assert (one.nvlink_rx_bytes, one.nvlink_tx_bytes) == (12000, 16000)
+    assert seen(pcie_rx_bytes=None, pcie_rx_rate=500.0).gpus[0].pcie_rx_bytes == 2000  # without a counter, by the rate
     assert (one.slowdown_percent, one.ecc_corrected, one.ecc_uncorrected, one.foreign) == ({}, 0, 0, ())
     assert (one.counters, one.name, one.power_limit_w, one.measured_s) == ("gpm", "NVIDIA H200", 700.0, 4.0)
     assert found.missing == ()
@@ -199,10 +192,6 @@ def test_neither_energy_nor_power_is_of_less_than_two_seconds(end, told):
         assert found.power_w == pytest.approx(2 * 612)
 
 
-def test_traffic_without_a_counter_is_the_rate_over_the_span():
-    assert seen(pcie_rx_bytes=None, pcie_rx_rate=500.0).gpus[0].pcie_rx_bytes == 2000
-
-
 def test_a_reason_to_slow_down_holds_until_the_next_sample():
     bits = [0x20 | 0x1 if 11.0 <= t < 12.0 else 0x4 for t in T]
     assert seen(slowdown_bits=bits).gpus[0].slowdown_percent == pytest.approx(
@@ -258,12 +247,8 @@ def test_a_machine_without_gpus_says_so_and_has_its_host():
 
 def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_neither_energy_nor_power():
     lost = [t for t in T if t < 12.05]
-    table = frame(
-        rows(
-            lost, device="gpu0", **{name: (v if not isinstance(v, list) else v[: len(lost)]) for name, v in GPU.items()}
-        ),
-        rows(T, device="host", **HOST),
-    )
+    until_then = {name: v[: len(lost)] if isinstance(v, list) else v for name, v in GPU.items()}
+    table = frame(rows(lost, device="gpu0", **until_then), rows(T, device="host", **HOST))
     said = [started(gpu()), trouble("gpu0", *GPU, reason="GPU is lost", t=12.1), stopped()]
     found = summed(table, said)
     one = found.gpus[0]
@@ -275,9 +260,7 @@ def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_neither_
 def test_a_trouble_after_the_span_explains_nothing_in_it():
     said = [started(gpu()), trouble("gpu0", "power_w", reason="GPU is lost", t=14.5), stopped()]
     holes = [None if 11 < t < 13 else 600.0 for t in T]
-    assert missing(seen(events=said, power_w=holes), "gpu0") == {
-        "power_w": "no samples for 2 s of the measured 4 s",
-    }
+    assert missing(seen(events=said, power_w=holes), "gpu0")["power_w"].startswith("no samples for 2 s")
 
 
 def test_a_gpu_that_does_not_answer_from_the_beginning_is_named_and_no_energy_is_added_up_without_it():
@@ -287,18 +270,10 @@ def test_a_gpu_that_does_not_answer_from_the_beginning_is_named_and_no_energy_is
     assert found.energy_j is None
 
 
-def test_a_device_without_a_figure_leaves_no_mean_and_no_sum_of_all():
-    found = seen(gpus=2)
-    dark = found.gpus[1].model_copy(update={"utilisation": None})
-    assert found.model_copy(update={"gpus": (found.gpus[0], dark)}).utilisation_percent is None
-
-
 def test_a_sampler_that_died_is_why_the_rest_is_missing():
     cut = [t for t in T if t < 12.05]
     table = frame(rows(cut, device="host", memory_mib=1.0))
-    died = trouble(
-        "host", reason="the sampler ended with exit code 137", t=900.0
-    )  # told by the runner, on its own clock
+    died = trouble("host", reason="the sampler ended with exit code 137", t=900.0)  # by the runner, on its own clock
     found = summed(table, [started(), died], device="cpu")
     assert found.hosts[0].memory_mib == level(1.0)
     assert missing(found, "host")["memory_mib"] == "the sampler ended with exit code 137"
@@ -313,19 +288,13 @@ def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
     assert found.why_missing("here", "gpu0", "power_w") == "the sampler could not be started: no such image"
 
 
-def test_without_psutil_or_rapl_the_sources_say_why():
+def test_without_psutil_rapl_or_counters_of_pipes_the_sources_say_why():
     sources = {"nvml": "no NVIDIA device", "psutil": "psutil is not installed", "rapl": "Permission denied"}
     said = [started(sources=sources), stopped()]
     found = summed(frame(rows(T, device="host")), said, device="cpu")
     why = missing(found, "host")
-    assert (why["core_percent"], why["clock_mhz"], why["energy_j"]) == (
-        "psutil is not installed",
-        "psutil is not installed",
-        "Permission denied",
-    )
-
-
-def test_a_gpu_without_counters_of_its_pipes_says_why():
+    assert why["core_percent"] == why["clock_mhz"] == "psutil is not installed"
+    assert why["energy_j"] == "Permission denied"
     sources = {"nvml": None, "gpm": "this GPU has no GPM", "dcgm": "no dcgmi on PATH", "psutil": None, "rapl": None}
     nothing = {name: None for name in GPU if name in COUNTED}
     found = seen(events=[started(gpu(counters=None), sources=sources), stopped()], **nothing)
@@ -339,10 +308,6 @@ def test_every_figure_that_is_none_has_a_reason():
     of_gpu = {name for name in COLUMNS["telemetry"] if name.endswith(("_percent", "_w", "_c", "_mhz", "_j", "_bits"))}
     assert missing(found, "gpu0").keys() >= of_gpu - {"core_percent", "clock_mhz"}
     assert missing(found, "host").keys() >= {"core_percent", "memory_mib", "clock_mhz", "energy_j", "net_rx_bytes"}
-
-
-def test_nothing_measured_is_no_telemetry():
-    assert summed(frame(rows(T)), [started()], spans=[], device="cpu") is None
 
 
 # --- foreign processes
@@ -359,10 +324,8 @@ def process(pid, *, cgroup=None, session=None):
         (process(5, cgroup="/user.slice", session=SESSION), False),
         (process(5, cgroup="/user.slice", session=9), True),
         (process(5, cgroup=f"/docker/{'b' * 64}", session=1), True),
-        (
-            process(5, cgroup=f"/user.slice/session-{SESSION}.scope", session=9),
-            True,
-        ),  # a login's number, not a session's
+        # A login's number, not a session's.
+        (process(5, cgroup=f"/user.slice/session-{SESSION}.scope", session=9), True),
     ],
 )
 def test_whose_a_process_is(one, foreign):
@@ -374,16 +337,11 @@ def test_a_process_that_the_sampler_can_not_look_at_is_no_foreign_one():
     found = seen(processes=[[process(5)]] * len(T))
     assert found.gpus[0].foreign == ()
     assert missing(found, "gpu0") == {"processes": "whose processes 5 are is not visible to the sampler"}
-
-
-def test_a_process_that_was_gone_before_the_span_is_no_matter_of_it():
-    assert seen(processes=[[process(5, cgroup="/x")] if t < 8 else [OWN] for t in T]).gpus[0].foreign == ()
-
-
-def test_without_the_jobs_own_names_nobody_is_called_foreign():
-    found = seen(own=())
-    assert found.gpus[0].foreign is None
-    assert missing(found, "gpu0") == {"processes": "which containers were the job's own is not on file"}
+    gone = seen(processes=[[process(5, cgroup="/x")] if t < 8 else [OWN] for t in T])
+    assert gone.gpus[0].foreign == ()  # it ended before the span
+    unknown = seen(own=())
+    assert unknown.gpus[0].foreign is None
+    assert missing(unknown, "gpu0") == {"processes": "which containers were the job's own is not on file"}
 
 
 # --- when, on whose clock
@@ -444,13 +402,10 @@ def test_without_windows_or_samplers_there_is_no_span():
     assert node_spans([started()], monitors=MONITORS, first_window=0, started=0.0) == ()
     assert node_spans([window()], monitors={}, first_window=0, started=0.0) == ()
     assert node_spans([window()], monitors=MONITORS, first_window=1, started=0.0) == ()
+    assert summed(frame(rows(T)), [started()], spans=[], device="cpu") is None
 
 
 # --- doubts
-
-
-def test_nothing_is_held_against_a_clean_run():
-    assert doubts(seen()) == ()
 
 
 def test_each_doubt_in_words():
@@ -475,11 +430,22 @@ def test_a_power_cap_at_the_default_limit_is_no_doubt(limit):
     assert doubts(seen(events=[started(gpu(power_limit_w=limit)), stopped()], slowdown_bits=0x4)) == ()
 
 
-def test_a_slowdown_of_a_percent_is_no_doubt_and_more_is_one():
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 0),
+        ({"slowdown_percent": {"power brake": 1.0}}, 0),
+        ({"slowdown_percent": {"power brake": 1.01}}, 1),
+        # A temperature that still rises counts in long spans alone.
+        ({"measured_s": 30.0, "temperature_rise_c": 9.0}, 0),
+        ({"measured_s": 31.0, "temperature_rise_c": 5.0}, 0),
+        ({"measured_s": 31.0, "temperature_rise_c": 5.1}, 1),
+    ],
+)
+def test_how_much_is_a_doubt(changes, count):
     found = seen()
-    for percent, count in ((1.0, 0), (1.01, 1)):
-        one = found.gpus[0].model_copy(update={"slowdown_percent": {"power brake": percent}})
-        assert len(doubts(found.model_copy(update={"gpus": (one,)}))) == count
+    one = found.gpus[0].model_copy(update=changes)
+    assert len(doubts(found.model_copy(update={"gpus": (one,)}))) == count
 
 
 @pytest.mark.parametrize(
@@ -509,13 +475,6 @@ def test_too_few_samples_do_not_tell_whose_a_cores_time_was_and_that_is_a_doubt(
     assert short.startswith("4.0 s with 19 samples are too short to tell")
 
 
-def test_a_temperature_that_still_rises_counts_in_long_spans_alone():
-    found = seen()
-    for seconds, rise, count in ((30.0, 9.0, 0), (31.0, 5.0, 0), (31.0, 5.1, 1)):
-        one = found.gpus[0].model_copy(update={"measured_s": seconds, "temperature_rise_c": rise})
-        assert len(doubts(found.model_copy(update={"gpus": (one,)}))) == count
-
-
 # --- repeats
 
 
@@ -535,18 +494,13 @@ def test_repeats_are_pooled_by_time_and_energy():
     assert pool([]) is None
 
 
-def test_a_repeat_without_energy_leaves_no_sum():
-    one = seen()
-    both = pool([one, seen(energy_j=None, power_w=None)])
-    assert (both.gpus[0].energy_j, both.energy_j, both.samples_per_joule) == (None, None, None)
-    assert (both.gpus[0].power_w, both.power_w) == (None, None)
-
-
-def test_a_repeat_that_nobody_looked_at_leaves_neither_energy_nor_power():
+def test_a_repeat_without_energy_or_that_nobody_looked_at_leaves_neither_energy_nor_power():
     """Throughput is of all repeats: power of some of them beside it would be of another training."""
-    both = pool([seen(), None])
-    assert (both.energy_j, both.power_w, both.samples_per_joule) == (None, None, None)
-    assert both.utilisation_percent == 90.0
+    for other in (None, seen(energy_j=None, power_w=None)):
+        both = pool([seen(), other])
+        assert (both.energy_j, both.power_w, both.samples_per_joule) == (None, None, None)
+        assert both.utilisation_percent == 90.0
+    assert (both.gpus[0].energy_j, both.gpus[0].power_w) == (None, None)
     assert pool([None]) is None
 
 
@@ -574,10 +528,3 @@ def test_whoever_only_reads_a_record_loads_no_pandas():
     code = f"import sys, runner.results.store; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=examples.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_figures_are_finite_numbers():
-    """JSON has no NaN: a record with one could not be read again."""
-    for one in (*seen().gpus, *seen().hosts):
-        for value in one.model_dump().values():
-            assert not isinstance(value, float) or math.isfinite(value)

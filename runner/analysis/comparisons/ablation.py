@@ -37,23 +37,14 @@ FEWEST_SEEDS: Final = 3
 
 
 class Losses(Frozen):
-    """How far a line's losses are from those of the plain program.
+    """How far a line's losses are from those of the plain program with the same seed."""
 
-    Attributes:
-        distance: root mean square of the differences from its losses with the same seed.
-        spread: the most that this is between two of its seeds.
-        shift: mean of the differences: above 0 where this line's losses are higher.
-        sway: the most that this is between two of its seeds, whatever its sign.
-        steps: from the first on, that were compared.
-        seeds: of the plain program.
-    """
-
-    distance: float
-    spread: float
-    shift: float
-    sway: float
-    steps: int
-    seeds: tuple[int, ...]
+    distance: float  # root mean square of the differences
+    spread: float  # the most that this is between two seeds of the plain program
+    shift: float  # mean of the differences: above 0 where this line's losses are higher
+    sway: float  # the most that this is between two of those seeds, whatever its sign
+    steps: int  # from the first on, that were compared
+    seeds: tuple[int, ...]  # of the plain program
 
     @property
     def within(self) -> bool:
@@ -113,21 +104,18 @@ def _name(run: Run) -> str:
 
 def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
     own = list(stages.values())
-    plain = summarize(own[0])
-    lines = [_line(runs, own[0], before, stages) for runs, before in zip(own, [[], *own[:-1]], strict=True)]
-    heading = grouping.heading(name, plain)
+    lines = []
+    before: list[Run] = []
+    for runs in own:
+        gain, gain_ci95 = grouping.ratio(runs, before)
+        row = grouping.compared(_label(trial_of(runs[0]), trial_of(before[0]) if before else None), runs, own[0])
+        lines.append(Line(**vars(row), gain=gain, gain_ci95=gain_ci95, losses=_losses(runs, stages)))
+        before = runs
+    heading = grouping.heading(name, summarize(own[0]))
     return Ablation(
         **heading | {"setting": f"{heading['setting']}, in the first line"},
         rows=tuple(lines),
         notes=tuple(_notes(lines, [run for runs in own for run in runs])),
-    )
-
-
-def _line(runs: Sequence[Run], first: Sequence[Run], before: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Line:
-    gain, gain_ci95 = grouping.ratio(runs, before)
-    label = _label(trial_of(runs[0]), trial_of(before[0]) if before else None)
-    return Line(
-        **vars(grouping.compared(label, runs, first)), gain=gain, gain_ci95=gain_ci95, losses=_losses(runs, stages)
     )
 
 

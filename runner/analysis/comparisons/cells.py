@@ -23,12 +23,9 @@ _TOLD: Final = ("framework", "model", "mode", "image_shape", "device_name", *_OF
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one cell together.
+    """The runs of one cell pooled, with speedup and efficiency where runs on one device are on file; `record` is the first of them.
 
-    Attributes:
-        record: the first of them, for what they have in common.
-        setting: what sets it apart from other cells of its network, framework and number of devices, in words.
-        row: its runs pooled, with speedup and efficiency where runs on one device are on file.
+    `setting` is what sets it apart from other cells of its network, framework and number of devices, in words.
     """
 
     record: RunRecord

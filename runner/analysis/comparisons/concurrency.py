@@ -15,22 +15,14 @@ CASES: tuple[Case, ...] = ("one", "sequential", "together")
 
 
 class CaseFigures(Frozen):
-    """What the trainings of one case, each on `devices`, took together over its repeats.
-
-    Attributes:
-        shared: whether those at once had all devices in common.
-        total_s: of each usable repeat: at once, from the first one's first measured window to the last one's end, by the clock of the
-            machine; else their measured times added up. Start, model and warm-up count in none of them.
-        samples: that all trainings of one repeat trained on in that time.
-        reasons: why runs are not valid.
-    """
+    """What the trainings of one case, each on `devices`, took together over its repeats; `reasons` are why runs are not valid."""
 
     case: Case
     trainings: int
     devices: int
-    shared: bool
-    total_s: tuple[float, ...]
-    samples: int
+    shared: bool  # whether those at once had all devices in common
+    total_s: tuple[float, ...]  # of each usable repeat, as `total_s`
+    samples: int  # that all trainings of one repeat trained on in that time
     reasons: tuple[str, ...]
 
     @property
@@ -69,7 +61,11 @@ def _figures(case: Case, records: Sequence[RunRecord]) -> CaseFigures | None:
 
 
 def total_s(records: Sequence[RunRecord], *, case: Case) -> float:
-    """Seconds that the trainings of one repeat took together; as `CaseFigures.total_s` has it."""
+    """Seconds that the trainings of one repeat took together, without start, model and warm-up.
+
+    At once, they are from the first one's first measured window to the last one's end, by the clock of the machine; else their measured
+    times added up.
+    """
     if case != "together":
         return math.fsum(record.measurement.training_time_s or 0.0 for record in records)
     windows = [window for record in records for window in record.measurement.windows]

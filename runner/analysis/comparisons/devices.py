@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
-from runner.analysis.comparisons.grouping import Names, Run, alike, grouped, ids, slug, trial_of
+from runner.analysis.comparisons.grouping import Names, Run, alike, grouped, ids, slug, trial_of, usable
 from runner.analysis.comparisons.identity import identity, in_words
 from runner.analysis.summarize import device_name, summarize, version_of
 from runner.analysis.summary import Status
@@ -18,8 +17,6 @@ from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
-
-SEVERAL: Final = 2
 
 _Kind = tuple[str, str, str, str, str, str]
 """What the trainings of a report have in common: framework, its version, engine, kind of GPU, driver, unit of the rate."""
@@ -86,18 +83,14 @@ def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
 
     Left out are runs without a rate that may be used, and those of which nobody told on which of several GPUs they ran.
     """
-    told = [
-        (path, record)
-        for path, record in runs
-        if gpu_of(record) and record.measurement.throughput and record.validity.status != "invalid"
-    ]
+    told = [run for run in runs if gpu_of(run[1]) and run[1].measurement.throughput and usable([run])]
     found: dict[_Kind, list[list[list[Run]]]] = {}
     for own in alike(told, but=(), wanted=lambda trial: trial.world_size == 1, also=_shared):
         by_gpu = grouped(own, lambda run: (gpu_of(run[1]),))
-        if len(by_gpu) >= SEVERAL:
+        if len(by_gpu) > 1:
             found.setdefault(_kind(own[0][1], trial_of(own[0])), []).append(list(by_gpu.values()))
     names = Names()
-    return tuple(_report(kind, found[kind], name=names.take(_name(kind))) for kind in sorted(found))
+    return tuple(_report(kind, found[kind], names) for kind in sorted(found))
 
 
 def gpu_of(record: RunRecord) -> str | None:
@@ -118,18 +111,13 @@ def _kind(record: RunRecord, trial: Trial) -> _Kind:
     return trial.framework, version_of(record), record.engine, device_name(record), driver, unit
 
 
-def _name(kind: _Kind) -> str:
-    framework, version, engine, gpu, _, unit = kind
-    return slug(("devices", framework, version, gpu, engine, unit.split("/")[0]))
-
-
-def _report(kind: _Kind, trained: Sequence[Sequence[Sequence[Run]]], *, name: str) -> Devices:
+def _report(kind: _Kind, trained: Sequence[Sequence[Sequence[Run]]], names: Names) -> Devices:
     framework, version, engine, gpu, driver, unit = kind
     trainings = sorted(map(_training, trained), key=lambda one: -one.ratio)
     every = [record for by_gpu in trained for own in by_gpu for _, record in own]
     dates = sorted(record.provenance.recorded_at.date().isoformat() for record in every)
     return Devices(
-        name=name,
+        name=names.take(slug(("devices", framework, version, gpu, engine, unit.split("/")[0]))),
         title=f"{framework} {version}: {len(trainings)} training{'s' if len(trainings) > 1 else ''} on one GPU",
         ran_on=f"{gpu} · driver {driver} · engine {engine} · {' to '.join(dict.fromkeys((dates[0], dates[-1])))}",
         unit=unit,

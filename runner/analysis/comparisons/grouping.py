@@ -22,9 +22,9 @@ LONGEST: Final = 120
 """Letters of a name; what reports have behind it fits a file's 255 as well."""
 
 
-def is_training(record: RunRecord) -> bool:
-    """Whether a program of the suite ran by itself: no pass under a profiler, and no training beside others."""
-    return isinstance(record.trial, Trial) and not record.profiled and not record.concurrent
+def is_training(record: RunRecord, *, passes: bool = False) -> bool:
+    """Whether a program of the suite ran by itself: no training beside others and, without `passes`, no pass under a profiler."""
+    return isinstance(record.trial, Trial) and not record.concurrent and (passes or not record.profiled)
 
 
 def alike(
@@ -33,17 +33,22 @@ def alike(
     but: Collection[str],
     wanted: Callable[[Trial], bool],
     also: Callable[[RunRecord, Trial], tuple[str, ...]],
+    passes: bool = False,
 ) -> list[list[Run]]:
-    """Runs of one training each (`is_training`): those `wanted` that share all facts `but` these (`identity`) and what `also` says."""
+    """Runs of one training each (`is_training`): those `wanted` that share all facts `but` these (`identity`) and what `also` says.
+
+    With `passes`, passes under a profiler stand beside the trainings that they are of.
+    """
 
     def shared(run: Run) -> tuple[Any, ...]:
         facts = tuple(fact for fact in identity(run[1]) if fact[0] not in but)
         return facts, also(run[1], trial_of(run))
 
-    return list(partition([run for run in runs if is_training(run[1]) and wanted(trial_of(run))], shared).values())
+    own = [run for run in runs if is_training(run[1], passes=passes) and wanted(trial_of(run))]
+    return list(partition(own, shared).values())
 
 
-def partition(runs: Sequence[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run]]:
+def partition(runs: Iterable[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run]]:
     """Runs by what they have in common, in the order in which that is first met."""
     found: dict[Key, list[Run]] = {}
     for run in runs:
@@ -51,10 +56,9 @@ def partition(runs: Sequence[Run], by: Callable[[Run], Key]) -> dict[Key, list[R
     return found
 
 
-def grouped(runs: Sequence[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run]]:
+def grouped(runs: Iterable[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run]]:
     """Runs by what they have in common, in the order of that."""
-    found = partition(runs, by)
-    return {key: found[key] for key in sorted(found)}
+    return dict(sorted(partition(runs, by).items(), key=lambda item: item[0]))
 
 
 def in_settings(
@@ -67,10 +71,7 @@ def in_settings(
     differ: Callable[[Collection[Key]], bool],
     name: Callable[[Run], str],
 ) -> Iterator[tuple[str, dict[Key, list[Run]]]]:
-    """Each training that ran in several settings: the name of its report, and its runs by setting, in the order of those.
-
-    `but`, `wanted` and `also` are those of `alike`; `differ` says whether settings differ in what is compared, `name` is by the first run.
-    """
+    """Each training (`alike`) whose settings `differ` in what is compared: the name of its report, and its runs by setting, in order."""
     names = Names()
     for own in alike(runs, but=but, wanted=wanted, also=also):
         settings = grouped(own, setting)
@@ -103,6 +104,11 @@ def trial_of(run: Run) -> Trial:
 def ids(runs: Sequence[Run]) -> tuple[str, ...]:
     """Ids of runs."""
     return tuple(record.run_id for _, record in runs)
+
+
+def usable(runs: Iterable[Run]) -> list[RunRecord]:
+    """Records of the runs whose figures may be used."""
+    return [record for _, record in runs if record.validity.status != "invalid"]
 
 
 def software(run: Run) -> tuple[str, str]:
@@ -145,7 +151,7 @@ class Names:
 
 def ratio(runs: Sequence[Run], base: Sequence[Run]) -> tuple[float | None, Interval | None]:
     """Throughput over that of `base` with its 95 % interval; None where one of the two has no run that may be used."""
-    own, other = (usable_windows([record for _, record in some]) for some in (runs, base))
+    own, other = (usable_windows(usable(some)) for some in (runs, base))
     if not own or not other:
         return None, None
     return metrics.pooled_rate(own) / metrics.pooled_rate(other), metrics.ratio_interval(own, other)
@@ -162,9 +168,9 @@ def versions(runs: Sequence[Run], *, but: str) -> Iterator[str]:
 
 
 class Compared(Frozen):
-    """Some runs of a comparison together, held against others of it.
+    """Some runs together; `ratio` is their throughput over that of the base of the comparison.
 
-    `ratio` is throughput over that of the runs that all others are held against; None of these themselves, and unless both may be used.
+    It is None of the base itself, and unless both may be used.
     """
 
     label: str
@@ -175,10 +181,7 @@ class Compared(Frozen):
 
 
 def compared(label: str, runs: Sequence[Run], base: Sequence[Run], *, alone: Sequence[Run] = ()) -> Compared:
-    """Hold runs of one scale against `base`; those have no ratio where they are the base themselves.
-
-    `alone` are runs on one device, which their efficiency is against.
-    """
+    """Hold runs of one scale against `base`, which may be they themselves; `alone`, on one device, is what efficiency is against."""
     value, ci95 = ratio(runs, () if runs is base else base)
     return Compared(label=label, row=summarize([*alone, *runs]).rows[-1], ratio=value, ratio_ci95=ci95, runs=ids(runs))
 

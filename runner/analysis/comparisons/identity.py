@@ -117,16 +117,13 @@ def distance(a: Identity, b: Identity) -> tuple[str, ...]:
 
 def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> tuple[Difference, ...]:
     """What is not the same in the runs of two sides of one trial, most telling first."""
-    first, second = _collected(a), _collected(b)
-    return tuple(
-        Difference(what=what, a=first[what], b=second[what]) for what in first if set(first[what]) != set(second[what])
-    )
-
-
-def _collected(records: Sequence[RunRecord]) -> dict[str, tuple[str, ...]]:
-    """By circumstance, its values over some runs."""
-    told = [_circumstances(record) for record in records]
-    return {what: tuple(dict.fromkeys(each[what] for each in told)) for what in told[0]}
+    sides = [[_circumstances(record) for record in side] for side in (a, b)]
+    found = []
+    for what in sides[0][0]:
+        first, second = (tuple(dict.fromkeys(told[what] for told in side)) for side in sides)
+        if set(first) != set(second):
+            found.append(Difference(what=what, a=first, b=second))
+    return tuple(found)
 
 
 def _circumstances(record: RunRecord) -> dict[str, str]:

@@ -5,13 +5,14 @@ A network's runs may be of several matrices: those that share the key of their s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runner.analysis.comparisons.grouping import Names, Run, ids, is_training, partition, slug, software, trial_of
 from runner.analysis.summarize import between, device_name, model_in_words, summarize, version_of
-from runner.analysis.summary import Row
+from runner.analysis.summary import Row, Summary
 from runner.core.frozen import Frozen
+from runner.core.trial import Trial
 
 SCALES: Final = 3
 """Numbers of devices that one of two networks has at the least: what two have in common is no curve."""
@@ -26,30 +27,17 @@ _FACTS: Final = (
 
 
 class Network(Frozen):
-    """One network on one device and on more.
-
-    Attributes:
-        batch: samples of a device; of all with strong scaling.
-        rows: by scale.
-        runs: (rows,) ids of the runs behind each.
-    """
+    """One network on one device and on more: a row for each scale, and the ids of the runs behind each."""
 
     label: str
-    batch: int
+    batch: int  # of a device; of all with strong scaling
     unit: str
     rows: tuple[Row, ...]
-    notes: tuple[str, ...]
     runs: tuple[tuple[str, ...], ...]
 
 
 class Networks(Frozen):
-    """Networks that were trained alike, by name.
-
-    Attributes:
-        setting: how they were trained, in one line, but for
-        techniques: what those on several devices did to be faster than the plain program.
-        ran_on: what the largest scale ran on, in one line.
-    """
+    """Networks that were trained alike, by name; `ran_on` is of the largest scale, `techniques` are of those on several devices."""
 
     name: str
     title: str
@@ -102,32 +90,34 @@ def _name(run: Run) -> str:
 def _report(curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
     every = [run for own in curves for run in own]
     largest = max(every, key=lambda run: run[1].trial.world_size)
-    own = tuple(sorted((_network(runs) for runs in curves), key=lambda one: one.label))
+    summaries = [(runs, summarize(runs)) for runs in sorted(curves, key=lambda runs: model_in_words(trial_of(runs[0])))]
     over = " or ".join(dict.fromkeys(between(record) for _, record in every if record.trial.world_size > 1))
     trial = trial_of(largest)
     data = "images of a data set" if trial.dataset else "synthetic data"
     return Networks(
         name=name,
-        title=f"{' '.join(software(largest))}: {len(own)} networks",
+        title=f"{' '.join(software(largest))}: {len(summaries)} networks",
         setting=f"{trial.precision}, {trial.scaling} scaling, {trial.way} over {over}, {data}",
         techniques=trial.techniques,
         ran_on=summarize([largest]).ran_on,
-        networks=own,
-        notes=tuple(f"{network.label}, {note}" for network in own for note in network.notes),
+        networks=tuple(_network(runs, summary) for runs, summary in summaries),
+        notes=tuple(note for runs, summary in summaries for note in _notes(trial_of(runs[0]), summary)),
     )
 
 
-def _network(runs: Sequence[Run]) -> Network:
-    summary = summarize(runs)
+def _network(runs: Sequence[Run], summary: Summary) -> Network:
     trial = trial_of(runs[0])
     return Network(
         label=model_in_words(trial),
         batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
         unit=summary.rate_unit,
         rows=summary.rows,
-        notes=(
-            *(f"{row.devices} {row.status}: {'; '.join(row.reasons)}" for row in summary.rows if row.reasons),
-            *summary.notes,
-        ),
         runs=tuple(ids([run for run in runs if run[1].trial.world_size == row.scale]) for row in summary.rows),
     )
+
+
+def _notes(trial: Trial, summary: Summary) -> Iterator[str]:
+    for row in summary.rows:
+        if row.reasons:
+            yield f"{model_in_words(trial)}, {row.devices} {row.status}: {'; '.join(row.reasons)}"
+    yield from (f"{model_in_words(trial)}, {note}" for note in summary.notes)

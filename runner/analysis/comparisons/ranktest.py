@@ -18,18 +18,11 @@ EXACT: Final = 50
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Test whether one sample tends to be larger than the other.
+    """U, the pairs with the value of `b` above that of `a`, a tie counting half, and the two-sided p, twice the smaller tail.
 
     Up to EXACT values in all, p is exact, with ties as well: it counts the choices of len(a) of the joint ranks by their sum (shift
     algorithm: B. Streitberg and J. Röhmel, "Exact distributions for permutation and rank tests", Statistical Software Newsletter 12,
     1986). Beyond, it is that of the normal distribution with the variance corrected for ties, and for continuity.
-
-    Args:
-        a: one sample, of at least one value.
-        b: the other.
-
-    Returns:
-        U: pairs with the value of `b` above that of `a`, a tie counting half; and the two-sided p, twice the smaller tail.
     """
     ranks = _doubled_ranks([*a, *b])
     # Of doubled ranks: 2U = 2 × (rank sum of b) - m(m + 1).

@@ -1,14 +1,13 @@
 """Two sets of records → which trials got slower, and how sure that is. Pure.
 
 A trial is told apart when its ratio's 95 % interval leaves out 1 and a rank test has p < 0.05 after Holm's correction for all pairs: the
-interval, which is over runs, knows that windows of one process are alike and the test does not, the test knows how many pairs were looked at
-and the interval does not. Where a side has fewer than three runs there is no interval, and nothing is told apart. Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the
-smallest p that they can have is 0.1), else the windows of all repeats.
+interval, which is over three runs or more of each side, knows that windows of one process are alike, the test how many pairs were looked at.
+Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the smallest p that
+they can have is 0.1), else the windows of all repeats.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
@@ -38,41 +37,28 @@ class Side(Frozen):
 
 
 class RankTest(Frozen):
-    """Mann-Whitney U test, two-sided, of A's rates against B's.
-
-    Attributes:
-        over: what is ranked: a rate for each process-level repeat, or for each window of all repeats.
-        u: pairs of rates in which B's is the higher one, ties by half.
-        p: how likely sides of one distribution differ at least so much; `p_holm` corrected for the number of pairs that were tested.
-    """
+    """Mann-Whitney U test, two-sided, of so many rates of A against those of B; `p_holm` is corrected for the pairs that were tested."""
 
     over: Literal["repeats", "windows"]
     a: int
     b: int
-    u: float
+    u: float  # pairs of rates in which B's is the higher one, ties by half
     p: float
     p_holm: float
 
 
 class Pair(Frozen):
-    """One trial that ran in A and in B.
-
-    Attributes:
-        ratio: throughput of B ÷ that of A: below 1, B is slower.
-        ci95: of the ratio, over the runs of both sides; None where one of them has fewer than three.
-        test: None where no test over so few rates could show anything among so many pairs.
-        differences: where a reason may lie.
-    """
+    """One trial that ran in A and in B; the interval is None where a side has fewer than three runs."""
 
     trial: str
     unit: str
     a: Side
     b: Side
-    ratio: float
+    ratio: float  # B ÷ A: below 1, B is slower
     ci95: Interval | None
-    test: RankTest | None
+    test: RankTest | None  # None where no test over so few rates could show anything among so many pairs
     verdict: Verdict
-    differences: tuple[Difference, ...]
+    differences: tuple[Difference, ...]  # where a reason may lie
 
     def slower_than(self, percent: float) -> bool:
         """Whether B is slower by more than that: it is told apart from A, and the whole interval lies beyond the threshold."""
@@ -112,8 +98,8 @@ ORDER: Final[Sequence[str]] = get_args(Verdict)
 
 def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str, str]) -> Compared:
     """Hold every trial of B against the same one of A; `names` is what the sides are called."""
-    out_a, in_a = _sorted_out("A", a)
-    out_b, in_b = _sorted_out("B", b)
+    out: list[LeftOut] = []
+    in_a, in_b = (_usable("A", a, out), _usable("B", b, out))
     both = [trial for trial in in_a if trial in in_b]
     tests = [_ranked(in_a[trial], in_b[trial], among=len(both)) for trial in both]
     corrected = iter(ranktest.holm([test.p for test in tests if test]))
@@ -124,20 +110,19 @@ def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str,
         b=names[1],
         pairs=tuple(sorted(pairs, key=lambda pair: (ORDER.index(pair.verdict), pair.ratio, pair.trial))),
         unpaired=(*_alone("A", in_a, in_b), *_alone("B", in_b, in_a)),
-        left_out=(*out_a, *out_b),
+        left_out=tuple(out),
     )
 
 
-def _sorted_out(side: Literal["A", "B"], records: Sequence[RunRecord]) -> tuple[list[LeftOut], Trials]:
-    """The runs that can't be compared, each with its reason, and the others by trial."""
-    out: list[LeftOut] = []
-    trials: dict[Identity, list[RunRecord]] = defaultdict(list)
+def _usable(side: Literal["A", "B"], records: Sequence[RunRecord], out: list[LeftOut]) -> Trials:
+    """The runs that can be compared, by trial; the others go to `out`, each with its reason."""
+    trials: dict[Identity, list[RunRecord]] = {}
     for record in records:
         if reason := _unusable(record):
             out.append(LeftOut(side=side, run_id=record.run_id, reason=reason))
         else:
-            trials[identity(record)].append(record)
-    return out, trials
+            trials.setdefault(identity(record), []).append(record)
+    return trials
 
 
 def _unusable(record: RunRecord) -> str | None:
@@ -151,13 +136,11 @@ def _unusable(record: RunRecord) -> str | None:
 def _ranked(a: Sequence[RunRecord], b: Sequence[RunRecord], *, among: int) -> RankTest | None:
     """Rank the rates of both sides, not yet corrected; None where no outcome of it could tell them apart among so many pairs."""
     sides = (usable_windows(a), usable_windows(b))
-    repeats = [[run.rate for run in side] for side in sides]
-    windows = [[float(rate) for run in side for rate in run.samples / run.seconds] for side in sides]
-    choices: tuple[tuple[Literal["repeats", "windows"], list[list[float]]], ...] = (
-        ("repeats", repeats),
-        ("windows", windows),
-    )
-    for over, (of_a, of_b) in choices:
+    rates: dict[Literal["repeats", "windows"], list[list[float]]] = {
+        "repeats": [[run.rate for run in side] for side in sides],
+        "windows": [[float(rate) for run in side for rate in run.samples / run.seconds] for side in sides],
+    }
+    for over, (of_a, of_b) in rates.items():
         if ranktest.smallest_p(len(of_a), len(of_b)) * among < SIGNIFICANT:
             u, p = ranktest.mann_whitney(of_a, of_b)
             return RankTest(over=over, a=len(of_a), b=len(of_b), u=u, p=p, p_holm=p)
@@ -203,15 +186,10 @@ def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
 
 def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
     """The trials that only one side has, each with what keeps it from the nearest of the other side."""
+    alone = {trial: tuple(record.run_id for record in own[trial]) for trial in own if trial not in other}
     return [
-        Unpaired(
-            side=side,
-            trial=in_words(trial),
-            run_ids=tuple(record.run_id for record in records),
-            nearest=_nearest(trial, other),
-        )
-        for trial, records in own.items()
-        if trial not in other
+        Unpaired(side=side, trial=in_words(trial), run_ids=run_ids, nearest=_nearest(trial, other))
+        for trial, run_ids in alone.items()
     ]
 
 

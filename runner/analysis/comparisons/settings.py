@@ -57,22 +57,14 @@ class InputReport(TrainingComparison):
 
 
 class EngineRow(Compared):
-    """What one engine made of a training, from one image or installation; its ratio is to the bare runs, None where the software differs.
-
-    Attributes:
-        reference: what it ran from: an image, a locked environment, or a package of the machine's own Python.
-        place: the same, told from others of that name: `hostroot:1, training programs 8d3e`.
-        software: what the program said of itself and the machine of its surroundings, each with its name.
-        differs: names of what is not the same as in the nearest bare runs; empty where all is.
-        first_step_s: median of the repeats.
-    """
+    """What one engine made of a training; its ratio is to the bare runs of the same software, None where there are none."""
 
     engine: str
-    reference: str
-    place: str
+    reference: str  # an image, a locked environment, or a package of the machine's own Python
+    place: str  # the same, told from others of that name: `hostroot:1, training programs 8d3e`
     software: tuple[tuple[str, str], ...]
-    differs: tuple[str, ...]
-    first_step_s: float | None
+    differs: tuple[str, ...]  # names of what is not as in the nearest bare runs
+    first_step_s: float | None  # median of the repeats
 
 
 class CrossCheck(TrainingComparison):
@@ -108,9 +100,16 @@ def _input_report(sources: Mapping[_Input, Sequence[Run]], *, name: str) -> Inpu
     base, *_ = sources.values()
     synthetic = summarize(base)
     several = len({digest for real, *_, digest in sources if real}) > 1
-    rows = tuple(_source(own, base, label=_label(source, own[0], several=several)) for source, own in sources.items())
+    rows = []
+    for source, own in sources.items():
+        alone = _median(record.measurement.input_alone_per_s for record in grouping.usable(own))
+        limit: Literal["input", "training"] | None = None
+        if alone is not None and (rate := synthetic.rows[0].throughput) is not None:
+            limit = "input" if alone < rate else "training"
+        row = grouping.compared(_label(source, own[0], several=several), own, base)
+        rows.append(Source(**vars(row), alone_per_s=alone, limit=limit))
     notes = tuple(_input_notes(rows, [run for own in sources.values() for run in own]))
-    return InputReport(**grouping.heading(name, synthetic), rows=rows, notes=notes)
+    return InputReport(**grouping.heading(name, synthetic), rows=tuple(rows), notes=notes)
 
 
 def _label(source: _Input, run: Run, *, several: bool) -> str:
@@ -120,16 +119,6 @@ def _label(source: _Input, run: Run, *, several: bool) -> str:
         return "synthetic"
     which = f" ({dataset.images:,} images, {digest[:8]})" if several else ""
     return f"{stored}{which}, {decode.upper()} decode, {workers} loader worker{'' if workers == 1 else 's'}"
-
-
-def _source(runs: Sequence[Run], base: Sequence[Run], *, label: str) -> Source:
-    usable = [record.measurement.input_alone_per_s for _, record in runs if record.validity.status != "invalid"]
-    alone = _median(usable)
-    of_base = summarize(base).rows[0].throughput
-    limit: Literal["input", "training"] | None = None
-    if alone is not None and of_base is not None:
-        limit = "input" if alone < of_base else "training"
-    return Source(**vars(grouping.compared(label, runs, base)), alone_per_s=alone, limit=limit)
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -150,9 +139,9 @@ def _input_notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str
 
 def strategies(runs: Sequence[Run]) -> tuple[TrainingComparison, ...]:
     """Find what was trained in several ways."""
-    alone: dict[_Base, list[Run]] = {}
-    for own in grouping.alike(runs, but=(), wanted=lambda trial: trial.world_size == 1, also=_base):
-        alone.setdefault(_base(own[0][1], trial_of(own[0])), []).extend(own)
+    alone = grouping.partition(
+        [run for run in runs if grouping.is_training(run[1]) and run[1].trial.world_size == 1], _base
+    )
     found = grouping.in_settings(
         runs,
         but=("strategy", "kvstore", "horovod"),
@@ -165,8 +154,8 @@ def strategies(runs: Sequence[Run]) -> tuple[TrainingComparison, ...]:
     return tuple(_strategy_report(ways, alone, name=name) for name, ways in found)
 
 
-def _base(record: RunRecord, trial: Trial) -> _Base:
-    return trial.key, version_of(record), record.engine
+def _base(run: Run) -> _Base:
+    return trial_of(run).key, version_of(run[1]), run[1].engine
 
 
 def _way(run: Run) -> _Way:
@@ -191,7 +180,7 @@ def _strategy_report(
 ) -> TrainingComparison:
     first, *_ = ways.values()
     trial, shown = trial_of(first[0]), summarize(first)
-    base = alone.get(_base(first[0][1], trial), [])
+    base = alone.get(_base(first[0]), [])
     rows = tuple(grouping.compared(label, own, first, alone=base) for (_, label), own in ways.items())
     faster = f", with {', '.join(trial.techniques)}" if trial.techniques else ""
     asynchronous = [label for (_, label), own in ways.items() if trial_of(own[0]).kvstore == "dist_async"]
@@ -261,10 +250,8 @@ def _engine_report(places: Mapping[_Place, Sequence[Run]], *, name: str) -> Cros
     rows = []
     for place, own in places.items():
         engine, reference, found = place
-        apart = _apart(place, places)
-        came_from = f"{reference}, {apart}" if apart else reference
+        came_from = ", ".join((reference, *_apart(place, places)))
         base = () if engine == barest else bare.get(found, ())
-        usable = [record.measurement.first_step_s for _, record in own if record.validity.status != "invalid"]
         rows.append(
             EngineRow(
                 **vars(grouping.compared(f"{BAREST[engine]}, {came_from}", own, base)),
@@ -273,7 +260,7 @@ def _engine_report(places: Mapping[_Place, Sequence[Run]], *, name: str) -> Cros
                 place=came_from,
                 software=found,
                 differs=tuple(name for name, _, _ in nearest(found, bare)),
-                first_step_s=_median(usable),
+                first_step_s=_median(record.measurement.first_step_s for record in grouping.usable(own)),
             )
         )
     return CrossCheck(
@@ -284,12 +271,12 @@ def _engine_report(places: Mapping[_Place, Sequence[Run]], *, name: str) -> Cros
     )
 
 
-def _apart(place: _Place, places: Iterable[_Place]) -> str:
+def _apart(place: _Place, places: Iterable[_Place]) -> Iterator[str]:
     """What differs between a row and others of its engine and reference."""
-    engine, reference, own = place
-    others = [other for number, name, other in places if (number, name) == (engine, reference) and other != own]
-    told = (fact for number, fact in enumerate(own) if any(other[number] != fact for other in others))
-    return ", ".join(f"{name} {value}" for name, value in told)
+    others = [software for *where, software in places if tuple(where) == place[:2]]
+    for number, (name, value) in enumerate(place[2]):
+        if any(software[number] != (name, value) for software in others):
+            yield f"{name} {value}"
 
 
 def nearest(own: _Software, others: Iterable[_Software]) -> tuple[tuple[str, str, str], ...]:

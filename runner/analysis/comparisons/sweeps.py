@@ -10,48 +10,28 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from runner.analysis.comparisons.grouping import (
-    Names,
-    Run,
-    TrainingReport,
-    grouped,
-    ids,
-    partition,
-    pixels,
-    slug,
-    software,
-    threads,
-    trial_of,
-    versions,
-)
-from runner.analysis.summarize import machine, mode_in_words, summarize, version_of
+from runner.analysis.comparisons import grouping
+from runner.analysis.comparisons.grouping import Run, TrainingReport, grouped, ids, trial_of
+from runner.analysis.summarize import model_in_words, summarize
 from runner.analysis.summary import Row, Status
 from runner.core.frozen import Frozen
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 
-_FACTS: Final = (
-    *("framework", "workload", "model", "image_shape", "num_classes", "decode", "loader_workers", "device"),
-    "cpus_per_worker",
-    *("world_size", "nodes", "way", "horovod", "xla", "techniques", "fit", "interconnect", "iface", "hca", "link"),
-)
-"""Of a trial, what the runs of a sweep have in common."""
+# An epoch has more iterations of a smaller batch.
+_OF_POINTS: Final = frozenset({"precision", "batch_per_device", "global_batch", "epoch_iterations"})
 
 
 class Point(Frozen):
-    """One batch of a device at one precision: the measured runs together, and passes under a profiler.
+    """One batch of a device at one precision: the measured runs together (None where there are only passes), and passes under a profiler.
 
-    Attributes:
-        row: None where there are only passes.
-        compute_percent: GPU compute utilisation of the passes; `compute_status`: whether all of them are valid.
-        utilisation_percent: and all below it: over the measured windows, the mean of the devices, power and energy of all of them; None
-            unless each is known.
+    Utilisations are over the measured windows, the mean of the devices; power and energy are of all of them, None unless each is known.
     """
 
     precision: str
     batch: int
     row: Row | None = None
-    compute_percent: float | None = None
+    compute_percent: float | None = None  # GPU compute utilisation of the passes
     compute_status: Status | None = None
     runs: tuple[str, ...] = ()
     utilisation_percent: float | None = None
@@ -81,56 +61,41 @@ class Sweep(TrainingReport):
 
 def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
     """Find what was run with several batches; runs of other programs than the suite's, and trainings at once, are left out."""
-    own_programs = [run for run in runs if isinstance(run[1].trial, Trial) and not run[1].concurrent]
-    names = Names()
+    names = grouping.Names()
     found = []
-    for own in partition(own_programs, _kind).values():
+    for own in grouping.alike(runs, but=_OF_POINTS, wanted=lambda _: True, also=_setup, passes=True):
         points = _points(own)
         if _varies(points):
             found.append(_sweep(own, points, name=names.take(_name(own[0]))))
     return tuple(found)
 
 
-def _kind(run: Run) -> tuple[object, ...]:
-    """What the runs of a sweep have in common."""
-    trial, record = trial_of(run), run[1]
-    return (
-        *(getattr(trial, name) for name in _FACTS),
-        *(version_of(record), mode_in_words(record), machine(record), record.engine, threads(trial)),
-        tuple(sorted(trial.settings.items())),
-        trial.dataset.digest if trial.dataset else None,
-    )
+def _setup(record: RunRecord, trial: Trial) -> tuple[str, ...]:
+    return *grouping.on_one_input(record, trial), str(trial.iface), str(trial.hca)
 
 
 def _varies(points: Sequence[Point]) -> bool:
     """Whether there are figures of two batches at one precision."""
-    batches: dict[str, set[int]] = {}
-    for point in points:
-        if point.throughput is not None or point.compute_percent is not None:
-            batches.setdefault(point.precision, set()).add(point.batch)
-    return any(len(own) > 1 for own in batches.values())
+    known = [one.precision for one in points if one.throughput is not None or one.compute_percent is not None]
+    return len(known) > len(set(known))
 
 
 def _name(run: Run) -> str:
     trial = trial_of(run)
     scale = f"{trial.world_size}{trial.device}"
-    return slug(("sweep", *software(run), trial.model, *pixels(trial), scale))
+    return grouping.slug(("sweep", *grouping.software(run), trial.model, *grouping.pixels(trial), scale))
 
 
 def _sweep(runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
     summary = summarize([run for run in runs if not run[1].profiled] or runs)
     trial = trial_of(runs[0])
-    size = " {1}×{2}".format(*trial.image_shape) if trial.image_shape else ""
     data = "images of a data set" if trial.dataset else "synthetic data"
     way = f", {trial.way}" if trial.world_size > 1 else ""
     where = f" of {trial.nodes} nodes" if trial.nodes > 1 else ""
     return Sweep(
-        name=name,
-        title=summary.title,
-        setting=f"{trial.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
-        ran_on=summary.ran_on,
+        **grouping.heading(name, summary)
+        | {"setting": f"{model_in_words(trial)}, {summary.rows[0].devices}{where}{way}, {data}"},
         device=trial.device,
-        unit=summary.rate_unit,
         points=points,
         notes=tuple(_notes(runs, points)),
     )
@@ -146,35 +111,37 @@ def _points(runs: Sequence[Run]) -> tuple[Point, ...]:
 def _point(precision: str, batch: int, runs: Sequence[Run]) -> Point:
     measured = [run for run in runs if not run[1].profiled]
     row = summarize(measured).rows[0] if measured else None
-    passes = [record for _, record in runs if _traced(record)]
+    passes = [record for record in grouping.usable(runs) if _traced(record)]
     used = [use for record in passes if record.profile and (use := record.profile.gpu_total)]
     elapsed_s = math.fsum(use.elapsed_s for use in used)
     valid = all(record.validity.status == "valid" for record in passes)
-    telemetry = row.telemetry if row else None
-    return Point(
+    point = Point(
         precision=precision,
         batch=batch,
         row=row,
         compute_percent=100 * math.fsum(use.busy_s for use in used) / elapsed_s if elapsed_s else None,
         compute_status=("valid" if valid else "degraded") if passes else None,
         runs=ids(runs),
-        utilisation_percent=telemetry.utilisation_percent if telemetry else None,
-        sm_active_percent=telemetry.mean(lambda gpu: gpu.sm_active_percent) if telemetry else None,
-        fp32_percent=telemetry.mean(lambda gpu: gpu.fp32_utilisation) if telemetry else None,
-        tensor_percent=telemetry.mean(lambda gpu: gpu.tensor_percent) if telemetry else None,
-        power_w=telemetry.power_w if telemetry else None,
-        samples_per_joule=telemetry.samples_per_joule if telemetry else None,
+    )
+    if row is None or row.telemetry is None:
+        return point
+    telemetry = row.telemetry
+    return point.model_copy(
+        update={
+            "utilisation_percent": telemetry.utilisation_percent,
+            "sm_active_percent": telemetry.mean(lambda gpu: gpu.sm_active_percent),
+            "fp32_percent": telemetry.mean(lambda gpu: gpu.fp32_utilisation),
+            "tensor_percent": telemetry.mean(lambda gpu: gpu.tensor_percent),
+            "power_w": telemetry.power_w,
+            "samples_per_joule": telemetry.samples_per_joule,
+        }
     )
 
 
 def _traced(record: RunRecord) -> bool:
-    """Whether it is a pass that may be used and traced whole steps.
-
-    One that reads counters runs kernels one after the other, and one of a region sees nothing of the rest of a step.
-    """
+    """Whether it is a pass that traced whole steps: one that reads counters runs kernels one after the other."""
     profile = record.profile
-    whole = profile is not None and profile.kind == "kernels" and profile.region is None
-    return whole and record.validity.status != "invalid"
+    return profile is not None and profile.kind == "kernels" and profile.region is None
 
 
 def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
@@ -187,4 +154,4 @@ def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
         if trial.profile and trial.profile.kind == "kernels" and record.validity.reasons:
             what = f"{trial.precision}, batch {trial.batch_per_device}, pass under a profiler"
             yield f"{what} {record.validity.status}: {'; '.join(record.validity.reasons)}"
-    yield from versions(runs, but="batch")
+    yield from grouping.versions(runs, but="batch")

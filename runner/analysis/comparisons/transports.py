@@ -6,9 +6,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, NamedTuple, get_args
 
-from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, partition, ratio, slug, trial_of
+from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, ratio, slug, trial_of, usable
 from runner.analysis.interconnect.volume import least_factor
 from runner.analysis.summarize import between, summarize, version_of
 from runner.analysis.summary import Row
@@ -37,40 +37,27 @@ FASTER: Final = 1.05
 
 
 class ComparedRow(Frozen):
-    """One transport at one scale, over all repeats.
+    """One transport at one scale, over all repeats, by what was used of it; by what was asked for where no run may be used.
 
-    Attributes:
-        transport: the one that was used, with what is not real about it; what was asked for where no run may be used.
-        row: throughput, speedup and efficiency, as in the scaling table of this transport.
-        nodes: how many its devices are on.
-        ratio: throughput ÷ that of the first transport at this scale; None for the first.
-        sent_bytes: what was sent in a step, headers included, mean over nodes and repeats: by a node, within one by a GPU over NVLink or
-            PCIe, or by all ranks over the loopback.
-        gradient_bytes: what each device hands over to be exchanged in a step.
-        expected_bytes: what a node sends for them at the most, mean over nodes: by a ring over all ranks, or to parameter servers.
-        least_bytes: what it sends at the least: by a tree between the nodes, where the algorithm may be one.
-        probe_gb_s: bus bandwidth of the largest message of the probe, in 1e9 bytes a second, median of the repeats.
-        probe_bytes: size of that message.
-        counted_by: who counted that: `NVML`, `kernel`, or `SAMPLED`; None where the wire has no counter.
-        asked_gbit: what each node's link is held to, in 1e9 bits a second; None for links as they are.
-        reached_gbit: bits that were sent ÷ wall seconds of the measured windows, of all repeats, in 1e9 bits a second.
-        not_the_limit: whether the rate that was asked for was not reached and a higher one gained nothing or, where there is none, the
-            exchange by itself does not fill it.
+    `sent_bytes` is of a step, headers included, mean over nodes and repeats: by a node, within one by a GPU over NVLink or PCIe, or by all
+    ranks over the loopback. For `gradient_bytes`, which each device hands over, a node sends `expected_bytes` at the most, by a ring over all
+    ranks or to parameter servers, and `least_bytes` at the least, by a tree between the nodes where the algorithm may be one. `reached_gbit`
+    is over the wall seconds of the measured windows; rates are 1e9 bytes or bits a second.
     """
 
     transport: str
     row: Row
     nodes: int = 1
-    ratio: float | None = None
+    ratio: float | None = None  # to the first transport at this scale
     ratio_ci95: Interval | None = None
     sent_bytes: float | None = None
     gradient_bytes: int | None = None
     expected_bytes: float | None = None
     least_bytes: float | None = None
-    probe_gb_s: float | None = None
+    probe_gb_s: float | None = None  # bus bandwidth of its largest message, median of the repeats
     probe_bytes: int | None = None
     counted_by: str | None = None
-    asked_gbit: float | None = None
+    asked_gbit: float | None = None  # None for links as they are
     reached_gbit: float | None = None
     not_the_limit: bool = False
 
@@ -157,35 +144,28 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
     With `of_one_matrix`, what ran on one node belongs to every curve where others cross a wire.
     """
     several_nodes = of_one_matrix and any(_nodes(record) > 1 for _, record in runs)
-    crossing = [
-        run
-        for run in runs
-        if isinstance(run[1].trial, Trial)
-        and run[1].trial.world_size > 1
-        and not (several_nodes and _nodes(run[1]) == 1)
-    ]
 
-    def wires(run: Run) -> tuple[str, str | None, str, int]:
-        trial = trial_of(run)
+    def wires(run: Run) -> tuple[str, str | None, str, int] | None:
+        """What was asked of the wires of a run that crosses one."""
+        trial = run[1].trial
+        if not isinstance(trial, Trial) or trial.world_size == 1 or (several_nodes and _nodes(run[1]) == 1):
+            return None
         link = trial.link.label if trial.link else ""
         return trial.interconnect, trial.iface or trial.hca, link, 1 if of_one_matrix else trial.nodes
 
-    asked = partition(crossing, wires)
-    if len(asked) < 2:  # noqa: PLR2004
+    asked = [(wires(run), run) for run in runs]
+    ways = {way: tuple(run for own, run in asked if own == way) for way, _ in asked if way}
+    if len(ways) < 2:  # noqa: PLR2004
         return (Curve(label="", runs=tuple(runs), own=()),)
-    apart = {id(record) for _, record in crossing}  # to compare records takes long
-    labels = [_label(own, interconnect, link, nodes) for (interconnect, _, link, nodes), own in asked.items()]
-    found = []
-    for label, ((interconnect, *_), own) in zip(labels, asked.items(), strict=True):
-        others = apart - {id(record) for _, record in own}
-        found.append(
-            Curve(
-                label=label if labels.count(label) == 1 else f"{label}, asked as {interconnect}",
-                runs=tuple(run for run in runs if id(run[1]) not in others),
-                own=tuple(own),
-            )
+    labels = [_label(own, interconnect, link, nodes) for (interconnect, _, link, nodes), own in ways.items()]
+    return tuple(
+        Curve(
+            label=label if labels.count(label) == 1 else f"{label}, asked as {way[0]}",
+            runs=tuple(run for other, run in asked if other in (None, way)),
+            own=own,
         )
-    return tuple(found)
+        for label, (way, own) in zip(labels, ways.items(), strict=True)
+    )
 
 
 def compare(found: Sequence[Curve]) -> Comparison:
@@ -195,12 +175,9 @@ def compare(found: Sequence[Curve]) -> Comparison:
     for scale in sorted({record.trial.world_size for curve in found for _, record in curve.own}):
         base = _at(found[0], scale)
         for curve, summary in zip(found, summaries, strict=True):
-            own = _at(curve, scale)
-            rows += [
-                _compared(curve.label, row, own, [] if curve is found[0] else base)
-                for row in summary.rows
-                if row.scale == scale and own
-            ]
+            if own := _at(curve, scale):
+                row = next(row for row in summary.rows if row.scale == scale)
+                rows.append(_compared(curve.label, row, own, [] if curve is found[0] else base))
     return Comparison(
         title=summaries[0].title,
         setting=summaries[0].setting,
@@ -240,19 +217,15 @@ def _at(curve: Curve, scale: int) -> list[Run]:
 
 def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) -> ComparedRow:
     """One transport at one scale; ratios are to the pooled repeats of `base`, as speedups are."""
-    usable = [record for _, record in runs if record.validity.status != "invalid"]
+    records, trial = usable(runs), trial_of(runs[0])
     of_base, of_base_ci95 = ratio(runs, base)
-    moved = [found for record in usable if (found := _moved(record))]
-    expected = [
-        total / _nodes(record) for record in usable if (total := record.transport.expected_bytes_per_step) is not None
+    moved = list(filter(None, map(_moved, records)))
+    exchanged = [record.transport.gradient_bytes or record.measurement.gradient_bytes for record in records]
+    between_nodes = [
+        one.expected_bytes_per_step for record in records if (one := record.transport).expected_bytes_per_step
     ]
-    least = [
-        gradients * least_factor(trial) / trial.nodes
-        for record in usable
-        if isinstance(trial := record.trial, Trial) and (gradients := record.transport.gradient_bytes) is not None
-    ]
-    link = trial_of(runs[0]).link
-    largest = [record.measurement.probe[-1] for record in usable if record.measurement.probe]
+    gradient_bytes = exchanged[0] if exchanged else None
+    largest = [record.measurement.probe[-1] for record in records if record.measurement.probe]
     seconds = math.fsum(one.seconds for one in moved)
     return ComparedRow(
         transport=label,
@@ -260,27 +233,24 @@ def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) ->
         ratio=of_base,
         ratio_ci95=of_base_ci95,
         nodes=max(_nodes(record) for _, record in runs),
-        sent_bytes=statistics.fmean(one.bytes_a_step for one in moved) if moved else None,
+        sent_bytes=statistics.fmean(one.a_step for one in moved) if moved else None,
         counted_by=COUNTERS[moved[0].wire] if moved else None,
-        gradient_bytes=next(
-            (record.transport.gradient_bytes or record.measurement.gradient_bytes for record in usable), None
-        ),
-        expected_bytes=expected[0] if expected else None,
-        least_bytes=least[0] if expected and least else None,
+        gradient_bytes=gradient_bytes,
+        expected_bytes=between_nodes[0] / trial.nodes if between_nodes else None,
+        least_bytes=gradient_bytes * least_factor(trial) / trial.nodes if between_nodes and gradient_bytes else None,
         probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
         probe_bytes=largest[0].size_bytes if largest else None,
-        asked_gbit=link.rate_mbit / 1000 if link and link.rate_mbit is not None else None,
-        reached_gbit=8e-9 * math.fsum(one.bytes_in_all for one in moved) / seconds if moved else None,
+        asked_gbit=trial.link.rate_mbit / 1000 if trial.link and trial.link.rate_mbit is not None else None,
+        reached_gbit=8e-9 * math.fsum(one.in_all for one in moved) / seconds if moved else None,
     )
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """What one run sent over the wire that it used, by that wire's counter: a node or a GPU, mean of them."""
+class _Moved(NamedTuple):
+    """Bytes that one run sent over the wire that it used, by that wire's counter: a node or a GPU, mean of them."""
 
     wire: CountedWire
-    bytes_in_all: float
-    bytes_a_step: float
+    in_all: float
+    a_step: float
     seconds: float
 
 
@@ -299,6 +269,6 @@ def _nodes(record: RunRecord) -> int:
 
 def _label(own: Sequence[Run], interconnect: str, link: str, nodes: int) -> str:
     """What carried the gradients of the runs that may be used; where there is none, what was asked for. With the nodes, if there are more."""
-    used = dict.fromkeys(between(record) for _, record in own if record.validity.status != "invalid")
+    used = dict.fromkeys(map(between, usable(own)))
     between_them = " or ".join(used) or ", ".join(word for word in (f"{interconnect} (asked)", link) if word)
     return f"{between_them}, {nodes} nodes" if nodes > 1 else between_them

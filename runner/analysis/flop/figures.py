@@ -1,7 +1,6 @@
 """Model FLOP utilisation and the place under the roofline: what a run's arithmetic came to, over what its devices could do. Pure.
 
-The dense peaks of GPUs are those of `peaks.yaml`, by the driver's name of each. An unknown device has none, and the reason is said in its
-place.
+The dense peaks of GPUs are those of `peaks.yaml`, by the driver's name of each; of an unknown device the reason is said in its place.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from runner.core import yamlfile
 from runner.core.events import CpuPeak, Env, Event, RunStart
@@ -23,7 +22,7 @@ from runner.core.measurement import FlopFigures, Peak, utilisation_percent
 from runner.core.trial import Trial
 
 if TYPE_CHECKING:
-    from runner.core.telemetry import GpuTelemetry, Telemetry
+    from runner.core.telemetry import Telemetry
 
 METHOD: Final = "2 × multiply-adds of convolutions and dense layers of the network as built"
 PEAKS: Final = Path(__file__).with_name("peaks.yaml")
@@ -34,34 +33,15 @@ _MAKER: Final = re.compile(r"^(?:NVIDIA |Tesla |GeForce )+")
 
 
 class GpuPeak(Frozen):
-    """One kind of GPU.
+    """One kind of GPU."""
 
-    Attributes:
-        name: regular expression over the driver's whole name, without the maker's words before it.
-        tflops: dense TFLOP/s by precision.
-        tensor: precisions whose figure is that of the tensor cores.
-        bandwidth_gb_s: of its memory, in 1e9 bytes a second.
-        cores, boost_mhz: fp32 units and the clock that the figures are for; None where no source has both.
-        source: name of the datasheet or whitepaper.
-    """
-
-    name: str
-    tflops: dict[Arithmetic, Positive]
-    tensor: tuple[Arithmetic, ...] = ()
-    bandwidth_gb_s: Positive
-    cores: int | None = None
-    boost_mhz: int | None = None
-    source: str
-
-    @field_validator("name")
-    @classmethod
-    def _is_a_pattern(cls, name: str) -> str:
-        re.compile(name)
-        return name
-
-    def unit(self, precision: Arithmetic) -> str:
-        """What does arithmetic of a precision: `tensor cores` or `CUDA cores`."""
-        return "tensor cores" if precision in self.tensor else "CUDA cores"
+    name: str  # regular expression over the driver's whole name, without the maker's words before it
+    tflops: dict[Arithmetic, Positive]  # dense
+    tensor: tuple[Arithmetic, ...] = ()  # precisions whose figure is that of the tensor cores
+    bandwidth_gb_s: Positive  # of its memory, in 1e9 bytes a second
+    cores: int | None = None  # fp32 units
+    boost_mhz: int | None = None  # that the figures are for
+    source: str  # datasheet or whitepaper
 
 
 class Peaks(Frozen):
@@ -94,9 +74,8 @@ def gpus_peak(names: Sequence[str], precision: Arithmetic) -> Peak | str:
             return f"{name} has no {precision} arithmetic of its own"
         tflops += count * gpu.tflops[precision]
         bandwidth += count * gpu.bandwidth_gb_s
-        sources.append(
-            f"{count} × {name}: {gpu.tflops[precision]:g} TFLOP/s in {precision} on {gpu.unit(precision)}; {gpu.source}"
-        )
+        unit = "tensor cores" if precision in gpu.tensor else "CUDA cores"
+        sources.append(f"{count} × {name}: {gpu.tflops[precision]:g} TFLOP/s in {precision} on {unit}; {gpu.source}")
     return Peak(tflops=tflops, bandwidth_gb_s=bandwidth, source=" + ".join(sources))
 
 
@@ -176,18 +155,11 @@ def _dram_bytes_per_s(trial: Trial, telemetry: Telemetry | None) -> float | str:
         return "no telemetry"
     if len(telemetry.gpus) != trial.world_size:
         return f"telemetry has {len(telemetry.gpus)} GPUs, the job {trial.world_size}"
-    rates = [_gpu_bytes_per_s(gpu) for gpu in telemetry.gpus]
-    known = [rate for rate in rates if rate is not None]
-    if len(known) < len(rates):
-        gpu = telemetry.gpus[rates.index(None)]
-        why = telemetry.why_missing(gpu.node, f"gpu{gpu.index}", "dram_percent")
-        return why or f"no DRAM counters of {gpu.name}, or no peak of its memory is known"
-    return math.fsum(known)
-
-
-def _gpu_bytes_per_s(gpu: GpuTelemetry) -> float | None:
-    """Of one GPU; its counter is in per cent of the peak bandwidth."""
-    peak = gpu_peak(gpu.name)
-    if peak is None or gpu.dram_percent is None or gpu.dram_percent.avg <= 0:
-        return None
-    return gpu.dram_percent.avg / 100 * peak.bandwidth_gb_s * 1e9
+    rates = []
+    for gpu in telemetry.gpus:
+        peak = gpu_peak(gpu.name)
+        if peak is None or gpu.dram_percent is None or gpu.dram_percent.avg <= 0:
+            why = telemetry.why_missing(gpu.node, f"gpu{gpu.index}", "dram_percent")
+            return why or f"no DRAM counters of {gpu.name}, or no peak of its memory is known"
+        rates.append(gpu.dram_percent.avg / 100 * peak.bandwidth_gb_s * 1e9)
+    return math.fsum(rates)

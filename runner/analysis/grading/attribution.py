@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from runner.analysis.grading.metrics import common_windows
 from runner.core.events import Bandwidth, Compute, Event, RunStart, Window
 from runner.core.measurement import Exchange, StepParts
 
@@ -57,32 +58,25 @@ NO_WAIT: Final = 0.01
 def step_parts(
     events: Sequence[Event], *, first_window: int, seconds: float, gradient_bytes: int | None
 ) -> StepParts | None:
-    """Attribute the windows of a run that count; None where the program told nothing but its windows.
+    """Attribute the windows from `first_window` on, which took `seconds`; None where the program told nothing but its windows.
 
-    Args:
-        events: all events of all ranks.
-        first_window: number of the first window that counts.
-        seconds: wall time from there to the end of the last window that every rank has.
-        gradient_bytes: what a device hands over to be exchanged in one step.
+    `gradient_bytes` is what a device hands over to be exchanged in one step.
     """
-    ranks: dict[int, list[Window]] = {}
-    for event in events:
-        if isinstance(event, Window):
-            ranks.setdefault(event.rank, []).append(event)
-    ordered = [sorted(windows, key=lambda w: w.index)[first_window:] for windows in ranks.values()]
-    joined = list(zip(*ordered, strict=False))  # the windows that every rank has
-    steps = sum(windows[0].iterations for windows in joined)
-    waits = [_longest(windows) for windows in joined]
-    waited = None if None in waits or not steps else math.fsum(wait for wait in waits if wait is not None) / steps
+    ranks = common_windows([event for event in events if isinstance(event, Window)])
+    counted = [windows[first_window:] for windows in ranks.values()]
+    steps = sum(window.iterations for window in counted[0]) if counted else 0
     passes = [event.seconds for event in events if isinstance(event, Compute)]
     probe = exchanges(events)
+    # Of each window the longest wait of the ranks.
+    waits = [[window.input_seconds for window in windows] for windows in zip(*counted, strict=True)]
+    told = steps > 0 and not any(None in own for own in waits)
+    waited = math.fsum(max(filter(None, own), default=0.0) for own in waits) / steps if told else None
     if not steps or (waited is None and not passes and not probe):
         return None
-    step_s = seconds / steps
     alone = exchange_seconds(probe, gradient_bytes) if gradient_bytes is not None else None
     devices = next((event.world_size for event in events if isinstance(event, RunStart)), len(ranks))
-    told = StepParts(step_s=step_s, input_waited_s=waited, exchange_alone_s=alone)
-    return told.model_copy(update=_one_device(told, passes) if devices == 1 else _several_devices(told, passes))
+    known = StepParts(step_s=seconds / steps, input_waited_s=waited, exchange_alone_s=alone)
+    return known.model_copy(update=_one_device(known, passes) if devices == 1 else _several_devices(known, passes))
 
 
 Parts = dict[str, float | str | None]
@@ -124,9 +118,3 @@ def _several_devices(told: StepParts, passes: Sequence[Sequence[float]]) -> Part
         "stragglers_s": slowest - mean,
         "communication_s": beyond - unhidden,
     }
-
-
-def _longest(windows: Sequence[Window]) -> float | None:
-    """The longest wait of the ranks in one window; None where one does not tell."""
-    waits = [window.input_seconds for window in windows if window.input_seconds is not None]
-    return max(waits) if len(waits) == len(windows) else None

@@ -36,11 +36,8 @@ def lost(old: RunRecord, new: RunRecord, samples: pd.DataFrame | None) -> str | 
     for (file, field), then in _counts(old):
         if now[file, field] < then:
             return f"{file} no longer holds what the record was made from ({field}: {now[file, field]} of {then})"
-    if (
-        old.telemetry
-        and _figures_known(new.telemetry) < _figures_known(old.telemetry)
-        and _has_gaps(old.telemetry, samples)
-    ):
+    fewer = _figures_known(new.telemetry) < _figures_known(old.telemetry)
+    if old.telemetry and fewer and _has_gaps(old.telemetry, samples):
         return (
             f"{_TELEMETRY} no longer holds what the record was made from (telemetry: samples of the time that it is of)"
         )
@@ -84,12 +81,12 @@ def _has_gaps(telemetry: Telemetry, samples: pd.DataFrame | None) -> bool:
     """Whether a device of a record has no samples in some stretch of the time that its figures are of."""
     if samples is None or not telemetry.hz:
         return True
-    devices = [(gpu.node, f"gpu{gpu.index}") for gpu in telemetry.gpus] + [
-        (one.node, "host") for one in telemetry.hosts
-    ]
+    devices = [(gpu.node, f"gpu{gpu.index}") for gpu in telemetry.gpus]
+    devices += [(host.node, "host") for host in telemetry.hosts]
     for node in telemetry.spans:
         for device in (name for where, name in devices if where == node.node):
-            t = np.sort(samples["t"][(samples["node"] == node.node) & (samples["device"] == device)].to_numpy(float))
+            own = samples[(samples["node"] == node.node) & (samples["device"] == device)]
+            t = np.sort(own["t"].to_numpy(float))
             for span in filter(None, (node.idle, node.gpus_idle, node.measured)):
                 near = t[max(0, np.searchsorted(t, span.start, side="right") - 1) : np.searchsorted(t, span.end) + 1]
                 if len(near) == 0 or near[0] > span.start or near[-1] < span.end:

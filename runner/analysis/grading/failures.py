@@ -91,13 +91,10 @@ _LAUNCHERS: Final = (
 def explain(
     exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[int, str] | None = None, trains: bool = True
 ) -> str:
-    """Say why a container failed.
+    """Say why a container failed whose first process ended so.
 
-    Args:
-        exit_code: of its first process.
-        last_lines: what was written last, in order, marked with the rank where a launcher marks it.
-        last_events: by rank, the last event that it wrote; what its ranks are, as far as they were heard of.
-        trains: whether it is a rank's, whose memory goes by its batch, and not a sampler's.
+    `last_lines` are marked with the rank where a launcher marks them, `last_events` are by rank, as far as they were heard of; what `trains`
+    may need less memory with a smaller batch.
     """
     heard = last_events or {}
     # ssh ends its lines as terminals want it, and horovodrun marks both halves of that.
@@ -136,12 +133,8 @@ def _first_death(lines: Iterable[str], lost: Container[int]) -> Death | None:
 
 
 def _deaths(pattern: re.Pattern[str], text: str) -> list[Death]:
-    found = []
-    for match in pattern.finditer(text):
-        groups = match.groupdict()
-        code = int(groups["code"]) if groups.get("code") else -int(groups["signal"])
-        found.append(Death(int(groups["rank"]), code))
-    return found
+    ends = [match.groupdict() for match in pattern.finditer(text)]
+    return [Death(int(end["rank"]), int(end["code"]) if "code" in end else -int(end["signal"])) for end in ends]
 
 
 def _signal_name(code: int) -> str:

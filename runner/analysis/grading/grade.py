@@ -54,16 +54,8 @@ def grade(
 ) -> Graded:
     """Compute the figures of one run and judge whether they may be used.
 
-    Args:
-        trial: what ran.
-        outcome: how it ended.
-        events: all that its ranks and samplers said.
-        provenance: the machines that it ran on.
-        workload: what it trained.
-        samples: its table `telemetry`; None where nobody looked on.
-        monitors: by the sampler's container, its node.
-        kernels: its table `kernels`, of a pass under a profiler; None where there is none.
-        containers: that were planned; without them nobody knows which cores were its own.
+    `samples` is its table `telemetry`, None where nobody looked on; `kernels` its table of a pass under a profiler; `monitors` are nodes by
+    the sampler's container; `containers` were planned, and without them nobody knows which cores were its own.
     """
     measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s", mode=trial.mode)
     counted = pass_windows(trial, events)

@@ -32,13 +32,9 @@ INPUT, LONE = "input_alone", "latency"
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> Measurement:
-    """Compute every figure of a run.
+    """Compute every figure of a run in `unit`, e.g. `images/s`.
 
-    Args:
-        events: all events of all ranks.
-        started: the runner's monotonic clock in seconds when it began to create the first container.
-        unit: what is counted, e.g. `images/s`.
-        mode: what the program did.
+    `started` is the runner's monotonic clock in seconds when it began to create the first container.
     """
     windows = whole_windows(events)
     joined = metrics.global_windows(windows)
@@ -53,18 +49,18 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
             events, first_window=steady.first_window, seconds=float(kept.seconds.sum()), gradient_bytes=gradient_bytes
         )
     longest = _longest(events)
-    first_steps = [event.received for event in events if isinstance(event, FirstStep)]
-    stops = [event for event in events if isinstance(event, RunStop)]
+    first_step = max((event.received for event in events if isinstance(event, FirstStep)), default=None)
+    stops = sorted((event for event in events if isinstance(event, RunStop)), key=lambda stop: stop.rank)
     data = [event for event in events if isinstance(event, Data)]
     alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
+    batches = [event for event in events if isinstance(event, BatchEvent)]
     in_flight = in_flight_of(events)
     decoded = [event.decoded for event in data if event.decoded is not None]
+    probes_s = longest.get(WIRES, 0.0) + longest.get(PEAK, 0.0)
     return Measurement(
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
-        first_step_s=max(first_steps) - started - longest.get(WIRES, 0.0) - longest.get(PEAK, 0.0)
-        if first_steps
-        else None,
+        first_step_s=None if first_step is None else first_step - started - probes_s,
         step_time_s=metrics.step_times(windows, method="latency" if mode == "infer" and in_flight == 1 else "step"),
         samples=sum(window.samples for window in windows),
         iterations=min((stop.iterations for stop in stops), default=0),
@@ -72,7 +68,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         windows=tuple(metrics.raw(w) for w in sorted(windows, key=lambda w: (w.rank, w.index))),
         losses=metrics.losses(events),
         evaluations=metrics.evaluations(events),
-        parameter_norms={str(stop.rank): stop.parameter_norm for stop in sorted(stops, key=lambda s: s.rank)},
+        parameter_norms={str(stop.rank): stop.parameter_norm for stop in stops},
         parameters=starts[0].parameters if starts else None,
         images_decoded=sum(decoded) if decoded else None,
         images_skipped=tuple(sorted({name for event in data for name in event.skipped})),
@@ -82,7 +78,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         used=metrics.used(events),
         epochs=epochs(events),
         accuracy=accuracy(events),
-        batch=batch(events),
+        batch=BatchUsed.model_validate(batches[0], from_attributes=True) if batches else None,
         latency=latency(events) if mode == "infer" else None,
         in_flight=in_flight,
         input_alone_per_s=math.fsum(alone) if alone else None,
@@ -176,12 +172,6 @@ def accuracy(events: Sequence[Event]) -> AccuracyFigures | None:
         agree_percent=100 * told.agree / told.samples,
         fit_iterations=told.fit_iterations,
     )
-
-
-def batch(events: Sequence[Event]) -> BatchUsed | None:
-    """The batch that inference ran with; None of a training."""
-    told = next((event for event in events if isinstance(event, BatchEvent)), None)
-    return BatchUsed.model_validate(told, from_attributes=True) if told else None
 
 
 def in_flight_of(events: Sequence[Event]) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,20 +43,17 @@ TRANSIENT = 0.002
 EDGE_TOLERANCE = 0.002
 
 Floats = npt.NDArray[np.float64]
+AnyWindow = TypeVar("AnyWindow", bound=Window | RawWindow)
 
 
 @dataclass(frozen=True)
 class GlobalWindows:
-    """The windows of all ranks as one sequence.
+    """The windows of all ranks as one sequence, (windows,) each; their seconds are from the barrier to the slowest rank's end, less pauses.
 
-    Attributes:
-        samples: (windows,) samples of all ranks, or units where throughput counts something else.
-        seconds: (windows,) wall seconds; they add up to the span from the barrier to the slowest rank's end, less the pauses.
-        first_share: (windows,) share of a window's samples that its first step makes; None where steps were not timed.
-        first_seconds: (windows,) seconds of that step, on the slowest rank; None likewise.
+    Of the first step of a window there are its share of the samples and, on the slowest rank, its seconds; None where steps were not timed.
     """
 
-    samples: Floats
+    samples: Floats  # of all ranks, or units where throughput counts something else
     seconds: Floats
     first_share: Floats | None = None
     first_seconds: Floats | None = None
@@ -94,13 +92,9 @@ def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | Non
     A window ends, for all, when its slowest rank ends it, and starts where the one before ended; after a pause, such as a validation between
     two epochs, it starts when the first rank does.
     """
-    ranks: dict[int, list[Window | RawWindow]] = {}
-    for window in windows:
-        ranks.setdefault(window.rank, []).append(window)
-    common = min((len(found) for found in ranks.values()), default=0)
-    if common == 0:
+    ordered = [[raw(window) for window in found] for found in common_windows(windows).values()]
+    if not any(ordered):
         return None
-    ordered = [sorted(map(raw, found), key=lambda w: w.index)[:common] for found in ranks.values()]
     starts = np.array([[w.start - found[0].start for w in found] for found in ordered]).min(axis=0)
     ends = np.array([[w.start + w.seconds - found[0].start for w in found] for found in ordered]).max(axis=0)
     before = np.concatenate([[0.0], ends[:-1]])
@@ -112,6 +106,15 @@ def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | Non
     share = np.array([1 / w.iterations for w in ordered[0] if w.iterations])
     first = np.array([[w.first_step_s for w in found] for found in ordered], dtype=np.float64).max(axis=0)
     return GlobalWindows(samples, seconds, share, first)
+
+
+def common_windows(windows: Iterable[AnyWindow]) -> dict[int, list[AnyWindow]]:
+    """By rank, as many of its windows as every rank has, in their order."""
+    ranks: dict[int, list[AnyWindow]] = {}
+    for window in sorted(windows, key=lambda window: window.index):
+        ranks.setdefault(window.rank, []).append(window)
+    common = min(map(len, ranks.values()), default=0)
+    return {rank: found[:common] for rank, found in ranks.items()}
 
 
 def raw(window: Window | RawWindow) -> RawWindow:

@@ -82,22 +82,22 @@ def _verdict(against: Iterable[str], doubts: Iterable[str]) -> Validity:
 
 def _faults(trial: Trial, measurement: Measurement, transport: Transport, workload: Workload) -> Iterator[str]:
     """What makes figures wrong."""
-    yield from _missing(trial, measurement)
-    yield from _diverged(trial, measurement)
-    yield from _bad_quality(trial, measurement, workload)
-    yield from _wrong_sums(measurement)
-    if wrong := causes.mismatch(transport, trial):
-        yield wrong
-
-
-def _missing(trial: Trial, measurement: Measurement) -> Iterator[str]:
-    """Ranks or samples that the figures lack."""
     ranks = len(measurement.parameter_norms)
     if ranks != trial.processes:
         yield f"{ranks} of {trial.processes} ranks reported their end"
     expected = trial.iterations * trial.global_batch
     if measurement.samples != expected:
         yield f"{measurement.samples} samples counted, {trial.iterations} iterations of {trial.global_batch} make {expected}"
+    yield from _diverged(trial, measurement)
+    yield from _bad_quality(trial, measurement, workload)
+    for exchange in measurement.probe:
+        if exchange.wrong:
+            yield (
+                f"{exchange.wrong} elements of an exchange of {exchange.size_bytes} bytes came out wrong before the first step: the wires or "
+                "the library that drives them lose data"
+            )
+    if wrong := causes.mismatch(transport, trial):
+        yield wrong
 
 
 def _diverged(trial: Trial, measurement: Measurement) -> Iterator[str]:
@@ -142,17 +142,12 @@ def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> 
     if steps < expected:
         yield f"losses of {steps} of {expected} iterations were reported"
     else:
-        mean = [_mean([curve[step] for curve in curves]) for step in range(steps)]
+        ranks = [[math.nan if loss is None else loss for loss in curve[:steps]] for curve in curves]
+        mean = [fmean(losses) for losses in zip(*ranks, strict=True)]
         yield from check_losses(mean, data=trial.data, num_classes=trial.num_classes, band=workload.sanity)
     asked = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
     if asked and len(measurement.epochs) != asked:
         yield f"{len(measurement.epochs)} of {asked} epochs were validated"
-
-
-def _mean(losses: Sequence[float | None]) -> float:
-    """Not a number where one of them is none."""
-    known = [loss for loss in losses if loss is not None]
-    return math.fsum(known) / len(known) if len(known) == len(losses) and known else math.nan
 
 
 def check_losses(
@@ -161,13 +156,8 @@ def check_losses(
     """Say what is wrong with a loss curve, held against the band that its workload states.
 
     A fast run whose model learns nothing measures something else than training: labels that never reach the device, gradients
-    that are dropped, a precision that overflows. These checks are for such mistakes; they do not judge accuracy.
-
-    Args:
-        losses: (iterations,) mean cross-entropy of each iteration in nats, warm-up included.
-        data: `synthetic`, or anything else for real images.
-        num_classes: classes that the model tells apart; None where it tells none.
-        band: what the workload asks for; None for finite losses alone.
+    that are dropped, a precision that overflows. These checks are for such mistakes; they do not judge accuracy. Losses are the mean
+    cross-entropy of each iteration in nats, warm-up included; data are `synthetic` or else real images.
     """
     if not losses:
         yield "no loss was reported"
@@ -195,16 +185,6 @@ def check_losses(
 def finite_losses(measurement: Measurement) -> bool:
     """Whether every loss that was told is a number."""
     return all(loss is not None and math.isfinite(loss) for curve in measurement.losses.values() for loss in curve)
-
-
-def _wrong_sums(measurement: Measurement) -> Iterator[str]:
-    """Exchanges of the probe whose result was not the sum of what the ranks gave."""
-    for exchange in measurement.probe:
-        if exchange.wrong:
-            yield (
-                f"{exchange.wrong} elements of an exchange of {exchange.size_bytes} bytes came out wrong before the first step: the wires or "
-                "the library that drives them lose data"
-            )
 
 
 def _doubts(trial: Trial, measurement: Measurement) -> Iterator[str]:
@@ -276,8 +256,8 @@ def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
     yield from _oversubscribed(trial)
     if not all(event.steady for event in events if isinstance(event, ProfileStart)):
         yield "the rate had not settled when the profiler began"
-    of_gpus = trial.profile.kind == "kernels" and trial.device == "gpu"
-    if of_gpus and kernels is not None and not (kernels["kind"] == "kernel").any():
+    traced = trial.profile.kind == "kernels" and trial.device == "gpu"
+    if traced and kernels is not None and not (kernels["kind"] == "kernel").any():
         yield "the profiler saw operators alone, and no kernel of a GPU"
 
 
@@ -332,10 +312,9 @@ def taken_from_the_job(
 
 
 def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
-    """What others took of the cores of a job on one machine: for how long those were busy, less what the job itself used.
+    """What others took of the cores of a job on one machine: for how long those were busy, less what the job itself used, `used_s`.
 
-    A span that has too few samples to tell is a doubt of its own: others may have had all of it. `used_s` are CPU seconds of the whole job in
-    all measured windows, those that do not count included: others are blamed for too little rather than for too much.
+    That is of all measured windows, those that do not count included: others are blamed for too little rather than for too much.
     """
     (host,) = telemetry.hosts or (None,)
     if host is None or host.core_percent is None or not cores or max(cores) >= len(host.core_percent):

@@ -1,10 +1,8 @@
 """What a run leaves about its wires: byte counters before and after, peers, NCCL's own lines, and rates that samplers saw of PCIe.
 
-All of it is kept as told, and what nodes sent is added up.
-
-NCCL's lines are those of its log (INFO, subsystems INIT and NET) in the forms of NCCL 2.3 to 2.28; real lines of each are in
-tests/golden/nccl. Ranks of one node read the same counters, each at its own moment. Kept are the differences that each rank saw; added up is, for every
-counter, the latest stop less the earliest start, once a node.
+All of it is kept as told, and what nodes sent is added up: ranks of one node read the same counters, each at its own moment, so that of
+every counter it is the latest stop less the earliest start, once a node. NCCL's lines are those of its log (INFO, subsystems INIT and NET)
+in the forms of NCCL 2.3 to 2.28; real lines of each are in tests/golden/nccl.
 """
 
 from __future__ import annotations
@@ -38,16 +36,16 @@ def collect(events: Sequence[Event], pcie: Sequence[PcieTraffic] = ()) -> Eviden
         ((net.rank, name), net.where, counter) for net in nets for name, counter in net.interfaces.items()
     )
     nvlink = _differences((gpu, net.where, link) for net in nets for gpu, link in net.nvlink.items())
-    ports = sorted(_ports(nets).items(), key=lambda item: (item[0][0] or "", item[0][1]))
+    ports = _ports(nets)
     return Evidence(
         traffic=tuple(
-            InterfaceTraffic(rank=rank, interface=name, node=nodes[rank], **moved.model_dump())
-            for (rank, name), moved in sorted(traffic.items(), key=lambda item: item[0])
+            InterfaceTraffic(rank=rank, interface=name, node=nodes[rank], **traffic[rank, name].model_dump())
+            for rank, name in sorted(traffic)
         ),
         nccl_lines=tuple(line for event in events if isinstance(event, Nccl) for line in event.lines),
         ports=tuple(
-            PortTraffic(node=node, port=port, link_layer=layers[node, port], **moved.model_dump())
-            for (node, port), moved in ports
+            PortTraffic(node=node, port=port, link_layer=layers[node, port], **ports[node, port].model_dump())
+            for node, port in sorted(ports, key=lambda place: (place[0] or "", place[1]))
         ),
         nvlink=tuple(NvlinkTraffic(gpu=gpu, **nvlink[gpu].model_dump()) for gpu in sorted(nvlink)),
         pcie=tuple(pcie),
@@ -80,17 +78,16 @@ def _ports(nets: Iterable[Net]) -> dict[tuple[str | None, str], Bytes]:
 
 def _differences(readings: Iterable[tuple[Key, str, Bytes]]) -> dict[Key, Bytes]:
     """By counter, its latest stop less its earliest start; left out where either is missing."""
-    starts: dict[Key, Bytes] = {}
-    stops: dict[Key, Bytes] = {}
+    starts: dict[Key, list[Bytes]] = {}
+    stops: dict[Key, list[Bytes]] = {}
     for key, where, counter in readings:
-        found, pick = (starts, min) if where == "start" else (stops, max)
-        known = found.get(key, counter)
-        found[key] = Bytes(
-            rx_bytes=pick(known.rx_bytes, counter.rx_bytes), tx_bytes=pick(known.tx_bytes, counter.tx_bytes)
-        )
+        (starts if where == "start" else stops).setdefault(key, []).append(counter)
     return {
-        key: Bytes(rx_bytes=stops[key].rx_bytes - start.rx_bytes, tx_bytes=stops[key].tx_bytes - start.tx_bytes)
-        for key, start in starts.items()
+        key: Bytes(
+            rx_bytes=max(one.rx_bytes for one in stops[key]) - min(one.rx_bytes for one in own),
+            tx_bytes=max(one.tx_bytes for one in stops[key]) - min(one.tx_bytes for one in own),
+        )
+        for key, own in starts.items()
         if key in stops
     }
 
@@ -111,65 +108,41 @@ _ADAPTERS: Final = re.compile(r"NET/IB : Using (?P<list>[^;\n]*)")
 _ADAPTER: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<layer>\w+)")
 # Several of them as one: NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2
 _JOINED: Final = re.compile(r"NET/IB : Made virtual device \[(?P<device>\d+)\] name=(?P<names>[\w.+-]+)")
-# The interfaces: NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
-_SOCKETS: Final = re.compile(r"NET/Socket : Using (?P<list>.*)")
-_SOCKET: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[^\s:]+):")
 
 
 @dataclass(frozen=True)
 class Channels:
-    """What the channels of one or more ranks go over.
-
-    Attributes:
-        hcas: ports of RDMA adapters that channels use, `mlx5_0:1`.
-        layers: their link layers in NCCL's words, `IB` or `RoCE`.
-    """
+    """What the channels of the ranks go over."""
 
     via: frozenset[Via]
-    hcas: tuple[str, ...] = ()
-    layers: frozenset[str] = frozenset()
-    interfaces: tuple[str, ...] = ()
+    hcas: tuple[str, ...] = ()  # ports of RDMA adapters, `mlx5_0:1`
+    layers: frozenset[str] = frozenset()  # link layers of these in NCCL's words, `IB` or `RoCE`
 
 
-def read_channels(lines: Sequence[str]) -> Channels:
-    """Read the lines of one process; numbers of devices mean nothing beyond it."""
-    joined = "\n".join(lines)
-    adapters = {
-        match["device"]: match for listed in _ADAPTERS.finditer(joined) for match in _ADAPTER.finditer(listed["list"])
-    }
-    # Every adapter is first a virtual device of its own, by its own number; those that join several come after them.
-    groups = {match["device"]: names for match in _JOINED.finditer(joined) if "+" in (names := match["names"])}
-    sockets = {
-        match["device"]: match["name"]
-        for listed in _SOCKETS.finditer(joined)
-        for match in _SOCKET.finditer(listed["list"])
-    }
-    via: set[Via] = {"nvls"} if _NVLS.search(joined) else set()
-    ports: dict[str, str] = {}
-    interfaces: list[str] = []
-    for channel in _CHANNEL.finditer(joined):
-        kind = next(kind for kind in _KINDS if channel[kind])
-        device = channel["device"]
-        via.add(kind)
-        if kind == "verbs":
-            names = groups[device].split("+") if device in groups else ()
-            used = [match for key, match in adapters.items() if (match["name"] in names if names else key == device)]
-            ports |= {f"{match['name']}:{match['port']}": match["layer"] for match in used}
-        elif kind == "socket" and device in sockets:
-            interfaces.append(sockets[device])
+def read_channels(processes: Iterable[Sequence[str]]) -> Channels:
+    """Read the lines of each process; numbers of devices mean nothing beyond it."""
+    via: set[Via] = set()
+    ports: set[tuple[str, str]] = set()
+    for lines in processes:
+        joined = "\n".join(lines)
+        listed = "\n".join(match["list"] for match in _ADAPTERS.finditer(joined))
+        adapters = {match["device"]: match for match in _ADAPTER.finditer(listed)}
+        # Every adapter is first a virtual device of its own, by its own number; those that join several come after them.
+        groups = {match["device"]: names for match in _JOINED.finditer(joined) if "+" in (names := match["names"])}
+        if _NVLS.search(joined):
+            via.add("nvls")
+        for channel in _CHANNEL.finditer(joined):
+            kind = next(kind for kind in _KINDS if channel[kind])
+            via.add(kind)
+            if kind == "verbs":
+                device = channel["device"]
+                names = groups[device].split("+") if device in groups else ()
+                used = [
+                    match for key, match in adapters.items() if (match["name"] in names if names else key == device)
+                ]
+                ports |= {(f"{match['name']}:{match['port']}", match["layer"]) for match in used}
     return Channels(
         via=frozenset(via),
-        hcas=tuple(sorted(ports)),
-        layers=frozenset(ports.values()),
-        interfaces=tuple(dict.fromkeys(interfaces)),
-    )
-
-
-def join_channels(found: Sequence[Channels]) -> Channels:
-    """What the channels of several processes go over together."""
-    return Channels(
-        via=frozenset().union(*(one.via for one in found)),
-        hcas=tuple(sorted({hca for one in found for hca in one.hcas})),
-        layers=frozenset().union(*(one.layers for one in found)),
-        interfaces=tuple(dict.fromkeys(name for one in found for name in one.interfaces)),
+        hcas=tuple(sorted({port for port, _ in ports})),
+        layers=frozenset(layer for _, layer in ports),
     )

@@ -40,26 +40,17 @@ _OWN: Final[Mapping[_Claim, CountedWire]] = {
 
 @dataclass(frozen=True)
 class Observed:
-    """A run as far as its wires go.
-
-    Attributes:
-        sent: by node what it sent; the only one is None.
-        needed: bytes that each device hands over in the measured windows; None where the program does not tell.
-        least: bytes that have to cross between the nodes, or the devices of one, at the least; None likewise.
-        own: UUIDs of the GPUs that the run used; empty where they are not known.
-        linked: whether any of them has an NVLink; True where that is not known.
-        iterations: between the readings of the counters.
-    """
+    """A run as far as its wires go; bytes are None where the program does not tell how large its gradients are."""
 
     trial: Trial
     channels: Channels
     evidence: Evidence
-    sent: Mapping[str | None, NodeSent]
-    needed: int | None
-    least: int | None
-    own: frozenset[str]
-    linked: bool
-    iterations: int
+    sent: Mapping[str | None, NodeSent]  # by node; the only one is None
+    needed: int | None  # bytes that each device hands over in the measured windows
+    least: int | None  # bytes that have to cross between the nodes, or the devices of one
+    own: frozenset[str]  # UUIDs of the GPUs that the run used; empty where they are not known
+    linked: bool  # whether any of them has an NVLink; True where that is not known
+    iterations: int  # between the readings of the counters
 
     @property
     def carrier(self) -> Carrier:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from runner.analysis.interconnect import volume
-from runner.analysis.interconnect.evidence import collect, join_channels, read_channels, sent_by_node
+from runner.analysis.interconnect.evidence import collect, read_channels, sent_by_node
 from runner.analysis.interconnect.proof import Observed, Verdict, against, known, unproved, within_a_node
 from runner.core import transport
 from runner.core.events import Event, Nccl
@@ -39,19 +39,14 @@ def used(
 ) -> Transport:
     """Turn evidence into the transport that carried the gradients of a run.
 
-    Args:
-        trial: what ran, with the wires that were chosen for it.
-        gpus: what the run could use of its only node.
-        events: all events of all ranks.
-        nics: by node, its network interfaces; what an interface is follows from the wire that was chosen where they are not known.
-        one_machine: whether several nodes are one machine, so that what is between them is no real wire.
-        pcie: what samplers saw of the GPUs' PCIe.
+    `gpus` is what it could use of its only node; `nics` are interfaces by node, where not known an interface is what the chosen wire is;
+    with `one_machine`, what is between several nodes is no real wire.
     """
     several = len(trial.placement) > 1
     own = () if several else gpus[trial.first_device : trial.first_device + trial.world_size]
     run = Observed(
         trial=trial,
-        channels=join_channels([read_channels(event.lines) for event in events if isinstance(event, Nccl)]),
+        channels=read_channels(event.lines for event in events if isinstance(event, Nccl)),
         evidence=collect(events, pcie),
         sent=sent_by_node(events),
         needed=volume.handed_over(trial, events),
@@ -60,16 +55,18 @@ def used(
         linked=not own or any(gpu.nvlinks for gpu in own),
         iterations=volume.measured_iterations(trial, events),
     )
-    between = {}
-    if several:
-        gradients = volume.gradient_bytes(events)
-        between = {
-            "gradient_bytes": gradients,
-            "expected_bytes_per_step": None if gradients is None else gradients * volume.gradient_factor(trial),
-            "emulated": _emulated(trial, one_machine=one_machine),
-        }
-    verdict = _between_nodes(run, nics or {}, one_machine=one_machine) if several else within_a_node(run)
-    return Transport(requested=trial.interconnect, evidence=run.evidence, **vars(verdict), **between)
+    if not several:
+        return Transport(requested=trial.interconnect, evidence=run.evidence, **vars(within_a_node(run)))
+    gradients = volume.gradient_bytes(events)
+    emulated = "emulated: nodes of one machine" if one_machine else None
+    return Transport(
+        requested=trial.interconnect,
+        evidence=run.evidence,
+        **vars(_between_nodes(run, nics or {}, one_machine=one_machine)),
+        gradient_bytes=gradients,
+        expected_bytes_per_step=None if gradients is None else gradients * volume.gradient_factor(trial),
+        emulated=trial.link.label if trial.link and trial.link.emulated else emulated,
+    )
 
 
 def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Verdict:
@@ -96,7 +93,8 @@ def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_mach
 
 def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Verdict:
     """RDMA, if its ports moved enough; those that NCCL names where it does, else those that the wires were chosen with."""
-    chosen = {placed.node: placed.wire.hcas if placed.wire else () for placed in run.trial.placement}
+    wires = {placed.node: placed.wire for placed in run.trial.placement}
+    chosen = {node: wire.hcas if wire else () for node, wire in wires.items()}
     ports = {
         node: [count for port, count in run.sent[node].ports.items() if port in (run.channels.hcas or own)]
         for node, own in chosen.items()
@@ -111,7 +109,7 @@ def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Verdict:
     if links and links.found:
         really: Used = "nvlink" if links.carried else "unknown"
         return Verdict(really, known(count, links), contradiction=against(says, links, count))
-    kinds = {placed.wire.kind for placed in run.trial.placement if placed.wire}
+    kinds = {wire.kind for wire in wires.values() if wire}
     roce = "RoCE" in run.channels.layers if run.channels.layers else kinds == {"roce"}
     return Verdict(
         "roce" if roce else "infiniband",
@@ -189,10 +187,3 @@ def _kind(placed: Placed, interface: str, nics: Mapping[str, Sequence[Nic]]) -> 
 
 def _per_step(run: Observed, moved: Mapping[str, int]) -> dict[str, float]:
     return {node: count / run.iterations for node, count in moved.items()}
-
-
-def _emulated(trial: Trial, *, one_machine: bool) -> str | None:
-    """What to call a link that is no real wire."""
-    if trial.link and trial.link.emulated:
-        return trial.link.label
-    return "emulated: nodes of one machine" if one_machine else None

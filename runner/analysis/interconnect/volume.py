@@ -7,6 +7,7 @@ run, as rates of GPM or DCGM, so that it is a bound and no count. Shared memory 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -26,10 +27,10 @@ def gradient_bytes(events: Sequence[Event]) -> int | None:
 
 def measured_iterations(trial: Trial, events: Sequence[Event]) -> int:
     """Iterations between the two readings of the counters; those that were asked for where no window was told."""
-    ranks: dict[int, int] = {}
+    ranks: Counter[int] = Counter()
     for event in events:
         if isinstance(event, Window):
-            ranks[event.rank] = ranks.get(event.rank, 0) + event.iterations
+            ranks[event.rank] += event.iterations
     return min(ranks.values(), default=trial.iterations)
 
 
@@ -90,10 +91,9 @@ def nvlink(evidence: Evidence, own: Collection[str], *, devices: int, needed: in
 
     `own` are UUIDs of the GPUs that the run used; any, if they are not known. `needed`: bytes that the gradients need at each.
     """
-    links = [link for link in evidence.nvlink if not own or link.gpu in own]
-    if not links or len(links) < devices:
+    both = [(link.rx_bytes, link.tx_bytes) for link in evidence.nvlink if not own or link.gpu in own]
+    if len(both) < max(devices, 1):
         return None
-    both = [(link.rx_bytes, link.tx_bytes) for link in links]
     return _of_gpus("nvlink", both, least=min(map(min, both)), needed=needed)
 
 

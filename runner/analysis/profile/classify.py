@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from runner.core import yamlfile
 from runner.core.frozen import Frozen
@@ -27,20 +27,12 @@ _DIRECTIONS: Final[dict[Category, Direction]] = {
 _VARIANT: Final = re.compile(r"(_v\d+|_pts[zd])+$")
 
 
-def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from error
-    return pattern
-
-
 C = TypeVar("C")
 
 
 class _Entry(BaseModel, Generic[C]):
     category: C
-    patterns: tuple[Annotated[str, AfterValidator(_compiles)], ...] = Field(min_length=1)
+    patterns: tuple[re.Pattern[str], ...] = Field(min_length=1)
 
 
 class _Tables(Frozen):
@@ -53,19 +45,10 @@ class _Tables(Frozen):
 
 
 @functools.cache
-def _tables() -> dict[str, tuple[tuple[re.Pattern[str], Any], ...]]:
-    """By kind of row, the patterns in their order, each with its category."""
+def _tables() -> dict[str, tuple[_Entry[Any], ...]]:
+    """By kind of row, the entries in their order."""
     found = yamlfile.load(PATTERNS, _Tables)
-    tables: dict[str, tuple[_Entry[Any], ...]] = {
-        "kernel": found.kernels,
-        "copy": found.copies,
-        "call": found.calls,
-        "op": found.operators,
-    }
-    return {
-        kind: tuple((re.compile(pattern), entry.category) for entry in entries for pattern in entry.patterns)
-        for kind, entries in tables.items()
-    }
+    return {"kernel": found.kernels, "copy": found.copies, "call": found.calls, "op": found.operators}
 
 
 @functools.cache
@@ -79,16 +62,14 @@ def category(kind: str, name: str) -> Any:
         return "memset"
     if kind not in _tables():
         return None
-    said = name
+    said = function(name) if kind == "call" else name
     if kind == "op" and "::" not in name:
         said = name.rpartition(":")[2] or name
-    if kind == "call":
-        said = function(name)
-    return next(category for pattern, category in _tables()[kind] if pattern.search(said))
+    return next(one.category for one in _tables()[kind] if any(pattern.search(said) for pattern in one.patterns))
 
 
-def direction(category: Category) -> Direction:
-    """The direction of a copy's category."""
+def direction(category: Any) -> Direction:
+    """The direction of a copy by its `Category`."""
     return _DIRECTIONS.get(category, "other")
 
 

@@ -85,7 +85,15 @@ def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> Gpu
 def _together(found: list[GpuUse]) -> GpuUse:
     """All GPUs as one: seconds add up, and what is a share is weighted by the seconds that it is a share of."""
     busy_s, elapsed_s = math.fsum(use.busy_s for use in found), math.fsum(use.elapsed_s for use in found)
-    at_once = [(use.concurrency, use.busy_s) for use in found if use.concurrency]
+    own = math.fsum(use.own_compute_percent * use.elapsed_s for use in found)
+    concurrency = None
+    if at_once := [(use.concurrency, use.busy_s) for use in found if use.concurrency]:
+        parallel = math.fsum(one.parallel_percent * seconds for one, seconds in at_once)
+        concurrency = Concurrency(
+            mean=math.fsum(one.mean * seconds for one, seconds in at_once) / busy_s,
+            most=max(one.most for one, _ in at_once),
+            parallel_percent=min(100.0, parallel / busy_s),
+        )
     return GpuUse(
         device=ALL,
         rank=None,
@@ -93,16 +101,8 @@ def _together(found: list[GpuUse]) -> GpuUse:
         elapsed_s=elapsed_s,
         busy_s=busy_s,
         compute_percent=percent(busy_s, elapsed_s),
-        own_compute_percent=min(
-            100.0, math.fsum(use.own_compute_percent * use.elapsed_s for use in found) / elapsed_s if elapsed_s else 0.0
-        ),
-        concurrency=Concurrency(
-            mean=math.fsum(one.mean * seconds for one, seconds in at_once) / busy_s,
-            most=max(one.most for one, _ in at_once),
-            parallel_percent=min(100.0, math.fsum(one.parallel_percent * seconds for one, seconds in at_once) / busy_s),
-        )
-        if at_once
-        else None,
+        own_compute_percent=min(100.0, own / elapsed_s if elapsed_s else 0.0),
+        concurrency=concurrency,
         kernels_per_step=math.fsum(use.kernels_per_step for use in found) / len(found),
     )
 
@@ -142,22 +142,20 @@ def gaps(device_work: pd.DataFrame, regions: pd.DataFrame, *, region: str | None
 
 def copies(device_work: pd.DataFrame) -> tuple[Copies, ...]:
     """Copies by their direction, most time first."""
-    all_copies = of_kind(device_work, "copy")
+    kernels = of_kind(device_work, "kernel")
     found = []
-    for category in all_copies["category"].unique():
-        rows = all_copies[all_copies["category"] == category]
-        seconds = float(rows["duration"].sum())
+    for category, rows in of_kind(device_work, "copy").groupby("category", sort=False):
         sized = rows[rows["bytes"].notna()]
         copied, copying = float(sized["bytes"].sum()), float(sized["duration"].sum())
         found.append(
             Copies(
                 direction=classify.direction(category),
                 count=len(rows),
-                seconds=seconds,
+                seconds=float(rows["duration"].sum()),
                 bytes=int(copied) if len(sized) else None,
                 throughput_gb_s=copied / copying / GIGA if copying else None,
                 mean_bytes=copied / len(sized) if len(sized) else None,
-                overlap_percent=_overlap_percent(rows, of_kind(device_work, "kernel")),
+                overlap_percent=_overlap_percent(rows, kernels),
             )
         )
     return tuple(sorted(found, key=lambda one: -one.seconds))

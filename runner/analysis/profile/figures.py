@@ -25,10 +25,7 @@ E = TypeVar("E", bound=Event)
 def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | None:
     """Work out the figures of a profile pass; None where no rank began to profile.
 
-    Args:
-        frame: table `kernels` of all ranks with its columns (`workloads/events.py`) and `rank`; None where the kind of pass has no
-            rows.
-        events: all events of the run; those of profilers are picked out.
+    `frame` is table `kernels` of all ranks with its columns (`workloads/events.py`) and `rank`; None where the kind of pass has no rows.
     """
     events = tuple(events)
     starts, stops = _by_rank(events, ProfileStart), _by_rank(events, ProfileStop)
@@ -47,6 +44,7 @@ def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | No
     counters = shares.counters(rows.kernels, iterations=all_iterations)
     timed = [event for event in events if isinstance(event, Regions)]
     counted = counters is not None and counters.fp32_percent is not None
+    unended = sorted(set(starts) - set(stops))
     return Profile(
         kind=first.kind,
         source=first.source,
@@ -70,11 +68,11 @@ def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | No
         memory=_memory(events),
         flop=_flop(events),
         unavailable=(
-            *_unavailable(first, rows, events, utilised=bool(gpus), counted=counted),
             *(
-                Unavailable(figure=f"elapsed time of rank {rank}", reason="it did not end its pass")
-                for rank in sorted(set(starts) - set(stops))
+                Unavailable(figure=figure, reason=reason)
+                for figure, reason in _unavailable(first, rows, events, utilised=bool(gpus), counted=counted)
             ),
+            *(Unavailable(figure=f"elapsed time of rank {one}", reason="it did not end its pass") for one in unended),
         ),
     )
 
@@ -93,9 +91,7 @@ def _elapsed(
             continue
         steps_s = math.fsum(stop.step_seconds)
         excess_s = steps_s - _mean(start.plain_step_seconds) * stop.iterations if start.plain_step_seconds else None
-        profiled_s: float | None = steps_s
-        if start.region is not None:
-            profiled_s = _in_region(rank, start.region, events, rows)
+        profiled_s = _in_region(rank, start.region, events, rows) if start.region else steps_s
         if profiled_s:
             yield rank, Elapsed(iterations=stop.iterations, profiled_s=profiled_s, excess_s=excess_s)
 
@@ -140,27 +136,26 @@ def _flop(events: Sequence[Event]) -> tuple[FlopCounted, ...]:
 
 def _unavailable(
     start: ProfileStart, rows: Rows, events: Sequence[Event], *, utilised: bool, counted: bool
-) -> Iterator[Unavailable]:
+) -> Iterator[tuple[str, str]]:
     """Every figure that a reader may look for in vain, and why."""
     if rows.dropped:
-        yield Unavailable(figure="some rows", reason=f"{rows.dropped} have no duration and are left out")
+        yield "some rows", f"{rows.dropped} have no duration and are left out"
     if start.kind in {"memory", "region"}:
-        yield Unavailable(figure="kernels", reason=f"a pass for {start.kind} traces none; ask for PROFILE=kernels")
+        yield "kernels", f"a pass for {start.kind} traces none; ask for PROFILE=kernels"
         return
     of_gpus = any(env.device != "cpu" for env in _by_rank(events, Env).values())
     if not of_gpus and not (rows.device_work["device"] >= 0).any():
-        yield from (Unavailable(figure=figure, reason=NO_GPU) for figure in (*OF_GPUS, FP32))
+        yield from ((figure, NO_GPU) for figure in (*OF_GPUS, FP32))
         return
     kernels = rows.kernels
     if not len(kernels):
-        yield from (Unavailable(figure=figure, reason=f"{start.source} shows no kernels") for figure in OF_GPUS)
+        yield from ((figure, f"{start.source} shows no kernels") for figure in OF_GPUS)
     elif not utilised:
         untimed = kernels["start"].isna().all()
         reason = "the rows of the kernels have no start" if untimed else "no rank told its elapsed time"
-        yield from (Unavailable(figure=figure, reason=reason) for figure in OF_GPUS[:2])
+        yield from ((figure, reason) for figure in OF_GPUS[:2])
     if not counted:
-        reason = "no hardware counters of kernels here; PROFILE=metrics reads them with ncu"
-        yield Unavailable(figure=FP32, reason=reason)
+        yield FP32, "no hardware counters of kernels here; PROFILE=metrics reads them with ncu"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -70,14 +70,9 @@ def regions(
     *,
     iterations: Mapping[int, int],
 ) -> tuple[RegionUse, ...]:
-    """Time by region of a step, in the order in which a step passes them.
+    """Time by region of a step, in the order in which a step passes them; `seconds` are of `work`, profiled `iterations` by rank.
 
-    Args:
-        work: rows with `region`.
-        seconds: what each took.
-        passages: rows of regions.
-        timed: what programs say of regions that they timed with devices synchronized; it goes before the passages' own durations.
-        iterations: profiled ones, by rank.
+    What programs say of regions that they `timed` with devices synchronized goes before the durations of the `passages`.
     """
     steps = sum(iterations.values())
     if not steps:

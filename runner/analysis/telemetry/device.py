@@ -57,16 +57,10 @@ class Device:
         told: Mapping[str, str],
         fell_silent: str | None = None,
     ) -> None:
-        """Take the rows of one device.
+        """Take the rows of one device (`gpu0`, ..., or `host`) out of those of all.
 
-        Args:
-            frame: table `telemetry`, all devices of all nodes.
-            node: the node's name.
-            device: `gpu0`, ..., or `host`.
-            hz: samples a second that were asked for.
-            measured: when figures were measured, on the node's clock.
-            told: by column, why the sampler says that it has none, or no more.
-            fell_silent: why the sampler did not go on; counts where there is no sample after the span.
+        `told` is, by column, why the sampler says that it has none, or no more; `fell_silent` why it did not go on, which counts where there
+        is no sample after the span.
         """
         self.node, self.device, self.measured = node, device, measured
         self._rows = frame[(frame["node"] == node) & (frame["device"] == device)]
@@ -155,30 +149,22 @@ def _whole(value: float | None) -> int | None:
 def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Collection[str]) -> GpuTelemetry:
     """Every figure of one GPU; what can't be had is left in `device.missing`.
 
-    Args:
-        device: the GPU's samples.
-        gpu: what the sampler said of it.
-        idle: when nothing ran; None where there was no such time.
-        own: what the kernel tells the job's containers by (`Outcome.containers`).
+    `idle` is when nothing ran, `own` what the kernel tells the job's containers by (`Outcome.containers`).
     """
     measured = device.measured
     # The counter is read twice a second, and a run's power may be several times that of the moment before it.
     power = device.series("power_w") if gpu.power_reading == "instant" else None
-    counted = integrated = None
+    energy = integrated = None
+    method: EnergyMethod = "energy counter"
     if device.long_enough("energy_j", "power_w"):
-        counted = device.ask("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
+        energy = device.ask("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
         integrated = device.ask("power_w", lambda series: measured.total(series.integral))
-    energy = integrated if counted is None else counted
-    method: EnergyMethod | None = None
-    if counted is not None:
-        method = "energy counter"
-    elif integrated is not None:
-        method = "integrated power"
-    whole = measured.whole
-    quarter = whole.seconds / 4
+    if energy is None:
+        energy, method = integrated, "integrated power"
+    quarter = measured.whole.seconds / 4
     temperature = device.series("temperature_c")
-    first = temperature.gauge(Span(start=whole.start, end=whole.start + quarter)).value
-    last = temperature.gauge(Span(start=whole.end - quarter, end=whole.end)).value
+    first = temperature.gauge(Span(start=measured.whole.start, end=measured.whole.start + quarter)).value
+    last = temperature.gauge(Span(start=measured.whole.end - quarter, end=measured.whole.end)).value
     pipes = {name: device.mean(name) for name in PIPES}
     return GpuTelemetry(
         node=device.node,
@@ -195,9 +181,9 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         memory_clock_mhz=device.gauge("memory_clock_mhz"),
         temperature_rise_c=last.avg - first.avg if first and last else None,
         energy_j=energy,
-        energy_method=method,
+        energy_method=method if energy is not None else None,
         integrated_power_j=integrated,
-        idle_power_w=device.ask("power_w", lambda series: series.lowest_second(idle)) if idle else None,
+        idle_power_w=device.ask("power_w", lambda series: series.lowest(idle, series.integral)) if idle else None,
         **{f"{wire}_bytes": _traffic(device, wire) for wire in _WIRES},
         slowdown_percent=_slowdowns(device),
         ecc_corrected=device.grown("ecc_corrected"),
@@ -270,13 +256,15 @@ def host_figures(
     """
     measured = device.measured
     cpu, cores = _cores(device)
-    counter = device.series("energy_j")
-    rates = energy = None
+    rates = energy = used = None
     if device.long_enough("energy_j"):
-        rates = device.answer("energy_j", counter.rates(), lambda series: measured.overall(series.mean))
+        per_second = device.series("energy_j").rates()
+        rates = device.answer("energy_j", per_second, lambda series: measured.overall(series.mean))
         energy = device.ask("energy_j", lambda series: measured.total(series.risen))
     if stop is None:
         device.lack("cpu_s", "the sampler did not get to tell what it used")
+    elif sampler.cores and stop.seconds > 0:
+        used = 100 * stop.cpu_s / stop.seconds / sampler.cores
     return HostTelemetry(
         node=device.node,
         measured_s=measured.seconds,
@@ -288,8 +276,8 @@ def host_figures(
         clock_mhz=device.gauge("clock_mhz"),
         power_w=device.power(energy, rates),
         energy_j=energy,
-        idle_power_w=device.ask("energy_j", lambda series: series.lowest_rise(idle)) if idle else None,
-        sampler_percent=_used(sampler, stop),
+        idle_power_w=device.ask("energy_j", lambda series: series.lowest(idle, series.risen)) if idle else None,
+        sampler_percent=used,
     )
 
 
@@ -308,10 +296,3 @@ def _cores(device: Device) -> tuple[Range | None, tuple[float, ...] | None]:
     each = [device.measured.overall(device.series_of(column).mean).value for column in table.T]
     known = tuple(one.avg for one in each if one is not None)
     return together, known if len(known) == count and known else None
-
-
-def _used(sampler: MonitorStart, stop: MonitorStop | None) -> float | None:
-    """What the sampler used of all CPUs of its node, in percent; None where it did not tell, or not of how many."""
-    if stop is None or not sampler.cores or stop.seconds <= 0:
-        return None
-    return 100 * stop.cpu_s / stop.seconds / sampler.cores

@@ -58,17 +58,11 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class Series:
-    """Samples of one quantity of one device, in the order in which they came.
+    """Samples of one quantity of one device, in the order in which they came."""
 
-    Attributes:
-        t: (samples,) seconds of the node's monotonic clock.
-        values: (samples,) NaN where the device did not say.
-        period_s: seconds between samples as they were asked for.
-    """
-
-    t: Floats
-    values: Floats
-    period_s: float
+    t: Floats  # (samples,) seconds of the node's monotonic clock
+    values: Floats  # (samples,) NaN where the device did not say
+    period_s: float  # between samples, as they were asked for
 
     def gauge(self, span: Span) -> Found[Range]:
         """Smallest, time-weighted mean and largest value of a gauge; of the time that has samples, `why` tells of the rest."""
@@ -108,7 +102,7 @@ class Series:
     def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
         """How much a counter rose; none where it fell, or where an edge of the span lies in a hole.
 
-        Where an edge lies between two readings, the rise between them is shared out as `rate` has it, a gauge of it that is sampled more often.
+        Where an edge lies between two readings, the rise between them is shared out as `rate` has it, a gauge of it sampled more often.
         """
         if wrong := self._clock(span):
             return Found(None, wrong)
@@ -140,14 +134,6 @@ class Series:
         rise[rise < 0] = np.nan
         return Series(t, np.concatenate([[np.nan], rise]), self.period_s) if len(t) else self
 
-    def lowest_second(self, span: Span) -> Found[float]:
-        """The lowest mean of a gauge over a second of the span that begins or ends at a sample."""
-        return self._lowest(span, self.integral)
-
-    def lowest_rise(self, span: Span) -> Found[float]:
-        """The lowest rise of a counter in a second of the span that begins or ends at a sample."""
-        return self._lowest(span, self.risen)
-
     def growth(self, span: Span) -> Found[float]:
         """How much a counter of rare events rose from the last reading before the span to the first after it, or the nearest there are."""
         if wrong := self._clock(span):
@@ -170,7 +156,8 @@ class Series:
         seconds[known[:-1]] = np.where(ends - starts <= GAP_PERIODS * self.period_s, overlap, 0)
         return seconds
 
-    def _lowest(self, span: Span, amount: Callable[[Span], Found[float]]) -> Found[float]:
+    def lowest(self, span: Span, amount: Callable[[Span], Found[float]]) -> Found[float]:
+        """The lowest `integral` or rise (`risen`) in a second of the span that begins or ends at a sample."""
         if span.seconds < SECOND:
             return Found(
                 None, f"{span.seconds:.3g} s before the job are too short to measure idle power; 1 s is needed"

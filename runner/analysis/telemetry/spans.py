@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from runner.analysis.grading.metrics import common_windows
 from runner.analysis.telemetry.series import SECOND
 from runner.core.events import PAUSE_S, Event, MonitorStart, Net, Phase, ProfileStart, ProfileStop, Window
 from runner.core.telemetry import NodeSpans, Span
@@ -23,23 +24,17 @@ def node_spans(
         first_window: number of the first window that counts (`Steadiness.first_window`).
         started: the runner's monotonic clock in seconds when it began to create the first container of the job.
     """
-    ranks: dict[int, list[Window]] = {}
-    imported: dict[int, float] = {}
-    for event in events:
-        if isinstance(event, Window):
-            ranks.setdefault(event.rank, []).append(event)
-        if isinstance(event, Phase) and event.name == "import":
-            imported[event.rank] = event.t
-    common = min((len(windows) for windows in ranks.values()), default=0)
-    if not monitors or common <= first_window:
+    ranks = common_windows([event for event in events if isinstance(event, Window)])
+    if not monitors or not any(windows[first_window:] for windows in ranks.values()):
         return ()
+    imported = {event.rank: event.t for event in events if isinstance(event, Phase) and event.name == "import"}
     told = {event.rank: event.node for event in events if isinstance(event, Net) and event.node}
     first = next(iter(monitors.values()))
     counted: dict[str, list[Window]] = {}
     used: dict[str, list[float]] = {}
     for rank, windows in ranks.items():
         node = first if len(monitors) == 1 else told.get(rank, first)
-        counted.setdefault(node, []).extend(sorted(windows, key=lambda w: w.index)[first_window:common])
+        counted.setdefault(node, []).extend(windows[first_window:])
         used.setdefault(node, []).append(imported.get(rank, -math.inf))
     began = {event.node: event for event in events if isinstance(event, MonitorStart)}
     found = []
@@ -84,22 +79,18 @@ def pass_windows(trial: Trial, events: Sequence[Event]) -> tuple[Window, ...]:
     itself.
     """
     counting = trial.profile.counting if trial.profile else None
-    starts = {event.rank: event for event in events if isinstance(event, ProfileStart)}
+    starts = {event.rank: event.t for event in events if isinstance(event, ProfileStart)}
     stops = {event.rank: event for event in events if isinstance(event, ProfileStop)}
     if counting is None or counting.source == "ncu" or len(stops) != trial.processes:
         return ()
     return tuple(
         Window(
+            **stop.model_dump(include={"rank", "t", "received", "container", "iterations"}),
             event="window",
-            rank=rank,
-            t=stop.t,
-            received=stop.received,
-            container=stop.container,
             index=0,
-            start=starts[rank].t,
-            iterations=stop.iterations,
+            start=starts[rank],
             samples=stop.iterations * trial.global_batch // trial.processes,
-            seconds=stop.t - starts[rank].t,
+            seconds=stop.t - starts[rank],
         )
         for rank, stop in sorted(stops.items())
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from runner.analysis.telemetry.device import PIPES, Device, gpu_figures, host_figures
 from runner.analysis.telemetry.series import stretches
-from runner.core.events import Event, MonitoredGpu, MonitorStart, MonitorStop, Trouble
+from runner.core.events import Event, MonitorStart, MonitorStop, Trouble
 from runner.core.telemetry import GpuTelemetry, HostTelemetry, Missing, NodeSpans, Range, Telemetry, over_time
 
 if TYPE_CHECKING:
@@ -119,9 +119,10 @@ def _of_node(frame: pd.DataFrame | None, said: Sequence[Event], span: NodeSpans,
     if not sampler.gpus:
         why = sampler.sources.get("nvml") or "no NVIDIA device"
         missing.append(Missing(node=span.node, device="gpu", fields=(), reason=why))
+    unread = "; ".join(dict.fromkeys(filter(None, map(sampler.sources.get, ("gpm", "dcgm")))))
     gpus = []
     for gpu in sampler.gpus:
-        samples = device(f"gpu{gpu.index}", _no_pipes(gpu, sampler))
+        samples = device(f"gpu{gpu.index}", {} if gpu.counters is not None else _reasons(PIPES, unread))
         gpus.append(gpu_figures(samples, gpu, idle=span.gpus_idle or span.idle, own=own))
         missing += samples.missing
     told = _reasons(OF_PSUTIL, sampler.sources.get("psutil")) | _reasons(["energy_j"], sampler.sources.get("rapl"))
@@ -136,14 +137,6 @@ def _of_node(frame: pd.DataFrame | None, said: Sequence[Event], span: NodeSpans,
     return _Node(sampler.hz, gpus, hosts, [*missing, *of_host.missing, *unseen], complete=not unseen)
 
 
-def _no_pipes(gpu: MonitoredGpu, sampler: MonitorStart) -> dict[str, str]:
-    """Why nothing counts the cycles of a GPU's pipes."""
-    if gpu.counters is not None:
-        return {}
-    said = [why for name in ("gpm", "dcgm") if (why := sampler.sources.get(name))]
-    return _reasons(PIPES, "; ".join(dict.fromkeys(said)))
-
-
 def _reasons(columns: Collection[str], why: str | None) -> dict[str, str]:
     """One reason for several columns; none without one."""
     return dict.fromkeys(columns, why) if why else {}
@@ -152,9 +145,8 @@ def _reasons(columns: Collection[str], why: str | None) -> dict[str, str]:
 def pool(repeats: Sequence[Telemetry | None]) -> Telemetry | None:
     """Join the telemetry of repeats; None where nobody looked on at any of them.
 
-    A mean or an extreme is that of the repeats which have it; a sum is none unless all have it, and so is power, which is
-    made of two. Facts (name, limits) are those of the
-    first repeat that a device was in. `spans` stay away: each repeat's are in its own record.
+    A mean or an extreme is that of the repeats which have it; a sum is none unless all have it, and so is power, which is made of two. Facts
+    (name, limits) are those of the first repeat that a device was in. `spans` stay away: each repeat's are in its own record.
     """
     runs = [run for run in repeats if run]
     if not runs:
@@ -192,16 +184,13 @@ def _joined(repeats: Sequence[Part]) -> Part:
 
 def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
     """One figure over the repeats of a device, by what kind of figure it is."""
-    values = [value for one in repeats if (value := getattr(one, name)) is not None]
-    if not values:
+    known = [(value, one.measured_s) for one in repeats if (value := getattr(one, name)) is not None]
+    if not known or (name in COMPLETE and len(known) < len(repeats)):
         return None
-    if name in COMPLETE and len(values) < len(repeats):
-        return None
+    values, seconds = zip(*known, strict=True)
     if name in ADDED:
         return math.fsum(values) if isinstance(values[0], float) else sum(values)
-    if name in EXTREME:
-        return EXTREME[name](values)
-    return _joint(name, values, [one.measured_s for one in repeats if getattr(one, name) is not None])
+    return EXTREME[name](values) if name in EXTREME else _joint(name, values, seconds)
 
 
 def _joint(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:
