@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from rich import box
-from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from runner.core.errors import printable
 from runner.core.units import ABSENT
@@ -92,21 +90,6 @@ def section(
 def listed(texts: Iterable[str]) -> list[str]:
     """Texts as the entries of a list in Markdown."""
     return [f"- {escaped(text)}" for text in texts]
-
-
-def laid_out(title: str, lead: Sequence[str], block: Block, *, legend: str, notes: Sequence[str]) -> Group:
-    """The same for a terminal, with one table."""
-    first, *others = lead
-    return Group(
-        Text(title, style="bold"),
-        Text(first),
-        *(Text(line, style="dim") for line in others),
-        Text(),
-        block.table(),
-        Text(),
-        Text(legend, style="dim"),
-        *(Text(note, style="yellow") for note in notes),
-    )
 
 
 def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = ()) -> str:

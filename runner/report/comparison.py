@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from runner.report import picture
-from runner.report.block import Block, csv_text, laid_out, section
+from rich.console import Group
+from rich.text import Text
+
+from runner.report.block import Block, csv_text, section
 from runner.report.page.model import Block as PageBlock
 from runner.report.page.model import Figure, Table
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
 Reports = dict[str, str | bytes | None]
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Figures on one sheet; the arguments are those of `picture.png`."""
-
-    panels: tuple[Figure, ...]
-    lines: tuple[str, ...]
-    title: str = ""
-    lead: tuple[str, ...] = ()
-    side_by_side: bool = False
-
-    def png(self) -> bytes | None:
-        """The sheet as a PNG; None where there is nothing to draw."""
-        return picture.png(
-            *self.panels, title=self.title, lead=self.lead, lines=self.lines, side_by_side=self.side_by_side
-        )
 
 
 def anchor(*words: str) -> str:
@@ -54,7 +35,7 @@ class ComparisonReport:
         legends: what the columns mean.
         csv: a row each, by column.
         figures: of the page.
-        pictures: those that lie beside the Markdown as well, by the names of their files without `.png`.
+        pictures: what draws those that lie beside the Markdown as well, by the names of their files without `.png`.
         runs: ids of the runs, each once.
     """
 
@@ -69,7 +50,7 @@ class ComparisonReport:
     notes: tuple[str, ...] = ()
     csv: Sequence[Mapping[str, object]] = ()
     figures: tuple[Figure, ...] = ()
-    pictures: Mapping[str, Sheet] = field(default_factory=dict)
+    pictures: Mapping[str, Callable[[], bytes | None]] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
 
     @property
@@ -93,12 +74,22 @@ class ComparisonReport:
         return {
             f"{self.name}.md": self.markdown(),
             f"{self.name}.csv": csv_text(self.csv) if self.csv else None,
-            **{f"{name}.png": sheet.png() if pictures else None for name, sheet in self.pictures.items()},
+            **{f"{name}.png": draw() if pictures else None for name, draw in self.pictures.items()},
         }
 
     def terminal(self) -> Group:
         """The first table with its legend, for a terminal."""
-        return laid_out(self.title, self.lines, self.table, legend="; ".join(self.legends), notes=self.notes)
+        first, *others = self.lines
+        return Group(
+            Text(self.title, style="bold"),
+            Text(first),
+            *(Text(line, style="dim") for line in others),
+            Text(),
+            self.table.table(),
+            Text(),
+            Text("; ".join(self.legends), style="dim"),
+            *(Text(note, style="yellow") for note in self.notes),
+        )
 
     def page_block(self) -> PageBlock:
         """The block of the page, which shows the lead above all else."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.analysis.comparisons.ablation import Ablation, Losses, ablations
@@ -17,8 +18,9 @@ from runner.analysis.comparisons.settings import inputs as find_inputs
 from runner.analysis.comparisons.settings import strategies as find_strategies
 from runner.analysis.comparisons.sweeps import sweeps
 from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, milliseconds, percent
+from runner.report import picture
 from runner.report.block import Block
-from runner.report.comparison import ComparisonReport, Sheet
+from runner.report.comparison import ComparisonReport
 from runner.report.figures import PARTS_LEGEND, runs
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Figure, Series
@@ -241,7 +243,7 @@ def networks(found: Networks) -> ComparisonReport:
             for row, own in zip(network.rows, network.runs, strict=True)
         ],
         figures=drawn,
-        pictures={found.name: Sheet((drawn[0],), (*found.how, found.ran_on))} if drawn else {},
+        pictures={found.name: partial(picture.png, drawn[0], lines=(*found.how, found.ran_on))} if drawn else {},
         runs=tuple(run for network in found.networks for own in network.runs for run in own),
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 
 from runner.analysis.comparisons.sweeps import Point, Sweep
 from runner.analysis.summary import Status
 from runner.core.measurement import Interval
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
+from runner.report import picture
 from runner.report.block import Block
-from runner.report.comparison import ComparisonReport, Sheet
+from runner.report.comparison import ComparisonReport
 from runner.report.figures import runs
 from runner.report.page.model import Figure, Series, error_bars, series_of
 
@@ -56,7 +58,7 @@ def sweep(found: Sweep) -> ComparisonReport:
         legends=(LEGEND_GPU if found.device == "gpu" else LEGEND_CPU,),
         notes=found.notes,
         figures=drawn,
-        pictures={one.name: Sheet((one,), (found.setting, found.ran_on)) for one in drawn},
+        pictures={one.name: partial(picture.png, one, lines=(found.setting, found.ran_on)) for one in drawn},
         runs=tuple(dict.fromkeys(run for point in found.points for run in point.runs)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,8 +12,9 @@ from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
 from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
+from runner.report import picture
 from runner.report.block import Block
-from runner.report.comparison import ComparisonReport, Sheet
+from runner.report.comparison import ComparisonReport
 from runner.report.figures import runs as counted
 from runner.report.figures import told
 from runner.report.page.figures import transports as draw
@@ -191,9 +193,10 @@ def report(
         ],
         figures=drawn,
         pictures={
-            name: Sheet(
-                tuple(one for one in drawn if not one.name.endswith("training-time")),
-                (comparison.ran_on, f"×: ratio to {comparison.first}; Gbit/s: what was reached"),
+            name: partial(
+                picture.png,
+                *(one for one in drawn if not one.name.endswith("training-time")),
+                lines=(comparison.ran_on, f"×: ratio to {comparison.first}; Gbit/s: what was reached"),
                 title=f"{comparison.title}: transports",
                 lead=(comparison.setting,),
                 side_by_side=True,

@@ -64,3 +64,17 @@ def test_every_shape_is_drawn_the_same_each_time(figure):
 def test_nothing_known_is_no_picture():
     empty = Series(name="s", x=(1.0,), y=(None,))
     assert picture.png(LINES.model_copy(update={"series": (empty,)})) is None
+
+
+def test_two_lines_across_a_bar_are_told_apart_and_cross_no_label():
+    """Two entries of a legend had one mark between them, and the second line went through the bar's value."""
+    sent = Series(name="sent", x=("one",), y=(1.0,), labels=("1.000",))
+    tree, ring = (
+        Series(name=name, kind="ideal", x=("one",), y=(value,)) for name, value in (("tree", 0.9), ("ring", 1.5))
+    )
+    (axes,) = picture.draw(LYING.model_copy(update={"series": (sent, tree, ring)})).axes
+    solid, dashed = axes.collections
+    assert solid.get_linestyle() != dashed.get_linestyle()
+    assert solid.get_color().tolist() != dashed.get_color().tolist()
+    (label,) = axes.texts
+    assert label.xy[0] == 1.5

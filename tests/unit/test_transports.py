@@ -299,11 +299,11 @@ def csv_of(found):
 
 
 def panels(found):
-    return written(found).pictures["m"].panels
+    return written(found).pictures["m"].args
 
 
 def png_of(found):
-    return written(found).pictures["m"].png()
+    return written(found).pictures["m"]()
 
 
 def printed(found):
