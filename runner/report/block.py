@@ -29,13 +29,20 @@ class Block:
     words: tuple[str, ...] = ()
 
     @classmethod
+    def laid(
+        cls, rows: Sequence[Entry], columns: Mapping[str, Callable[[Entry], str]], *, words: tuple[str, ...] = ()
+    ) -> Block:
+        """Lay out a row for each entry."""
+        cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+        return cls(headers=tuple(columns), rows=cells, words=words)
+
+    @classmethod
     def of(
         cls, rows: Sequence[Entry], columns: Mapping[str, Callable[[Entry], str]], *, words: tuple[str, ...] = ()
     ) -> Block:
-        """Lay out a row for each entry; columns of which nothing is known are left out."""
-        cells = {header: [cell(row) for row in rows] for header, cell in columns.items()}
-        known = {header: column for header, column in cells.items() if any(cell != ABSENT for cell in column)}
-        return cls(headers=tuple(known), rows=tuple(zip(*known.values(), strict=True)), words=words)
+        """The same without columns of which nothing is known."""
+        known = {header: cell for header, cell in columns.items() if any(cell(row) != ABSENT for row in rows)}
+        return cls.laid(rows, known, words=words)
 
     def without(self, header: str) -> Block:
         """The same but for a column."""
@@ -45,7 +52,7 @@ class Block:
 
     def table(self) -> Table:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+        table = plain_table()
         for number, header in enumerate(self.headers):
             table.add_column(header.replace(" ", "\n", 1), justify="right" if number else "left", no_wrap=number > 0)
         for cells in self.rows:
@@ -58,33 +65,26 @@ class Block:
         return [line(row) for row in (self.headers, align, *self.rows)]
 
 
-def section(
-    title: str,
-    lead: Sequence[str],
-    blocks: Sequence[Block],
-    *,
-    legend: str = "",
-    notes: Sequence[str],
-    measured: Sequence[str] = (),
-) -> str:
-    """A section in Markdown: what ran where, a line each, tables, what they mean, and every reservation; ends with a newline.
+def plain_table() -> Table:
+    """A table for a terminal, without columns yet."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+
+
+def section(title: str, lead: Sequence[str], *parts: Block | str | Sequence[str], measured: Sequence[str] = ()) -> str:
+    """A section in Markdown; ends with a newline.
 
     Args:
-        title: text, as `lead` and `notes`, whatever is in it.
-        lead: a line each.
-        blocks: the tables.
-        legend: what they mean, in Markdown; empty where `lead` says it.
-        notes: every reservation.
-        measured: what follows the lead, in Markdown.
+        title: text, whatever is in it.
+        lead: what ran where, text, a line each.
+        parts: what is below, in order: a table, a paragraph in Markdown, or texts as a list; empty ones are left out.
+        measured: lines that follow the lead, in Markdown.
     """
-    parts = [
-        [f"### {escaped(title)}"],
-        ["  \n".join((*map(escaped, lead), *measured))],  # two spaces: a line break
-        *(block.markdown() for block in blocks),
-        [legend],
-        listed(notes),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in parts if any(lines)) + "\n"
+    lines = "  \n".join((*map(escaped, lead), *measured))  # two spaces: a line break
+    found = [f"### {escaped(title)}", lines]
+    for part in parts:
+        texts = part.markdown() if isinstance(part, Block) else [part] if isinstance(part, str) else listed(part)
+        found.append("\n".join(texts))
+    return "\n\n".join(filter(None, found)) + "\n"
 
 
 def listed(texts: Iterable[str]) -> list[str]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from runner.analysis.comparisons.regression import Compared, Pair, Verdict
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, INTERVAL, figure
-from runner.report.block import Block, section
+from runner.report.block import Block, plain_table, section
 
 HEADERS: Final = ("trial", "runs", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")
 LEGEND: Final = (
@@ -80,7 +78,7 @@ def notes(compared: Compared) -> Iterator[str]:
 def markdown(compared: Compared) -> str:
     """A section to paste into a review; ends with a newline."""
     table = Block(headers=HEADERS, rows=tuple(map(cells, compared.pairs)), words=("verdict",))
-    return section(f"{compared.b} against {compared.a}", (), (table,), legend=LEGEND, notes=tuple(notes(compared)))
+    return section(f"{compared.b} against {compared.a}", (), table, LEGEND, tuple(notes(compared)))
 
 
 def as_json(compared: Compared) -> str:
@@ -91,7 +89,7 @@ def as_json(compared: Compared) -> str:
 def print_compared(console: Console, compared: Compared, passed_over: Sequence[str]) -> None:
     """Print the table, and under it what it does not say."""
     console.print(f"A  {compared.a}\nB  {compared.b}", markup=False, soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = plain_table()
     for header in HEADERS:
         table.add_column(header, justify="left" if header in ("trial", "verdict") else "right")
     for pair in compared.pairs:

@@ -60,14 +60,8 @@ class ComparisonReport:
 
     def markdown(self) -> str:
         """A section; ends with a newline."""
-        return section(
-            self.title,
-            self.lines,
-            tuple(self.tables.values()),
-            legend="; ".join(self.legends),
-            notes=self.notes,
-            measured=self.measured,
-        )
+        legend = "; ".join(self.legends)
+        return section(self.title, self.lines, *self.tables.values(), legend, self.notes, measured=self.measured)
 
     def files(self, *, pictures: bool = True) -> Reports:
         """Every report by the name of its file, with or without pictures."""

@@ -6,19 +6,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rich import box
 from rich.console import Group
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from runner.core import units
 from runner.core.measurement import FEWEST_RUNS, StepParts
 from runner.report import columns, figures, telemetry
-from runner.report.block import Block, csv_text, escaped, listed
+from runner.report.block import Block, csv_text, escaped, plain_table, section
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from runner.analysis.summary import Row, Status, Summary
 
@@ -130,7 +129,7 @@ def print_whole(console: Console, summary: Summary) -> None:
 
 def _table(block: Block, rows: Sequence[Row], *, wrap: bool = False) -> Table:
     """Lay out a line a scale; headers and words wrap so that 80 columns hold it, and where they have to, intervals."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = plain_table()
     for name in block.headers:
         text = name == "devices" or (name == "validity" and not wrap)
         header = name.replace(" ", "\n", 1) if "(" in name else name
@@ -162,23 +161,16 @@ def _details(summary: Summary) -> Iterator[tuple[Block, str]]:
 
 def markdown(summary: Summary) -> str:
     """A section: what ran where, what `±` is, the tables, and every reservation; ends with a newline."""
-    lines = [
-        f"### {escaped(summary.title)}",
-        "",
-        *(
-            f"{escaped(one)}  "
-            for one in (summary.setting, summary.wires, summary.ran_on, summary.engine_reason)
-            if one
-        ),
-        "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
-        "",
-        *figures.scaling(summary).markdown(),
-    ]
-    for block, legend in _details(summary):
-        lines += ["", *block.markdown(), *(["", legend] if legend else [])]
-    for notes in (telemetry.notes(summary), figures.notes(summary)):
-        lines += ["", *listed(notes)] if notes else []
-    return "\n".join(lines) + "\n"
+    lead = (summary.setting, summary.wires, summary.ran_on, summary.engine_reason)
+    return section(
+        summary.title,
+        tuple(line for line in lead if line),
+        figures.scaling(summary),
+        *(part for table_and_legend in _details(summary) for part in table_and_legend),
+        telemetry.notes(summary),
+        figures.notes(summary),
+        measured=(figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary))),
+    )
 
 
 def to_csv(summary: Summary) -> str:

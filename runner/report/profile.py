@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rich import box
 from rich.console import Group
-from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from runner.core.trial import Trial
 from runner.core.units import ABSENT, figure
-from runner.report.block import Block, escaped, listed
+from runner.report.block import Block, escaped, plain_table, section
 from runner.report.page.model import Table
 
 if TYPE_CHECKING:
@@ -27,41 +25,36 @@ KERNELS: Final = 15
 CALLS: Final = 10
 NAME: Final = 64
 """Characters of a kernel's name in a table."""
-WORDS: Final = frozenset(
-    {
-        "GPU",
-        "category",
-        "kernel",
-        "operator",
-        "direction",
-        "function",
-        "class",
-        "region",
-        "phase",
-        "device",
-        "after",
-        "before",
-    }
+WORDS: Final = (
+    *("GPU", "category", "kernel", "operator", "direction", "function", "class"),
+    *("region", "phase", "device", "after", "before"),
 )
 """Columns that hold words; all others hold figures."""
-_SPELT: Final = {"copy_htod": "copy HtoD", "copy_dtoh": "copy DtoH", "copy_dtod": "copy DtoD", "copy_ptop": "copy PtoP"}
-_SPELT_TOO: Final = {"copy_htoh": "copy HtoH", "softmax_loss": "softmax and loss", "random": "dropout and random"}
+_SPELT: Final = {
+    "copy_htod": "copy HtoD",
+    "copy_dtoh": "copy DtoH",
+    "copy_dtod": "copy DtoD",
+    "copy_ptop": "copy PtoP",
+    "copy_htoh": "copy HtoH",
+    "softmax_loss": "softmax and loss",
+    "random": "dropout and random",
+}
 
 
 def profile_report(profile: Profile) -> RenderableType:
     """Lay a pass out for a terminal."""
     parts: list[RenderableType] = [Text(text) for text in summary(profile)]
-    for section in sections(profile):
-        table = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-        for name in section.columns:
+    for one in sections(profile):
+        table = plain_table()
+        for name in one.columns:
             words = name in WORDS
             # Figures are never broken; names give way where the terminal is narrow.
             table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-        for row in section.rows:
+        for row in one.rows:
             table.add_row(*(Text(cell) for cell in row))
-        parts += [Text(f"\n{section.title}", style="bold"), table]
-        if section.legend:
-            parts.append(Text(section.legend, style="dim"))
+        parts += [Text(f"\n{one.title}", style="bold"), table]
+        if one.legend:
+            parts.append(Text(one.legend, style="dim"))
     missing = unavailable(profile)
     return Group(*parts, *([Text()] if missing else []), *(Text(text, style="yellow") for text in missing))
 
@@ -75,16 +68,12 @@ def markdown(profile: Profile, *, title: str, ran_on: Sequence[str], notes: Sequ
         ran_on: lines on how and on what it ran, below the title.
         notes: what else is to be said, below the tables.
     """
-    lines = [f"### {escaped(title)}", "", *(f"{escaped(text)}  " for text in (*ran_on, *summary(profile)))]
-    for section in sections(profile):
-        table = Block(headers=section.columns, rows=section.rows, words=tuple(WORDS))
-        lines += ["", f"**{escaped(section.title)}**", "", *table.markdown()]
-        if section.legend:
-            lines += ["", escaped(section.legend)]
-    said = (*notes, *unavailable(profile))
-    if said:
-        lines += ["", *listed(said)]
-    return "\n".join(lines) + "\n"
+    parts: list[Block | str | Sequence[str]] = []
+    for one in sections(profile):
+        table = Block(headers=one.columns, rows=one.rows, words=WORDS)
+        parts += [f"**{escaped(one.title)}**", table, escaped(one.legend)]
+    ran = "\n".join(f"{escaped(text)}  " for text in (*ran_on, *summary(profile)))
+    return section(title, (), ran, *parts, (*notes, *unavailable(profile)))
 
 
 def summary(profile: Profile) -> tuple[str, ...]:
@@ -129,12 +118,12 @@ def unavailable(profile: Profile) -> tuple[str, ...]:
 
 def sections(profile: Profile) -> tuple[Table, ...]:
     """The tables that have rows."""
-    return tuple(section for section in _sections(profile) if section.rows)
+    return tuple(table for table in _sections(profile) if table.rows)
 
 
 def spelt(category: str) -> str:
     """A category in words."""
-    return _SPELT.get(category) or _SPELT_TOO.get(category) or category.replace("_", " ")
+    return _SPELT.get(category, category.replace("_", " "))
 
 
 def worked(profile: Profile) -> str:

@@ -10,11 +10,11 @@ from operator import attrgetter
 from runner.analysis.comparisons.sweeps import Point, Sweep
 from runner.analysis.summary import Status
 from runner.core.measurement import Interval
-from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
+from runner.core.units import ABSENT, PLUS_MINUS, figure
 from runner.report import picture
 from runner.report.block import Block
 from runner.report.comparison import ComparisonReport
-from runner.report.figures import runs
+from runner.report.figures import rate, runs
 from runner.report.page.model import Figure, Series, error_bars, series_of
 
 LEGEND_GPU = (
@@ -35,9 +35,7 @@ def sweep(found: Sweep) -> ComparisonReport:
         "precision": lambda point: point.precision,
         "batch": lambda point: str(point.batch),
         "runs": lambda point: runs(point.row) if point.row else ABSENT,
-        f"{found.unit} ±": lambda point: figure(
-            point.throughput, half_width(point.row.throughput_ci95) if point.row else None
-        ),
+        f"{found.unit} ±": lambda point: rate(point.row) if point.row else ABSENT,
         _utilisation(found): lambda point: _percent(point.utilisation_percent),
         "SM active (%)": lambda point: _percent(point.sm_active_percent),
         "FP32 (%)": lambda point: _percent(point.fp32_percent),

@@ -5,24 +5,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
-from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
+from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width
 from runner.report import picture
-from runner.report.block import Block
+from runner.report.block import Block, plain_table
 from runner.report.comparison import ComparisonReport
+from runner.report.figures import efficiency, rate, told
 from runner.report.figures import runs as counted
-from runner.report.figures import told
 from runner.report.page.figures import transports as draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
+    from rich.table import Table
 
     from runner.analysis.comparisons.transports import Comparison
 
@@ -39,10 +38,8 @@ def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
         "transport": lambda one: one.transport,
         "devices": lambda one: one.row.devices,
         "runs": lambda one: counted(one.row),
-        f"{comparison.unit} ±": lambda one: figure(one.row.throughput, half_width(one.row.throughput_ci95)),
-        "efficiency (%) ±": lambda one: figure(
-            percent(one.row.efficiency), half_width(one.row.efficiency_ci95, scale=100)
-        ),
+        f"{comparison.unit} ±": lambda one: rate(one.row),
+        "efficiency (%) ±": lambda one: efficiency(one.row),
         "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
         "asked (Gbit/s)": _asked,
         "reached (Gbit/s)": lambda one: figure(one.reached_gbit),
@@ -131,7 +128,7 @@ def transports_table(comparison: Comparison) -> RenderableType:
 
 def _part(every: Mapping[str, Callable[[ComparedRow], str]], shown: Sequence[str], own: Sequence[ComparedRow]) -> Table:
     """Some of the columns as a table that fits 80 characters, as long names of transports wrap and figures never do."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = plain_table()
     for name in shown:
         header = name.replace(" ", "\n", 1)
         table.add_column(header, justify="left" if name in WORDS else "right", no_wrap=name != "transport")

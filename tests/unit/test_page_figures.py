@@ -19,8 +19,8 @@ from swept import measured, samples, traced, watched
 from runner.analysis.comparisons.sweeps import sweeps
 from runner.report import sweep
 from runner.report.page import curves, figures
+from runner.report.page.curves import Watched
 from runner.report.page.model import Series
-from runner.report.publish import Watched
 
 ASSETS = Path(figures.__file__).with_name("assets")
 RUNS = {1: ("a",), 2: ("b1", "b2"), 3: ("c",), 4: ("never",)}

@@ -109,11 +109,11 @@ def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
 
     summary = summarize([run(number, ms) for number, ms in enumerate((10, 30, 20))])
     ((block, legend),) = figures.modes(summary)
-    assert block.headers[2:] == (
+    assert block.headers[1:] == (
         "in flight",
         *(f"{what} {name} (ms)" for what in ("latency", "on device") for name in ("p50", "p90", "p99")),
     )
-    assert block.rows[0][2:] == ("4", "20.00", "40.00", "60.00", "7.000", "14.00", "21.00")
+    assert block.rows[0][1:] == ("4", "20.00", "40.00", "60.00", "7.000", "14.00", "21.00")
     assert "accuracy" not in legend
     assert "4 batches in flight" in summary.title
 

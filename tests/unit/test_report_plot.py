@@ -10,8 +10,9 @@ import pytest
 from summaries import CPUS, GPUS, NODES, row, summary, unusable
 
 from runner.core.measurement import Interval
+from runner.report.page.figures import scaling_panels
 from runner.report.picture import draw
-from runner.report.pictures import scaling_panels, scaling_png
+from runner.report.publish import scaling_png
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

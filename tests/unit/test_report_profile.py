@@ -20,8 +20,8 @@ from rich.console import Console
 from runner.analysis.profile.figures import analyse
 from runner.core.events import Memory
 from runner.report.page.figures import time_shares
-from runner.report.pictures import share_png
 from runner.report.profile import markdown, profile_report, spelt
+from runner.report.publish import share_png
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

@@ -25,9 +25,8 @@ from runner.analysis.telemetry.summary import summarize
 from runner.core.telemetry import Range, Span
 from runner.report import matrix, picture, telemetry
 from runner.report.matrix import print_whole
-from runner.report.page.curves import over_time
-from runner.report.pictures import power_png
-from runner.report.publish import Watched
+from runner.report.page.curves import Watched, over_time
+from runner.report.publish import power_png
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 MONITORS = {"dlscale-x-monitor0": "here"}

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from runner.analysis.comparisons.transports import Curve
     from runner.analysis.summary import Summary
     from runner.core.record import RunRecord
-    from runner.report.publish import Measured, Watched
+    from runner.report.page.curves import Watched
+from runner.report.publish import Measured
 
 
 def matrix(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> tuple[Block, ...]:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.core.record import RunRecord
+    from runner.report.page.curves import Watched
     from runner.report.page.model import RunLine
-    from runner.report.publish import Measured, Watched
+from runner.report.publish import Measured
 
 CHAPTERS: Final = {
     "studies": (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.core import units
+from runner.report.page.export import value_at
 from runner.report.page.model import Figure, Series, error_bars, series_of
 from runner.report.profile import spelt, worked
 
@@ -64,6 +65,49 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     return tuple(found)
 
 
+LINEAR_UP_TO: Final = 8
+"""Largest scale drawn on linear axes; beyond it powers of two would crowd at the origin."""
+
+
+def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
+    """Throughput against the ideal line, and efficiency; none where fewer than two scales have a throughput."""
+    rows = sorted((row for row in summary.rows if row.usable and row.throughput is not None), key=lambda row: row.scale)
+    if len(rows) < 2:  # noqa: PLR2004 - a single point is in the table
+        return ()
+    most = rows[-1].scale
+    base = next((row.throughput for row in rows if row.scale == 1), None)
+    ideal = Series(name="ideal: n times one device", kind="ideal", x=(1.0, float(most)), y=(base, base and base * most))
+    efficient = [row for row in rows if row.efficiency is not None]
+    rates = of_rows(rows, {}, lambda row: row.throughput, lambda row: row.throughput_ci95)
+    shares = of_rows(
+        efficient,
+        {},
+        lambda row: units.percent(row.efficiency),
+        lambda row: row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None,
+    )
+
+    def panel(name: str, y: str, measured: Series, own: Sequence[Row], *, ideal: tuple[Series, ...] = ()) -> Figure:
+        # A label has the digits that its interval supports.
+        labels = tuple(value_at(measured, at).split(" ±")[0] for at in range(len(own)))
+        scales = tuple(float(row.scale) for row in own)
+        return Figure(
+            name=name,
+            title=y,
+            x=f"{rows[0].device_name}s",
+            y=y,
+            log=most > LINEAR_UP_TO,
+            percent=name == "efficiency",
+            series=(measured.model_copy(update={"x": scales, "labels": labels}), *ideal),
+            interval=units.INTERVAL if measured.low else "",
+            notes=left_out(summary.rows),
+        )
+
+    return (
+        panel("throughput", f"throughput ({summary.rate_unit})", rates, rows, ideal=() if base is None else (ideal,)),
+        panel("efficiency", "efficiency (%)", shares, efficient),
+    )
+
+
 def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, notes: tuple[str, ...]) -> Figure:
     scales = tuple(float(row.scale) for row in rows)
     measured = of_rows(rows, runs, lambda row: row.speedup, lambda row: row.speedup_ci95)
@@ -72,7 +116,7 @@ def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, no
         title=f"Speedup, {summary.title}",
         x="devices",
         y="speedup over one device",
-        log=max(scales) > 8,  # noqa: PLR2004 - as in the PNG of a matrix
+        log=max(scales) > LINEAR_UP_TO,
         series=(measured.model_copy(update={"x": scales}), Series(name="ideal", kind="ideal", x=scales, y=scales)),
         interval=error_bars(measured),
         notes=notes,

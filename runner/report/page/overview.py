@@ -125,8 +125,8 @@ def _fast(cell: Cell) -> tuple[str, ...]:
         lines.framework(record),
         cell.setting or ABSENT,
         figures.runs(row),
-        f"{units.figure(row.throughput, units.half_width(row.throughput_ci95))} {row.unit}",
-        units.figure(row.speedup, units.half_width(row.speedup_ci95)),
+        f"{figures.rate(row)} {row.unit}",
+        figures.speedup(row),
         row.status,
         " ".join(cell.runs),
     )
