@@ -220,7 +220,7 @@ def test_the_panel_has_the_command_without_the_place_of_the_program():
 
 def test_the_overview_counts_by_validity_and_names_the_fastest():
     rows = [pages.scaled(1, matrix="a"), pages.scaled(2, matrix="a"), pages.scaled(4, matrix="a", status="invalid")]
-    counted = {one.words: one.number for one in overview.counts([runs.line(row, link="x") for row in rows], studies=3)}
+    counted = dict(overview.counts([runs.line(row, link="x") for row in rows], studies=3))
     assert (counted["runs"], counted["valid"], counted["invalid"], counted["studies"]) == (3, 2, 1, 3)
     fastest = overview.overview(rows, []).tables[0]
     assert [row[fastest.columns.index("made from")] for row in fastest.rows] == ["a-1-r1", "a-2-r1"]

@@ -167,8 +167,6 @@ class Collected:
             overview=overview.overview(records, lines, here=here),
             sections=tuple(_sections(chapters, self.reserve)),
             missing=tuple((title, command) for name, (title, _, command) in CHAPTERS.items() if not chapters[name]),
-            run_columns=runs.COLUMNS,
-            filtered=runs.FILTERED,
             runs=lines,
         )
 

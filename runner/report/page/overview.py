@@ -16,7 +16,7 @@ from runner.report import figures
 from runner.report.comparison import anchor
 from runner.report.page import runs as lines
 from runner.report.page.latest import hardware
-from runner.report.page.model import Block, Count, Figure, RunLine, Table, error_bars, series_of
+from runner.report.page.model import Block, Figure, RunLine, Table, error_bars, series_of
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.cells import Cell
@@ -30,24 +30,18 @@ BARS = 12
 STATUSES: Final = ("valid", "degraded", "invalid", "failed")
 
 
-def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[Count, ...]:
+def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[tuple[str, int], ...]:
     """How many there are of what."""
     measured = [run for run in runs if not run.profiled]
-    every = (
-        {"runs": len(measured)}
-        | {status: _number(measured, status) for status in STATUSES}
-        | {"passes under a profiler": len(runs) - len(measured), "studies": studies}
-    )
-    return tuple(Count(words=words, number=number) for words, number in every.items() if number or words == "runs")
+    every = {"runs": len(measured), **{status: _number(measured, status) for status in STATUSES}}
+    every |= {"passes under a profiler": len(runs) - len(measured), "studies": studies}
+    return tuple((words, number) for words, number in every.items() if number or words == "runs")
 
 
 def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str | None = None) -> Block:
     """The fastest cell of each network, frameworks beside each other, and how much there is of each folder, machine and framework.
 
-    Args:
-        records: what is drawn.
-        runs: all on file.
-        here: the hardware whose cells are shown; those of other machines are folded. None for all.
+    `records` are drawn, `runs` are all on file. The cells of other hardware than `here` are folded; None of none.
     """
     found = cells(records)
     own = [cell for cell in found if here in (None, hardware(cell.record))]
