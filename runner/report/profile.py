@@ -84,25 +84,24 @@ def summary(profile: Profile) -> tuple[str, ...]:
         f"{profile.kind} by {profile.source}: {profile.iterations} iterations after {profile.after}{steady}, {what}"
     ]
     if profile.steps:
-        cost = ""
-        if profile.steps.plain_step_s is not None and profile.steps.overhead_percent is not None:
-            cost = f", {figure(MILLI * profile.steps.plain_step_s)} ms without it: overhead {profile.steps.overhead_percent:+.1f} %"
+        plain_s, overhead = profile.steps.plain_step_s, profile.steps.overhead_percent
+        known = plain_s is not None and overhead is not None
+        cost = f", {figure(_scaled(plain_s, MILLI))} ms without it: overhead {overhead:+.1f} %" if known else ""
         found.append(f"a step took {figure(MILLI * profile.steps.profiled_step_s)} ms under the profiler{cost}")
-    if profile.gpu_total:
-        use = profile.gpu_total
+    if use := profile.gpu_total:
         found.append(
             f"GPU compute utilisation {use.compute_percent:.1f} % (union of kernels ÷ elapsed without the profiler's overhead)"
         )
-    if profile.counters and profile.counters.fp32_percent is not None:
-        counters = profile.counters
+    counters = profile.counters
+    if counters and counters.fp32_percent is not None:
         found.append(
             f"FP32 utilisation {counters.fp32_percent:.1f} % weighted by kernel time, {_percent(counters.fp32_unweighted_percent)} % as the "
             f"unweighted mean over kernels; counters cover {counters.covered_percent:.0f} % of kernel time"
         )
-    if profile.counters and profile.counters.tensor_percent is not None:
-        found.append(f"tensor cores {profile.counters.tensor_percent:.1f} % weighted by kernel time")
-    if profile.counters and profile.counters.dram_bytes_per_step is not None:
-        found.append(f"device memory {figure(profile.counters.dram_bytes_per_step / MEGA)} MB a step")
+    if counters and counters.tensor_percent is not None:
+        found.append(f"tensor cores {counters.tensor_percent:.1f} % weighted by kernel time")
+    if counters and counters.dram_bytes_per_step is not None:
+        found.append(f"device memory {figure(counters.dram_bytes_per_step / MEGA)} MB a step")
     if profile.launches_per_step is not None:
         found.append(f"{figure(profile.launches_per_step)} launches a step")
     return tuple(found)
@@ -134,13 +133,8 @@ def worked(profile: Profile) -> str:
 def _sections(profile: Profile) -> Iterator[Table]:
     work = worked(profile)
     piece = "kernel" if profile.work == "kernels" else "operator"
-    named: Columns[NameShare] = {
-        "category": lambda one: spelt(one.category),
-        "pieces": lambda one: f"{one.count:,}",
-        **_TIMED,
-        "mean (µs)": lambda one: figure(MICRO * one.mean_s),
-        **_SHARE,
-    }
+    counted: Columns[Any] = {"category": lambda one: spelt(one.category), "pieces": lambda one: f"{one.count:,}"}
+    named: Columns[NameShare] = {**counted, **_MEAN}
     fp32: Columns[NameShare] = {"FP32 (%)": lambda one: _percent(one.fp32_percent)}
     yield _table(
         "What each GPU did",
@@ -152,7 +146,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
     yield _table(
         f"Time by category, of all {work}",
         profile.categories,
-        {"category": lambda one: spelt(one.category), "pieces": lambda one: f"{one.count:,}", **_TIMED, **_SHARE},
+        {**counted, **_TIMED, **_SHARE},
         legend="pieces that ran at once count each"
         if profile.work == "kernels"
         else "an operator's time is what no operator within it took; operators that ran at once count each",
@@ -190,9 +184,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
         {
             "function": lambda one: one.name,
             **_CALLS,
-            **_TIMED,
-            "mean (µs)": lambda one: figure(MICRO * one.mean_s),
-            **_SHARE,
+            **_MEAN,
         },
     )
     yield _table(
@@ -245,6 +237,7 @@ Columns = dict[str, Callable[[Subject], str]]
 # Columns that several tables have.
 _TIMED: Final[Columns[Any]] = {"time (ms)": lambda one: figure(MILLI * one.seconds)}
 _SHARE: Final[Columns[Any]] = {"share (%)": lambda one: _percent(one.share_percent)}
+_MEAN: Final[Columns[Any]] = {**_TIMED, "mean (µs)": lambda one: figure(MICRO * one.mean_s), **_SHARE}
 _CALLS: Final[Columns[Any]] = {
     "class": lambda one: one.call_class.replace("_", " "),
     "calls": lambda one: f"{one.count:,}",
@@ -293,7 +286,14 @@ def _scaled(value: float | None, factor: float) -> float | None:
 
 def reservations(record: RunRecord) -> tuple[str, ...]:
     """Every reason against its figures, and why its counters are not Nsight Compute's where it asked for counters."""
-    return (*record.validity.reasons, *_counted_by(record))
+    profile = record.trial.profile if isinstance(record.trial, Trial) else None
+    counting = profile.counting if profile else None
+    if counting is None or counting.reason is None:
+        return record.validity.reasons
+    if counting.source == "none":
+        return (*record.validity.reasons, f"hardware counters: {counting.reason}")
+    means = "hardware counters are the sampler's, averages over time and not of each kernel"
+    return (*record.validity.reasons, f"{means}: {counting.reason}")
 
 
 def sampled(record: RunRecord) -> Iterator[str]:
@@ -311,14 +311,3 @@ def sampled(record: RunRecord) -> Iterator[str]:
         told = ", ".join(f"{name} {mean.avg:.1f} %" for name, mean in pipes.items() if mean)
         if told:
             yield f"{gpu.node}, GPU {gpu.index} ({gpu.counters}, mean over {gpu.measured_s:.1f} s): {told}"
-
-
-def _counted_by(record: RunRecord) -> tuple[str, ...]:
-    """Why the counters are not Nsight Compute's, in a pass that asked for counters."""
-    profile = record.trial.profile if isinstance(record.trial, Trial) else None
-    counting = profile.counting if profile else None
-    if counting is None or counting.reason is None:
-        return ()
-    if counting.source == "none":
-        return (f"hardware counters: {counting.reason}",)
-    return (f"hardware counters are the sampler's, averages over time and not of each kernel: {counting.reason}",)

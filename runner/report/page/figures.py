@@ -155,8 +155,8 @@ def transports(
         name: begins the figures' names.
         runs: by transport and scale, ids of the runs.
     """
-    rows = [row for row in comparison.rows if row.row.usable and row.row.throughput is not None]
-    if not rows:
+    usable = [row for row in comparison.rows if row.row.usable and row.row.throughput is not None]
+    if not usable:
         return ()
     notes = tuple(
         f"not drawn: {row.transport}, {row.row.devices} {row.row.status} ({'; '.join(row.row.reasons)})"
@@ -164,70 +164,42 @@ def transports(
         if not row.row.usable
     )
 
-    def lying(key: str, what: str, y: str, value: Callable[[ComparedRow], float | None], *, interval: bool) -> Figure:
-        drawn = [row for row in rows if value(row) is not None]
-        series = series_of(
-            drawn,
+    def lying(key: str, what: str, y: str, *series: Series, **more: Any) -> Figure:
+        title = f"{what}, {comparison.title}"
+        return Figure(name=f"{name}-{key}", title=title, shape="lying", x="transport", y=y, series=series, **more)
+
+    def of(rows: Sequence[ComparedRow], value: Callable[[ComparedRow], float | None], **more: Any) -> Series:
+        return series_of(
+            [row for row in rows if value(row) is not None],
             x=lambda row: f"{row.transport}, {row.row.devices}",
             y=value,
-            interval=lambda row: row.row.throughput_ci95 if interval else None,
-            degraded=lambda row: row.row.status == "degraded",
             runs=lambda row: runs.get((row.transport, row.row.scale), ()),
-            label=_rate_and_ratio if interval else None,
-        )
-        title = f"{what}, {comparison.title}"
-        said = error_bars(series) if interval else ""
-        return Figure(
-            name=f"{name}-{key}",
-            title=title,
-            shape="lying",
-            x="transport",
-            y=y,
-            series=(series,),
-            interval=said,
-            notes=notes,
+            **more,
         )
 
+    degraded: dict[str, Any] = {"degraded": lambda row: row.row.status == "degraded"}
+    ends: dict[str, Any] = {"interval": lambda row: row.row.throughput_ci95}
+    rates = of(usable, lambda row: row.row.throughput, label=_rate_and_ratio, **degraded, **ends)
+    times = of(usable, lambda row: row.row.training_time_s, **degraded)
+    sent = of(usable, lambda row: _megabytes(row.sent_bytes), label=_sent_and_rate, name="sent")
+    needed = [
+        Series(name=f"what {words}", kind="ideal", x=sent.x, y=tuple(map(_megabytes, values)))
+        for words, values in _needed([row for row in usable if row.sent_bytes is not None]).items()
+    ]
     every = (
         lying(
-            "throughput", "Throughput", f"throughput ({comparison.unit})", lambda row: row.row.throughput, interval=True
+            *("throughput", "Throughput", f"throughput ({comparison.unit})", rates),
+            interval=error_bars(rates),
+            notes=notes,
         ),
-        lying(
-            "training-time", "Training time", "training time (s)", lambda row: row.row.training_time_s, interval=False
-        ),
-        _bytes(comparison, rows, name=name, runs=runs),
+        lying("training-time", "Training time", "training time (s)", times, notes=notes),
+        lying("bytes", "Bytes a step", "sent in a step (MB), by a GPU or a node", sent, *needed),
     )
     return tuple(figure for figure in every if figure.series[0].x)
 
 
-def _bytes(
-    comparison: Comparison,
-    rows: Sequence[ComparedRow],
-    *,
-    name: str,
-    runs: Mapping[tuple[str, int], tuple[str, ...]],
-) -> Figure:
-    drawn = [row for row in rows if row.sent_bytes is not None]
-    sent = series_of(
-        drawn,
-        x=lambda row: f"{row.transport}, {row.row.devices}",
-        y=lambda row: (row.sent_bytes or 0) / 1e6,
-        runs=lambda row: runs.get((row.transport, row.row.scale), ()),
-        label=_sent_and_rate,
-        name="sent",
-    )
-    needed = [
-        Series(name=f"what {words}", kind="ideal", x=sent.x, y=tuple(value and value / 1e6 for value in values))
-        for words, values in _needed(drawn).items()
-    ]
-    return Figure(
-        name=f"{name}-bytes",
-        title=f"Bytes a step, {comparison.title}",
-        shape="lying",
-        x="transport",
-        y="sent in a step (MB), by a GPU or a node",
-        series=(sent, *needed),
-    )
+def _megabytes(size: float | None) -> float | None:
+    return None if size is None else size / 1e6
 
 
 def _rate_and_ratio(row: ComparedRow) -> str:
@@ -240,7 +212,7 @@ def _rate_and_ratio(row: ComparedRow) -> str:
 
 def _sent_and_rate(row: ComparedRow) -> str:
     rate = "" if row.reached_gbit is None else f" ({units.figure(row.reached_gbit)} Gbit/s)"
-    return units.figure((row.sent_bytes or 0) / 1e6) + rate
+    return units.figure(_megabytes(row.sent_bytes)) + rate
 
 
 def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
