@@ -69,7 +69,7 @@ def draw(
     if many:
         height = max(height, 1.6 + 0.165 * len(shown[0].series))
     width = 14 if many else 1.5 * 8 if side_by_side else 10.5 if any(legends) else 8
-    sheet = canvas.sheet(width, height, top=1 - (0.55 + 0.2 * len(lead)) / height, margins=(0.16, 0.1))
+    sheet = canvas.sheet(width, height, top=1 - (0.55 + 0.2 * len(lead)) / height)
     every = sheet.subplots(rows, columns, squeeze=False).flat
     names = list(dict.fromkeys(place(value) for figure in shown for series in figure.series for value in series.x))
     for number, (axes, figure, legend) in enumerate(zip(every, shown, legends, strict=True)):
