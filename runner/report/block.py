@@ -14,6 +14,7 @@ from rich.table import Table
 
 from runner.core.errors import printable
 from runner.core.units import ABSENT
+from runner.report.page.model import Table as PageTable
 
 Entry = TypeVar("Entry")
 # What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
@@ -49,6 +50,10 @@ class Block:
         kept = [place for place, name in enumerate(self.headers) if name != header]
         rows = tuple(tuple(cells[place] for place in kept) for cells in self.rows)
         return Block(headers=tuple(self.headers[place] for place in kept), rows=rows, words=self.words)
+
+    def titled(self, title: str, *, legend: str = "") -> PageTable:
+        """The same for the page."""
+        return PageTable(title=title, columns=self.headers, rows=self.rows, legend=legend)
 
     def table(self) -> Table:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""

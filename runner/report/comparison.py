@@ -11,7 +11,7 @@ from rich.text import Text
 
 from runner.report.block import Block, csv_text, section
 from runner.report.page.model import Block as PageBlock
-from runner.report.page.model import Figure, Table
+from runner.report.page.model import Figure
 
 Reports = dict[str, str | bytes | None]
 
@@ -27,16 +27,11 @@ class ComparisonReport:
 
     Attributes:
         chapter: of the page, one of `collect.CHAPTERS`.
-        name: of its files.
         lead: what came of it, in one line.
         lines: what ran on what.
         measured: what follows them, in Markdown alone.
         tables: by their headings on the page.
-        legends: what the columns mean.
-        csv: a row each, by column.
-        figures: of the page.
         pictures: what draws those that lie beside the Markdown as well, by the names of their files without `.png`.
-        runs: ids of the runs, each once.
     """
 
     chapter: str
@@ -93,7 +88,7 @@ class ComparisonReport:
             lead=self.lead,
             lines=(*(line for line in self.lines if line != self.lead), *self.legends),
             figures=self.figures,
-            tables=tuple(Table(title=name, columns=one.headers, rows=one.rows) for name, one in self.tables.items()),
+            tables=tuple(table.titled(name) for name, table in self.tables.items()),
             notes=self.notes,
             runs=self.runs,
             stem=self.name,

@@ -289,13 +289,7 @@ def devices(found: Devices) -> ComparisonReport:
 
 
 def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> ComparisonReport:
-    """What several trainings at once are worth.
-
-    Args:
-        summary: of the training alone: its title, setting and machine.
-        cases: in the order of `concurrency.CASES`.
-        name: of the matrix.
-    """
+    """What several trainings at once are worth; `summary` is of the training alone, `name` that of the matrix."""
     sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
 
     def time(case: CaseFigures) -> str:

@@ -60,14 +60,7 @@ def profile_report(profile: Profile) -> RenderableType:
 
 
 def markdown(profile: Profile, *, title: str, ran_on: Sequence[str], notes: Sequence[str] = ()) -> str:
-    """A section for people who paste; ends with a newline.
-
-    Args:
-        profile: what the pass found.
-        title: what ran.
-        ran_on: lines on how and on what it ran, below the title.
-        notes: what else is to be said, below the tables.
-    """
+    """A section for people who paste: what ran, how and on what, the tables, and `notes` below them; ends with a newline."""
     parts: list[Block | str | Sequence[str]] = []
     for one in sections(profile):
         table = Block(headers=one.columns, rows=one.rows, words=WORDS)
@@ -245,8 +238,7 @@ _CALLS: Final[Columns[Any]] = {
 
 
 def _table(title: str, rows: Sequence[Subject], columns: Columns[Subject], *, legend: str = "") -> Table:
-    cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
-    return Table(title=title, columns=tuple(columns), rows=cells, legend=legend)
+    return Block.laid(rows, columns).titled(title, legend=legend)
 
 
 def _gpu_columns(iterations: int) -> Columns[GpuUse]:

@@ -72,14 +72,10 @@ class Measured:
 
 
 def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verbose: bool = False) -> None:
-    """Write the reports of one matrix, and print what came of it, where that is, and the next command.
+    """Write the reports of one matrix to `out` under its name, and print what came of it, where that is, and the next command.
 
-    Args:
-        runs: run directories and their records; passes under a profiler among them are in no table of figures.
-        out: where the reports go, beside the run directories.
-        name: name of the matrix, which the reports carry.
-        console: where the tables are printed.
-        verbose: print all tables and the path of each record and report; else what fits a screen.
+    Passes under a profiler among the runs are in no table of figures. `verbose` prints all tables and the path of each record and report; else
+    there is what fits a screen.
     """
     measured = Measured.of(runs)
     for _, summary in measured.curves:

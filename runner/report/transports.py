@@ -50,11 +50,6 @@ def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
     }
 
 
-def every_row(comparison: Comparison) -> tuple[ComparedRow, ...]:
-    """All lines of the table, that of one device first where there is one."""
-    return (*_baseline(comparison), *comparison.rows)
-
-
 def _baseline(comparison: Comparison) -> tuple[ComparedRow, ...]:
     base = comparison.baseline
     return () if base is None else (ComparedRow(transport=f"one {base.device_name}", row=base),)
@@ -140,13 +135,7 @@ def _part(every: Mapping[str, Callable[[ComparedRow], str]], shown: Sequence[str
 def report(
     comparison: Comparison, *, name: str, runs: Mapping[tuple[str, int], tuple[str, ...]] | None = None
 ) -> ComparisonReport:
-    """The reports of transports side by side: the table, and throughput and bytes a step on one sheet.
-
-    Args:
-        comparison: at least two transports.
-        name: of the files and figures.
-        runs: by transport and scale, ids of the runs.
-    """
+    """The reports of transports side by side: the table, and throughput and bytes a step on one sheet; `runs` has ids by transport and scale."""
     drawn = draw(comparison, name=name, runs=runs or {})
     fastest = max(
         (row for row in comparison.rows if row.row.usable and row.row.throughput is not None),
@@ -210,5 +199,5 @@ def _bytes(comparison: Comparison, value: float | None, name: str) -> float | No
 
 
 def table(comparison: Comparison) -> Block:
-    """The table without columns that hold nothing."""
-    return Block.of(every_row(comparison), columns(comparison), words=WORDS)
+    """The table without columns that hold nothing, the line of one device first where there is one."""
+    return Block.of((*_baseline(comparison), *comparison.rows), columns(comparison), words=WORDS)

@@ -115,17 +115,11 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
 
 
 def _tables(summary: Summary) -> list[Table]:
-    scaling = figures.scaling(summary)
-    found = [Table(title="Scaling", columns=scaling.headers, rows=scaling.rows)]
+    found = [figures.scaling(summary).titled("Scaling")]
     if parts := figures.parts(summary):
-        found.append(
-            Table(title="Parts of a step", columns=parts.headers, rows=parts.rows, legend=figures.PARTS_LEGEND)
-        )
-    found += [
-        Table(title=f"Telemetry by {block.headers[0]}", columns=block.headers, rows=block.rows, legend=telemetry.LEGEND)
-        for block in telemetry.blocks(summary)
-    ]
-    return found
+        found.append(parts.titled("Parts of a step", legend=figures.PARTS_LEGEND))
+    watched = telemetry.blocks(summary)
+    return [*found, *(one.titled(f"Telemetry by {one.headers[0]}", legend=telemetry.LEGEND) for one in watched)]
 
 
 def _lead(summary: Summary) -> str:

@@ -55,9 +55,8 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
     if not ordered:
         return None
     last = ordered[-1]
-    result = figures.screen(last.summary)
     before = _before(last, ordered[:-1])
-    tables = [Table(title="Result", columns=result.headers, rows=result.rows)]
+    tables = [figures.screen(last.summary).titled("Result")]
     if before:
         compared = compare(before.records, last.records, names=(before.name, last.name))
         rows = tuple(map(against.cells, compared.pairs))

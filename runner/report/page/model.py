@@ -155,7 +155,6 @@ class Block(Frozen):
         anchor: its id within the page.
         title, lead: what it is, and what came of it in one line: all that is seen of it until it is opened.
         lines: what ran where.
-        notes: reservations.
         runs: ids of the runs that it is made from.
         stem: begins the names of its own reports, which lie beside the run directories.
         files: links to these, relative to the page, as far as they are there.

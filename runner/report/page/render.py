@@ -28,13 +28,7 @@ SCRIPTS: Final = ("data.js", "table.js", "figure.js", "panel.js", "page.js")
 
 
 def html(page: Page, *, beside: str, pictures: bool = True) -> str:
-    """Write the page.
-
-    Args:
-        page: what it shows.
-        beside: folder of the figures' files, relative to the page.
-        pictures: whether each is there as PNG.
-    """
+    """Write the page; the figures' files are `beside` it, in a folder relative to it, as PNG too where `pictures`."""
     template = _environment().get_template("page.html.j2")
     return template.render(
         page=page,

@@ -41,12 +41,7 @@ FILTERED: Final = ("machine", "framework", "model", "devices", "precision", "val
 
 
 def line(record: RunRecord, *, link: str) -> RunLine:
-    """One run.
-
-    Args:
-        record: an invalid one shows no figure.
-        link: of its directory, relative to the page.
-    """
+    """One run, without a figure where it is invalid; `link` leads to its directory, relative to the page."""
     return RunLine(
         run_id=record.run_id,
         cells=_cells(record),
