@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from rich.console import Console
 from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 
-from runner.analysis.summary import Row
 from runner.core import units
 from runner.core.measurement import Interval
 from runner.report import figures, matrix
@@ -82,10 +81,10 @@ def test_a_figure_is_never_off_by_more_than_half_a_last_digit_of_its_interval(va
 
 
 @pytest.mark.parametrize("status", ["invalid", "failed"])
-@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency", "mfu_percent"])
+@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency", "mfu_percent", "parts"])
 def test_an_unusable_row_cannot_carry_a_figure(status, figure):
     with pytest.raises(ValidationError, match=f"a row that is {status} may carry no figures"):
-        Row.model_validate({"scale": 2, "device": "gpu", "repeats": 1, "status": status, figure: 1.0})
+        unusable(2, status, **{figure: parts() if figure == "parts" else 1.0})
 
 
 def test_unusable_rows_show_their_reasons_and_nothing_else():
@@ -157,11 +156,6 @@ def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobod
     assert parts.rows[0][3:] == ("95.00", "\N{EN DASH}", "\N{EN DASH}", "\N{EN DASH}")
     assert figures.parts(GPUS) is None
     assert "exchange alone" not in matrix.markdown(GPUS)
-
-
-def test_a_row_that_may_not_be_used_tells_no_parts():
-    with pytest.raises(ValidationError, match="may carry no figures"):
-        Row(scale=2, device="gpu", repeats=1, status="invalid", parts=parts())
 
 
 def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
