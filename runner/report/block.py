@@ -7,13 +7,13 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rich import box
 from rich.table import Table
 
 from runner.core.errors import printable
-from runner.core.units import ABSENT
+from runner.core.units import ABSENT, ends_by_column
 from runner.report.page.model import Table as PageTable
 
 Entry = TypeVar("Entry")
@@ -105,6 +105,18 @@ def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = (
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def fields(of: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record for a CSV: of an interval both its ends, of several texts all in one."""
+    found: dict[str, Any] = {}
+    for name in names:
+        value = getattr(of, name, None)
+        if name.endswith("_ci95"):
+            found |= ends_by_column(name.removesuffix("_ci95"), value)
+        else:
+            found[name] = "; ".join(value) if isinstance(value, tuple) else value
+    return found
 
 
 def line(cells: Sequence[str]) -> str:

@@ -17,9 +17,9 @@ from runner.analysis.comparisons.settings import INCOMPARABLE, CrossCheck, Input
 from runner.analysis.comparisons.settings import inputs as find_inputs
 from runner.analysis.comparisons.settings import strategies as find_strategies
 from runner.analysis.comparisons.sweeps import sweeps
-from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
+from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, percent
 from runner.report import picture
-from runner.report.block import Block
+from runner.report.block import Block, fields
 from runner.report.comparison import ComparisonReport
 from runner.report.figures import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
@@ -102,15 +102,12 @@ def engines(found: CrossCheck) -> ComparisonReport:
                 "engine": one.engine,
                 "ran_from": one.reference,
                 **{name.lower().replace(" ", "_"): value for name, value in one.software},
-                "throughput": one.row.throughput,
-                **ends_by_column("throughput", one.row.throughput_ci95),
-                "unit": one.row.unit,
+                **fields(one.row, "throughput", "throughput_ci95", "unit"),
                 f"ratio_to_{found.bare}": one.ratio,
-                **ends_by_column("ratio", one.ratio_ci95),
+                **fields(one, "ratio_ci95"),
                 "differs_in": "; ".join(one.differs),
                 "first_step_s": one.first_step_s,
-                "repeats": one.row.repeats,
-                "status": one.row.status,
+                **fields(one.row, "repeats", "status"),
                 "runs": " ".join(one.runs),
             }
             for one in found.rows
@@ -218,17 +215,10 @@ def networks(found: Networks) -> ComparisonReport:
             {
                 "network": network.label,
                 "batch": network.batch,
-                "scale": row.scale,
-                "device": row.device,
-                "throughput": row.throughput,
-                **ends_by_column("throughput", row.throughput_ci95),
-                "unit": row.unit,
-                "speedup": row.speedup,
-                "efficiency": row.efficiency,
-                **ends_by_column("efficiency", row.efficiency_ci95),
-                **{name: getattr(row.parts, name, None) for name in parts.values()},
-                "repeats": row.repeats,
-                "status": row.status,
+                **fields(row, "scale", "device", "throughput", "throughput_ci95", "unit"),
+                **fields(row, "speedup", "efficiency", "efficiency_ci95"),
+                **fields(row.parts, *parts.values()),
+                **fields(row, "repeats", "status"),
                 "runs": " ".join(own),
             }
             for network in found.networks
@@ -326,9 +316,7 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
         notes=tuple(f"{_CASES[case.case]}: {reason}" for case in cases for reason in case.reasons),
         csv=[
             {
-                "case": case.case,
-                "trainings": case.trainings,
-                "devices": case.devices,
+                **fields(case, "case", "trainings", "devices"),
                 "shared": int(case.shared),
                 "repeat": repeat,
                 "total_s": seconds,

@@ -13,7 +13,7 @@ from rich.text import Text
 from runner.core import units
 from runner.core.measurement import FEWEST_RUNS, StepParts
 from runner.report import columns, figures, telemetry
-from runner.report.block import Block, csv_text, escaped, plain_table, section
+from runner.report.block import Block, csv_text, escaped, fields, plain_table, section
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -182,23 +182,14 @@ def to_csv(summary: Summary) -> str:
     return csv_text(
         [
             {
-                "scale": row.scale,
-                "device": row.device,
-                "throughput": row.throughput,
-                **units.ends_by_column("throughput", row.throughput_ci95),
-                "unit": row.unit,
-                "training_time_s": row.training_time_s,
-                "speedup": row.speedup,
-                **units.ends_by_column("speedup", row.speedup_ci95),
-                "efficiency": row.efficiency,
-                **units.ends_by_column("efficiency", row.efficiency_ci95),
+                **fields(row, "scale", "device", "throughput", "throughput_ci95", "unit", "training_time_s"),
+                **fields(row, "speedup", "speedup_ci95", "efficiency", "efficiency_ci95"),
                 **{column.name: column.of(row) for column in columns.COLUMNS},
                 "repeats": row.repeats,
                 **_answered(row),
-                **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
-                **{name: getattr(row.telemetry, name, None) for name in WATCHED},
-                "status": row.status,
-                "reasons": "; ".join(row.reasons),
+                **fields(row.parts, *StepParts.model_fields),
+                **fields(row.telemetry, *WATCHED),
+                **fields(row, "status", "reasons"),
                 "wires": summary.wires,
             }
             for row in summary.rows
@@ -211,13 +202,11 @@ def _answered(row: Row) -> dict[str, float | None]:
     if row.answers is None:
         return {}
     latency, accuracy = row.answers.latency, row.answers.accuracy
-    return {
-        "in_flight": row.answers.in_flight,
-        **{
-            f"latency_{field}_{name}_s": getattr(getattr(latency, field, None), name, None)
-            for field in ("with_transfer", "without_transfer")
-            for name in ("p50", "p90", "p99")
-        },
-        "accuracy_percent": accuracy.percent if accuracy else None,
-        "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
+    times = {
+        f"latency_{field}_{name}_s": getattr(getattr(latency, field, None), name, None)
+        for field in ("with_transfer", "without_transfer")
+        for name in ("p50", "p90", "p99")
     }
+    shares = {"accuracy_percent": "percent", "reference_accuracy_percent": "reference_percent"}
+    own = {name: getattr(accuracy, field, None) for name, field in shares.items()}
+    return {"in_flight": row.answers.in_flight, **times, **own}

@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
-from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width
+from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report import picture
-from runner.report.block import Block, plain_table
+from runner.report.block import Block, fields, plain_table
 from runner.report.comparison import ComparisonReport
 from runner.report.figures import efficiency, rate, told
 from runner.report.figures import runs as counted
@@ -154,26 +154,15 @@ def report(
         csv=[
             {
                 "transport": row.transport,
-                "scale": row.row.scale,
-                "device": row.row.device,
-                "throughput": row.row.throughput,
-                "unit": row.row.unit,
-                "speedup": row.row.speedup,
-                "efficiency": row.row.efficiency,
-                "ratio": row.ratio,
-                **ends_by_column("ratio", row.ratio_ci95),
-                "asked_gbit": row.asked_gbit,
-                "reached_gbit": row.reached_gbit,
-                "not_the_limit": row.not_the_limit,
+                **fields(row.row, "scale", "device", "throughput", "unit", "speedup", "efficiency"),
+                **fields(row, "ratio", "ratio_ci95", "asked_gbit", "reached_gbit", "not_the_limit"),
                 "sent_bytes_per_step": row.sent_bytes,
                 "counted_by": row.counted_by,
                 "expected_bytes_per_node_and_step": row.expected_bytes,
                 "gradient_bytes": _bytes(comparison, row.gradient_bytes, "gradient_bytes"),
                 "probe_gb_s": row.probe_gb_s,
                 "probe_bytes": _bytes(comparison, row.probe_bytes, "probe_bytes"),
-                "repeats": row.row.repeats,
-                "status": row.row.status,
-                "reasons": "; ".join(row.row.reasons),
+                **fields(row.row, "repeats", "status", "reasons"),
             }
             for row in comparison.rows
         ],

@@ -33,32 +33,20 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
     notes = left_out(summary.rows)
-    measured = of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
+
+    def bars(key: str, what: str, y: str, measured: Series, *, interval: str = "") -> Figure:
+        title, series = f"{what}, {summary.title}", (measured,)
+        shape: dict[str, Any] = {"shape": "bars", "x": "devices", "interval": interval, "notes": notes}
+        return Figure(name=f"{name}-{key}", title=title, y=y, series=series, **shape)
+
+    rates = of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
     found = [
-        Figure(
-            name=f"{name}-throughput",
-            title=f"Throughput, {summary.title}",
-            shape="bars",
-            x="devices",
-            y=f"throughput ({summary.rate_unit})",
-            series=(measured,),
-            interval=error_bars(measured),
-            notes=notes,
-        ),
+        bars("throughput", "Throughput", f"throughput ({summary.rate_unit})", rates, interval=error_bars(rates)),
     ]
     timed = [row for row in rows if row.training_time_s is not None]
     if len(timed) > 1:
-        found.append(
-            Figure(
-                name=f"{name}-training-time",
-                title=f"Training time, {summary.title}",
-                shape="bars",
-                x="devices",
-                y="training time (s), median of the repeats",
-                series=(of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None),),
-                notes=notes,
-            )
-        )
+        times = of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None)
+        found.append(bars("training-time", "Training time", "training time (s), median of the repeats", times))
     sped = [row for row in rows if row.speedup is not None]
     if len(sped) > 1:
         found.append(_speedup(summary, sped, name=name, runs=runs, notes=notes))
