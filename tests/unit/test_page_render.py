@@ -206,16 +206,19 @@ def test_a_run_of_another_program_has_a_line():
     assert line.cells[runs.COLUMNS.index("model")] == "mine:1: python train.py"
 
 
-def test_the_panel_has_the_command_without_the_place_of_the_program():
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("/somewhere/.venv/bin/dlscale", "reproduce", "a b"), "dlscale reproduce 'a b'"),
+        (("/somewhere/runner/__main__.py", "ablate"), "dlscale ablate"),
+    ],
+)
+def test_the_panel_has_the_command_without_the_place_of_the_program(typed, told):
     record = records.record()
-    said = record.provenance.model_copy(update={"command": ("/somewhere/.venv/bin/dlscale", "reproduce", "a b")})
+    said = record.provenance.model_copy(update={"command": typed})
     facts = {one.name: one for one in runs.line(record.model_copy(update={"provenance": said}), link="x").facts}
-    assert facts["repeat it with"].value == "dlscale reproduce 'a b'"
-    assert facts["repeat it with"].command
+    assert (facts["repeat it with"].value, facts["repeat it with"].command) == (told, True)
     assert facts["image"].value == "dlscale/mxnet:1.9.1"
-    said = said.model_copy(update={"command": ("/somewhere/runner/__main__.py", "ablate")})
-    facts = {one.name: one for one in runs.line(record.model_copy(update={"provenance": said}), link="x").facts}
-    assert facts["repeat it with"].value == "dlscale ablate"
 
 
 def test_the_overview_counts_by_validity_and_names_the_fastest():

@@ -5,6 +5,7 @@ Time is each node's own, counted from the start of its measured windows, so that
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -124,38 +125,28 @@ def over_epochs(records: Sequence[RunRecord], *, name: str, title: str) -> tuple
         return ()
     several = len(watched) > 1
 
-    def curve(record: RunRecord, of: str, value: Callable[[EpochFigures], float | None]) -> Series:
-        epochs, trial = record.measurement.epochs, record.trial
-        who = f"{trial.world_size} device{'s' if trial.world_size > 1 else ''}, repeat {trial.repeat}"
-        return Series(
-            name=", ".join(word for word in (who if several else "", of) if word),
-            x=tuple(float(epoch.epoch) for epoch in epochs),
-            y=tuple(value(epoch) for epoch in epochs),
-            runs=((record.run_id,),) * len(epochs),
-        )
+    def curves(**by_word: Callable[[EpochFigures], float | None]) -> tuple[Series, ...]:
+        found = []
+        for record, (of, value) in itertools.product(watched, by_word.items()):
+            epochs, trial = record.measurement.epochs, record.trial
+            who = f"{trial.world_size} device{'s' if trial.world_size > 1 else ''}, repeat {trial.repeat}"
+            found.append(
+                Series(
+                    name=", ".join([who] * several + [of] * (len(by_word) > 1 or not several)),
+                    x=tuple(float(epoch.epoch) for epoch in epochs),
+                    y=tuple(value(epoch) for epoch in epochs),
+                    runs=((record.run_id,),) * len(epochs),
+                )
+            )
+        return tuple(found)
 
-    accuracy = tuple(
-        curve(one, "" if several else "validation", lambda epoch: epoch.accuracy_percent) for one in watched
-    )
-    losses = tuple(
-        series
-        for one in watched
-        for series in (
-            curve(one, "training", lambda epoch: epoch.train_loss),
-            curve(one, "validation", lambda epoch: epoch.val_loss),
-        )
-    )
-    return (
-        Figure(
-            name=f"{name}-accuracy",
-            title=f"Accuracy, {title}",
-            x="epochs",
-            y="accuracy (%)",
-            percent=True,
-            series=accuracy,
-        ),
-        Figure(name=f"{name}-loss", title=f"Loss, {title}", x="epochs", y="loss (nats)", series=losses),
-    )
+    def drawn(what: str, y: str, series: tuple[Series, ...]) -> Figure:
+        named = {"name": f"{name}-{what}", "title": f"{what.capitalize()}, {title}"}
+        return Figure(**named, x="epochs", y=y, percent=y.endswith("(%)"), series=series)
+
+    accuracy = curves(validation=lambda epoch: epoch.accuracy_percent)
+    losses = curves(training=lambda epoch: epoch.train_loss, validation=lambda epoch: epoch.val_loss)
+    return drawn("accuracy", "accuracy (%)", accuracy), drawn("loss", "loss (nats)", losses)
 
 
 @dataclass(frozen=True)
