@@ -101,6 +101,15 @@ def matrix_of(number, *, runs=20):
     ]
 
 
+def page_of_one_matrix(**words):
+    """The page of eight runs of one matrix."""
+    found = Collected()
+    own = matrix_of(1, runs=8)
+    found.records += [(f"wires/{record.run_id}", record) for record in own]
+    found.matrix(Measured.of([(record.run_id, record) for record in own]), name="m001", watched={})
+    return found.page(**words)
+
+
 def of_many(matrices=100, *, runs=20):
     """A page of so many matrices as HTML, each with power over time."""
     found = Collected()

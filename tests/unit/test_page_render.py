@@ -43,11 +43,7 @@ def values(text):
 
 @pytest.fixture(scope="module")
 def small():
-    found = Collected()
-    own = pages.matrix_of(1, runs=8)
-    found.records += [(record.run_id, record) for record in own]
-    found.matrix(Measured.of([(record.run_id, record) for record in own]), name="m001", watched={})
-    return found.page(title="t", made="m")
+    return pages.page_of_one_matrix(title="t", made="m")
 
 
 def test_no_text_of_a_record_becomes_markup():

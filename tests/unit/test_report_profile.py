@@ -8,14 +8,12 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files 
 
 from __future__ import annotations
 
-import io
 import struct
 
 import examples
 import pytest
-from goldens import expected
+from goldens import expected, printed
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
-from rich.console import Console
 
 from runner.analysis.profile.figures import analyse
 from runner.core.events import Memory
@@ -73,17 +71,15 @@ CPU = analyse(
 )
 
 
-def printed(profile, *, width):
-    console = Console(width=width, file=io.StringIO(), highlight=False)
+def show(console, profile):
     console.print(profile_report(profile))
-    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("profile-gpus-100-columns.txt", printed(GPUS, width=100)),
-        ("profile-cpu-80-columns.txt", printed(CPU, width=80)),
+        ("profile-gpus-100-columns.txt", printed(show, GPUS, width=100)),
+        ("profile-cpu-80-columns.txt", printed(show, CPU, width=80)),
         (
             "profile-gpus.md",
             markdown(

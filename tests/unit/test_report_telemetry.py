@@ -9,16 +9,14 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files 
 
 from __future__ import annotations
 
-import io
 from types import SimpleNamespace
 
 import examples
 import numpy as np
 import pytest
-from goldens import expected
+from goldens import expected, printed
 from monitored import beats, frame, gpu, rows, spans, started, stopped, trouble
 from pydantic import ValidationError
-from rich.console import Console
 from summaries import row, summary, unusable
 
 from runner.analysis.telemetry.summary import summarize
@@ -79,19 +77,13 @@ GPUS = summary(
 CPUS = summary(row(1, device="cpu worker", telemetry=watched(device="cpu")))
 
 
-def printed(found, *, width=80):
-    console = Console(width=width, file=io.StringIO())
-    print_whole(console, found)
-    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("telemetry-gpus-80-columns.txt", printed(GPUS)),
+        ("telemetry-gpus-80-columns.txt", printed(print_whole, GPUS, width=80)),
         ("telemetry-gpus.md", matrix.markdown(GPUS)),
         ("telemetry-gpus.csv", matrix.to_csv(GPUS)),
-        ("telemetry-cpus-80-columns.txt", printed(CPUS)),
+        ("telemetry-cpus-80-columns.txt", printed(print_whole, CPUS, width=80)),
         ("telemetry-cpus.md", matrix.markdown(CPUS)),
     ],
 )
