@@ -51,15 +51,14 @@ def rename(of, *, matrix, repeat, number):
 
 def converging():
     """A run that was watched over three epochs."""
+    same = {"iterations": 10, "validation_samples": 100, "seconds": 1.0}
     epochs = tuple(
         EpochFigures(
+            **same,
             epoch=number,
-            iterations=10,
             train_loss=2.0 / number,
             val_loss=2.5 / number,
             accuracy_percent=20.0 * number,
-            validation_samples=100,
-            seconds=1.0,
             elapsed_s=float(number),
         )
         for number in (1, 2, 3)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
@@ -251,27 +251,26 @@ class LiveProgress(Progress):
     def expect(self, iterations: int) -> None:
         """Give the bar its length."""
         super().expect(iterations)
-        if self._trial is not None:
-            self._rich.update(self._trial, total=iterations)
+        self._show(total=iterations)
 
     def phase(self, name: str) -> None:
         """Show the phase beside the bar."""
         super().phase(name)
-        if self._trial is not None:
-            self._rich.update(self._trial, phase=name)
+        self._show(phase=name)
 
     def window(self, done_iterations: int, rate: float, unit: str) -> None:
         """Advance the bar."""
-        if self._trial is not None:
-            left = self._eta.words(done_iterations, self._iterations)
-            self._rich.update(
-                self._trial, completed=done_iterations, phase="measuring", speed=_rate(rate, unit), left=left
-            )
+        left = self._eta.words(done_iterations, self._iterations)
+        self._show(completed=done_iterations, phase="measuring", speed=_rate(rate, unit), left=left)
 
     def trial_ended(self, summary_line: str) -> None:
         """Replace the bar by the result."""
         self._drop()
         super().trial_ended(summary_line)
+
+    def _show(self, **columns: Any) -> None:
+        if self._trial is not None:
+            self._rich.update(self._trial, **columns)
 
     def _drop(self) -> None:
         if self._trial is not None:

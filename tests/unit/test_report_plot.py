@@ -88,11 +88,8 @@ def test_title_and_footer_say_what_ran_where_and_when():
 
 def test_axes_carry_units():
     top, bottom = scaling_figure(CPUS).axes
-    assert (top.get_ylabel(), bottom.get_ylabel(), bottom.get_xlabel()) == (
-        "throughput (images/s)",
-        "efficiency (%)",
-        "CPU workers",
-    )
+    labels = (top.get_ylabel(), bottom.get_ylabel(), bottom.get_xlabel())
+    assert labels == ("throughput (images/s)", "efficiency (%)", "CPU workers")
 
 
 def test_efficiency_above_100_is_not_cut_off():
