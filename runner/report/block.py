@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from rich import box
 from rich.table import Table
@@ -58,8 +58,9 @@ class Block:
     def table(self) -> Table:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
         table = plain_table()
-        for number, header in enumerate(self.headers):
-            table.add_column(header.replace(" ", "\n", 1), justify="right" if number else "left", no_wrap=number > 0)
+        for number, name in enumerate(self.headers):
+            justify: Literal["left", "right"] = "right" if number and name not in self.words else "left"
+            table.add_column(name.replace(" ", "\n", 1), justify=justify, no_wrap=number > 0)
         for cells in self.rows:
             table.add_row(*cells)
         return table

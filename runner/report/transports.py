@@ -11,17 +11,16 @@ from rich.text import Text
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report import picture
-from runner.report.block import Block, fields, plain_table
+from runner.report.block import Block, fields
 from runner.report.comparison import ComparisonReport
 from runner.report.figures import efficiency, rate, told
 from runner.report.figures import runs as counted
 from runner.report.page.figures import transports as draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import RenderableType
-    from rich.table import Table
 
     from runner.analysis.comparisons.transports import Comparison
 
@@ -111,25 +110,16 @@ def transports_table(comparison: Comparison) -> RenderableType:
         Text(comparison.ran_on, style="dim"),
         Text(legend(comparison), style="dim"),
     ]
+    every = columns(comparison)
+    results = [name for name in every if name == "transport" or name not in (*WIRES, "devices")]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
         own = [row for row in comparison.rows if row.row.devices == devices]
-        every = columns(comparison)
-        figures = [name for name in every if name == "transport" or name not in (*WIRES, "devices")]
-        parts += [Text(f"\n{devices}", style="bold"), _part(every, figures, (*_baseline(comparison), *own))]
+        shown = Block.laid((*_baseline(comparison), *own), {name: every[name] for name in results}, words=WORDS)
+        parts += [Text(f"\n{devices}", style="bold"), shown.table()]
         if any(row.sent_bytes is not None for row in own):
-            parts += [Text(), _part(every, WIRES, own)]
+            wires = Block.laid(own, {name: every[name] for name in WIRES}, words=WORDS)
+            parts += [Text(), wires.table()]
     return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
-
-
-def _part(every: Mapping[str, Callable[[ComparedRow], str]], shown: Sequence[str], own: Sequence[ComparedRow]) -> Table:
-    """Some of the columns as a table that fits 80 characters, as long names of transports wrap and figures never do."""
-    table = plain_table()
-    for name in shown:
-        header = name.replace(" ", "\n", 1)
-        table.add_column(header, justify="left" if name in WORDS else "right", no_wrap=name != "transport")
-    for row in own:
-        table.add_row(*(every[name](row) for name in shown))
-    return table
 
 
 def report(
