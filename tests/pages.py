@@ -16,7 +16,8 @@ from runner.analysis.grading.measure import measure
 from runner.core.measurement import EpochFigures
 from runner.report.page import render
 from runner.report.page.collect import Collected
-from runner.report.publish import Measured, Watched
+from runner.report.page.curves import Watched
+from runner.report.publish import Measured
 
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SCALES = (1, 2, 4, 8)
@@ -50,15 +51,14 @@ def rename(of, *, matrix, repeat, number):
 
 def converging():
     """A run that was watched over three epochs."""
+    same = {"iterations": 10, "validation_samples": 100, "seconds": 1.0}
     epochs = tuple(
         EpochFigures(
+            **same,
             epoch=number,
-            iterations=10,
             train_loss=2.0 / number,
             val_loss=2.5 / number,
             accuracy_percent=20.0 * number,
-            validation_samples=100,
-            seconds=1.0,
             elapsed_s=float(number),
         )
         for number in (1, 2, 3)
@@ -98,6 +98,15 @@ def matrix_of(number, *, runs=20):
         for repeat in range(1, repeats + 1)
         for place, first in enumerate(firsts)
     ]
+
+
+def page_of_one_matrix(**words):
+    """The page of eight runs of one matrix."""
+    found = Collected()
+    own = matrix_of(1, runs=8)
+    found.records += [(f"wires/{record.run_id}", record) for record in own]
+    found.matrix(Measured.of([(record.run_id, record) for record in own]), name="m001", watched={})
+    return found.page(**words)
 
 
 def of_many(matrices=100, *, runs=20):

@@ -22,34 +22,17 @@ HOST = dict.fromkeys(Host.model_fields) | {
 
 def events(trial, seconds=0.1, losses=None):
     """What the ranks of a trial would say that does everything right, each step taking `seconds`."""
-    windows = trial.iterations // trial.window
+    length = seconds * trial.window
+    values = tuple(losses) if losses is not None else (2.3,) * (trial.warmup + trial.iterations)
+    samples = {"iterations": trial.window, "samples": trial.window * trial.batch_per_device, "seconds": length}
+    whole = {"iterations": trial.iterations, "samples": trial.iterations * trial.batch_per_device}
     found = []
     for rank in range(trial.processes):
         said = {"rank": rank, "t": 0.0, "received": 50.0, "container": f"w{rank}"}
-        length = seconds * trial.window
-        found += [
-            Window(
-                event="window",
-                index=i,
-                start=i * length,
-                iterations=trial.window,
-                samples=trial.window * trial.batch_per_device,
-                seconds=length,
-                **said,
-            )
-            for i in range(windows)
-        ]
-        values = losses if losses is not None else [2.3] * (trial.warmup + trial.iterations)
-        found.append(Loss(event="loss", first_iteration=0, values=tuple(values), **said))
-        found.append(
-            RunStop(
-                event="run_stop",
-                iterations=trial.iterations,
-                samples=trial.iterations * trial.batch_per_device,
-                parameter_norm=12.5,
-                **said,
-            )
-        )
+        windows = range(trial.iterations // trial.window)
+        found += [Window(event="window", index=at, start=at * length, **samples, **said) for at in windows]
+        found.append(Loss(event="loss", first_iteration=0, values=values, **said))
+        found.append(RunStop(event="run_stop", parameter_norm=12.5, **whole, **said))
     return found
 
 

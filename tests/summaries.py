@@ -25,8 +25,8 @@ def row(scale: int = 1, **changes) -> Row:
     return Row.model_validate(figures | changes)
 
 
-def unusable(scale: int, status: str, *reasons: str) -> Row:
-    return Row(scale=scale, device="gpu", repeats=0, status=status, reasons=reasons)
+def unusable(scale: int, status: str, *reasons: str, **figures) -> Row:
+    return Row(scale=scale, device="gpu", repeats=0, status=status, reasons=reasons, **figures)
 
 
 def summary(*rows: Row, **changes) -> Summary:

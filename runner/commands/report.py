@@ -30,11 +30,12 @@ from runner.report.comparisons import devices as device_report
 from runner.report.kept import prune
 from runner.report.page import blocks, export, render
 from runner.report.page.collect import Collected
+from runner.report.page.curves import watched
 from runner.report.page.markdown import markdown
 from runner.report.page.model import Page, RunLine
 from runner.report.page.runs import line
 from runner.report.progress import progress
-from runner.report.publish import Measured, of_comparison, redraw, save, watched
+from runner.report.publish import Measured, of_comparison, redraw, save
 from runner.results.disk import check_writable
 from runner.results.find import Run, each_once, read_each, read_runs
 from runner.results.store import RECORD, folders_under, read_record, run_directories, write_report

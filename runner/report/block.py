@@ -7,15 +7,14 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from rich import box
-from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from runner.core.errors import printable
-from runner.core.units import ABSENT
+from runner.core.units import ABSENT, ends_by_column
+from runner.report.page.model import Table as PageTable
 
 Entry = TypeVar("Entry")
 # What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
@@ -31,13 +30,20 @@ class Block:
     words: tuple[str, ...] = ()
 
     @classmethod
+    def laid(
+        cls, rows: Sequence[Entry], columns: Mapping[str, Callable[[Entry], str]], *, words: tuple[str, ...] = ()
+    ) -> Block:
+        """Lay out a row for each entry."""
+        cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+        return cls(headers=tuple(columns), rows=cells, words=words)
+
+    @classmethod
     def of(
         cls, rows: Sequence[Entry], columns: Mapping[str, Callable[[Entry], str]], *, words: tuple[str, ...] = ()
     ) -> Block:
-        """Lay out a row for each entry; columns of which nothing is known are left out."""
-        cells = {header: [cell(row) for row in rows] for header, cell in columns.items()}
-        known = {header: column for header, column in cells.items() if any(cell != ABSENT for cell in column)}
-        return cls(headers=tuple(known), rows=tuple(zip(*known.values(), strict=True)), words=words)
+        """The same without columns of which nothing is known."""
+        known = {header: cell for header, cell in columns.items() if any(cell(row) != ABSENT for row in rows)}
+        return cls.laid(rows, known, words=words)
 
     def without(self, header: str) -> Block:
         """The same but for a column."""
@@ -45,11 +51,16 @@ class Block:
         rows = tuple(tuple(cells[place] for place in kept) for cells in self.rows)
         return Block(headers=tuple(self.headers[place] for place in kept), rows=rows, words=self.words)
 
+    def titled(self, title: str, *, legend: str = "") -> PageTable:
+        """The same for the page."""
+        return PageTable(title=title, columns=self.headers, rows=self.rows, legend=legend)
+
     def table(self) -> Table:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-        for number, header in enumerate(self.headers):
-            table.add_column(header.replace(" ", "\n", 1), justify="right" if number else "left", no_wrap=number > 0)
+        table = plain_table()
+        for number, name in enumerate(self.headers):
+            justify: Literal["left", "right"] = "right" if number and name not in self.words else "left"
+            table.add_column(name.replace(" ", "\n", 1), justify=justify, no_wrap=number > 0)
         for cells in self.rows:
             table.add_row(*cells)
         return table
@@ -60,53 +71,31 @@ class Block:
         return [line(row) for row in (self.headers, align, *self.rows)]
 
 
-def section(
-    title: str,
-    lead: Sequence[str],
-    blocks: Sequence[Block],
-    *,
-    legend: str = "",
-    notes: Sequence[str],
-    measured: Sequence[str] = (),
-) -> str:
-    """A section in Markdown: what ran where, a line each, tables, what they mean, and every reservation; ends with a newline.
+def plain_table() -> Table:
+    """A table for a terminal, without columns yet."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+
+
+def section(title: str, lead: Sequence[str], *parts: Block | str | Sequence[str], measured: Sequence[str] = ()) -> str:
+    """A section in Markdown; ends with a newline.
 
     Args:
-        title: text, as `lead` and `notes`, whatever is in it.
-        lead: a line each.
-        blocks: the tables.
-        legend: what they mean, in Markdown; empty where `lead` says it.
-        notes: every reservation.
-        measured: what follows the lead, in Markdown.
+        title: text, whatever is in it.
+        lead: what ran where, text, a line each.
+        parts: what is below, in order: a table, a paragraph in Markdown, or texts as a list; empty ones are left out.
+        measured: lines that follow the lead, in Markdown.
     """
-    parts = [
-        [f"### {escaped(title)}"],
-        ["  \n".join((*map(escaped, lead), *measured))],  # two spaces: a line break
-        *(block.markdown() for block in blocks),
-        [legend],
-        listed(notes),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in parts if any(lines)) + "\n"
+    lines = "  \n".join((*map(escaped, lead), *measured))  # two spaces: a line break
+    found = [f"### {escaped(title)}", lines]
+    for part in parts:
+        texts = part.markdown() if isinstance(part, Block) else [part] if isinstance(part, str) else listed(part)
+        found.append("\n".join(texts))
+    return "\n\n".join(filter(None, found)) + "\n"
 
 
 def listed(texts: Iterable[str]) -> list[str]:
     """Texts as the entries of a list in Markdown."""
     return [f"- {escaped(text)}" for text in texts]
-
-
-def laid_out(title: str, lead: Sequence[str], block: Block, *, legend: str, notes: Sequence[str]) -> Group:
-    """The same for a terminal, with one table."""
-    first, *others = lead
-    return Group(
-        Text(title, style="bold"),
-        Text(first),
-        *(Text(line, style="dim") for line in others),
-        Text(),
-        block.table(),
-        Text(),
-        Text(legend, style="dim"),
-        *(Text(note, style="yellow") for note in notes),
-    )
 
 
 def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = ()) -> str:
@@ -117,6 +106,18 @@ def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = (
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def fields(of: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record for a CSV: of an interval both its ends, of several texts all in one."""
+    found: dict[str, Any] = {}
+    for name in names:
+        value = getattr(of, name, None)
+        if name.endswith("_ci95"):
+            found |= ends_by_column(name.removesuffix("_ci95"), value)
+        else:
+            found[name] = "; ".join(value) if isinstance(value, tuple) else value
+    return found
 
 
 def line(cells: Sequence[str]) -> str:

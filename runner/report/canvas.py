@@ -26,24 +26,14 @@ SMALL_PRINT: Final = "#555555"
 DPI: Final = 160
 
 
-def sheet(width: float, height: float, *, top: float, gap: float = 0.06, margins: tuple[float, float]) -> Figure:
-    """An empty sheet whose panels lay themselves out below a title.
-
-    Args:
-        width: in inches; a PNG has `DPI` pixels to each.
-        height: in inches.
-        top: share of the height that panels may fill; the rest is the title's.
-        gap: between panels, as a share of their size.
-        margins: beside and above the panels, in inches.
-    """
+def sheet(width: float, height: float, *, top: float) -> Figure:
+    """An empty sheet, `DPI` pixels to an inch, whose panels lay themselves out below a title, in the share `top` of its height."""
     # The object interface alone: pyplot would look for a display and keep every figure alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  (matplotlib takes half a second to import)
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=(width, height), facecolor="white")
-    figure.set_layout_engine(
-        "constrained", rect=(0, 0, 1, top), w_pad=margins[0], h_pad=margins[1], wspace=gap, hspace=gap
-    )
+    figure.set_layout_engine("constrained", rect=(0, 0, 1, top), w_pad=0.16, h_pad=0.1, wspace=0.06, hspace=0.06)
     FigureCanvasAgg(figure)
     return figure
 

@@ -15,13 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of a row.
+    """A figure of a row: `header` and `name` (of the CSV) each with the unit, `of` None where a row has none.
 
-    Attributes:
-        header: of the table, with its unit.
-        name: of the CSV, with its unit.
-        of: the figure; None where a row has none.
-        known: whether a table shows it; where it is left out, where a row has it.
+    A table shows it where it is `known`, or where that is left out, where a row has it.
     """
 
     header: str

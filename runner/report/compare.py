@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from runner.analysis.comparisons.regression import Compared, Pair, Verdict
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, INTERVAL, figure
-from runner.report.block import Block, section
+from runner.report.block import Block, plain_table, section
 
-HEADERS: Final = ("trial", "runs", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")
 LEGEND: Final = (
     f"runs: of A and of B; A, B: samples of all runs ÷ their seconds; {INTERVAL}: Welch's of B/A, from {FEWEST_RUNS} of each on; p: two-sided "
     "Mann-Whitney U test, corrected by Holm for all pairs; slower, faster: the interval leaves out 1 and p < 0.05"
@@ -30,26 +27,28 @@ _STYLES: Final[dict[Verdict, str]] = {
 _TOO_SMALL: Final = 0.0001
 
 
-def cells(pair: Pair) -> tuple[str, ...]:
-    """One row of the table, in the order of HEADERS."""
-    interval = f"{pair.ci95.low:.3f} to {pair.ci95.high:.3f}" if pair.ci95 else ABSENT
-    return (
-        pair.trial,
-        f"{pair.a.repeats} and {pair.b.repeats}",
-        f"{figure(pair.a.throughput)} {pair.unit}",
-        f"{figure(pair.b.throughput)} {pair.unit}",
-        f"{pair.ratio:.3f}",
-        interval,
-        _p(pair),
-        pair.verdict,
-    )
-
-
 def _p(pair: Pair) -> str:
     if pair.test is None:
         return ABSENT
     p = pair.test.p_holm
     return f"{f'< {_TOO_SMALL}' if p < _TOO_SMALL else f'{p:.2g}'}, {pair.test.a} and {pair.test.b} {pair.test.over}"
+
+
+_COLUMNS: Final[dict[str, Callable[[Pair], str]]] = {
+    "trial": lambda pair: pair.trial,
+    "runs": lambda pair: f"{pair.a.repeats} and {pair.b.repeats}",
+    "A": lambda pair: f"{figure(pair.a.throughput)} {pair.unit}",
+    "B": lambda pair: f"{figure(pair.b.throughput)} {pair.unit}",
+    "B/A": lambda pair: f"{pair.ratio:.3f}",
+    "95 % interval": lambda pair: f"{pair.ci95.low:.3f} to {pair.ci95.high:.3f}" if pair.ci95 else ABSENT,
+    "p (Holm)": _p,
+    "verdict": lambda pair: pair.verdict,
+}
+
+
+def table(compared: Compared) -> Block:
+    """A line for each pair."""
+    return Block.laid(compared.pairs, _COLUMNS, words=("verdict",))
 
 
 def notes(compared: Compared) -> Iterator[str]:
@@ -79,8 +78,7 @@ def notes(compared: Compared) -> Iterator[str]:
 
 def markdown(compared: Compared) -> str:
     """A section to paste into a review; ends with a newline."""
-    table = Block(headers=HEADERS, rows=tuple(map(cells, compared.pairs)), words=("verdict",))
-    return section(f"{compared.b} against {compared.a}", (), (table,), legend=LEGEND, notes=tuple(notes(compared)))
+    return section(f"{compared.b} against {compared.a}", (), table(compared), LEGEND, tuple(notes(compared)))
 
 
 def as_json(compared: Compared) -> str:
@@ -91,13 +89,12 @@ def as_json(compared: Compared) -> str:
 def print_compared(console: Console, compared: Compared, passed_over: Sequence[str]) -> None:
     """Print the table, and under it what it does not say."""
     console.print(f"A  {compared.a}\nB  {compared.b}", markup=False, soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for header in HEADERS:
-        table.add_column(header, justify="left" if header in ("trial", "verdict") else "right")
-    for pair in compared.pairs:
-        *plain, verdict = cells(pair)
-        table.add_row(*plain, Text(verdict, style=_STYLES[pair.verdict]))
-    console.print(Padding(table, (1, 0)))
+    shown = plain_table()
+    for header in _COLUMNS:
+        shown.add_column(header, justify="left" if header in ("trial", "verdict") else "right")
+    for pair, (*plain, verdict) in zip(compared.pairs, table(compared).rows, strict=True):
+        shown.add_row(*plain, Text(verdict, style=_STYLES[pair.verdict]))
+    console.print(Padding(shown, (1, 0)))
     console.print(LEGEND, style="dim", markup=False, soft_wrap=True)
     for note in (*notes(compared), *passed_over):
         console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from runner.report import picture
-from runner.report.block import Block, csv_text, laid_out, section
+from rich.console import Group
+from rich.text import Text
+
+from runner.report.block import Block, csv_text, section
 from runner.report.page.model import Block as PageBlock
-from runner.report.page.model import Figure, Table
-
-if TYPE_CHECKING:
-    from rich.console import Group
+from runner.report.page.model import Figure
 
 Reports = dict[str, str | bytes | None]
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Figures on one sheet; the arguments are those of `picture.png`."""
-
-    panels: tuple[Figure, ...]
-    lines: tuple[str, ...]
-    title: str = ""
-    lead: tuple[str, ...] = ()
-    side_by_side: bool = False
-
-    def png(self) -> bytes | None:
-        """The sheet as a PNG; None where there is nothing to draw."""
-        return picture.png(
-            *self.panels, title=self.title, lead=self.lead, lines=self.lines, side_by_side=self.side_by_side
-        )
 
 
 def anchor(*words: str) -> str:
@@ -46,16 +27,11 @@ class ComparisonReport:
 
     Attributes:
         chapter: of the page, one of `collect.CHAPTERS`.
-        name: of its files.
         lead: what came of it, in one line.
         lines: what ran on what.
         measured: what follows them, in Markdown alone.
         tables: by their headings on the page.
-        legends: what the columns mean.
-        csv: a row each, by column.
-        figures: of the page.
-        pictures: those that lie beside the Markdown as well, by the names of their files without `.png`.
-        runs: ids of the runs, each once.
+        pictures: what draws those that lie beside the Markdown as well, by the names of their files without `.png`.
     """
 
     chapter: str
@@ -69,7 +45,7 @@ class ComparisonReport:
     notes: tuple[str, ...] = ()
     csv: Sequence[Mapping[str, object]] = ()
     figures: tuple[Figure, ...] = ()
-    pictures: Mapping[str, Sheet] = field(default_factory=dict)
+    pictures: Mapping[str, Callable[[], bytes | None]] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
 
     @property
@@ -79,26 +55,30 @@ class ComparisonReport:
 
     def markdown(self) -> str:
         """A section; ends with a newline."""
-        return section(
-            self.title,
-            self.lines,
-            tuple(self.tables.values()),
-            legend="; ".join(self.legends),
-            notes=self.notes,
-            measured=self.measured,
-        )
+        legend = "; ".join(self.legends)
+        return section(self.title, self.lines, *self.tables.values(), legend, self.notes, measured=self.measured)
 
     def files(self, *, pictures: bool = True) -> Reports:
         """Every report by the name of its file, with or without pictures."""
         return {
             f"{self.name}.md": self.markdown(),
             f"{self.name}.csv": csv_text(self.csv) if self.csv else None,
-            **{f"{name}.png": sheet.png() if pictures else None for name, sheet in self.pictures.items()},
+            **{f"{name}.png": draw() if pictures else None for name, draw in self.pictures.items()},
         }
 
     def terminal(self) -> Group:
         """The first table with its legend, for a terminal."""
-        return laid_out(self.title, self.lines, self.table, legend="; ".join(self.legends), notes=self.notes)
+        first, *others = self.lines
+        return Group(
+            Text(self.title, style="bold"),
+            Text(first),
+            *(Text(line, style="dim") for line in others),
+            Text(),
+            self.table.table(),
+            Text(),
+            Text("; ".join(self.legends), style="dim"),
+            *(Text(note, style="yellow") for note in self.notes),
+        )
 
     def page_block(self) -> PageBlock:
         """The block of the page, which shows the lead above all else."""
@@ -108,7 +88,7 @@ class ComparisonReport:
             lead=self.lead,
             lines=(*(line for line in self.lines if line != self.lead), *self.legends),
             figures=self.figures,
-            tables=tuple(Table(title=name, columns=one.headers, rows=one.rows) for name, one in self.tables.items()),
+            tables=tuple(table.titled(name) for name, table in self.tables.items()),
             notes=self.notes,
             runs=self.runs,
             stem=self.name,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.analysis.comparisons.ablation import Ablation, Losses, ablations
@@ -16,10 +17,11 @@ from runner.analysis.comparisons.settings import INCOMPARABLE, CrossCheck, Input
 from runner.analysis.comparisons.settings import inputs as find_inputs
 from runner.analysis.comparisons.settings import strategies as find_strategies
 from runner.analysis.comparisons.sweeps import sweeps
-from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, milliseconds, percent
-from runner.report.block import Block
-from runner.report.comparison import ComparisonReport, Sheet
-from runner.report.figures import PARTS_LEGEND, runs
+from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, percent
+from runner.report import picture
+from runner.report.block import Block, fields
+from runner.report.comparison import ComparisonReport
+from runner.report.figures import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Figure, Series
 from runner.report.sweep import sweep
@@ -53,13 +55,13 @@ def ablation(found: Ablation) -> ComparisonReport:
         heading="Techniques",
         columns={
             "line": lambda line: line.label,
-            "runs": _runs,
-            f"{found.unit} ±": _rate,
+            "runs": lambda one: runs(one.row),
+            f"{found.unit} ±": lambda one: rate(one.row),
             "÷ first ±": _ratio,
             "÷ before ±": lambda line: figure(line.gain, half_width(line.gain_ci95)),
             "loss, RMS": lambda line: _loss(line.losses, "distance", "spread"),
             "loss, mean": lambda line: _loss(line.losses, "shift", "sway"),
-            "validity": _validity,
+            "validity": lambda one: one.row.status,
         },
         legend=(
             f"each line has all that the lines above it have; {PLUS_MINUS}; loss: how far its losses, means of 10 steps, are from the plain "
@@ -82,12 +84,12 @@ def engines(found: CrossCheck) -> ComparisonReport:
         columns={
             "engine": lambda one: one.engine,
             "ran from": lambda one: one.place,
-            "runs": _runs,
-            f"{found.unit} ±": _rate,
+            "runs": lambda one: runs(one.row),
+            f"{found.unit} ±": lambda one: rate(one.row),
             f"÷ {found.bare} ±": lambda one: INCOMPARABLE if one.differs else _ratio(one),
             "differs in": lambda one: ", ".join(one.differs) or ABSENT,
             "first step (s)": lambda one: figure(one.first_step_s),
-            "validity": _validity,
+            "validity": lambda one: one.row.status,
         },
         legend=(
             f"{PLUS_MINUS}; a ratio is of the same framework, CUDA, cuDNN, NCCL, Python, driver, machine and training programs, else there is "
@@ -100,15 +102,12 @@ def engines(found: CrossCheck) -> ComparisonReport:
                 "engine": one.engine,
                 "ran_from": one.reference,
                 **{name.lower().replace(" ", "_"): value for name, value in one.software},
-                "throughput": one.row.throughput,
-                **ends_by_column("throughput", one.row.throughput_ci95),
-                "unit": one.row.unit,
+                **fields(one.row, "throughput", "throughput_ci95", "unit"),
                 f"ratio_to_{found.bare}": one.ratio,
-                **ends_by_column("ratio", one.ratio_ci95),
+                **fields(one, "ratio_ci95"),
                 "differs_in": "; ".join(one.differs),
                 "first_step_s": one.first_step_s,
-                "repeats": one.row.repeats,
-                "status": one.row.status,
+                **fields(one.row, "repeats", "status"),
                 "runs": " ".join(one.runs),
             }
             for one in found.rows
@@ -132,13 +131,13 @@ def inputs(found: InputReport) -> ComparisonReport:
         heading="Input",
         columns={
             "input": lambda one: one.label,
-            "runs": _runs,
-            f"{found.unit} ±": _rate,
+            "runs": lambda one: runs(one.row),
+            f"{found.unit} ±": lambda one: rate(one.row),
             "÷ synthetic ±": _ratio,
-            "input of a step (ms)": lambda one: _part(one.row, "input_s"),
+            "input of a step (ms)": lambda one: part(one.row, "input_s"),
             f"input alone ({found.unit})": lambda one: figure(one.alone_per_s),
             "limit": lambda one: one.limit or ABSENT,
-            "validity": _validity,
+            "validity": lambda one: one.row.status,
         },
         legend=(
             f"{PLUS_MINUS}; input of a step: what the loop waited for its batch and compute did not hide; input alone: what the input delivers "
@@ -159,14 +158,14 @@ def strategies(found: TrainingComparison) -> ComparisonReport:
         heading="Strategies",
         columns={
             "strategy": lambda way: way.label,
-            "runs": _runs,
-            f"{found.unit} ±": _rate,
+            "runs": lambda one: runs(one.row),
+            f"{found.unit} ±": lambda one: rate(one.row),
             "÷ first ±": _ratio,
-            "efficiency (%) ±": lambda way: _efficiency(way.row),
-            "step (ms)": lambda way: _part(way.row, "step_s"),
-            "exchange alone (ms)": lambda way: _part(way.row, "exchange_alone_s"),
-            "communication (ms)": lambda way: _part(way.row, "communication_s"),
-            "validity": _validity,
+            "efficiency (%) ±": lambda way: efficiency(way.row),
+            "step (ms)": lambda way: part(way.row, "step_s"),
+            "exchange alone (ms)": lambda way: part(way.row, "exchange_alone_s"),
+            "communication (ms)": lambda way: part(way.row, "communication_s"),
+            "validity": lambda one: one.row.status,
         },
         legend=(
             f"{PLUS_MINUS}; efficiency: against one device; step: wall time; exchange alone: all gradients, by the probe, nothing hidden; "
@@ -177,31 +176,23 @@ def strategies(found: TrainingComparison) -> ComparisonReport:
     )
 
 
-_PARTS: Final[Mapping[str, str]] = {
-    "step (ms)": "step_s",
-    "compute": "compute_s",
-    "stragglers": "stragglers_s",
-    "communication": "communication_s",
-    "exchange alone": "exchange_alone_s",
-}
-
-
 def networks(found: Networks) -> ComparisonReport:
     """Networks that were trained alike on one device and on more."""
     rows = [(network, row) for network in found.networks for row in network.rows]
+    parts = {header: name for header, name in PARTS.items() if header != "input"}
     units = " / ".join(sorted({network.unit for network in found.networks}))
     columns: dict[str, Callable[[tuple[Network, Row]], str]] = {
         "network": lambda one: one[0].label,
         "batch": lambda one: f"{one[0].batch:,}",
         "devices": lambda one: one[1].devices,
         "runs": lambda one: runs(one[1]),
-        f"{units} ±": lambda one: figure(one[1].throughput, half_width(one[1].throughput_ci95)),
-        "speedup ±": lambda one: figure(one[1].speedup, half_width(one[1].speedup_ci95)),
-        "efficiency (%) ±": lambda one: _efficiency(one[1]),
-        **{header: lambda one, name=name: _part(one[1], name) for header, name in _PARTS.items()},  # type: ignore[misc]
+        f"{units} ±": lambda one: rate(one[1]),
+        "speedup ±": lambda one: speedup(one[1]),
+        "efficiency (%) ±": lambda one: efficiency(one[1]),
+        **{header: lambda one, name=name: part(one[1], name) for header, name in parts.items()},  # type: ignore[misc]
         "power (W)": lambda one: figure(one[1].telemetry.power_w if one[1].telemetry else None),
         "samples/J": lambda one: figure(one[1].telemetry.samples_per_joule if one[1].telemetry else None),
-        "validity": lambda one: one[1].status + (", superlinear" if one[1].superlinear else ""),
+        "validity": lambda one: validity(one[1]),
     }
     largest = [(one.label, one.rows[-1]) for one in found.networks if one.rows[-1].efficiency is not None]
     lead = "; ".join(f"{label}: {figure(percent(row.efficiency))} % on {row.devices}" for label, row in largest)
@@ -224,24 +215,17 @@ def networks(found: Networks) -> ComparisonReport:
             {
                 "network": network.label,
                 "batch": network.batch,
-                "scale": row.scale,
-                "device": row.device,
-                "throughput": row.throughput,
-                **ends_by_column("throughput", row.throughput_ci95),
-                "unit": row.unit,
-                "speedup": row.speedup,
-                "efficiency": row.efficiency,
-                **ends_by_column("efficiency", row.efficiency_ci95),
-                **{name: getattr(row.parts, name, None) for name in _PARTS.values()},
-                "repeats": row.repeats,
-                "status": row.status,
+                **fields(row, "scale", "device", "throughput", "throughput_ci95", "unit"),
+                **fields(row, "speedup", "efficiency", "efficiency_ci95"),
+                **fields(row.parts, *parts.values()),
+                **fields(row, "repeats", "status"),
                 "runs": " ".join(own),
             }
             for network in found.networks
             for row, own in zip(network.rows, network.runs, strict=True)
         ],
         figures=drawn,
-        pictures={found.name: Sheet((drawn[0],), (*found.how, found.ran_on))} if drawn else {},
+        pictures={found.name: partial(picture.png, drawn[0], lines=(*found.how, found.ran_on))} if drawn else {},
         runs=tuple(run for network in found.networks for own in network.runs for run in own),
     )
 
@@ -295,13 +279,7 @@ def devices(found: Devices) -> ComparisonReport:
 
 
 def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> ComparisonReport:
-    """What several trainings at once are worth.
-
-    Args:
-        summary: of the training alone: its title, setting and machine.
-        cases: in the order of `concurrency.CASES`.
-        name: of the matrix.
-    """
+    """What several trainings at once are worth; `summary` is of the training alone, `name` that of the matrix."""
     sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
 
     def time(case: CaseFigures) -> str:
@@ -338,9 +316,7 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
         notes=tuple(f"{_CASES[case.case]}: {reason}" for case in cases for reason in case.reasons),
         csv=[
             {
-                "case": case.case,
-                "trainings": case.trainings,
-                "devices": case.devices,
+                **fields(case, "case", "trainings", "devices"),
                 "shared": int(case.shared),
                 "repeat": repeat,
                 "total_s": seconds,
@@ -383,28 +359,8 @@ def _of_training(
     )
 
 
-def _runs(one: Compared) -> str:
-    return runs(one.row)
-
-
-def _rate(one: Compared) -> str:
-    return figure(one.row.throughput, half_width(one.row.throughput_ci95))
-
-
 def _ratio(one: Compared) -> str:
     return figure(one.ratio, half_width(one.ratio_ci95))
-
-
-def _validity(one: Compared) -> str:
-    return one.row.status
-
-
-def _efficiency(row: Row) -> str:
-    return figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100))
-
-
-def _part(row: Row, name: str) -> str:
-    return figure(milliseconds(getattr(row.parts, name, None)))
 
 
 def _most(rows: Sequence[Compared]) -> Compared | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from runner.core.measurement import FEWEST_RUNS
@@ -57,42 +58,51 @@ def interval_marks(summary: Summary) -> str:
 
 def screen(summary: Summary) -> Block:
     """The table that `bench` ends on."""
-    columns: dict[str, Callable[[Row], str]] = {
-        "devices": lambda row: row.devices,
-        summary.rate_unit: lambda row: with_interval(row.throughput, row.throughput_ci95),
-        "training time (s)": lambda row: figure(row.training_time_s),
-        "speedup": lambda row: with_interval(row.speedup, row.speedup_ci95),
-        "efficiency (%)": lambda row: with_interval(row.efficiency, row.efficiency_ci95, scale=100),
-        "runs": runs,
-        "validity": lambda row: row.status,
-    }
-    return Block(
-        headers=tuple(columns), rows=tuple(tuple(cell(row) for cell in columns.values()) for row in summary.rows)
+    return Block.laid(
+        summary.rows,
+        {
+            "devices": lambda row: row.devices,
+            summary.rate_unit: lambda row: with_interval(row.throughput, row.throughput_ci95),
+            "training time (s)": lambda row: figure(row.training_time_s),
+            "speedup": lambda row: with_interval(row.speedup, row.speedup_ci95),
+            "efficiency (%)": lambda row: with_interval(row.efficiency, row.efficiency_ci95, scale=100),
+            "runs": runs,
+            "validity": lambda row: row.status,
+        },
     )
 
 
 def scaling(summary: Summary) -> Block:
     """The scaling table; an unusable row shows no figure, and what `columns.py` declares has a column where it is known."""
-    found: dict[str, Callable[[Row], str]] = {
-        "devices": lambda row: row.devices,
-        "runs": runs,
-        f"{summary.rate_unit} ±": lambda row: figure(row.throughput, half_width(row.throughput_ci95)),
-        "training time (s)": lambda row: figure(row.training_time_s),
-        "speedup ±": lambda row: figure(row.speedup, half_width(row.speedup_ci95)),
-        "efficiency (%) ±": lambda row: figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)),
-        **{one.header: _written(one) for one in columns.COLUMNS if one.shown(summary)},
-        "validity": lambda row: row.status + (", superlinear" if row.superlinear else ""),
-    }
-    rows = tuple(tuple(cell(row) for cell in found.values()) for row in summary.rows)
-    return Block(headers=tuple(found), rows=rows, words=("validity",))
+    return Block.laid(
+        summary.rows,
+        {
+            "devices": lambda row: row.devices,
+            "runs": runs,
+            f"{summary.rate_unit} ±": rate,
+            "training time (s)": lambda row: figure(row.training_time_s),
+            "speedup ±": speedup,
+            "efficiency (%) ±": efficiency,
+            **{one.header: _written(one) for one in columns.COLUMNS if one.shown(summary)},
+            "validity": validity,
+        },
+        words=("validity",),
+    )
 
 
 def _written(column: columns.Column) -> Callable[[Row], str]:
     return lambda row: figure(column.of(row))
 
 
-PARTS = ("devices", "step (ms)", "input", "compute", "stragglers", "communication", "exchange alone")
-"""The columns of the table of parts; all times in milliseconds."""
+PARTS: Final = {
+    "step (ms)": "step_s",
+    "input": "input_s",
+    "compute": "compute_s",
+    "stragglers": "stragglers_s",
+    "communication": "communication_s",
+    "exchange alone": "exchange_alone_s",
+}
+"""By column of the table of parts, all in milliseconds, the field of `StepParts`."""
 PARTS_LEGEND = (
     "a step = input + compute + stragglers + communication; compute: on one device all but the input, on several a pass without any "
     "exchange, mean of the ranks; stragglers: what the slowest rank takes longer; communication: the exchange that compute did not hide, and "
@@ -102,22 +112,41 @@ PARTS_LEGEND = (
 
 def parts(summary: Summary) -> Block | None:
     """Where the time of a step went, one line a scale that tells of it; None where none does."""
-    found = []
-    for row in summary.rows:
-        if row.parts is None:
-            continue
-        one = row.parts
-        seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.communication_s, one.exchange_alone_s)
-        found.append((row.devices, *(figure(milliseconds(part)) for part in seconds)))
-    return Block(headers=PARTS, rows=tuple(found)) if found else None
+    rows = [row for row in summary.rows if row.parts]
+    cells: dict[str, Callable[[Row], str]] = {header: partial(part, name=name) for header, name in PARTS.items()}
+    return Block.laid(rows, {"devices": lambda row: row.devices, **cells}) if rows else None
+
+
+def part(row: Row, name: str) -> str:
+    """A field of `StepParts` in milliseconds."""
+    return figure(milliseconds(getattr(row.parts, name, None)))
+
+
+def rate(row: Row) -> str:
+    """Throughput ± half its interval."""
+    return figure(row.throughput, half_width(row.throughput_ci95))
+
+
+def speedup(row: Row) -> str:
+    """Speedup ± half its interval."""
+    return figure(row.speedup, half_width(row.speedup_ci95))
+
+
+def efficiency(row: Row) -> str:
+    """Efficiency in percent ± half its interval."""
+    return figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100))
+
+
+def validity(row: Row) -> str:
+    """The verdict, and whether the speedup is above what is to be expected."""
+    return row.status + (", superlinear" if row.superlinear else "")
 
 
 def told(row: Row) -> str:
     """One scale in a line: throughput, devices, speedup, validity."""
-    rate = estimate(row.throughput, row.throughput_ci95, runs=row.repeats)
-    words = [f"{rate} {row.unit} on {row.devices}"]
+    words = [f"{estimate(row.throughput, row.throughput_ci95, runs=row.repeats)} {row.unit} on {row.devices}"]
     if row.speedup is not None and row.scale > 1:
-        words.append(f"speedup {figure(row.speedup, half_width(row.speedup_ci95))}")
+        words.append(f"speedup {speedup(row)}")
     return ", ".join([*words, row.status])
 
 
@@ -161,42 +190,69 @@ def notes(summary: Summary) -> tuple[str, ...]:
 
 MOST_EPOCHS: Final = 12
 """Lines of a table of epochs; the CSV beside it has all."""
-ANSWERS_LEGEND: Final = (
+_ANSWERS: Final = (
     "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
     "samples in the host's memory to its predictions there, the median of the repeats"
 )
-ON_DEVICE_LEGEND: Final = "; on device: the same from its samples in the device's memory until the device is done"
-ACCURACY_LEGEND: Final = (
+_ON_DEVICE: Final = "; on device: the same from its samples in the device's memory until the device is done"
+_ACCURACY: Final = (
     "; accuracy: of held-out images, beside that of the same network in fp32; same: predictions that are those of fp32"
 )
-EPOCHS_LEGEND: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
-EPOCHS: Final = ("devices", "epoch", "train loss", "validation loss", "accuracy (%)", "elapsed (s)")
+_EPOCHS: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
 
 
 def modes(summary: Summary) -> tuple[tuple[Block, str], ...]:
-    """Each table with what is said below it."""
+    """Of inference and of a training that is watched to converge, each table with what is said below it."""
     found = []
-    if answers := [(row, row.answers) for row in summary.rows if row.answers]:
+    if answers := [(row.devices, row.answers) for row in summary.rows if row.answers]:
         placed = any(one.latency and one.latency.without_transfer for _, one in answers)
         labelled = any(one.accuracy for _, one in answers)
-        legend = (ANSWERS_LEGEND, ON_DEVICE_LEGEND * placed, ACCURACY_LEGEND * labelled)
-        found.append((_answers(answers), "".join(legend)))
-    if epochs := [line for row in summary.rows for line in _epochs(row)]:
-        found.append((Block(headers=EPOCHS, rows=tuple(epochs)), EPOCHS_LEGEND))
+        legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
+        found.append((Block.of(answers, _answer_columns()), legend))
+    if epochs := [(row.devices, one) for row in summary.rows for one in _few(row.epochs)]:
+        columns: dict[str, Callable[[tuple[str, EpochFigures]], str]] = {
+            "devices": lambda one: one[0],
+            "epoch": lambda one: str(one[1].epoch),
+            "train loss": lambda one: figure(one[1].train_loss),
+            "validation loss": lambda one: figure(one[1].val_loss),
+            "accuracy (%)": lambda one: f"{one[1].accuracy_percent:.1f}",
+            "elapsed (s)": lambda one: figure(one[1].elapsed_s),
+        }
+        found.append((Block.laid(epochs, columns), _EPOCHS))
     return tuple(found)
+
+
+def _answer_columns() -> dict[str, Callable[[tuple[str, Answers]], str]]:
+    """What a line says of inference on so many devices."""
+
+    def latency(one: tuple[str, Answers], *, field: str, name: str) -> str:
+        return figure(milliseconds(getattr(getattr(one[1].latency, field, None), name, None)))
+
+    def accuracy(one: tuple[str, Answers], *, name: str, form: str) -> str:
+        known = one[1].accuracy
+        return format(getattr(known, name), form) if known else ABSENT
+
+    return {
+        "devices": lambda one: one[0],
+        "batch": lambda one: _batch(one[1]),
+        "in flight": lambda one: str(one[1].in_flight),
+        **{
+            f"{words} {name} (ms)": partial(latency, field=field, name=name)
+            for words, field in (("latency", "with_transfer"), ("on device", "without_transfer"))
+            for name in ("p50", "p90", "p99")
+        },
+        "accuracy (%)": partial(accuracy, name="percent", form=".1f"),
+        "in fp32 (%)": partial(accuracy, name="reference_percent", form=".1f"),
+        "difference (points)": partial(accuracy, name="difference", form="+.1f"),
+        "same (%)": partial(accuracy, name="agree_percent", form=".1f"),
+    }
 
 
 def epochs_csv(summary: Summary) -> str | None:
     """One line an epoch and scale, full precision, an empty field where there is no figure; None where nothing converged."""
     names = (
-        "epoch",
-        "iterations",
-        "train_loss",
-        "val_loss",
-        "accuracy_percent",
-        "validation_samples",
-        "seconds",
-        "elapsed_s",
+        *("epoch", "iterations", "train_loss", "val_loss"),
+        *("accuracy_percent", "validation_samples", "seconds", "elapsed_s"),
     )
     rows = [
         {"scale": row.scale, **{name: getattr(one, name) for name in names}}
@@ -206,44 +262,12 @@ def epochs_csv(summary: Summary) -> str | None:
     return csv_text(rows) if rows else None
 
 
-def _answers(rows: Sequence[tuple[Row, Answers]]) -> Block:
-    columns: dict[str, list[str]] = {"devices": [row.devices for row, _ in rows]}
-    told = [answers for _, answers in rows]
-    columns["batch"] = [_batch(answers) for answers in told]
-    columns["in flight"] = [str(answers.in_flight) for answers in told]
-    for words, field in (("latency", "with_transfer"), ("on device", "without_transfer")):
-        found = [getattr(answers.latency, field, None) for answers in told]
-        for name in ("p50", "p90", "p99") if any(found) else ():
-            columns[f"{words} {name} (ms)"] = [figure(milliseconds(getattr(one, name, None))) for one in found]
-    if any(answers.accuracy for answers in told):
-        accuracies = [answers.accuracy for answers in told]
-        columns["accuracy (%)"] = [f"{one.percent:.1f}" if one else ABSENT for one in accuracies]
-        columns["in fp32 (%)"] = [f"{one.reference_percent:.1f}" if one else ABSENT for one in accuracies]
-        columns["difference (points)"] = [f"{one.difference:+.1f}" if one else ABSENT for one in accuracies]
-        columns["same (%)"] = [f"{one.agree_percent:.1f}" if one else ABSENT for one in accuracies]
-    return Block(headers=tuple(columns), rows=tuple(zip(*columns.values(), strict=True)))
-
-
 def _batch(answers: Answers) -> str:
     """The batch that ran, and the one that was asked for where that is another."""
     batch = answers.batch
     if batch is None:
         return ABSENT
     return str(batch.used) if batch.used == batch.asked else f"{batch.used} (of {batch.asked})"
-
-
-def _epochs(row: Row) -> list[tuple[str, ...]]:
-    return [
-        (
-            row.devices,
-            str(one.epoch),
-            figure(one.train_loss),
-            figure(one.val_loss),
-            f"{one.accuracy_percent:.1f}",
-            figure(one.elapsed_s),
-        )
-        for one in _few(row.epochs)
-    ]
 
 
 def _few(epochs: Sequence[EpochFigures]) -> list[EpochFigures]:

@@ -6,19 +6,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rich import box
 from rich.console import Group
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from runner.core import units
 from runner.core.measurement import FEWEST_RUNS, StepParts
 from runner.report import columns, figures, telemetry
-from runner.report.block import Block, csv_text, escaped, listed
+from runner.report.block import Block, csv_text, escaped, fields, plain_table, section
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from runner.analysis.summary import Row, Status, Summary
 
@@ -130,7 +129,7 @@ def print_whole(console: Console, summary: Summary) -> None:
 
 def _table(block: Block, rows: Sequence[Row], *, wrap: bool = False) -> Table:
     """Lay out a line a scale; headers and words wrap so that 80 columns hold it, and where they have to, intervals."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = plain_table()
     for name in block.headers:
         text = name == "devices" or (name == "validity" and not wrap)
         header = name.replace(" ", "\n", 1) if "(" in name else name
@@ -162,23 +161,16 @@ def _details(summary: Summary) -> Iterator[tuple[Block, str]]:
 
 def markdown(summary: Summary) -> str:
     """A section: what ran where, what `±` is, the tables, and every reservation; ends with a newline."""
-    lines = [
-        f"### {escaped(summary.title)}",
-        "",
-        *(
-            f"{escaped(one)}  "
-            for one in (summary.setting, summary.wires, summary.ran_on, summary.engine_reason)
-            if one
-        ),
-        "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
-        "",
-        *figures.scaling(summary).markdown(),
-    ]
-    for block, legend in _details(summary):
-        lines += ["", *block.markdown(), *(["", legend] if legend else [])]
-    for notes in (telemetry.notes(summary), figures.notes(summary)):
-        lines += ["", *listed(notes)] if notes else []
-    return "\n".join(lines) + "\n"
+    lead = (summary.setting, summary.wires, summary.ran_on, summary.engine_reason)
+    return section(
+        summary.title,
+        tuple(line for line in lead if line),
+        figures.scaling(summary),
+        *(part for table_and_legend in _details(summary) for part in table_and_legend),
+        telemetry.notes(summary),
+        figures.notes(summary),
+        measured=(figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary))),
+    )
 
 
 def to_csv(summary: Summary) -> str:
@@ -190,23 +182,14 @@ def to_csv(summary: Summary) -> str:
     return csv_text(
         [
             {
-                "scale": row.scale,
-                "device": row.device,
-                "throughput": row.throughput,
-                **units.ends_by_column("throughput", row.throughput_ci95),
-                "unit": row.unit,
-                "training_time_s": row.training_time_s,
-                "speedup": row.speedup,
-                **units.ends_by_column("speedup", row.speedup_ci95),
-                "efficiency": row.efficiency,
-                **units.ends_by_column("efficiency", row.efficiency_ci95),
+                **fields(row, "scale", "device", "throughput", "throughput_ci95", "unit", "training_time_s"),
+                **fields(row, "speedup", "speedup_ci95", "efficiency", "efficiency_ci95"),
                 **{column.name: column.of(row) for column in columns.COLUMNS},
                 "repeats": row.repeats,
                 **_answered(row),
-                **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
-                **{name: getattr(row.telemetry, name, None) for name in WATCHED},
-                "status": row.status,
-                "reasons": "; ".join(row.reasons),
+                **fields(row.parts, *StepParts.model_fields),
+                **fields(row.telemetry, *WATCHED),
+                **fields(row, "status", "reasons"),
                 "wires": summary.wires,
             }
             for row in summary.rows
@@ -219,13 +202,11 @@ def _answered(row: Row) -> dict[str, float | None]:
     if row.answers is None:
         return {}
     latency, accuracy = row.answers.latency, row.answers.accuracy
-    return {
-        "in_flight": row.answers.in_flight,
-        **{
-            f"latency_{field}_{name}_s": getattr(getattr(latency, field, None), name, None)
-            for field in ("with_transfer", "without_transfer")
-            for name in ("p50", "p90", "p99")
-        },
-        "accuracy_percent": accuracy.percent if accuracy else None,
-        "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
+    times = {
+        f"latency_{field}_{name}_s": getattr(getattr(latency, field, None), name, None)
+        for field in ("with_transfer", "without_transfer")
+        for name in ("p50", "p90", "p99")
     }
+    shares = {"accuracy_percent": "percent", "reference_accuracy_percent": "reference_percent"}
+    own = {name: getattr(accuracy, field, None) for name, field in shares.items()}
+    return {"in_flight": row.answers.in_flight, **times, **own}

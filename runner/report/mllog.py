@@ -39,6 +39,17 @@ class Line:
     value: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def fields(self, clock: _Clock) -> dict[str, Any]:
+        """The JSON object, with the keys in the order of MLPerf's own logger."""
+        return {
+            "namespace": "",
+            "time_ms": round(1000 * (clock.epoch_s + self.at)),
+            "event_type": self.kind,
+            "key": self.key,
+            "value": self.value,
+            "metadata": dict(self.metadata),
+        }
+
 
 def mllog(record: RunRecord, events: Sequence[Event]) -> str | None:
     """The log of a run, in the order of time; None where it never began to train.
@@ -60,7 +71,7 @@ def mllog(record: RunRecord, events: Sequence[Event]) -> str | None:
         _end(record, events, windows, clock),
     )
     lines = sorted((line for part in parts for line in part), key=lambda line: line.at)
-    return "".join(":::MLLOG " + json.dumps(_fields(line, clock)) + "\n" for line in lines)
+    return "".join(f":::MLLOG {json.dumps(line.fields(clock))}\n" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -90,21 +101,6 @@ class _Clock:
     def of_rank(self, rank: int, t: float) -> float:
         return t + self.ahead[rank]
 
-    def milliseconds(self, at: float) -> int:
-        return round(1000 * (self.epoch_s + at))
-
-
-def _fields(line: Line, clock: _Clock) -> dict[str, Any]:
-    """A line as its JSON object, with the keys in the order of MLPerf's own logger."""
-    return {
-        "namespace": "",
-        "time_ms": clock.milliseconds(line.at),
-        "event_type": line.kind,
-        "key": line.key,
-        "value": line.value,
-        "metadata": dict(line.metadata),
-    }
-
 
 def _settings(record: RunRecord) -> Iterator[Line]:
     """What was run, known from the start."""
@@ -130,8 +126,9 @@ def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window]
     begin = min(clock.of_rank(window.rank, window.start) for window in windows)
     warm = [event for event in events if isinstance(event, WarmupEnd)]
     ready = min(begin, max((clock.of_rank(event.rank, event.t) for event in warm), default=begin))
+    told = {"warmup_iterations": warm[0].iterations} if warm else {}
     yield Line(at=record.outcome.started, kind="INTERVAL_START", key="init_start")
-    yield Line(at=ready, kind="INTERVAL_END", key="init_stop", metadata=_warmup(warm))
+    yield Line(at=ready, kind="INTERVAL_END", key="init_stop", metadata=told)
     yield Line(at=begin, kind="INTERVAL_START", key="run_start", metadata=_what(record))
 
 
@@ -150,10 +147,6 @@ def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], 
             "reasons": list(record.validity.reasons),
         },
     )
-
-
-def _warmup(warm: Sequence[WarmupEnd]) -> dict[str, Any]:
-    return {"warmup_iterations": warm[0].iterations} if warm else {}
 
 
 def _what(record: RunRecord) -> dict[str, Any]:

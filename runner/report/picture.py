@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.report import canvas
 from runner.report.canvas import GRID, INK, QUIET, SERIES, VERMILION
@@ -21,6 +22,10 @@ _MARKERS: Final = "osD^vP*"
 _MANY: Final = 20
 """From more curves on the legend has a column of its own, in small print."""
 _STYLES: Final = ("-", "--", "-.", ":")
+_NEEDED: Final[tuple[tuple[Literal["solid", "dashed"], str], ...]] = (("solid", VERMILION), ("dashed", "#000000"))
+"""Line and colour of what is needed, where two are told apart."""
+_ACROSS: Final = 0.42
+"""How far these lines reach to either side of a bar's middle; bars are 1 apart."""
 _NAME: Final = 30
 """Characters of a name in a line."""
 _PERCENT: Final = 105
@@ -29,18 +34,6 @@ _TICKS: Final = 12
 """Up to so many whole numbers have a tick each."""
 _DENSE: Final = 60
 """From so many points on a curve has no markers."""
-
-
-@kept
-def png(
-    *panels: Figure,
-    title: str = "",
-    lead: tuple[str, ...] = (),
-    lines: tuple[str, ...] = (),
-    side_by_side: bool = False,
-) -> bytes | None:
-    """Draw figures on one sheet as a PNG; the arguments are those of `draw`."""
-    return canvas.png(draw(*panels, title=title, lead=lead, lines=lines, side_by_side=side_by_side))
 
 
 def draw(
@@ -76,7 +69,7 @@ def draw(
     if many:
         height = max(height, 1.6 + 0.165 * len(shown[0].series))
     width = 14 if many else 1.5 * 8 if side_by_side else 10.5 if any(legends) else 8
-    sheet = canvas.sheet(width, height, top=1 - (0.55 + 0.2 * len(lead)) / height, margins=(0.16, 0.1))
+    sheet = canvas.sheet(width, height, top=1 - (0.55 + 0.2 * len(lead)) / height)
     every = sheet.subplots(rows, columns, squeeze=False).flat
     names = list(dict.fromkeys(place(value) for figure in shown for series in figure.series for value in series.x))
     for number, (axes, figure, legend) in enumerate(zip(every, shown, legends, strict=True)):
@@ -88,12 +81,8 @@ def draw(
             sheet.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7.5)
         elif legend:
             # Outside of the panel, as curves leave no room in it.
-            where = (
-                {"loc": "lower right", "bbox_to_anchor": (1, 1)}
-                if side_by_side
-                else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
-            )
-            axes.legend(**where, borderaxespad=0, frameon=False, fontsize=9.5)
+            corner, at = ("lower right", (1, 1)) if side_by_side else ("upper left", (1.01, 1))
+            axes.legend(loc=corner, bbox_to_anchor=at, borderaxespad=0, frameon=False, fontsize=9.5)
         if side_by_side and number:
             axes.tick_params(labelleft=False)
     first, *more = textwrap.wrap(title or shown[0].title, 74)
@@ -102,6 +91,10 @@ def draw(
     notes = dict.fromkeys(note for figure in shown for note in figure.notes)
     canvas.footer(sheet, [*said, *notes, *lines], characters=int(14 * width))
     return sheet
+
+
+png = kept(draw)
+"""The same as a PNG; None where there is nothing to draw."""
 
 
 def _panel(figure: Figure) -> float:
@@ -118,9 +111,8 @@ def _look(figure: Figure, series: Series) -> tuple[str, str, str]:
     number = _curves(figure).index(series.name)
     if series.kind == "published":
         return SERIES[number % len(SERIES)], "D", ":"
-    again = number // len(
-        SERIES
-    )  # beyond the colours they begin anew with other markers, beyond these with other lines
+    # Beyond the colours they begin anew with other markers, beyond these with other lines.
+    again = number // len(SERIES)
     marker = _MARKERS[(number + again) % len(_MARKERS)]
     return SERIES[number % len(SERIES)], marker, _STYLES[again // len(_MARKERS) % len(_STYLES)]
 
@@ -224,6 +216,14 @@ def _annotate(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[
 def _bars(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
     """Bars of each series beside each other on the names that they share; what is needed is a line across."""
     lying = figure.shape == "lying"
+    marked: dict[int, float] = {}  # by place, how far lines reach
+    needed = (series for series in figure.series if series.kind == "ideal")
+    for series, (style, colour) in zip(needed, itertools.cycle(_NEEDED), strict=False):
+        known = {names.index(place(x)): y for x, y in zip(series.x, series.y, strict=True) if y is not None}
+        marked |= {at: max(value, marked.get(at, 0.0)) for at, value in known.items()}
+        ends = [at - _ACROSS for at in known], [at + _ACROSS for at in known]
+        across = axes.vlines if lying else axes.hlines
+        across(list(known.values()), *ends, colour, style, linewidth=2, label=series.name, zorder=3)
     barred = [series for series in figure.series if series.kind != "ideal"]
     width = 0.7 / len(barred)
     for number, series in enumerate(barred):
@@ -231,47 +231,24 @@ def _bars(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
         at = [one for one, value in enumerate(series.y) if value is not None]
         places = [names.index(place(series.x[one])) + width * (number - (len(barred) - 1) / 2) for one in at]
         lengths = [series.y[one] or 0.0 for one in at]
-        looks = ["white" if _hollow(series, one) else colour for one in at]
-        hatch = [
+        fills = ["white" if _hollow(series, one) else colour for one in at]
+        hatches = [
             "//" if "emulated" in place(series.x[one]) else ".." if series.kind == "published" else "" for one in at
         ]
-        draw = axes.barh if lying else axes.bar
         # Hatches are drawn in the colour of the edge.
-        edges = ["white" if marks and look != "white" else colour for look, marks in zip(looks, hatch, strict=True)]
-        draw(
-            places,
-            lengths,
-            0.92 * width,
-            color=looks,
-            edgecolor=edges,
-            linewidth=1.2,
-            hatch=hatch,
-            label=_named(figure, series),
-        )
+        edges = ["white" if hatch and fill != "white" else colour for fill, hatch in zip(fills, hatches, strict=True)]
+        draw_bars = axes.barh if lying else axes.bar
+        look: dict[str, Any] = {"color": fills, "edgecolor": edges, "linewidth": 1.2, "hatch": hatches}
+        draw_bars(places, lengths, 0.92 * width, label=_named(figure, series), **look)
         reach = _reach(series, at)
         if reach:
-            where: dict[str, Any] = (
-                {"x": lengths, "y": places, "xerr": reach} if lying else {"x": places, "y": lengths, "yerr": reach}
-            )
+            along, beside = ("x", "y") if lying else ("y", "x")
+            where: dict[str, Any] = {along: lengths, beside: places, f"{along}err": reach}
             axes.errorbar(**where, fmt="none", ecolor=INK, elinewidth=1.3, capsize=4)
-        ends = reach[1] if reach else [0.0] * len(at)
         for order, one in enumerate(at if lying and series.labels else ()):
-            _annotate(axes, series.labels[one], (lengths[order] + ends[order], places[order]), offset=(6, 0))
-    for series in figure.series:
-        if series.kind == "ideal":
-            known = [
-                (value, names.index(place(name)))
-                for value, name in zip(series.y, series.x, strict=True)
-                if value is not None
-            ]
-            marks = ([value for value, _ in known], [where for _, where in known])
-            axes.plot(
-                *(marks if lying else marks[::-1]),
-                "|" if lying else "_",
-                color=VERMILION,
-                markersize=22,
-                label=series.name,
-            )
+            bar = lengths[order] + (reach[1][order] if reach else 0.0)
+            end = max(bar, marked.get(names.index(place(series.x[one])), 0.0))
+            _annotate(axes, series.labels[one], (end, places[order]), offset=(6, 0))
     ticks = [textwrap.fill(name, _NAME if lying else 16) for name in names]
     if lying:
         axes.set_yticks(range(len(names)), ticks)

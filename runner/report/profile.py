@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rich import box
 from rich.console import Group
-from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from runner.core.trial import Trial
 from runner.core.units import ABSENT, figure
-from runner.report.block import Block, escaped, listed
+from runner.report.block import Block, escaped, plain_table, section
 from runner.report.page.model import Table
 
 if TYPE_CHECKING:
@@ -27,64 +25,48 @@ KERNELS: Final = 15
 CALLS: Final = 10
 NAME: Final = 64
 """Characters of a kernel's name in a table."""
-WORDS: Final = frozenset(
-    {
-        "GPU",
-        "category",
-        "kernel",
-        "operator",
-        "direction",
-        "function",
-        "class",
-        "region",
-        "phase",
-        "device",
-        "after",
-        "before",
-    }
+WORDS: Final = (
+    *("GPU", "category", "kernel", "operator", "direction", "function", "class"),
+    *("region", "phase", "device", "after", "before"),
 )
 """Columns that hold words; all others hold figures."""
-_SPELT: Final = {"copy_htod": "copy HtoD", "copy_dtoh": "copy DtoH", "copy_dtod": "copy DtoD", "copy_ptop": "copy PtoP"}
-_SPELT_TOO: Final = {"copy_htoh": "copy HtoH", "softmax_loss": "softmax and loss", "random": "dropout and random"}
+_SPELT: Final = {
+    "copy_htod": "copy HtoD",
+    "copy_dtoh": "copy DtoH",
+    "copy_dtod": "copy DtoD",
+    "copy_ptop": "copy PtoP",
+    "copy_htoh": "copy HtoH",
+    "softmax_loss": "softmax and loss",
+    "random": "dropout and random",
+}
 
 
 def profile_report(profile: Profile) -> RenderableType:
     """Lay a pass out for a terminal."""
     parts: list[RenderableType] = [Text(text) for text in summary(profile)]
-    for section in sections(profile):
-        table = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-        for name in section.columns:
+    for one in sections(profile):
+        table = plain_table()
+        for name in one.columns:
             words = name in WORDS
             # Figures are never broken; names give way where the terminal is narrow.
             table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-        for row in section.rows:
+        for row in one.rows:
             table.add_row(*(Text(cell) for cell in row))
-        parts += [Text(f"\n{section.title}", style="bold"), table]
-        if section.legend:
-            parts.append(Text(section.legend, style="dim"))
+        parts += [Text(f"\n{one.title}", style="bold"), table]
+        if one.legend:
+            parts.append(Text(one.legend, style="dim"))
     missing = unavailable(profile)
     return Group(*parts, *([Text()] if missing else []), *(Text(text, style="yellow") for text in missing))
 
 
 def markdown(profile: Profile, *, title: str, ran_on: Sequence[str], notes: Sequence[str] = ()) -> str:
-    """A section for people who paste; ends with a newline.
-
-    Args:
-        profile: what the pass found.
-        title: what ran.
-        ran_on: lines on how and on what it ran, below the title.
-        notes: what else is to be said, below the tables.
-    """
-    lines = [f"### {escaped(title)}", "", *(f"{escaped(text)}  " for text in (*ran_on, *summary(profile)))]
-    for section in sections(profile):
-        table = Block(headers=section.columns, rows=section.rows, words=tuple(WORDS))
-        lines += ["", f"**{escaped(section.title)}**", "", *table.markdown()]
-        if section.legend:
-            lines += ["", escaped(section.legend)]
-    said = (*notes, *unavailable(profile))
-    if said:
-        lines += ["", *listed(said)]
-    return "\n".join(lines) + "\n"
+    """A section for people who paste: what ran, how and on what, the tables, and `notes` below them; ends with a newline."""
+    parts: list[Block | str | Sequence[str]] = []
+    for one in sections(profile):
+        table = Block(headers=one.columns, rows=one.rows, words=WORDS)
+        parts += [f"**{escaped(one.title)}**", table, escaped(one.legend)]
+    ran = "\n".join(f"{escaped(text)}  " for text in (*ran_on, *summary(profile)))
+    return section(title, (), ran, *parts, (*notes, *unavailable(profile)))
 
 
 def summary(profile: Profile) -> tuple[str, ...]:
@@ -95,25 +77,24 @@ def summary(profile: Profile) -> tuple[str, ...]:
         f"{profile.kind} by {profile.source}: {profile.iterations} iterations after {profile.after}{steady}, {what}"
     ]
     if profile.steps:
-        cost = ""
-        if profile.steps.plain_step_s is not None and profile.steps.overhead_percent is not None:
-            cost = f", {figure(MILLI * profile.steps.plain_step_s)} ms without it: overhead {profile.steps.overhead_percent:+.1f} %"
+        plain_s, overhead = profile.steps.plain_step_s, profile.steps.overhead_percent
+        known = plain_s is not None and overhead is not None
+        cost = f", {figure(_scaled(plain_s, MILLI))} ms without it: overhead {overhead:+.1f} %" if known else ""
         found.append(f"a step took {figure(MILLI * profile.steps.profiled_step_s)} ms under the profiler{cost}")
-    if profile.gpu_total:
-        use = profile.gpu_total
+    if use := profile.gpu_total:
         found.append(
             f"GPU compute utilisation {use.compute_percent:.1f} % (union of kernels ÷ elapsed without the profiler's overhead)"
         )
-    if profile.counters and profile.counters.fp32_percent is not None:
-        counters = profile.counters
+    counters = profile.counters
+    if counters and counters.fp32_percent is not None:
         found.append(
             f"FP32 utilisation {counters.fp32_percent:.1f} % weighted by kernel time, {_percent(counters.fp32_unweighted_percent)} % as the "
             f"unweighted mean over kernels; counters cover {counters.covered_percent:.0f} % of kernel time"
         )
-    if profile.counters and profile.counters.tensor_percent is not None:
-        found.append(f"tensor cores {profile.counters.tensor_percent:.1f} % weighted by kernel time")
-    if profile.counters and profile.counters.dram_bytes_per_step is not None:
-        found.append(f"device memory {figure(profile.counters.dram_bytes_per_step / MEGA)} MB a step")
+    if counters and counters.tensor_percent is not None:
+        found.append(f"tensor cores {counters.tensor_percent:.1f} % weighted by kernel time")
+    if counters and counters.dram_bytes_per_step is not None:
+        found.append(f"device memory {figure(counters.dram_bytes_per_step / MEGA)} MB a step")
     if profile.launches_per_step is not None:
         found.append(f"{figure(profile.launches_per_step)} launches a step")
     return tuple(found)
@@ -129,12 +110,12 @@ def unavailable(profile: Profile) -> tuple[str, ...]:
 
 def sections(profile: Profile) -> tuple[Table, ...]:
     """The tables that have rows."""
-    return tuple(section for section in _sections(profile) if section.rows)
+    return tuple(table for table in _sections(profile) if table.rows)
 
 
 def spelt(category: str) -> str:
     """A category in words."""
-    return _SPELT.get(category) or _SPELT_TOO.get(category) or category.replace("_", " ")
+    return _SPELT.get(category, category.replace("_", " "))
 
 
 def worked(profile: Profile) -> str:
@@ -145,13 +126,8 @@ def worked(profile: Profile) -> str:
 def _sections(profile: Profile) -> Iterator[Table]:
     work = worked(profile)
     piece = "kernel" if profile.work == "kernels" else "operator"
-    named: Columns[NameShare] = {
-        "category": lambda one: spelt(one.category),
-        "pieces": lambda one: f"{one.count:,}",
-        **_TIMED,
-        "mean (µs)": lambda one: figure(MICRO * one.mean_s),
-        **_SHARE,
-    }
+    counted: Columns[Any] = {"category": lambda one: spelt(one.category), "pieces": lambda one: f"{one.count:,}"}
+    named: Columns[NameShare] = {**counted, **_MEAN}
     fp32: Columns[NameShare] = {"FP32 (%)": lambda one: _percent(one.fp32_percent)}
     yield _table(
         "What each GPU did",
@@ -163,7 +139,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
     yield _table(
         f"Time by category, of all {work}",
         profile.categories,
-        {"category": lambda one: spelt(one.category), "pieces": lambda one: f"{one.count:,}", **_TIMED, **_SHARE},
+        {**counted, **_TIMED, **_SHARE},
         legend="pieces that ran at once count each"
         if profile.work == "kernels"
         else "an operator's time is what no operator within it took; operators that ran at once count each",
@@ -201,9 +177,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
         {
             "function": lambda one: one.name,
             **_CALLS,
-            **_TIMED,
-            "mean (µs)": lambda one: figure(MICRO * one.mean_s),
-            **_SHARE,
+            **_MEAN,
         },
     )
     yield _table(
@@ -256,6 +230,7 @@ Columns = dict[str, Callable[[Subject], str]]
 # Columns that several tables have.
 _TIMED: Final[Columns[Any]] = {"time (ms)": lambda one: figure(MILLI * one.seconds)}
 _SHARE: Final[Columns[Any]] = {"share (%)": lambda one: _percent(one.share_percent)}
+_MEAN: Final[Columns[Any]] = {**_TIMED, "mean (µs)": lambda one: figure(MICRO * one.mean_s), **_SHARE}
 _CALLS: Final[Columns[Any]] = {
     "class": lambda one: one.call_class.replace("_", " "),
     "calls": lambda one: f"{one.count:,}",
@@ -263,8 +238,7 @@ _CALLS: Final[Columns[Any]] = {
 
 
 def _table(title: str, rows: Sequence[Subject], columns: Columns[Subject], *, legend: str = "") -> Table:
-    cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
-    return Table(title=title, columns=tuple(columns), rows=cells, legend=legend)
+    return Block.laid(rows, columns).titled(title, legend=legend)
 
 
 def _gpu_columns(iterations: int) -> Columns[GpuUse]:
@@ -304,7 +278,14 @@ def _scaled(value: float | None, factor: float) -> float | None:
 
 def reservations(record: RunRecord) -> tuple[str, ...]:
     """Every reason against its figures, and why its counters are not Nsight Compute's where it asked for counters."""
-    return (*record.validity.reasons, *_counted_by(record))
+    profile = record.trial.profile if isinstance(record.trial, Trial) else None
+    counting = profile.counting if profile else None
+    if counting is None or counting.reason is None:
+        return record.validity.reasons
+    if counting.source == "none":
+        return (*record.validity.reasons, f"hardware counters: {counting.reason}")
+    means = "hardware counters are the sampler's, averages over time and not of each kernel"
+    return (*record.validity.reasons, f"{means}: {counting.reason}")
 
 
 def sampled(record: RunRecord) -> Iterator[str]:
@@ -322,14 +303,3 @@ def sampled(record: RunRecord) -> Iterator[str]:
         told = ", ".join(f"{name} {mean.avg:.1f} %" for name, mean in pipes.items() if mean)
         if told:
             yield f"{gpu.node}, GPU {gpu.index} ({gpu.counters}, mean over {gpu.measured_s:.1f} s): {told}"
-
-
-def _counted_by(record: RunRecord) -> tuple[str, ...]:
-    """Why the counters are not Nsight Compute's, in a pass that asked for counters."""
-    profile = record.trial.profile if isinstance(record.trial, Trial) else None
-    counting = profile.counting if profile else None
-    if counting is None or counting.reason is None:
-        return ()
-    if counting.source == "none":
-        return (f"hardware counters: {counting.reason}",)
-    return (f"hardware counters are the sampler's, averages over time and not of each kernel: {counting.reason}",)

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
@@ -39,9 +38,7 @@ class Progress:
         """Start showing."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop showing; what was said stays on the screen."""
 
     def stage(self, text: str) -> None:
@@ -61,9 +58,8 @@ class Progress:
         self._iterations = iterations
         self._eta.phase_started()
 
-    def phase(self, name: str) -> None:
+    def phase(self, name: str) -> None:  # noqa: ARG002 - shown by others
         """Name what the trial does now: create, import, first step, warm-up, measuring."""
-        del name
         self._eta.phase_started()
 
     def window(self, done_iterations: int, rate: float, unit: str) -> None:
@@ -150,13 +146,10 @@ class _Eta:
 
 def _duration(seconds: float) -> str:
     """Round as a person would: "8 seconds", "2 minutes", "1 h 10 min"."""
-    if seconds < 60:  # noqa: PLR2004  (seconds in a minute)
-        return _counted(max(1, round(seconds)), "second")
     minutes = round(seconds / 60)
-    return _counted(minutes, "minute") if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"  # noqa: PLR2004
-
-
-def _counted(number: int, unit: str) -> str:
+    if minutes >= 60:  # noqa: PLR2004
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    number, unit = (minutes, "minute") if seconds >= 60 else (max(1, round(seconds)), "second")  # noqa: PLR2004
     return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
@@ -211,12 +204,9 @@ class PlainProgress(Progress):
         if self._clock() - self._last_window_s < PLAIN_INTERVAL_S:
             return
         self._last_window_s = self._clock()
-        parts = (
-            f"measuring {done_iterations}/{self._iterations or '?'}",
-            _rate(rate, unit),
-            self._eta.words(done_iterations, self._iterations),
-        )
-        self.stage(f"{self._title}: {', '.join(part for part in parts if part)}")
+        done = f"measuring {done_iterations}/{self._iterations or '?'}, {_rate(rate, unit)}"
+        left = self._eta.words(done_iterations, self._iterations)
+        self.stage(f"{self._title}: {done}{left and f', {left}'}")
 
 
 class LiveProgress(Progress):
@@ -244,9 +234,7 @@ class LiveProgress(Progress):
         self._rich.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give it back."""
         self._rich.stop()
 
@@ -263,27 +251,26 @@ class LiveProgress(Progress):
     def expect(self, iterations: int) -> None:
         """Give the bar its length."""
         super().expect(iterations)
-        if self._trial is not None:
-            self._rich.update(self._trial, total=iterations)
+        self._show(total=iterations)
 
     def phase(self, name: str) -> None:
         """Show the phase beside the bar."""
         super().phase(name)
-        if self._trial is not None:
-            self._rich.update(self._trial, phase=name)
+        self._show(phase=name)
 
     def window(self, done_iterations: int, rate: float, unit: str) -> None:
         """Advance the bar."""
-        if self._trial is not None:
-            left = self._eta.words(done_iterations, self._iterations)
-            self._rich.update(
-                self._trial, completed=done_iterations, phase="measuring", speed=_rate(rate, unit), left=left
-            )
+        left = self._eta.words(done_iterations, self._iterations)
+        self._show(completed=done_iterations, phase="measuring", speed=_rate(rate, unit), left=left)
 
     def trial_ended(self, summary_line: str) -> None:
         """Replace the bar by the result."""
         self._drop()
         super().trial_ended(summary_line)
+
+    def _show(self, **columns: Any) -> None:
+        if self._trial is not None:
+            self._rich.update(self._trial, **columns)
 
     def _drop(self) -> None:
         if self._trial is not None:

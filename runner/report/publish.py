@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
@@ -19,31 +19,24 @@ from runner.analysis.comparisons.concurrency import figures as case_figures
 from runner.analysis.comparisons.transports import Comparison, Curve, compare, curves
 from runner.analysis.summarize import summarize
 from runner.analysis.summary import Summary
+from runner.core import units
 from runner.core.console import no_console
-from runner.core.errors import RequestError
 from runner.core.record import RunRecord
-from runner.core.telemetry import Telemetry
 from runner.core.trial import title
-from runner.report import figures, profile, transports
+from runner.report import figures, picture, profile, transports
+from runner.report.comparison import Reports
 from runner.report.comparisons import concurrent
 from runner.report.matrix import markdown, print_short, print_whole, to_csv
-from runner.report.pictures import power_png, scaling_png, share_png
-from runner.results.store import read_table, write_report
+from runner.report.page import figures as drawn
+from runner.report.page.curves import Watched, over_time, watched
+from runner.results.store import write_report
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from runner.core.profile import Profile
 
 Run = tuple[Path, RunRecord]
-Reports = dict[str, str | bytes | None]
-
-
-@dataclass(frozen=True)
-class Watched:
-    """What a sampler saw of one run: its table `telemetry`, and the figures that were made from it."""
-
-    record: RunRecord
-    telemetry: Telemetry
-    frame: pd.DataFrame
+PICTURE_POINTS: Final = 1500
+"""Points of a curve over time: more than a picture has pixels for."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +72,10 @@ class Measured:
 
 
 def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verbose: bool = False) -> None:
-    """Write the reports of one matrix, and print what came of it, where that is, and the next command.
+    """Write the reports of one matrix to `out` under its name, and print what came of it, where that is, and the next command.
 
-    Args:
-        runs: run directories and their records; passes under a profiler among them are in no table of figures.
-        out: where the reports go, beside the run directories.
-        name: name of the matrix, which the reports carry.
-        console: where the tables are printed.
-        verbose: print all tables and the path of each record and report; else what fits a screen.
+    Passes under a profiler among the runs are in no table of figures. `verbose` prints all tables and the path of each record and report; else
+    there is what fits a screen.
     """
     measured = Measured.of(runs)
     for _, summary in measured.curves:
@@ -156,10 +145,10 @@ def _of_measured(measured: Measured, *, name: str, console: Console, pictures: b
             f"{stem}-epochs.csv": figures.epochs_csv(summary),
         }
         if pictures:
-            found |= {
-                f"{stem}.png": scaling_png(summary),
-                f"{stem}-power.png": _power(curve.runs, summary, console=console),
-            }
+            found[f"{stem}.png"] = scaling_png(summary)
+            seen = watched(curve.runs, console=console)
+            if seen:
+                found[f"{stem}-power.png"] = power_png(seen, title=summary.title, ran_on=summary.ran_on)
     if measured.cases:
         found |= concurrent(*measured.cases, name=name).files()
     if measured.comparison:
@@ -187,24 +176,33 @@ def _of_pass(run: Run, *, pictures: bool) -> Reports:
     }
 
 
-def watched(runs: Sequence[Run], *, console: Console) -> Watched | None:
-    """The first usable run of the largest scale at which somebody looked on; None without any, or where its table can't be read."""
-    seen = [(path, record, record.telemetry) for path, record in runs if record.telemetry]
-    usable = [one for one in seen if one[1].validity.status != "invalid"]
-    if not usable:
-        return None
-    path, record, telemetry = max(usable, key=lambda one: one[1].trial.world_size)
-    try:
-        frame = read_table(path, "telemetry")
-    except RequestError as error:  # the tables are worth having without it
-        console.print(f"not drawn: {error}", style="yellow", markup=False)
-        return None
-    return None if frame is None else Watched(record, telemetry, frame)
+def scaling_png(summary: Summary) -> bytes | None:
+    """Throughput against the ideal line, and efficiency below it; None where fewer than two scales have a throughput."""
+    counts = sorted({row.repeats for row in summary.rows if row.usable}) or [0]
+    fewest = f"{counts[0]} to " if len(counts) > 1 else ""
+    return picture.png(
+        *drawn.scaling_panels(summary),
+        title=summary.title,
+        lead=(summary.setting, *([summary.wires] if summary.wires else [])),
+        lines=(summary.ran_on, f"{fewest}{units.counted(counts[-1])} of each scale"),
+    )
 
 
-def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes | None:
-    """What the devices did over time; None where nobody looked on."""
-    seen = watched(runs, console=console)
-    if seen is None:
-        return None
-    return power_png(seen, title=summary.title, ran_on=summary.ran_on)
+def power_png(seen: Watched, *, title: str, ran_on: str) -> bytes | None:
+    """Power and utilisation of the devices over the time of a run, each where it is known; None where neither is."""
+    return picture.png(
+        *over_time(seen, name="power", title=title, points=PICTURE_POINTS),
+        title=title,
+        lead=("what the devices did over time; the measured windows are shaded",),
+        lines=(ran_on,),
+    )
+
+
+def share_png(profiled: Profile, *, title: str, lines: Sequence[str]) -> bytes | None:
+    """The share of each category of work in the time of a pass, with `lines` in small print; None for a pass without work."""
+    first, *more = profile.summary(profiled)
+    return picture.png(
+        *drawn.time_shares(profiled, name="shares", title=title),
+        lead=(first,),
+        lines=(*more, *profile.unavailable(profiled), *lines),
+    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from runner.report import picture
 from runner.report.page.model import Figure, Series
@@ -22,20 +21,10 @@ _SMALL_PRINT: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """One configuration of a source.
+class Curve(NamedTuple):
+    """One configuration of a source: its label, and (devices, speedup over one of them), rising."""
 
-    Attributes:
-        source: its id.
-        label: the source, and what tells this configuration from its others.
-        scaling: whether the batch of a device stays, or that of all.
-        points: (devices, speedup over one of them), rising.
-    """
-
-    source: str
     label: str
-    scaling: Scaling
     points: tuple[tuple[int, float], ...]
 
 
@@ -47,7 +36,7 @@ def curves(published: Published, found: Sequence[Scaled]) -> tuple[Curve, ...]:
     settings = [_settings(published, group[0]) for group in groups.values()]
     telling = _telling(settings)
     drawn = []
-    for (_, scaling), group, setting in zip(groups, groups.values(), settings, strict=True):
+    for group, setting in zip(groups.values(), settings, strict=True):
         first = group[0].baseline.conditions.gpus or 1
         points = {first: float(first)}
         for each in group:
@@ -55,7 +44,7 @@ def curves(published: Published, found: Sequence[Scaled]) -> tuple[Curve, ...]:
         if len(points) > 1:
             details = [setting[name] for name in telling if name in setting]
             label = ": ".join([published.id, *([", ".join(details)] if details else [])])
-            drawn.append(Curve(source=published.id, label=label, scaling=scaling, points=tuple(sorted(points.items()))))
+            drawn.append(Curve(label, tuple(sorted(points.items()))))
     return tuple(drawn)
 
 
@@ -90,8 +79,8 @@ def panels(found: Sequence[Curve]) -> tuple[Figure, Figure]:
     most = float(max(devices for curve in found for devices, _ in curve.points))
     ideal = Series(name="ideal", kind="ideal", x=(1.0, most), y=(1.0, most))
 
-    def series(value: Callable[[int, float], float]) -> tuple[Series, ...]:
-        return tuple(
+    def drawn(name: str, y: str, value: Callable[[int, float], float], *more: Series) -> Figure:
+        series = tuple(
             Series(
                 name=curve.label,
                 x=tuple(float(devices) for devices, _ in curve.points),
@@ -99,17 +88,10 @@ def panels(found: Sequence[Curve]) -> tuple[Figure, Figure]:
             )
             for curve in found
         )
+        percent = name == "efficiency"
+        return Figure(name=name, title=y, x="devices", y=y, log=True, percent=percent, series=(*series, *more))
 
-    speedups, shares = series(lambda _, speedup: speedup), series(lambda devices, speedup: 100 * speedup / devices)
     return (
-        Figure(name="speedup", title="Speedup", x="devices", y="speedup", log=True, series=(*speedups, ideal)),
-        Figure(
-            name="efficiency",
-            title="Efficiency",
-            x="devices",
-            y="efficiency (%)",
-            log=True,
-            percent=True,
-            series=shares,
-        ),
+        drawn("speedup", "speedup", lambda _, speedup: speedup, ideal),
+        drawn("efficiency", "efficiency (%)", lambda devices, speedup: 100 * speedup / devices),
     )

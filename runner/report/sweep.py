@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
+from typing import NamedTuple
 
 from runner.analysis.comparisons.sweeps import Point, Sweep
 from runner.analysis.summary import Status
-from runner.core.measurement import Interval
-from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
+from runner.core.units import ABSENT, PLUS_MINUS, figure
+from runner.report import picture
 from runner.report.block import Block
-from runner.report.comparison import ComparisonReport, Sheet
-from runner.report.figures import runs
+from runner.report.comparison import ComparisonReport
+from runner.report.figures import rate, runs
 from runner.report.page.model import Figure, Series, error_bars, series_of
 
 LEGEND_GPU = (
@@ -33,9 +34,7 @@ def sweep(found: Sweep) -> ComparisonReport:
         "precision": lambda point: point.precision,
         "batch": lambda point: str(point.batch),
         "runs": lambda point: runs(point.row) if point.row else ABSENT,
-        f"{found.unit} ±": lambda point: figure(
-            point.throughput, half_width(point.row.throughput_ci95) if point.row else None
-        ),
+        f"{found.unit} ±": lambda point: rate(point.row) if point.row else ABSENT,
         _utilisation(found): lambda point: _percent(point.utilisation_percent),
         "SM active (%)": lambda point: _percent(point.sm_active_percent),
         "FP32 (%)": lambda point: _percent(point.fp32_percent),
@@ -56,29 +55,18 @@ def sweep(found: Sweep) -> ComparisonReport:
         legends=(LEGEND_GPU if found.device == "gpu" else LEGEND_CPU,),
         notes=found.notes,
         figures=drawn,
-        pictures={one.name: Sheet((one,), (found.setting, found.ran_on)) for one in drawn},
+        pictures={one.name: partial(picture.png, one, lines=(found.setting, found.ran_on)) for one in drawn},
         runs=tuple(dict.fromkeys(run for point in found.points for run in point.runs)),
     )
 
 
-@dataclass(frozen=True)
-class _Plot:
-    """One quantity against the batch.
-
-    Attributes:
-        name: the end of its file's name.
-        axis: what it is, with its unit.
-        words: how it was found; empty where the axis says all.
-        value, status: at a point.
-        interval: of the value at a point; None for a quantity of a kind that has none.
-    """
+class _Plot(NamedTuple):
+    """One quantity against the batch: the end of its file's name, what it is with its unit, how it was found, and at a point its value."""
 
     name: str
     axis: str
     words: str
     value: Callable[[Point], float | None]
-    status: Callable[[Point], Status | None] = attrgetter("status")
-    interval: Callable[[Point], Interval | None] | None = None
 
 
 def figures(found: Sweep) -> tuple[Figure, ...]:
@@ -96,7 +84,7 @@ def figures(found: Sweep) -> tuple[Figure, ...]:
                     log=True,
                     percent=plot.axis.endswith("(%)"),
                     series=series,
-                    interval=error_bars(*series) if plot.interval else "",
+                    interval=error_bars(*series) if plot.name == "throughput" else "",
                     notes=(plot.words,) if plot.words else (),
                 )
             )
@@ -106,6 +94,7 @@ def figures(found: Sweep) -> tuple[Figure, ...]:
 def _series(found: Sweep, plot: _Plot) -> Iterator[Series]:
     """A curve for each precision."""
     precisions = dict.fromkeys(point.precision for point in found.points)
+    status: Callable[[Point], Status | None] = attrgetter("compute_status" if plot.name == "compute" else "status")
     for precision in precisions:
         own = [point for point in found.points if point.precision == precision and plot.value(point) is not None]
         if own:
@@ -113,8 +102,8 @@ def _series(found: Sweep, plot: _Plot) -> Iterator[Series]:
                 own,
                 x=lambda point: float(point.batch),
                 y=plot.value,
-                interval=plot.interval or (lambda _: None),
-                degraded=lambda point: plot.status(point) == "degraded",
+                interval=lambda point: point.row.throughput_ci95 if point.row and plot.name == "throughput" else None,
+                degraded=lambda point: status(point) == "degraded",
                 runs=lambda point: point.runs,
                 # Beside several curves the figures would cover each other.
                 label=None if len(precisions) > 1 else lambda point: figure(plot.value(point)),
@@ -122,18 +111,18 @@ def _series(found: Sweep, plot: _Plot) -> Iterator[Series]:
             )
 
 
-def _plots(found: Sweep) -> Iterator[_Plot]:
-    rate_ci95 = attrgetter("row.throughput_ci95")
-    yield _Plot("throughput", found.unit, "", lambda point: point.throughput, interval=rate_ci95)
+def _plots(found: Sweep) -> tuple[_Plot, ...]:
     coarse = (
         "NVML: share of the measured time in which any kernel ran" if found.device == "gpu" else "of the whole host"
     )
-    yield _Plot("utilisation", _utilisation(found), coarse, lambda point: point.utilisation_percent)
     active = "mean over the measured windows, by hardware counters of the sampler"
-    yield _Plot("sm-active", "SM active (%)", active, lambda point: point.sm_active_percent)
     union = "union of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
-    compute = "GPU compute utilisation (%)"
-    yield _Plot("compute", compute, union, lambda point: point.compute_percent, lambda point: point.compute_status)
+    return (
+        _Plot("throughput", found.unit, "", attrgetter("throughput")),
+        _Plot("utilisation", _utilisation(found), coarse, attrgetter("utilisation_percent")),
+        _Plot("sm-active", "SM active (%)", active, attrgetter("sm_active_percent")),
+        _Plot("compute", "GPU compute utilisation (%)", union, attrgetter("compute_percent")),
+    )
 
 
 def _percent(value: float | None) -> str:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
-from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
-from runner.report.block import Block
-from runner.report.comparison import ComparisonReport, Sheet
+from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
+from runner.report import picture
+from runner.report.block import Block, fields
+from runner.report.comparison import ComparisonReport
+from runner.report.figures import efficiency, rate, told
 from runner.report.figures import runs as counted
-from runner.report.figures import told
 from runner.report.page.figures import transports as draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import RenderableType
 
@@ -37,10 +37,8 @@ def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
         "transport": lambda one: one.transport,
         "devices": lambda one: one.row.devices,
         "runs": lambda one: counted(one.row),
-        f"{comparison.unit} ±": lambda one: figure(one.row.throughput, half_width(one.row.throughput_ci95)),
-        "efficiency (%) ±": lambda one: figure(
-            percent(one.row.efficiency), half_width(one.row.efficiency_ci95, scale=100)
-        ),
+        f"{comparison.unit} ±": lambda one: rate(one.row),
+        "efficiency (%) ±": lambda one: efficiency(one.row),
         "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
         "asked (Gbit/s)": _asked,
         "reached (Gbit/s)": lambda one: figure(one.reached_gbit),
@@ -49,11 +47,6 @@ def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
         "counted by": lambda one: one.counted_by or ABSENT,
         "validity": lambda one: one.row.status,
     }
-
-
-def every_row(comparison: Comparison) -> tuple[ComparedRow, ...]:
-    """All lines of the table, that of one device first where there is one."""
-    return (*_baseline(comparison), *comparison.rows)
 
 
 def _baseline(comparison: Comparison) -> tuple[ComparedRow, ...]:
@@ -117,37 +110,22 @@ def transports_table(comparison: Comparison) -> RenderableType:
         Text(comparison.ran_on, style="dim"),
         Text(legend(comparison), style="dim"),
     ]
+    every = columns(comparison)
+    results = [name for name in every if name == "transport" or name not in (*WIRES, "devices")]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
         own = [row for row in comparison.rows if row.row.devices == devices]
-        every = columns(comparison)
-        figures = [name for name in every if name == "transport" or name not in (*WIRES, "devices")]
-        parts += [Text(f"\n{devices}", style="bold"), _part(every, figures, (*_baseline(comparison), *own))]
+        shown = Block.laid((*_baseline(comparison), *own), {name: every[name] for name in results}, words=WORDS)
+        parts += [Text(f"\n{devices}", style="bold"), shown.table()]
         if any(row.sent_bytes is not None for row in own):
-            parts += [Text(), _part(every, WIRES, own)]
+            wires = Block.laid(own, {name: every[name] for name in WIRES}, words=WORDS)
+            parts += [Text(), wires.table()]
     return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
-
-
-def _part(every: Mapping[str, Callable[[ComparedRow], str]], shown: Sequence[str], own: Sequence[ComparedRow]) -> Table:
-    """Some of the columns as a table that fits 80 characters, as long names of transports wrap and figures never do."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for name in shown:
-        header = name.replace(" ", "\n", 1)
-        table.add_column(header, justify="left" if name in WORDS else "right", no_wrap=name != "transport")
-    for row in own:
-        table.add_row(*(every[name](row) for name in shown))
-    return table
 
 
 def report(
     comparison: Comparison, *, name: str, runs: Mapping[tuple[str, int], tuple[str, ...]] | None = None
 ) -> ComparisonReport:
-    """The reports of transports side by side: the table, and throughput and bytes a step on one sheet.
-
-    Args:
-        comparison: at least two transports.
-        name: of the files and figures.
-        runs: by transport and scale, ids of the runs.
-    """
+    """The reports of transports side by side: the table, and throughput and bytes a step on one sheet; `runs` has ids by transport and scale."""
     drawn = draw(comparison, name=name, runs=runs or {})
     fastest = max(
         (row for row in comparison.rows if row.row.usable and row.row.throughput is not None),
@@ -166,34 +144,24 @@ def report(
         csv=[
             {
                 "transport": row.transport,
-                "scale": row.row.scale,
-                "device": row.row.device,
-                "throughput": row.row.throughput,
-                "unit": row.row.unit,
-                "speedup": row.row.speedup,
-                "efficiency": row.row.efficiency,
-                "ratio": row.ratio,
-                **ends_by_column("ratio", row.ratio_ci95),
-                "asked_gbit": row.asked_gbit,
-                "reached_gbit": row.reached_gbit,
-                "not_the_limit": row.not_the_limit,
+                **fields(row.row, "scale", "device", "throughput", "unit", "speedup", "efficiency"),
+                **fields(row, "ratio", "ratio_ci95", "asked_gbit", "reached_gbit", "not_the_limit"),
                 "sent_bytes_per_step": row.sent_bytes,
                 "counted_by": row.counted_by,
                 "expected_bytes_per_node_and_step": row.expected_bytes,
                 "gradient_bytes": _bytes(comparison, row.gradient_bytes, "gradient_bytes"),
                 "probe_gb_s": row.probe_gb_s,
                 "probe_bytes": _bytes(comparison, row.probe_bytes, "probe_bytes"),
-                "repeats": row.row.repeats,
-                "status": row.row.status,
-                "reasons": "; ".join(row.row.reasons),
+                **fields(row.row, "repeats", "status", "reasons"),
             }
             for row in comparison.rows
         ],
         figures=drawn,
         pictures={
-            name: Sheet(
-                tuple(one for one in drawn if not one.name.endswith("training-time")),
-                (comparison.ran_on, f"×: ratio to {comparison.first}; Gbit/s: what was reached"),
+            name: partial(
+                picture.png,
+                *(one for one in drawn if not one.name.endswith("training-time")),
+                lines=(comparison.ran_on, f"×: ratio to {comparison.first}; Gbit/s: what was reached"),
                 title=f"{comparison.title}: transports",
                 lead=(comparison.setting,),
                 side_by_side=True,
@@ -210,5 +178,5 @@ def _bytes(comparison: Comparison, value: float | None, name: str) -> float | No
 
 
 def table(comparison: Comparison) -> Block:
-    """The table without columns that hold nothing."""
-    return Block.of(every_row(comparison), columns(comparison), words=WORDS)
+    """The table without columns that hold nothing, the line of one device first where there is one."""
+    return Block.of((*_baseline(comparison), *comparison.rows), columns(comparison), words=WORDS)

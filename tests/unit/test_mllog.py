@@ -16,7 +16,6 @@ from test_regrade import leave
 
 from runner.analysis.grading.measure import measure
 from runner.core.events import Epoch, MonitorStart, WarmupEnd
-from runner.core.record import Validity
 from runner.core.trial import Dataset
 from runner.report.mllog import mllog
 
@@ -31,19 +30,8 @@ def moved(event, *, t, late):
 
 def run(*, said=None, status="valid", **changes):
     """A run on two ranks, windows of 2 iterations of 0.1 s; rank 1's clock is 1000 s ahead."""
-    trial = examples.trial(
-        **(
-            {
-                "world_size": 2,
-                "processes": 2,
-                "global_batch": 64,
-                "strategy": "kvstore",
-                "kvstore": "dist_sync",
-                "iterations": 8,
-            }
-            | changes
-        )
-    )
+    two = {"world_size": 2, "processes": 2, "global_batch": 64, "strategy": "kvstore", "kvstore": "dist_sync"}
+    trial = examples.trial(**(two | {"iterations": 8} | changes))
     found = []
     for event in events(trial):
         late = 50.0 - 1000.0 * event.rank
@@ -57,22 +45,18 @@ def run(*, said=None, status="valid", **changes):
     return base.model_copy(update={"measurement": measure(found, started=40.0, unit="images/s")}), found
 
 
+def lines_of(**changes):
+    return mllog_checker.read(mllog(*run(**changes)))
+
+
 def of(lines, key):
     return [line for line in lines if line["key"] == key]
 
 
 def test_a_run_by_hand():
-    record_, said = run()
-    lines = mllog_checker.read(mllog(record_, said))
-    assert {
-        line["key"]: line["value"]
-        for line in lines
-        if line["key"] in {"seed", "global_batch_size", "opt_base_learning_rate"}
-    } == {
-        "seed": 1,
-        "global_batch_size": 64,
-        "opt_base_learning_rate": 0.05,
-    }
+    lines = lines_of()
+    settings = {"seed": 1, "global_batch_size": 64, "opt_base_learning_rate": 0.05}
+    assert {line["key"]: line["value"] for line in lines if line["key"] in settings} == settings
     (begin,), (end,) = of(lines, "run_start"), of(lines, "run_stop")
     # Asked at 40 s; a rank's zero is the runner's 50 s; four windows of 0.2 s.
     assert begin["time_ms"] == ASKED_MS + 10_000
@@ -89,8 +73,7 @@ def test_a_run_by_hand():
 
 def test_warm_up_is_before_the_run():
     said = {"rank": 0, "container": "w0", "event": "warmup_end", "iterations": 4}
-    record_, found = run(said=[WarmupEnd(t=-1.0, received=49.0, **said)])
-    (stop,) = of(mllog_checker.read(mllog(record_, found)), "init_stop")
+    (stop,) = of(lines_of(said=[WarmupEnd(t=-1.0, received=49.0, **said)]), "init_stop")
     assert (stop["time_ms"], stop["metadata"]) == (ASKED_MS + 9_000, {"warmup_iterations": 4})
 
 
@@ -98,23 +81,14 @@ def test_a_sampler_that_says_rank_0_has_a_clock_of_its_own():
     sampler = MonitorStart(
         event="monitor_start", rank=0, t=9000.0, received=41.0, container="monitor", node="b", hz=10.0
     )
-    record_, said = run(said=[sampler])
-    assert of(mllog_checker.read(mllog(record_, said)), "run_start")[0]["time_ms"] == ASKED_MS + 10_000
+    assert of(lines_of(said=[sampler]), "run_start")[0]["time_ms"] == ASKED_MS + 10_000
 
 
-@pytest.mark.parametrize("status", ["invalid"])
-def test_a_run_that_may_not_be_used_has_no_throughput(status):
-    record_, said = run(status=status)
-    lines = mllog_checker.read(mllog(record_, said))
-    assert of(lines, "tracked_stats") == []
-    assert of(lines, "run_stop")[0]["metadata"] == {"status": "aborted", "validity": "invalid", "reasons": ["made up"]}
-
-
-def test_a_degraded_run_says_so():
-    record_, said = run()
-    record_ = record_.model_copy(update={"validity": Validity(status="degraded", reasons=("throttled",))})
-    stop = of(mllog_checker.read(mllog(record_, said)), "run_stop")[0]
-    assert stop["metadata"] == {"status": "success", "validity": "degraded", "reasons": ["throttled"]}
+@pytest.mark.parametrize(("status", "said"), [("degraded", "success"), ("invalid", "aborted")])
+def test_a_run_says_how_far_to_trust_it_and_without_trust_has_no_throughput(status, said):
+    lines = lines_of(status=status)
+    assert bool(of(lines, "tracked_stats")) == (status == "degraded")
+    assert of(lines, "run_stop")[0]["metadata"] == {"status": said, "validity": status, "reasons": ["made up"]}
 
 
 DATA = Dataset(path="/data", images=100, classes=2, digest="d", validation_images=20)
@@ -141,8 +115,7 @@ def test_epochs_by_hand():
     """Two epochs of two windows each; the second's validation ends after the last window."""
     changes = {"world_size": 1, "processes": 1, "global_batch": 32, "strategy": "single", "kvstore": None}
     converging = {"mode": "converge", "epoch_iterations": 4, "data": "/data", "dataset": DATA}
-    record_, said = run(said=[epoch(1, 0.4), epoch(2, 1.5)], **changes, **converging)
-    lines = mllog_checker.read(mllog(record_, said))
+    lines = lines_of(said=[epoch(1, 0.4), epoch(2, 1.5)], **changes, **converging)
     assert (of(lines, "train_samples")[0]["value"], of(lines, "eval_samples")[0]["value"]) == (80, 20)
     at = {
         (line["key"], line["metadata"]["epoch_num"]): line["time_ms"] - ASKED_MS - 10_000
@@ -167,15 +140,13 @@ def test_epochs_by_hand():
 
 
 def test_real_data_without_validation_has_all_its_samples():
-    record_, said = run(data="/data", dataset=DATA)
-    lines = mllog_checker.read(mllog(record_, said))
+    lines = lines_of(data="/data", dataset=DATA)
     assert of(lines, "train_samples")[0]["value"] == 100
     assert of(lines, "eval_samples") == []
 
 
 def test_synthetic_data_claim_no_data_set_and_a_run_is_no_submission():
-    record_, said = run()
-    text = mllog(record_, said)
+    text = mllog(*run())
     assert "train_samples" not in text
     assert "submission" not in text
 
@@ -215,8 +186,7 @@ def test_nothing_to_log_is_a_sentence(tmp_path):
     ids=["no end", "backwards", "unknown keys", "twice", "no intervals"],
 )
 def test_the_checker_finds_what_is_wrong(wrong):
-    record_, said = run()
-    lines = wrong(mllog_checker.read(mllog(record_, said)))
+    lines = wrong(lines_of())
     with pytest.raises((AssertionError, KeyError, ValueError)):
         mllog_checker.read("".join(f":::MLLOG {json.dumps(line)}\n" for line in lines))
 

@@ -14,13 +14,12 @@ import pytest
 import summaries
 from hypothesis import given
 from hypothesis import strategies as st
-from swept import measured, samples, traced, watched
+from swept import measured, traced
 
 from runner.analysis.comparisons.sweeps import sweeps
 from runner.report import sweep
 from runner.report.page import curves, figures
 from runner.report.page.model import Series
-from runner.report.publish import Watched
 
 ASSETS = Path(figures.__file__).with_name("assets")
 RUNS = {1: ("a",), 2: ("b1", "b2"), 3: ("c",), 4: ("never",)}
@@ -105,19 +104,6 @@ def test_shares_of_time_are_those_of_the_pass():
     (shares,) = figure.series
     assert shares.y == pytest.approx((75, 25))
     assert shares.runs == ((record.run_id,),) * 2
-
-
-def test_power_over_time_begins_where_the_measured_windows_do():
-    _, record = measured(4, 400.0)
-    seen = Watched(record, watched(samples(), trained=1600), samples())
-    found = {one.name: one for one in curves.over_time(seen, name="m", title="t")}
-    assert list(found) == ["m-power-over-time", "m-utilisation-over-time"]
-    power = found["m-power-over-time"]
-    assert power.shade == ((0.0, 4.0),)
-    (gpu,) = power.series
-    assert (gpu.x[0], gpu.y[0]) == pytest.approx((-10, 75))
-    assert gpu.y[-1] == 600
-    assert found["m-utilisation-over-time"].percent
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=1500))

@@ -11,7 +11,7 @@ import struct
 
 import pytest
 
-from runner.report import picture
+from runner.report import canvas, picture
 from runner.report.page.export import to_csv
 from runner.report.page.model import Figure, Series
 
@@ -58,9 +58,23 @@ def test_a_csv_has_every_point_with_its_runs():
 def test_every_shape_is_drawn_the_same_each_time(figure):
     png = picture.png(figure)
     assert struct.unpack(">II", png[16:24])[0] == (1680 if len(figure.series) > 1 else 1280)
-    assert picture.png(figure) == png
+    assert canvas.png(picture.draw(figure)) == png
 
 
 def test_nothing_known_is_no_picture():
     empty = Series(name="s", x=(1.0,), y=(None,))
     assert picture.png(LINES.model_copy(update={"series": (empty,)})) is None
+
+
+def test_two_lines_across_a_bar_are_told_apart_and_cross_no_label():
+    """Two entries of a legend had one mark between them, and the second line went through the bar's value."""
+    sent = Series(name="sent", x=("one",), y=(1.0,), labels=("1.000",))
+    tree, ring = (
+        Series(name=name, kind="ideal", x=("one",), y=(value,)) for name, value in (("tree", 0.9), ("ring", 1.5))
+    )
+    (axes,) = picture.draw(LYING.model_copy(update={"series": (sent, tree, ring)})).axes
+    solid, dashed = axes.collections
+    assert solid.get_linestyle() != dashed.get_linestyle()
+    assert solid.get_color().tolist() != dashed.get_color().tolist()
+    (label,) = axes.texts
+    assert label.xy[0] == 1.5

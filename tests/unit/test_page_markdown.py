@@ -13,7 +13,6 @@ import records
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import MOST_BLOCKS, MOST_ROWS, MOST_RUNS, markdown
 from runner.report.page.model import Block, Table
-from runner.report.publish import Measured
 
 
 def page_of(*blocks, runs=()):
@@ -33,11 +32,7 @@ def table(*rows, columns=("kernel", "time (ms)"), **more):
 
 
 def test_a_matrix_has_its_figures_and_leads_to_its_runs():
-    found = Collected()
-    own = pages.matrix_of(1, runs=8)
-    found.records += [(f"wires/{record.run_id}", record) for record in own]
-    found.matrix(Measured.of([(record.run_id, record) for record in own]), name="m001", watched={})
-    text = markdown(found.page(title="dlscale report", made="8 records"))
+    text = markdown(pages.page_of_one_matrix(title="dlscale report", made="8 records"))
     assert text.startswith("<!-- written by `dlscale report`: do not edit -->\n# dlscale report\n\n8 records. ")
     assert "| runs | valid |\n" in text
     assert "\n| 8 | 8 |\n" in text

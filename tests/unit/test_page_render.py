@@ -43,11 +43,7 @@ def values(text):
 
 @pytest.fixture(scope="module")
 def small():
-    found = Collected()
-    own = pages.matrix_of(1, runs=8)
-    found.records += [(record.run_id, record) for record in own]
-    found.matrix(Measured.of([(record.run_id, record) for record in own]), name="m001", watched={})
-    return found.page(title="t", made="m")
+    return pages.page_of_one_matrix(title="t", made="m")
 
 
 def test_no_text_of_a_record_becomes_markup():
@@ -206,21 +202,24 @@ def test_a_run_of_another_program_has_a_line():
     assert line.cells[runs.COLUMNS.index("model")] == "mine:1: python train.py"
 
 
-def test_the_panel_has_the_command_without_the_place_of_the_program():
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("/somewhere/.venv/bin/dlscale", "reproduce", "a b"), "dlscale reproduce 'a b'"),
+        (("/somewhere/runner/__main__.py", "ablate"), "dlscale ablate"),
+    ],
+)
+def test_the_panel_has_the_command_without_the_place_of_the_program(typed, told):
     record = records.record()
-    said = record.provenance.model_copy(update={"command": ("/somewhere/.venv/bin/dlscale", "reproduce", "a b")})
+    said = record.provenance.model_copy(update={"command": typed})
     facts = {one.name: one for one in runs.line(record.model_copy(update={"provenance": said}), link="x").facts}
-    assert facts["repeat it with"].value == "dlscale reproduce 'a b'"
-    assert facts["repeat it with"].command
+    assert (facts["repeat it with"].value, facts["repeat it with"].command) == (told, True)
     assert facts["image"].value == "dlscale/mxnet:1.9.1"
-    said = said.model_copy(update={"command": ("/somewhere/runner/__main__.py", "ablate")})
-    facts = {one.name: one for one in runs.line(record.model_copy(update={"provenance": said}), link="x").facts}
-    assert facts["repeat it with"].value == "dlscale ablate"
 
 
 def test_the_overview_counts_by_validity_and_names_the_fastest():
     rows = [pages.scaled(1, matrix="a"), pages.scaled(2, matrix="a"), pages.scaled(4, matrix="a", status="invalid")]
-    counted = {one.words: one.number for one in overview.counts([runs.line(row, link="x") for row in rows], studies=3)}
+    counted = dict(overview.counts([runs.line(row, link="x") for row in rows], studies=3))
     assert (counted["runs"], counted["valid"], counted["invalid"], counted["studies"]) == (3, 2, 1, 3)
     fastest = overview.overview(rows, []).tables[0]
     assert [row[fastest.columns.index("made from")] for row in fastest.rows] == ["a-1-r1", "a-2-r1"]

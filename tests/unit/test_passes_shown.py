@@ -34,34 +34,22 @@ def runs(tmp_path):
     return tmp_path
 
 
-def test_the_newest_pass_of_a_directory_by_its_time_and_not_by_its_name(runs):
+def test_the_newest_pass_of_a_directory_by_its_time_and_not_by_its_name_or_the_very_one_that_was_named(runs):
     assert find_pass(runs)[1].profile.kind == "memory"
-
-
-def test_the_newest_pass_of_a_machine_whose_runs_lie_in_folders(runs):
-    leave(runs / "topic" / "more", "d", a_pass("kernels", events=[]), second=3)
-    assert find_pass(runs)[0] == runs / "topic" / "more" / "d"
-
-
-def test_the_very_run_that_was_named(runs):
     assert find_pass(runs / "c")[1].profile.kind == "region"
+    deep = leave(runs / "topic" / "more", "d", a_pass("kernels", events=[]), second=3)
+    assert find_pass(runs)[0] == deep
 
 
-def test_a_measured_run_is_none(runs):
+def test_what_is_no_pass_says_why(runs, tmp_path):
     with pytest.raises(RequestError, match="is a measured run, which no profiler disturbed; name a pass under one"):
         find_pass(runs / "a")
-
-
-def test_a_directory_without_a_pass(tmp_path):
-    leave(tmp_path, "measured", record())
+    alone = leave(tmp_path / "alone", "measured", record()).parent
     with pytest.raises(RequestError, match="holds no pass under a profiler; name one, or make it with PROFILE=kernels"):
-        find_pass(tmp_path)
-
-
-def test_a_pass_whose_profiler_never_began_says_why(tmp_path):
-    directory = leave(tmp_path, "p", a_pass("memory", events=[]))
+        find_pass(alone)
+    never = leave(tmp_path, "p", a_pass("memory", events=[]))
     with pytest.raises(RequestError, match=r"its profiler never began \(0 of 1 ranks ended their pass"):
-        show_profile(directory, as_json=False)
+        show_profile(never, as_json=False)
 
 
 def test_json_is_the_records_own(runs, capsys):

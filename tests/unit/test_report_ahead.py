@@ -20,28 +20,25 @@ ENV = {"event": "env", "t": 1.0, "received": 1.0, "container": "w", "rank": 0, "
 AT_ONCE = Concurrent(trainings=2, number=1, case="together")
 
 
-@pytest.fixture
-def loaded(monkeypatch):
-    calls = []
-    monkeypatch.setattr(ahead, "load", lambda: calls.append("load"))
-    return calls
+def env(device):
+    return Env.model_validate({**ENV, "framework_version": "2", "device": device, "device_names": ["x"], "threads": 1})
 
 
-def test_they_are_loaded_when_a_training_has_ended(loaded):
-    watch.Watch(PlainProgress(Console(file=io.StringIO())), examples.trial())(STOP)
-    assert loaded == ["load"]
-
-
-def test_they_are_not_while_other_trainings_may_go_on(loaded):
-    watch.Watch(PlainProgress(Console(file=io.StringIO())), examples.trial(concurrent=AT_ONCE))(STOP)
-    assert not loaded
-
-
-@pytest.mark.parametrize(("device", "calls"), [("gpu", ["load"]), ("cpu", [])])
-def test_they_are_loaded_before_a_gpu_trains_and_not_while_cores_do(loaded, device, calls):
-    env = Env.model_validate({**ENV, "framework_version": "2", "device": device, "device_names": ["x"], "threads": 1})
-    watch.Watch(PlainProgress(Console(file=io.StringIO())), examples.trial())(env)
-    assert loaded == calls
+@pytest.mark.parametrize(
+    ("event", "trial", "calls"),
+    [
+        (STOP, examples.trial(), 1),
+        (STOP, examples.trial(concurrent=AT_ONCE), 0),
+        (env("gpu"), examples.trial(), 1),
+        (env("cpu"), examples.trial(), 0),
+    ],
+    ids=["ended", "others may go on", "a GPU will train", "cores will train"],
+)
+def test_they_are_loaded_where_nothing_that_is_measured_needs_the_cores(monkeypatch, event, trial, calls):
+    loaded = []
+    monkeypatch.setattr(ahead, "load", lambda: loaded.append("load"))
+    watch.Watch(PlainProgress(Console(file=io.StringIO())), trial)(event)
+    assert len(loaded) == calls
 
 
 def test_all_of_them_are_there():

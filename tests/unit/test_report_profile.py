@@ -8,20 +8,18 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files 
 
 from __future__ import annotations
 
-import io
 import struct
 
 import examples
 import pytest
-from goldens import expected
+from goldens import expected, printed
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
-from rich.console import Console
 
 from runner.analysis.profile.figures import analyse
 from runner.core.events import Memory
 from runner.report.page.figures import time_shares
-from runner.report.pictures import share_png
 from runner.report.profile import markdown, profile_report, spelt
+from runner.report.publish import share_png
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -73,17 +71,15 @@ CPU = analyse(
 )
 
 
-def printed(profile, *, width):
-    console = Console(width=width, file=io.StringIO(), highlight=False)
+def show(console, profile):
     console.print(profile_report(profile))
-    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("profile-gpus-100-columns.txt", printed(GPUS, width=100)),
-        ("profile-cpu-80-columns.txt", printed(CPU, width=80)),
+        ("profile-gpus-100-columns.txt", printed(show, GPUS, width=100)),
+        ("profile-cpu-80-columns.txt", printed(show, CPU, width=80)),
         (
             "profile-gpus.md",
             markdown(
@@ -101,50 +97,22 @@ def test_golden(name, text):
     assert text == expected(path, text)
 
 
-def test_a_pass_without_gpus_says_so_once():
-    text = printed(CPU, width=200)
-    assert text.count("unavailable: no NVIDIA device") == 1
-    assert (
-        "GPU compute utilisation, kernel concurrency, copies, calls of the CUDA API, FP32 utilisation: unavailable"
-        in text
-    )
-
-
-def test_no_table_is_empty():
-    text = printed(CPU, width=100)
-    assert "Copies" not in text
-    assert "Memory" not in text
-
-
 def test_categories_in_words():
     assert spelt("copy_htod") == "copy HtoD"
     assert spelt("convolution_implicit_precomp_gemm") == "convolution implicit precomp gemm"
 
 
-def width_of(png):
+def test_categories_without_room_share_a_bar():
+    first = GPUS.categories[0].model_copy(update={"share_percent": 5.0})
+    many = GPUS.model_copy(update={"categories": (first,) * 20})
+    (figure,) = time_shares(many, name="n", title="resnet50")
+    assert figure.series[0].x[-1] == "6 others"
+    assert sum(figure.series[0].y) == pytest.approx(100)
+
+
+def test_a_pass_is_drawn_and_one_without_work_is_not():
+    png = share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"])
     assert png.startswith(b"\x89PNG")
-    return struct.unpack(">I", png[16:20])[0]
-
-
-class TestShare:
-    def test_a_bar_for_each_category(self):
-        (figure,) = time_shares(GPUS, name="n", title="resnet50")
-        assert figure.series[0].x == tuple(spelt(one.category) for one in GPUS.categories)
-        assert figure.series[0].y == tuple(one.share_percent for one in GPUS.categories)
-
-    def test_categories_without_room_share_a_bar(self):
-        first = GPUS.categories[0].model_copy(update={"share_percent": 5.0})
-        many = GPUS.model_copy(update={"categories": (first,) * 20})
-        (figure,) = time_shares(many, name="n", title="resnet50")
-        assert figure.series[0].x[-1] == "6 others"
-        assert sum(figure.series[0].y) == pytest.approx(100)
-
-    def test_png(self):
-        assert width_of(share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"])) == 1280
-        assert share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"]) == share_png(
-            GPUS, title="resnet50", lines=["2 × NVIDIA H200"]
-        )
-
-    def test_a_pass_without_work_has_none(self):
-        nothing = analyse(None, [env(), start(kind="memory"), stop()])
-        assert share_png(nothing, title="resnet50", lines=["2 × NVIDIA H200"]) is None
+    assert struct.unpack(">I", png[16:20])[0] == 1280
+    nothing = analyse(None, [env(), start(kind="memory"), stop()])
+    assert share_png(nothing, title="resnet50", lines=["2 × NVIDIA H200"]) is None

@@ -144,14 +144,13 @@ def test_the_time_left_of_a_study_is_that_of_its_cells(clock):
     assert shown.place(1, 2) == "cell 3 of 4, run 1 of 2, about 4 minutes left"
 
 
-def test_a_pipe_gets_plain_lines_and_a_terminal_a_live_one():
-    assert isinstance(progress(Console(file=io.StringIO())), PlainProgress)
-    assert isinstance(progress(Console(file=io.StringIO(), force_terminal=True)), LiveProgress)
-
-
-def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(progress(Console(file=io.StringIO(), force_terminal=True)), PlainProgress)
+@pytest.mark.parametrize(
+    ("terminal", "kind", "shown"),
+    [(False, "xterm", PlainProgress), (True, "xterm", LiveProgress), (True, "dumb", PlainProgress)],
+)
+def test_only_a_terminal_that_can_move_its_cursor_gets_a_live_line(monkeypatch, terminal, kind, shown):
+    monkeypatch.setenv("TERM", kind)
+    assert isinstance(progress(Console(file=io.StringIO(), force_terminal=terminal)), shown)
 
 
 def live(clock) -> tuple[LiveProgress, io.StringIO]:
@@ -183,7 +182,9 @@ def test_what_is_done_stays_and_the_bar_goes(clock):
     shown, file = live(clock)
     with shown:
         shown.stage("building [mxnet]")
+        shown.trial_started("never ended", 40)
         shown.trial_started("t", 40)
+        assert [task.description for task in shown._rich.tasks] == ["t"]
         shown.trial_ended("35.2 images/s, valid")
         assert shown._rich.tasks == []
     assert "building [mxnet]\n" in visible(file)
@@ -202,11 +203,3 @@ def test_the_terminal_is_whole_after_an_error(clock):
         fail()
     assert not shown._rich.live.is_started
     assert file.getvalue().rindex("\x1b[?25h") > file.getvalue().rindex("\x1b[?25l")  # the cursor is shown again
-
-
-def test_a_second_trial_replaces_a_first_that_never_ended(clock):
-    shown, _ = live(clock)
-    with shown:
-        shown.trial_started("first", 40)
-        shown.trial_started("second", 40)
-        assert [task.description for task in shown._rich.tasks] == ["second"]

@@ -13,14 +13,12 @@ import io
 
 import examples
 import pytest
-from goldens import expected
+from goldens import expected, printed
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from rich.console import Console
 from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 
-from runner.analysis.summary import Row
 from runner.core import units
 from runner.core.measurement import Interval
 from runner.report import figures, matrix
@@ -29,21 +27,15 @@ from runner.report.matrix import print_whole
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 
 
-def printed(found, *, width: int) -> str:
-    console = Console(width=width, file=io.StringIO())
-    print_whole(console, found)
-    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("gpus-100-columns.txt", printed(GPUS, width=100)),
-        ("cpus-80-columns.txt", printed(CPUS, width=80)),
+        ("gpus-100-columns.txt", printed(print_whole, GPUS, width=100)),
+        ("cpus-80-columns.txt", printed(print_whole, CPUS, width=80)),
         ("gpus.md", matrix.markdown(GPUS)),
         ("cpus.md", matrix.markdown(CPUS)),
         ("gpus.csv", matrix.to_csv(GPUS)),
-        ("nodes-80-columns.txt", printed(NODES, width=80)),
+        ("nodes-80-columns.txt", printed(print_whole, NODES, width=80)),
         ("nodes.md", matrix.markdown(NODES)),
         ("nodes.csv", matrix.to_csv(NODES)),
     ],
@@ -82,10 +74,10 @@ def test_a_figure_is_never_off_by_more_than_half_a_last_digit_of_its_interval(va
 
 
 @pytest.mark.parametrize("status", ["invalid", "failed"])
-@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency", "mfu_percent"])
+@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency", "mfu_percent", "parts"])
 def test_an_unusable_row_cannot_carry_a_figure(status, figure):
     with pytest.raises(ValidationError, match=f"a row that is {status} may carry no figures"):
-        Row.model_validate({"scale": 2, "device": "gpu", "repeats": 1, "status": status, figure: 1.0})
+        unusable(2, status, **{figure: parts() if figure == "parts" else 1.0})
 
 
 def test_unusable_rows_show_their_reasons_and_nothing_else():
@@ -136,7 +128,7 @@ def test_every_line_of_the_table_fits_80_columns():
         efficiency=0.892,
         efficiency_ci95=Interval(low=0.878, high=0.906),
     )
-    text = printed(summary(wide, record_dirs=()), width=80)
+    text = printed(print_whole, summary(wide, record_dirs=()), width=80)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
     for figure in ("64 CPU  ", "118,758 ± 1,000", "57.10 ± 0.90", "89.2 ± 1.4", "valid"):
@@ -144,7 +136,7 @@ def test_every_line_of_the_table_fits_80_columns():
 
 
 def test_a_link_that_is_no_real_wire_is_called_emulated_in_every_form():
-    for text in (printed(NODES, width=80), matrix.markdown(NODES), matrix.to_csv(NODES)):
+    for text in (printed(print_whole, NODES, width=80), matrix.markdown(NODES), matrix.to_csv(NODES)):
         assert "emulated 1gbit" in text
 
 
@@ -159,11 +151,6 @@ def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobod
     assert "exchange alone" not in matrix.markdown(GPUS)
 
 
-def test_a_row_that_may_not_be_used_tells_no_parts():
-    with pytest.raises(ValidationError, match="may carry no figures"):
-        Row(scale=2, device="gpu", repeats=1, status="invalid", parts=parts())
-
-
 def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
     known = summary(
         row(1, mfu_percent=34.56),
@@ -171,14 +158,14 @@ def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
         peak="1 × NVIDIA H200: 66.9 TFLOP/s in fp32",
         record_dirs=(),
     )
-    for text in (printed(known, width=80), matrix.markdown(known)):
+    for text in (printed(print_whole, known, width=80), matrix.markdown(known)):
         assert "MFU" in text
         assert "34.56" in text
         assert "66.9 TFLOP/s in fp32" in text
-    assert max(len(line) for line in printed(known, width=80).splitlines()) <= 80
+    assert max(len(line) for line in printed(print_whole, known, width=80).splitlines()) <= 80
     assert figures.scaling(known).headers[-2:] == ("MFU (%)", "validity")
     assert figures.scaling(known).rows[1][-2:] == ("\N{EN DASH}", "valid")
-    assert "MFU" not in matrix.markdown(GPUS) + printed(GPUS, width=100)
+    assert "MFU" not in matrix.markdown(GPUS) + printed(print_whole, GPUS, width=100)
 
 
 def test_utilisation_above_the_peak_is_withheld_with_its_reason():
@@ -191,7 +178,7 @@ def test_utilisation_above_the_peak_is_withheld_with_its_reason():
 def test_a_record_path_is_never_broken():
     """A path cut by the terminal's width cannot be copied."""
     path = "results/" + "a-very-long-machine-name/" * 5 + "run"
-    assert f"record: {path}\n" in printed(summary(row(1), record_dirs=(path,)), width=60)
+    assert f"record: {path}\n" in printed(print_whole, summary(row(1), record_dirs=(path,)), width=60)
 
 
 def test_markdown_survives_pipes_and_line_breaks_in_reasons():

@@ -275,7 +275,7 @@ def csv_of(found):
 
 
 def panels(found):
-    return written(found).pictures["m"].panels
+    return written(found).pictures["m"].args
 
 
 def printed(found):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,17 +19,12 @@ if TYPE_CHECKING:
     from runner.analysis.comparisons.transports import Curve
     from runner.analysis.summary import Summary
     from runner.core.record import RunRecord
-    from runner.report.publish import Measured, Watched
+    from runner.report.page.curves import Watched
+from runner.report.publish import Measured
 
 
 def matrix(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> tuple[Block, ...]:
-    """A block for each scaling curve of a matrix.
-
-    Args:
-        measured: its runs and figures.
-        name: of the matrix, which begins the names of its figures.
-        watched: what samplers saw, by the label of the curve; "" where there is one.
-    """
+    """A block for each scaling curve of a matrix; `watched` is what samplers saw, by the label of the curve, "" where there is one."""
     return tuple(
         _curve(
             curve,
@@ -43,16 +38,20 @@ def matrix(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> 
 
 def comparison(measured: Measured, *, name: str) -> tuple[Block, ...]:
     """The block of a matrix over several transports; none of one over a single one."""
-    compared = measured.comparison
-    if compared is None:
+    if measured.comparison is None:
         return ()
-    own: dict[tuple[str, int], tuple[str, ...]] = {}
-    for curve, _ in measured.curves:
-        for _, record in curve.own:
-            place = (curve.label, record.trial.world_size)
-            own[place] = (*own.get(place, ()), record.run_id)
-    block = transports.report(compared, name=f"{name}-transports", runs=own).page_block()
+    own = {(curve.label, scale): ids for curve, _ in measured.curves for scale, ids in _ids(curve.own).items()}
+    block = transports.report(measured.comparison, name=f"{name}-transports", runs=own).page_block()
     return (block.model_copy(update={"stem": name}),)
+
+
+def _ids(runs: Iterable[tuple[Path, RunRecord]]) -> dict[int, tuple[str, ...]]:
+    """By scale, the ids of its runs."""
+    found: dict[int, tuple[str, ...]] = {}
+    for _, record in runs:
+        scale = record.trial.world_size
+        found[scale] = (*found.get(scale, ()), record.run_id)
+    return found
 
 
 def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
@@ -89,26 +88,21 @@ def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
 
 
 def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None) -> Block:
-    by_scale: dict[int, tuple[str, ...]] = {}
-    for _, record in curve.runs:
-        scale = record.trial.world_size
-        by_scale[scale] = (*by_scale.get(scale, ()), record.run_id)
     records = [record for _, record in curve.runs]
     label = f": {curve.label}" if curve.label else ""
-    ends = (summary.wires, summary.engine_reason)
     return Block(
         anchor=anchor("matrix", name),
         title=f"{summary.title}{label}",
         lead=_lead(summary),
         lines=(
             summary.setting,
-            *(line for line in ends if line),
+            *filter(None, (summary.wires, summary.engine_reason)),
             summary.ran_on,
             figures.interval_legend(summary),
             *figures.peak_legend(summary),
         ),
         figures=(
-            *drawn.scaling(summary, name=name, runs=by_scale),
+            *drawn.scaling(summary, name=name, runs=_ids(curve.runs)),
             *(over.over_time(watched, name=name, title=summary.title) if watched else ()),
             *over.over_epochs(records, name=name, title=summary.title),
         ),
@@ -121,17 +115,11 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
 
 
 def _tables(summary: Summary) -> list[Table]:
-    scaling = figures.scaling(summary)
-    found = [Table(title="Scaling", columns=scaling.headers, rows=scaling.rows)]
+    found = [figures.scaling(summary).titled("Scaling")]
     if parts := figures.parts(summary):
-        found.append(
-            Table(title="Parts of a step", columns=parts.headers, rows=parts.rows, legend=figures.PARTS_LEGEND)
-        )
-    found += [
-        Table(title=f"Telemetry by {block.headers[0]}", columns=block.headers, rows=block.rows, legend=telemetry.LEGEND)
-        for block in telemetry.blocks(summary)
-    ]
-    return found
+        found.append(parts.titled("Parts of a step", legend=figures.PARTS_LEGEND))
+    watched = telemetry.blocks(summary)
+    return [*found, *(one.titled(f"Telemetry by {one.headers[0]}", legend=telemetry.LEGEND) for one in watched)]
 
 
 def _lead(summary: Summary) -> str:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.core.record import RunRecord
+    from runner.report.page.curves import Watched
     from runner.report.page.model import RunLine
-    from runner.report.publish import Measured, Watched
+from runner.report.publish import Measured
 
 CHAPTERS: Final = {
     "studies": (
@@ -89,21 +90,13 @@ _OF_RUNS: Final = frozenset({"matrices", "passes"})
 
 @dataclass
 class Collected:
-    """What a page is made from, as it is read: folder by folder, each then joined to the whole. Chapters without a block are left out.
+    """What a page is made from, as it is read: folder by folder, each then joined to the whole. Chapters without a block are left out."""
 
-    Attributes:
-        records: what is drawn: link of each run's directory, relative to the page, and its record.
-        others: runs that the table of all has besides, each with its time.
-        measured: each curve of each matrix, for the latest of them.
-        reserve: what is to be said of chapters that do not have all.
-    """
-
-    records: list[tuple[str, RunRecord]] = field(default_factory=list)
-    others: list[tuple[datetime, RunLine]] = field(default_factory=list)
+    records: list[tuple[str, RunRecord]] = field(default_factory=list)  # what is drawn, by links relative to the page
+    others: list[tuple[datetime, RunLine]] = field(default_factory=list)  # what the table of all runs has besides
     measured: list[Shown] = field(default_factory=list)
     chapters: dict[str, list[Block]] = field(default_factory=lambda: {name: [] for name in CHAPTERS})
-
-    reserve: str = ""
+    reserve: str = ""  # what is to be said of chapters that do not have all
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
         """Add the curves of a matrix, and their comparison."""
@@ -119,12 +112,10 @@ class Collected:
         self.chapters[chapter] += blocks
 
     def join(self, folder: Collected, *, files: Mapping[str, str]) -> None:
-        """Add what a folder holds.
+        """Add what a folder holds, collected from its run directories alone.
 
-        Args:
-            folder: collected from its run directories alone.
-            files: link to each report that lies beside them, relative to the page, by its name; a block has those that its stem begins,
-                and where several do, the longest has it.
+        `files` has the link to each report that lies beside them, by its name; a block has those that its stem begins, and where several do, the
+        longest has it.
         """
         stems = {block.stem for blocks_ in folder.chapters.values() for block in blocks_} - {""}
         own: dict[str, list[str]] = {}
@@ -147,17 +138,12 @@ class Collected:
         first = latest(self.measured)
         here = first[0].hardware if first else None
         machines = {record.run_id: hardware(record) for record in records}
-        chapters = {
-            name: [
-                block.model_copy(
-                    update={"elsewhere": {machines.get(run, here) for run in block.runs}.isdisjoint({here})}
-                )
-                if here and block.runs
-                else block
-                for block in found
-            ]
-            for name, found in self.chapters.items()
-        }
+
+        def placed(block: Block) -> Block:
+            elsewhere = bool(here and block.runs) and here not in {machines.get(run, here) for run in block.runs}
+            return block.model_copy(update={"elsewhere": elsewhere})
+
+        chapters = {name: list(map(placed, found)) for name, found in self.chapters.items()}
         return Page(
             title=title,
             made=made,
@@ -166,8 +152,6 @@ class Collected:
             overview=overview.overview(records, lines, here=here),
             sections=tuple(_sections(chapters, self.reserve)),
             missing=tuple((title, command) for name, (title, _, command) in CHAPTERS.items() if not chapters[name]),
-            run_columns=runs.COLUMNS,
-            filtered=runs.FILTERED,
             runs=lines,
         )
 

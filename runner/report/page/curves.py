@@ -5,6 +5,7 @@ Time is each node's own, counted from the start of its measured windows, so that
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,26 +15,63 @@ import numpy as np
 import numpy.typing as npt
 
 from runner.analysis.telemetry.series import GAP_PERIODS, stretches
+from runner.core.errors import RequestError
 from runner.report.page.model import Figure, Series
+from runner.results.store import read_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
+    from rich.console import Console
 
     from runner.core.measurement import EpochFigures
     from runner.core.record import RunRecord
     from runner.core.telemetry import Telemetry
-    from runner.report.publish import Watched
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a sampler saw of one run: its table `telemetry`, and the figures that were made from it."""
+
+    record: RunRecord
+    telemetry: Telemetry
+    frame: pd.DataFrame
+
+
+def watched(runs: Sequence[tuple[Path, RunRecord]], *, console: Console) -> Watched | None:
+    """The first usable run of the largest scale at which somebody looked on; None without any, or where its table can't be read."""
+    seen = [(path, record, record.telemetry) for path, record in runs if record.telemetry]
+    usable = [one for one in seen if one[1].validity.status != "invalid"]
+    if not usable:
+        return None
+    path, record, telemetry = max(usable, key=lambda one: one[1].trial.world_size)
+    try:
+        frame = read_table(path, "telemetry")
+    except RequestError as error:  # the tables are worth having without it
+        console.print(f"not drawn: {error}", style="yellow", markup=False)
+        return None
+    return None if frame is None else Watched(record, telemetry, frame)
+
 
 POINTS: Final = 300
 """Points of a curve over time; more are not told apart on a screen."""
 CURVES: Final = 16
 """Devices whose curves are drawn; the CSV of telemetry has all."""
+Floats = npt.NDArray[np.float64]
 
 
 def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> tuple[Figure, ...]:
     """Power and utilisation over the time of one run, a curve a device."""
+    if not seen.telemetry.spans:
+        return ()
+    # The measured windows of the slowest node.
+    slowest = stretches(max(seen.telemetry.spans, key=lambda span: span.measured.seconds))
+    shade = tuple((span.start - slowest.whole.start, span.end - slowest.whole.start) for span in slowest.spans)
     found = []
-    for label, drawn in measured_curves(seen.frame, seen.telemetry).items() if seen.telemetry.spans else ():
+    for label, drawn in _measured_curves(seen.frame, seen.telemetry).items():
+        if not drawn:
+            continue
         series, most = [], 1
         for curve in drawn[:CURVES]:
             seconds, values, each = thinned(curve.seconds, curve.values, points=points)
@@ -52,7 +90,7 @@ def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> 
                 x="seconds since the measured windows began",
                 y=label,
                 percent=label.endswith("(%)"),
-                shade=shade(seen.telemetry),
+                shade=shade,
                 series=tuple(series),
                 notes=tuple(notes),
             )
@@ -87,42 +125,28 @@ def over_epochs(records: Sequence[RunRecord], *, name: str, title: str) -> tuple
         return ()
     several = len(watched) > 1
 
-    def curve(record: RunRecord, of: str, value: Callable[[EpochFigures], float | None]) -> Series:
-        epochs = record.measurement.epochs
-        trial = record.trial
-        who = f"{trial.world_size} device{'s' if trial.world_size > 1 else ''}, repeat {trial.repeat}"
-        return Series(
-            name=", ".join(word for word in (who if several else "", of) if word),
-            x=tuple(float(epoch.epoch) for epoch in epochs),
-            y=tuple(value(epoch) for epoch in epochs),
-            runs=((record.run_id,),) * len(epochs),
-        )
+    def curves(**by_word: Callable[[EpochFigures], float | None]) -> tuple[Series, ...]:
+        found = []
+        for record, (of, value) in itertools.product(watched, by_word.items()):
+            epochs, trial = record.measurement.epochs, record.trial
+            who = f"{trial.world_size} device{'s' if trial.world_size > 1 else ''}, repeat {trial.repeat}"
+            found.append(
+                Series(
+                    name=", ".join([who] * several + [of] * (len(by_word) > 1 or not several)),
+                    x=tuple(float(epoch.epoch) for epoch in epochs),
+                    y=tuple(value(epoch) for epoch in epochs),
+                    runs=((record.run_id,),) * len(epochs),
+                )
+            )
+        return tuple(found)
 
-    accuracy = tuple(
-        curve(one, "" if several else "validation", lambda epoch: epoch.accuracy_percent) for one in watched
-    )
-    losses = tuple(
-        series
-        for one in watched
-        for series in (
-            curve(one, "training", lambda epoch: epoch.train_loss),
-            curve(one, "validation", lambda epoch: epoch.val_loss),
-        )
-    )
-    return (
-        Figure(
-            name=f"{name}-accuracy",
-            title=f"Accuracy, {title}",
-            x="epochs",
-            y="accuracy (%)",
-            percent=True,
-            series=accuracy,
-        ),
-        Figure(name=f"{name}-loss", title=f"Loss, {title}", x="epochs", y="loss (nats)", series=losses),
-    )
+    def drawn(what: str, y: str, series: tuple[Series, ...]) -> Figure:
+        named = {"name": f"{name}-{what}", "title": f"{what.capitalize()}, {title}"}
+        return Figure(**named, x="epochs", y=y, percent=y.endswith("(%)"), series=series)
 
-
-Floats = npt.NDArray[np.float64]
+    accuracy = curves(validation=lambda epoch: epoch.accuracy_percent)
+    losses = curves(training=lambda epoch: epoch.train_loss, validation=lambda epoch: epoch.val_loss)
+    return drawn("accuracy", "accuracy (%)", accuracy), drawn("loss", "loss (nats)", losses)
 
 
 @dataclass(frozen=True)
@@ -134,33 +158,19 @@ class Curve:
     values: Floats
 
 
-def measured_curves(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
-    """By quantity with its unit, a curve a device: of GPUs if GPUs trained, else of the hosts; what nobody knows is left out."""
-    found = _of_gpus(frame, telemetry) if telemetry.device == "gpu" else _of_hosts(frame, telemetry)
-    return {label: drawn for label, drawn in found.items() if drawn}
-
-
-def shade(telemetry: Telemetry) -> tuple[tuple[float, float], ...]:
-    """From when to when the measured windows of a run lay, in seconds since the first began; those of the slowest node."""
-    slowest = stretches(max(telemetry.spans, key=lambda span: span.measured.seconds))
-    began = slowest.whole.start
-    return tuple((span.start - began, span.end - began) for span in slowest.spans)
-
-
-def _of_gpus(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
-    devices = [(gpu.node, f"gpu{gpu.index}", f"GPU {gpu.index}") for gpu in telemetry.gpus]
-    return {
-        "power (W)": _curves(frame, telemetry, devices, "power_w"),
-        "utilisation (%)": _curves(frame, telemetry, devices, "utilisation_percent"),
-    }
-
-
-def _of_hosts(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
-    devices = [(host.node, "host", "host") for host in telemetry.hosts]
+def _measured_curves(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
+    """By quantity with its unit, a curve a device: of GPUs if GPUs trained, else of the hosts."""
+    if telemetry.device == "gpu":
+        gpus = [(gpu.node, f"gpu{gpu.index}", f"GPU {gpu.index}") for gpu in telemetry.gpus]
+        return {
+            "power (W)": _curves(frame, telemetry, gpus, "power_w"),
+            "utilisation (%)": _curves(frame, telemetry, gpus, "utilisation_percent"),
+        }
+    hosts = [(host.node, "host", "host") for host in telemetry.hosts]
     mean = frame["core_percent"].map(lambda cell: np.nan if np.ndim(cell) == 0 else np.mean(cell))
     return {
-        "power (W)": [_rate(curve) for curve in _curves(frame, telemetry, devices, "energy_j")],
-        "CPUs (%)": _curves(frame.assign(core_percent=mean), telemetry, devices, "core_percent"),
+        "power (W)": [_rate(curve) for curve in _curves(frame, telemetry, hosts, "energy_j")],
+        "CPUs (%)": _curves(frame.assign(core_percent=mean), telemetry, hosts, "core_percent"),
     }
 
 

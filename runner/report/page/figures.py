@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.core import units
+from runner.report.page.export import value_at
 from runner.report.page.model import Figure, Series, error_bars, series_of
 from runner.report.profile import spelt, worked
 
@@ -32,36 +33,67 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
     notes = left_out(summary.rows)
-    measured = of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
+
+    def bars(key: str, what: str, y: str, measured: Series, *, interval: str = "") -> Figure:
+        title, series = f"{what}, {summary.title}", (measured,)
+        shape: dict[str, Any] = {"shape": "bars", "x": "devices", "interval": interval, "notes": notes}
+        return Figure(name=f"{name}-{key}", title=title, y=y, series=series, **shape)
+
+    rates = of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
     found = [
-        Figure(
-            name=f"{name}-throughput",
-            title=f"Throughput, {summary.title}",
-            shape="bars",
-            x="devices",
-            y=f"throughput ({summary.rate_unit})",
-            series=(measured,),
-            interval=error_bars(measured),
-            notes=notes,
-        ),
+        bars("throughput", "Throughput", f"throughput ({summary.rate_unit})", rates, interval=error_bars(rates)),
     ]
     timed = [row for row in rows if row.training_time_s is not None]
     if len(timed) > 1:
-        found.append(
-            Figure(
-                name=f"{name}-training-time",
-                title=f"Training time, {summary.title}",
-                shape="bars",
-                x="devices",
-                y="training time (s), median of the repeats",
-                series=(of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None),),
-                notes=notes,
-            )
-        )
+        times = of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None)
+        found.append(bars("training-time", "Training time", "training time (s), median of the repeats", times))
     sped = [row for row in rows if row.speedup is not None]
     if len(sped) > 1:
         found.append(_speedup(summary, sped, name=name, runs=runs, notes=notes))
     return tuple(found)
+
+
+LINEAR_UP_TO: Final = 8
+"""Largest scale drawn on linear axes; beyond it powers of two would crowd at the origin."""
+
+
+def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
+    """Throughput against the ideal line, and efficiency; none where fewer than two scales have a throughput."""
+    rows = sorted((row for row in summary.rows if row.usable and row.throughput is not None), key=lambda row: row.scale)
+    if len(rows) < 2:  # noqa: PLR2004 - a single point is in the table
+        return ()
+    most = rows[-1].scale
+    base = next((row.throughput for row in rows if row.scale == 1), None)
+    ideal = Series(name="ideal: n times one device", kind="ideal", x=(1.0, float(most)), y=(base, base and base * most))
+    efficient = [row for row in rows if row.efficiency is not None]
+    rates = of_rows(rows, {}, lambda row: row.throughput, lambda row: row.throughput_ci95)
+    shares = of_rows(
+        efficient,
+        {},
+        lambda row: units.percent(row.efficiency),
+        lambda row: row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None,
+    )
+
+    def panel(name: str, y: str, measured: Series, own: Sequence[Row], *, ideal: tuple[Series, ...] = ()) -> Figure:
+        # A label has the digits that its interval supports.
+        labels = tuple(value_at(measured, at).split(" ±")[0] for at in range(len(own)))
+        scales = tuple(float(row.scale) for row in own)
+        return Figure(
+            name=name,
+            title=y,
+            x=f"{rows[0].device_name}s",
+            y=y,
+            log=most > LINEAR_UP_TO,
+            percent=name == "efficiency",
+            series=(measured.model_copy(update={"x": scales, "labels": labels}), *ideal),
+            interval=units.INTERVAL if measured.low else "",
+            notes=left_out(summary.rows),
+        )
+
+    return (
+        panel("throughput", f"throughput ({summary.rate_unit})", rates, rows, ideal=() if base is None else (ideal,)),
+        panel("efficiency", "efficiency (%)", shares, efficient),
+    )
 
 
 def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, notes: tuple[str, ...]) -> Figure:
@@ -72,7 +104,7 @@ def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, no
         title=f"Speedup, {summary.title}",
         x="devices",
         y="speedup over one device",
-        log=max(scales) > 8,  # noqa: PLR2004 - as in the PNG of a matrix
+        log=max(scales) > LINEAR_UP_TO,
         series=(measured.model_copy(update={"x": scales}), Series(name="ideal", kind="ideal", x=scales, y=scales)),
         interval=error_bars(measured),
         notes=notes,
@@ -111,8 +143,8 @@ def transports(
         name: begins the figures' names.
         runs: by transport and scale, ids of the runs.
     """
-    rows = [row for row in comparison.rows if row.row.usable and row.row.throughput is not None]
-    if not rows:
+    usable = [row for row in comparison.rows if row.row.usable and row.row.throughput is not None]
+    if not usable:
         return ()
     notes = tuple(
         f"not drawn: {row.transport}, {row.row.devices} {row.row.status} ({'; '.join(row.row.reasons)})"
@@ -120,70 +152,42 @@ def transports(
         if not row.row.usable
     )
 
-    def lying(key: str, what: str, y: str, value: Callable[[ComparedRow], float | None], *, interval: bool) -> Figure:
-        drawn = [row for row in rows if value(row) is not None]
-        series = series_of(
-            drawn,
+    def lying(key: str, what: str, y: str, *series: Series, **more: Any) -> Figure:
+        title = f"{what}, {comparison.title}"
+        return Figure(name=f"{name}-{key}", title=title, shape="lying", x="transport", y=y, series=series, **more)
+
+    def of(rows: Sequence[ComparedRow], value: Callable[[ComparedRow], float | None], **more: Any) -> Series:
+        return series_of(
+            [row for row in rows if value(row) is not None],
             x=lambda row: f"{row.transport}, {row.row.devices}",
             y=value,
-            interval=lambda row: row.row.throughput_ci95 if interval else None,
-            degraded=lambda row: row.row.status == "degraded",
             runs=lambda row: runs.get((row.transport, row.row.scale), ()),
-            label=_rate_and_ratio if interval else None,
-        )
-        title = f"{what}, {comparison.title}"
-        said = error_bars(series) if interval else ""
-        return Figure(
-            name=f"{name}-{key}",
-            title=title,
-            shape="lying",
-            x="transport",
-            y=y,
-            series=(series,),
-            interval=said,
-            notes=notes,
+            **more,
         )
 
+    degraded: dict[str, Any] = {"degraded": lambda row: row.row.status == "degraded"}
+    ends: dict[str, Any] = {"interval": lambda row: row.row.throughput_ci95}
+    rates = of(usable, lambda row: row.row.throughput, label=_rate_and_ratio, **degraded, **ends)
+    times = of(usable, lambda row: row.row.training_time_s, **degraded)
+    sent = of(usable, lambda row: _megabytes(row.sent_bytes), label=_sent_and_rate, name="sent")
+    needed = [
+        Series(name=f"what {words}", kind="ideal", x=sent.x, y=tuple(map(_megabytes, values)))
+        for words, values in _needed([row for row in usable if row.sent_bytes is not None]).items()
+    ]
     every = (
         lying(
-            "throughput", "Throughput", f"throughput ({comparison.unit})", lambda row: row.row.throughput, interval=True
+            *("throughput", "Throughput", f"throughput ({comparison.unit})", rates),
+            interval=error_bars(rates),
+            notes=notes,
         ),
-        lying(
-            "training-time", "Training time", "training time (s)", lambda row: row.row.training_time_s, interval=False
-        ),
-        _bytes(comparison, rows, name=name, runs=runs),
+        lying("training-time", "Training time", "training time (s)", times, notes=notes),
+        lying("bytes", "Bytes a step", "sent in a step (MB), by a GPU or a node", sent, *needed),
     )
     return tuple(figure for figure in every if figure.series[0].x)
 
 
-def _bytes(
-    comparison: Comparison,
-    rows: Sequence[ComparedRow],
-    *,
-    name: str,
-    runs: Mapping[tuple[str, int], tuple[str, ...]],
-) -> Figure:
-    drawn = [row for row in rows if row.sent_bytes is not None]
-    sent = series_of(
-        drawn,
-        x=lambda row: f"{row.transport}, {row.row.devices}",
-        y=lambda row: (row.sent_bytes or 0) / 1e6,
-        runs=lambda row: runs.get((row.transport, row.row.scale), ()),
-        label=_sent_and_rate,
-        name="sent",
-    )
-    needed = [
-        Series(name=f"what {words}", kind="ideal", x=sent.x, y=tuple(value and value / 1e6 for value in values))
-        for words, values in _needed(drawn).items()
-    ]
-    return Figure(
-        name=f"{name}-bytes",
-        title=f"Bytes a step, {comparison.title}",
-        shape="lying",
-        x="transport",
-        y="sent in a step (MB), by a GPU or a node",
-        series=(sent, *needed),
-    )
+def _megabytes(size: float | None) -> float | None:
+    return None if size is None else size / 1e6
 
 
 def _rate_and_ratio(row: ComparedRow) -> str:
@@ -196,7 +200,7 @@ def _rate_and_ratio(row: ComparedRow) -> str:
 
 def _sent_and_rate(row: ComparedRow) -> str:
     rate = "" if row.reached_gbit is None else f" ({units.figure(row.reached_gbit)} Gbit/s)"
-    return units.figure((row.sent_bytes or 0) / 1e6) + rate
+    return units.figure(_megabytes(row.sent_bytes)) + rate
 
 
 def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:

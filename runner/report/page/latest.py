@@ -55,13 +55,11 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
     if not ordered:
         return None
     last = ordered[-1]
-    result = figures.screen(last.summary)
     before = _before(last, ordered[:-1])
-    tables = [Table(title="Result", columns=result.headers, rows=result.rows)]
+    tables = [figures.screen(last.summary).titled("Result")]
     if before:
         compared = compare(before.records, last.records, names=(before.name, last.name))
-        rows = tuple(map(against.cells, compared.pairs))
-        tables.append(Table(title="Against the one before", columns=against.HEADERS, rows=rows, legend=LEGEND))
+        tables.append(against.table(compared).titled("Against the one before", legend=LEGEND))
         differ = tuple(one for one in _parts(before, last) if one[1] != one[2])
         tables.append(
             Table(title="What differs from the one before", columns=("fact", before.name, last.name), rows=differ)

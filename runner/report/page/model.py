@@ -155,7 +155,6 @@ class Block(Frozen):
         anchor: its id within the page.
         title, lead: what it is, and what came of it in one line: all that is seen of it until it is opened.
         lines: what ran where.
-        notes: reservations.
         runs: ids of the runs that it is made from.
         stem: begins the names of its own reports, which lie beside the run directories.
         files: links to these, relative to the page, as far as they are there.
@@ -187,7 +186,7 @@ class Section(Frozen):
 
 
 class Fact(Frozen):
-    """One line of what is known of a run: a command is shown as such, and can be copied."""
+    """One line of what is known of a run; a command can be copied."""
 
     name: str
     value: str
@@ -195,13 +194,7 @@ class Fact(Frozen):
 
 
 class RunLine(Frozen):
-    """One run.
-
-    Attributes:
-        cells: as in `runs.COLUMNS`.
-        record: link to its record, relative to the page.
-        folder: link to its directory.
-    """
+    """One run: its `cells` as in `runs.COLUMNS`, and the links, relative to the page, to its record and to its directory."""
 
     run_id: str
     cells: tuple[str, ...]
@@ -212,31 +205,23 @@ class RunLine(Frozen):
     profiled: bool
 
 
-class Count(Frozen):
-    """A number that the overview opens with."""
-
-    words: str
-    number: int
-
-
 class Page(Frozen):
     """The whole page.
 
     Attributes:
         made: of how much and by which version, and on one that is kept nowhere also when, in words.
+        counts: words, and how many there are of it.
         latest: what was measured last; None where nothing was.
         missing: what nothing is on file of, each with the command that measures it.
     """
 
     title: str
     made: str
-    counts: tuple[Count, ...]
+    counts: tuple[tuple[str, int], ...]
     latest: Block | None
     overview: Block
     sections: tuple[Section, ...]
     missing: tuple[tuple[str, str], ...]
-    run_columns: tuple[str, ...]
-    filtered: tuple[str, ...]
     runs: tuple[RunLine, ...]
 
     @property

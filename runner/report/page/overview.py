@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -13,10 +13,11 @@ from runner.core import units
 from runner.core.trial import Trial
 from runner.core.units import ABSENT
 from runner.report import figures
+from runner.report.block import Block as TextTable
 from runner.report.comparison import anchor
 from runner.report.page import runs as lines
 from runner.report.page.latest import hardware
-from runner.report.page.model import Block, Count, Figure, RunLine, Table, error_bars, series_of
+from runner.report.page.model import Block, Figure, RunLine, Table, error_bars, series_of
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.cells import Cell
@@ -30,24 +31,18 @@ BARS = 12
 STATUSES: Final = ("valid", "degraded", "invalid", "failed")
 
 
-def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[Count, ...]:
+def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[tuple[str, int], ...]:
     """How many there are of what."""
     measured = [run for run in runs if not run.profiled]
-    every = (
-        {"runs": len(measured)}
-        | {status: _number(measured, status) for status in STATUSES}
-        | {"passes under a profiler": len(runs) - len(measured), "studies": studies}
-    )
-    return tuple(Count(words=words, number=number) for words, number in every.items() if number or words == "runs")
+    every = {"runs": len(measured), **{status: _number(measured, status) for status in STATUSES}}
+    every |= {"passes under a profiler": len(runs) - len(measured), "studies": studies}
+    return tuple((words, number) for words, number in every.items() if number or words == "runs")
 
 
 def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str | None = None) -> Block:
     """The fastest cell of each network, frameworks beside each other, and how much there is of each folder, machine and framework.
 
-    Args:
-        records: what is drawn.
-        runs: all on file.
-        here: the hardware whose cells are shown; those of other machines are folded. None for all.
+    `records` are drawn, `runs` are all on file. The cells of other hardware than `here` are folded; None of none.
     """
     found = cells(records)
     own = [cell for cell in found if here in (None, hardware(cell.record))]
@@ -102,34 +97,23 @@ def fastest(found: Iterable[Cell]) -> Table:
         key=lambda one: (machine(one.record), _network(one.record), one.row.scale, lines.devices(one.record)),
     )
     more = f"; {len(ordered) - MOST:,} more networks are in the table of all runs" if len(ordered) > MOST else ""
-    return Table(
-        title="Fastest cell of each network",
-        columns=(
-            *("machine", "network", "devices", "framework", "cell", "runs", "throughput ±", "speedup ±", "validity"),
-            "made from",
-        ),
-        rows=tuple(_fast(cell) for cell in ordered[:MOST]),
-        legend=(
-            "cell: one training in one setting, all its usable runs pooled (samples ÷ seconds); of the cells of a network on as many devices the "
-            f"one with the highest pooled throughput; {units.PLUS_MINUS}; batch: of one device{more}"
-        ),
+    columns: dict[str, Callable[[Cell], str]] = {
+        "machine": lambda cell: machine(cell.record),
+        "network": lambda cell: _network(cell.record),
+        "devices": lambda cell: lines.devices(cell.record),
+        "framework": lambda cell: lines.framework(cell.record),
+        "cell": lambda cell: cell.setting or ABSENT,
+        "runs": lambda cell: figures.runs(cell.row),
+        "throughput ±": lambda cell: f"{figures.rate(cell.row)} {cell.row.unit}",
+        "speedup ±": lambda cell: figures.speedup(cell.row),
+        "validity": lambda cell: cell.row.status,
+        "made from": lambda cell: " ".join(cell.runs),
+    }
+    legend = (
+        "cell: one training in one setting, all its usable runs pooled (samples ÷ seconds); of the cells of a network on as many devices the "
+        f"one with the highest pooled throughput; {units.PLUS_MINUS}; batch: of one device{more}"
     )
-
-
-def _fast(cell: Cell) -> tuple[str, ...]:
-    record, row = cell.record, cell.row
-    return (
-        machine(record),
-        _network(record),
-        lines.devices(record),
-        lines.framework(record),
-        cell.setting or ABSENT,
-        figures.runs(row),
-        f"{units.figure(row.throughput, units.half_width(row.throughput_ci95))} {row.unit}",
-        units.figure(row.speedup, units.half_width(row.speedup_ci95)),
-        row.status,
-        " ".join(cell.runs),
-    )
+    return TextTable.laid(ordered[:MOST], columns).titled("Fastest cell of each network", legend=legend)
 
 
 def _network(record: RunRecord) -> str:

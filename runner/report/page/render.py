@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from runner.report import canvas
 from runner.report.page.export import told
-from runner.report.page.runs import SHOWN
+from runner.report.page.runs import COLUMNS, FILTERED, SHOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jinja2 import Environment
 
-    from runner.report.page.model import Block, Figure, Page, RunLine, Series, Table
+    from runner.report.page.model import Block, Figure, Page, Series
 
 DIGITS: Final = 6
 """Significant digits of a value on the page; its CSV has all."""
@@ -26,13 +28,7 @@ SCRIPTS: Final = ("data.js", "table.js", "figure.js", "panel.js", "page.js")
 
 
 def html(page: Page, *, beside: str, pictures: bool = True) -> str:
-    """Write the page.
-
-    Args:
-        page: what it shows.
-        beside: folder of the figures' files, relative to the page.
-        pictures: whether each is there as PNG.
-    """
+    """Write the page; the figures' files are `beside` it, in a folder relative to it, as PNG too where `pictures`."""
     template = _environment().get_template("page.html.j2")
     return template.render(
         page=page,
@@ -83,18 +79,13 @@ def _opened(page: Page) -> frozenset[str]:
     return frozenset(block.anchor for block in firsts if block)
 
 
-class _Pool:
-    """Strings by number, each once: a machine's name stands in every line of the table of runs."""
-
-    def __init__(self) -> None:
-        self.strings: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self.strings.setdefault(text, len(self.strings))
-
-
 def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
-    pool = _Pool()
+    strings: dict[str, int] = {}
+
+    def pool(text: str) -> int:
+        """The number of a string, which is there once: a machine's name stands in every line of the table of runs."""
+        return strings.setdefault(text, len(strings))
+
     places = {run.run_id: number for number, run in enumerate(page.runs)}
     return {
         "colours": canvas.SERIES,
@@ -102,44 +93,37 @@ def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
         "pictures": pictures,
         "runs": _runs(page, pool),
         "blocks": {block.anchor: _block(block, places) for block in page.blocks},
-        "strings": list(pool.strings),
+        "strings": list(strings),
     }
 
 
-def _runs(page: Page, pool: _Pool) -> dict[str, object]:
-    columns = list(zip(*(run.cells for run in page.runs), strict=True)) or [()] * len(page.run_columns)
+def _runs(page: Page, pool: Callable[[str], int]) -> dict[str, object]:
+    columns = list(zip(*(run.cells for run in page.runs), strict=True)) or [()] * len(COLUMNS)
+    panels = [
+        (
+            *(run.record, run.folder),
+            [[pool(fact.name), pool(fact.value), int(fact.command)] for fact in run.facts],
+            [pool(reason) for reason in run.reasons],
+        )
+        for run in page.runs
+    ]
     return {
-        "columns": page.run_columns,
+        "columns": COLUMNS,
         "shown": SHOWN,
-        "filtered": [page.run_columns.index(name) for name in page.filtered],
+        "filtered": [COLUMNS.index(name) for name in FILTERED],
         "cells": [[pool(cell) for cell in column] for column in columns],
-        "panels": [_panel(run, pool) for run in page.runs],
+        "panels": panels,
     }
-
-
-def _panel(run: RunLine, pool: _Pool) -> list[object]:
-    facts = [[pool(fact.name), pool(fact.value), int(fact.command)] for fact in run.facts]
-    return [run.record, run.folder, facts, [pool(reason) for reason in run.reasons]]
 
 
 def _block(block: Block, places: dict[str, int]) -> dict[str, object]:
     return {
         "lines": block.lines,
         "figures": [_figure(figure, places) for figure in block.figures],
-        "tables": [_table(table) for table in block.tables],
+        "tables": [table.model_dump() for table in block.tables],
         "notes": block.notes,
         "empty": "" if block.figures else block.empty,
         "runs": _numbers(block.runs, places),
-    }
-
-
-def _table(table: Table) -> dict[str, object]:
-    return {
-        "title": table.title,
-        "columns": table.columns,
-        "rows": table.rows,
-        "legend": table.legend,
-        "folded": table.folded,
     }
 
 
@@ -151,16 +135,14 @@ def _figure(figure: Figure, places: dict[str, int]) -> dict[str, object]:
 def _series(series: Series, places: dict[str, int]) -> dict[str, object]:
     found: dict[str, object] = {"name": series.name, "kind": series.kind}
     for name in ("x", "y", "low", "high"):
-        column = getattr(series, name)
-        if column:
+        if column := getattr(series, name):
             found[name] = [_rounded(value) for value in column]
     if any(series.degraded):
         found["degraded"] = [int(one) for one in series.degraded]
-    if series.runs:
+    if len(set(series.runs)) == 1:  # a curve over time is of one run
+        found |= {"runs": _numbers(series.runs[0], places), "alike": True}
+    elif series.runs:
         found["runs"] = [_numbers(runs, places) for runs in series.runs]
-        if len({tuple(runs) for runs in series.runs}) == 1:  # a curve over time is of one run
-            found["runs"] = _numbers(series.runs[0], places)
-            found["alike"] = True
     return found
 
 

@@ -41,12 +41,7 @@ FILTERED: Final = ("machine", "framework", "model", "devices", "precision", "val
 
 
 def line(record: RunRecord, *, link: str) -> RunLine:
-    """One run.
-
-    Args:
-        record: an invalid one shows no figure.
-        link: of its directory, relative to the page.
-    """
+    """One run, without a figure where it is invalid; `link` leads to its directory, relative to the page."""
     return RunLine(
         run_id=record.run_id,
         cells=_cells(record),
@@ -110,25 +105,24 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
     if command := again(record):
         yield Fact(name="repeat it with", value=shlex.join(command), command=True)
     yield Fact(name="figures again from raw files", value=f"dlscale regrade {record.run_id}", command=True)
-    yield Fact(name="image", value=image.reference)
-    for name, value in (
-        ("image id", image.id),
-        ("image digest", image.digest),
-        ("lock (SHA-256)", image.lock_sha256),
-        ("engine", " ".join(word for word in (record.engine, record.engine_details.version) if word)),
-        ("suite's commit", where.git.commit),
-        ("training programs (SHA-256)", where.workloads_sha256),
-        ("host", f"{where.host.hostname}, kernel {where.host.kernel}"),
-        ("NVIDIA driver", where.driver),
-        ("CUDA", where.cuda),
-        ("key", record.trial.key),
-        ("matrix", record.matrix_id),
-        ("speedup is against", record.scaling.baseline_run_id),
-        ("transport", f"{record.transport.used}, asked for {record.transport.requested}"),
-        ("why it ended", record.outcome.reason),
-    ):
-        if value:
-            yield Fact(name=name, value=value)
+    known = {
+        "image": image.reference,
+        "image id": image.id,
+        "image digest": image.digest,
+        "lock (SHA-256)": image.lock_sha256,
+        "engine": " ".join(word for word in (record.engine, record.engine_details.version) if word),
+        "suite's commit": where.git.commit,
+        "training programs (SHA-256)": where.workloads_sha256,
+        "host": f"{where.host.hostname}, kernel {where.host.kernel}",
+        "NVIDIA driver": where.driver,
+        "CUDA": where.cuda,
+        "key": record.trial.key,
+        "matrix": record.matrix_id,
+        "speedup is against": record.scaling.baseline_run_id,
+        "transport": f"{record.transport.used}, asked for {record.transport.requested}",
+        "why it ended": record.outcome.reason,
+    }
+    yield from (Fact(name=name, value=value) for name, value in known.items() if value)
     batch, accuracy = record.measurement.batch, record.measurement.accuracy
     if batch and batch.reason:
         yield Fact(name="batch", value=f"{batch.used:,} in place of {batch.asked:,}: {batch.reason}")

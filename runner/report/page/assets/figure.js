@@ -89,19 +89,22 @@ function colour(number) {
 function traces(figure) {
   const names = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').map((series) => series.name))];
   const both = new Set(figure.series.map((series) => series.kind)).has('published');
+  const needed = figure.series.filter((series) => series.kind === 'ideal');
   return figure.series.map((series) => {
     const number = names.indexOf(series.name);
     const own = figure.shape === 'lying' && both ? (series.kind === 'published' ? 1 : 0) : Math.max(number, 0);
-    return series.kind === 'ideal' ? idealTrace(figure, series) : figure.shape === undefined ? curveTrace(figure, series, own, both)
+    return series.kind === 'ideal' ? idealTrace(figure, series, needed.indexOf(series)) : figure.shape === undefined ? curveTrace(figure, series, own, both)
       : barTrace(figure, series, own);
   });
 }
 
-function idealTrace(figure, series) {
+/** Of bars, a mark across each: a line, and where two are told apart a diamond. */
+function idealTrace(figure, series, number) {
   const lying = figure.shape === 'lying';
   return { type: 'scatter', name: series.name, x: lying ? series.y : series.x, y: lying ? places(series) : series.y, ...hover(figure, series),
     mode: lying ? 'markers' : 'lines', line: { color: tone('--quiet'), dash: 'dash', width: 1.5 },
-    marker: { symbol: 'line-ns-open', size: 20, line: { width: 2, color: tone('--bad') } } };
+    marker: number ? { symbol: 'diamond-tall-open', size: 16, line: { width: 2, color: tone('--ink') }, color: tone('--ink') }
+      : { symbol: 'line-ns-open', size: 20, line: { width: 2, color: tone('--bad') } } };
 }
 
 function curveTrace(figure, series, number, both) {
