@@ -301,11 +301,7 @@ def _say(sentence: str) -> None:
 
 
 def _refuse_garbled(words: Iterable[str]) -> None:
-    """Refuse words that no record could hold.
-
-    Raises:
-        RequestError: one of them is not UTF-8.
-    """
+    """Refuse words that no record could hold. RequestError: one of them is not UTF-8."""
     for word in words:
         if not is_utf8(word):
             raise RequestError(

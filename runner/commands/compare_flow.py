@@ -98,11 +98,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
 
 
 def read_percent(text: str) -> float:
-    """Read a share such as `3%`, in percent.
-
-    Raises:
-        RequestError: it is none.
-    """
+    """Read a share such as `3%`, in percent. RequestError: it is none."""
     match = _PERCENT.match(text.strip())
     if not match or float(match[1]) >= 100:  # noqa: PLR2004 - per cent
         raise RequestError(f"FAIL_ON_REGRESSION={text} is no share below 100%; write for example 3%")

@@ -51,11 +51,7 @@ _ANSWER_S = 10
 
 
 def examine_machine(*, as_json: bool) -> None:
-    """Print the findings to standard output, as a table or as JSON.
-
-    Raises:
-        RequestError: images/versions.yaml is wrong.
-    """
+    """Print the findings to standard output, as a table or as JSON. RequestError: images/versions.yaml is wrong."""
     findings = findings_here()
     if as_json:
         sys.stdout.write(to_json(findings) + "\n")
@@ -64,11 +60,7 @@ def examine_machine(*, as_json: bool) -> None:
 
 
 def findings_here() -> Sequence[Finding]:
-    """Examine this machine. Looks; builds, pulls and changes nothing.
-
-    Raises:
-        RequestError: images/versions.yaml is wrong.
-    """
+    """Examine this machine. Looks; builds, pulls and changes nothing. RequestError: images/versions.yaml is wrong."""
     node = inspect_local()
     catalog = load_images(SUITE_ROOT)
     engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts())

@@ -29,11 +29,7 @@ FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedu
 
 
 def export(command: Command, *, check: bool) -> None:
-    """Write every generated table; with `check`, only compare them with the pages.
-
-    Raises:
-        DlscaleError: a page lacks its marks, or holds another table.
-    """
+    """Write every generated table; with `check`, only compare them with the pages. DlscaleError: a page lacks its marks, or holds another table."""
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
     _place("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
     _place("results-h200.md", "wires", _wires(), check=check)

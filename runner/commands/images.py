@@ -219,11 +219,7 @@ def load(
 
 
 def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
-    """The images that names mean, in the catalog's order; all of a device when there are none.
-
-    Raises:
-        RequestError: a name that means no image.
-    """
+    """The images that names mean, in the catalog's order; all of a device when there are none. RequestError: a name that means no image."""
     wanted: set[str] = set()
     for name in names or ():
         framework, _, tag = name.partition(":")

@@ -53,11 +53,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
 
 
 def _log_of(run: Run) -> tuple[str | None, str]:
-    """The log of a run, or why there is none.
-
-    Raises:
-        RequestError: its events can't be read.
-    """
+    """The log of a run, or why there is none. RequestError: its events can't be read."""
     directory, record = run
     if record.profiled:
         return None, "a pass under a profiler"

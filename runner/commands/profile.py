@@ -45,11 +45,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
 
 
 def find_pass(directory: Path) -> tuple[Path, RunRecord]:
-    """The pass of a run directory, or the newest one at or below a directory.
-
-    Raises:
-        RequestError: there is none; the sentence says how to make one.
-    """
+    """The pass of a run directory, or the newest one at or below a directory. RequestError: there is none; the sentence says how to make one."""
     if (directory / RECORD).is_file():
         record = read_record(directory)
         if not record.profiled:

@@ -72,11 +72,7 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
 
 
 def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
-    """The wanted figures, by source; sources without any are left out.
-
-    Raises:
-        RequestError: there are none; the sentence names the nearest names.
-    """
+    """The wanted figures, by source; sources without any are left out. RequestError: there are none; the sentence names the nearest names."""
     chosen = tuple(sources)
     if wanted.source is not None:
         _check("source", wanted.source, {each.id for each in chosen})

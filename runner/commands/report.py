@@ -124,11 +124,7 @@ class _OnFile:
 
 
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
-    """The runs at or below some directories, each once; says of which records there is nothing.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """The runs at or below some directories, each once; says of which records there is nothing. RequestError: there is none."""
     places = dict.fromkeys(folder for directory in directories for folder in folders_under(directory))
     every = [directory for folder in places for directory in run_directories(folder)]
     if len(every) > MOST:

@@ -12,11 +12,7 @@ DIRECTORY = SUITE_ROOT / "results" / "schema"
 
 
 def export(*, check: bool) -> None:
-    """Write the schemas; with `check`, only hold the committed ones against the code.
-
-    Raises:
-        DlscaleError: a committed schema differs.
-    """
+    """Write the schemas; with `check`, only hold the committed ones against the code. DlscaleError: a committed schema differs."""
     schemas = (("record", record_schema()), ("published", published_schema()), ("overhead", overhead_schema()))
     for name, current in schemas:
         path = DIRECTORY / f"{name}.schema.json"
