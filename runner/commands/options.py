@@ -61,9 +61,7 @@ def takes(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these fields of `Request`; it gets the request that their words make as its first argument.
 
-    Args:
-        fields: by name.
-        usual: what the command takes for fields that are not given.
+    `usual` is what the command takes for fields that are not given.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -111,11 +109,7 @@ def _parameter(name: str, annotation: object, *, default: object = None) -> tupl
 
 
 def _values(fields: Iterable[str], words: Mapping[str, Any]) -> dict[str, object]:
-    """What was given of each field; what was not is left out, and so is what was given as an empty text.
-
-    Raises:
-        RequestError: a word is no value of its field; the sentence names the variable.
-    """
+    """What was given of each field, and not as an empty text. RequestError: a word is no value of its field; it names the variable."""
     found: dict[str, object] = {}
     for field in fields:
         if field == "links":
@@ -133,8 +127,7 @@ def _values(fields: Iterable[str], words: Mapping[str, Any]) -> dict[str, object
 def _read_positional(asked: Mapping[str, object]) -> Mapping[str, object]:
     """What was asked, where words that stand alone are names of a model or a framework: `bench resnet50`.
 
-    Raises:
-        RequestError: the only word is a model's name mistyped.
+    RequestError: the only word is a model's name mistyped.
     """
     words = cast("tuple[str, ...]", asked.get("command", ()))
     named = {
@@ -220,38 +213,42 @@ def _named(field: str) -> str:
     return _UNITS.sub("", field)
 
 
-def named_directory(say: str) -> Callable[[str], Path]:
-    """What reads a directory of the command line: an empty one is refused, as `Path("")` would be the one that the user is in.
+RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~N"
 
-    Args:
-        say: what to type instead.
-    """
+
+def named_directory(example: str) -> Callable[[str], Path]:
+    """What reads a directory of the command line: an empty one is refused, as `Path("")` would be the one that the user is in."""
 
     def read(text: str) -> Path:
         if not text.strip():
-            raise RequestError(f"the directory is empty; say which, {say}")
+            raise RequestError(f"the directory is empty; say which, for example {example}")
         return Path(text)
 
     return read
 
 
-RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~N"
-
-
-def named_run(say: str, *, wanted: Callable[[Path], bool] = lambda _: True) -> Callable[[str], Path]:
-    """What reads a run, or a directory of runs, of the command line.
-
-    Args:
-        say: what to type instead of an empty text.
-        wanted: by their directories, the runs that a name can mean.
-    """
-    directory = named_directory(say)
+def _run(example: str, wanted: Callable[[Path], bool]) -> Callable[[str], Path]:
+    directory = named_directory(example)
 
     def read(text: str) -> Path:
         (found,) = named(str(directory(text)), wanted=wanted)
         return found
 
     return read
+
+
+def directory_argument(text: str, *, example: str) -> Any:
+    """An argument that is a directory; `text` is its help, `example` what to type instead of an empty one."""
+    return typer.Argument(help=text, parser=named_directory(example))
+
+
+def run_argument(
+    more: str = "", *, example: str, metavar: str | None = None, wanted: Callable[[Path], bool] = lambda _: True
+) -> Any:
+    """An argument that is a run, by any of its names, or a directory of runs; `wanted` are the runs that a name can mean."""
+    return typer.Argument(
+        help=f"{RUN_HELP}{more}", metavar=metavar, parser=_run(example, wanted), autocompletion=complete_run
+    )
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -225,7 +225,7 @@ def _speedup(found: Scaled | None) -> str:
 
 
 def _draw(path: Path, listed: Sequence[Listed], wanted: Wanted) -> None:
-    from runner.report.published_plot import curves, curves_png  # noqa: PLC0415 - not before it is known that there is something to draw
+    from runner.report.published_plot import curves, curves_png
 
     found = tuple(curve for each in listed for curve in curves(each.published, each.scaled))
     what = ", ".join(name for name in (wanted.model, wanted.framework, wanted.source) if name) or "all sources"

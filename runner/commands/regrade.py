@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 from rich.console import Console
 
 from runner.analysis.grading.completeness import lost
-from runner.analysis.grading.grade import Graded, scaling
+from runner.analysis.grading.grade import scaling
 from runner.core.console import complain, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT
@@ -30,19 +29,29 @@ from runner.results.store import (
 )
 from runner.run.grading import grade_run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
     """Grade one run directory again: (record on file, record as its raw files give it now).
 
-    Raises:
-        RequestError: no readable record or raw file is there, its workload is unknown, or raw files or its baseline's record are gone.
+    RequestError: no readable record or raw file is there, its workload is unknown, or raw files or its baseline's record are gone.
     """
     record = read_record(directory)
+    trial, workload = record.trial, None
+    if isinstance(trial, Trial):
+        workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
+        if workload is None:
+            raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
     samples = read_table(directory, "telemetry")
-    graded = _grade(directory, record, samples)
+    graded = grade_run(
+        trial,
+        outcome=record.outcome,
+        events=read_events(directory),
+        plan=read_plan(directory),
+        provenance=record.provenance,
+        workload=workload,
+        samples=samples,
+        kernels=read_table(directory, "kernels") if trial.profile else None,
+    )
     new = record.model_copy(
         update={
             "outcome": graded.outcome,
@@ -51,7 +60,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
             "validity": graded.validity,
             "profile": graded.profile,
             "telemetry": graded.telemetry,
-            "scaling": scaling(record.trial, record.run_id, graded, _baseline(directory, record)),
+            "scaling": scaling(trial, record.run_id, graded, _baseline(directory, record)),
         }
     )
     if gone := lost(record, new, samples):
@@ -72,35 +81,10 @@ def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
         ) from error
 
 
-def _grade(directory: Path, record: RunRecord, samples: pd.DataFrame | None) -> Graded:
-    """Compute the figures of a run from its raw events, by the rules for its kind of program."""
-    trial, workload = record.trial, None
-    if isinstance(trial, Trial):
-        workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
-        if workload is None:
-            raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    return grade_run(
-        trial,
-        outcome=record.outcome,
-        events=read_events(directory),
-        plan=read_plan(directory),
-        provenance=record.provenance,
-        workload=workload,
-        samples=samples,
-        kernels=read_table(directory, "kernels") if trial.profile else None,
-    )
-
-
 def regrade_all(directory: Path) -> int:
     """Regrade a run directory, or all at any depth of a directory with the studies made of them; write what differs and say so.
 
-    What can't be regraded is left as it is and keeps nothing else from being looked at.
-
-    Returns:
-        The exit code: 2 where something could not be regraded.
-
-    Raises:
-        RequestError: nothing to regrade there.
+    What can't be regraded is left as it is, keeps nothing else from being looked at, and makes the exit code 2. RequestError: nothing there.
     """
     found = list(_found(directory))
     if not found:

@@ -36,20 +36,16 @@ def test_as_few_nodes_as_will_do_each_with_as_many_devices(scale, expected):
     assert nodes(scale, gpu_members(4, 4, 4, 4)) == expected
 
 
-def test_all_nodes_that_were_asked_for_are_used():
-    assert nodes(4, gpu_members(4, 4), nodes=2) == 2
-    assert nodes(1, gpu_members(4, 4), nodes=2) == 1
-    assert nodes(3, gpu_members(4, 4), nodes=2) is None
-
-
-def test_slots_hold_devices_back():
-    assert nodes(4, gpu_members(4, 4, slots=2)) == 2
-    assert nodes(8, gpu_members(4, 4, slots=2)) is None
-
-
-def test_the_smallest_node_bounds_the_others():
-    assert nodes(8, gpu_members(8, 2)) == 1
-    assert nodes(10, gpu_members(8, 2)) is None
+@pytest.mark.parametrize(
+    ("scale", "members", "asked", "expected"),
+    [
+        *[(scale, gpu_members(4, 4), {"nodes": 2}, found) for scale, found in ((4, 2), (1, 1), (3, None))],
+        *[(scale, gpu_members(4, 4, slots=2), {}, found) for scale, found in ((4, 2), (8, None))],
+        *[(scale, gpu_members(8, 2), {}, found) for scale, found in ((8, 1), (10, None))],
+    ],
+)
+def test_what_was_asked_slots_and_the_smallest_node_bound_the_share(scale, members, asked, expected):
+    assert nodes(scale, members, **asked) == expected
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=5), st.integers(1, 40))
@@ -60,12 +56,6 @@ def test_whatever_is_placed_fits(counts, scale):
         assert all(scale // found <= count for count in counts[:found])
 
 
-def test_more_than_all_nodes_have_says_what_each_has():
-    with pytest.raises(RequestError) as caught:
-        scales(Request(gpus=(16,), hosts="hosts.yaml"), GPU_IMAGE, gpu_members(4, 4))
-    assert str(caught.value) == "GPUS=16 asked, hosts.yaml offers 8 (n1: 4, n2: 4); add nodes or ask for 8"
-
-
 @pytest.mark.parametrize("asked", [None, (1,), (4,)])
 def test_a_first_node_without_gpus_is_named(asked):
     """One device is always the first node's, and ran there without a GPU."""
@@ -74,18 +64,21 @@ def test_a_first_node_without_gpus_is_named(asked):
         scales(Request(gpus=asked, hosts="h"), GPU_IMAGE, [without, *gpu_members(4)])
 
 
-def test_an_uneven_share_says_what_can_be_shared():
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"gpus": (16,), "hosts": "h"}, "GPUS=16 asked, h offers 8 (n1: 4, n2: 4); add nodes or ask for 8"),
+        (
+            {"gpus": (7,), "hosts": "h"},
+            "GPUS=7 asked, and every node has to give as many GPUs as the others (n1: 4, n2: 4); ask for GPUS=4 or 6 or 8",
+        ),
+        ({"nodes": 3, "hosts": "a:4,b:4"}, "NODES=3 asked, a:4,b:4 offers 2 (n1, n2)"),
+    ],
+)
+def test_what_can_not_be_shared_out_says_what_can(asked, says):
     with pytest.raises(RequestError) as caught:
-        scales(Request(gpus=(7,), hosts="hosts.yaml"), GPU_IMAGE, gpu_members(4, 4))
-    assert str(caught.value) == (
-        "GPUS=7 asked, and every node has to give as many GPUs as the others (n1: 4, n2: 4); ask for GPUS=4 or 6 or 8"
-    )
-
-
-def test_more_nodes_than_the_list_has():
-    with pytest.raises(RequestError) as caught:
-        scales(Request(nodes=3, hosts="a:4,b:4"), GPU_IMAGE, gpu_members(4, 4))
-    assert str(caught.value) == "NODES=3 asked, a:4,b:4 offers 2 (n1, n2); add nodes or ask for NODES=2"
+        scales(Request(**asked), GPU_IMAGE, gpu_members(4, 4))
+    assert str(caught.value).startswith(says)
 
 
 def test_defaults_are_one_cpu_worker_a_node_and_powers_of_two_of_gpus():
