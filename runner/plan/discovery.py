@@ -110,11 +110,7 @@ AnyResources = Resources | ExternalResources
 
 
 def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
-    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of.
-
-    Raises:
-        RequestError: what was asked does not go with several nodes.
-    """
+    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs. RequestError: that contradicts the rest."""
     if not request.compare or request.hosts or request.nodes or request.gpus or request.device == "gpu":
         return request
     if request.device is None and not request.workers and len(inspect().gpus) > 1:

@@ -2,7 +2,7 @@
 
 Which room may import which is import-linter's business (pyproject.toml). Prevents: a process started by `os` outside of runner/engines/; a
 file grown too long to read in one sitting; a module without a word on what it is for; this machine's package sources or paths in what others clone; a command line that loads pandas to print its
-help; a Makefile variable that is no flag.
+help; a Makefile variable that is no flag; a link in a document or a kept report that leads to a record or a heading that is gone.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+import typer
 from checkout import ROOT, tracked
+
+from runner.cli import app
+from runner.commands.documents import make_variables
 
 LONGEST = 600
 
 SOURCES = sorted([*(ROOT / "runner").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")])
+RUNNER = [path for path in SOURCES if (ROOT / "runner") in path.parents]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 STARTS_PROCESSES_OF_OS = re.compile(r"^(system|popen|fork|forkpty|posix_spawnp?|exec[lv].*|spawn[lv].*)$")
@@ -32,7 +38,7 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if (ROOT / "runner") in path.parents], ids=relative)
+@pytest.mark.parametrize("path", RUNNER, ids=relative)
 def test_only_engines_start_processes(path):
     if (ROOT / "runner" / "engines") in path.parents:
         return
@@ -101,7 +107,7 @@ def test_what_must_begin_at_once_begins_without_the_heavy_libraries(words, heavy
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if (ROOT / "runner") in path.parents], ids=relative)
+@pytest.mark.parametrize("path", RUNNER, ids=relative)
 def test_only_one_module_makes_consoles(path):
     """Any other would read a name such as `[x]` as markup, and `:x:` as an emoji."""
     made = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
@@ -110,33 +116,12 @@ def test_only_one_module_makes_consoles(path):
 
 
 def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
-    import typer
-
-    from runner.cli import app
-
-    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    variables = {
-        name for line in re.findall(r"^(?:VARIABLES|SWITCHES) := (.*)$", text, re.MULTILINE) for name in line.split()
-    }
+    variables = make_variables((ROOT / "Makefile").read_text(encoding="utf-8"))["plan"]
     flags = {option for parameter in typer.main.get_command(app).commands["bench"].params for option in parameter.opts}
-    own = {
-        "--dry-run",
-        "--json",
-        "--help",
-        "-h",
-        "-H",
-        "--verbose",
-        "-v",
-    }  # `make plan`, for programs, `make help`, VERBOSE=1, short names
-    own |= {
-        "--dialect",
-        "--pattern",
-        "--name",
-        "--env",
-        "--workdir",
-        "--baseline",
-        "command",
-    }  # a command line can't be passed through make word for word
+    # `make plan`, for programs, `make help`, VERBOSE=1, short names
+    own = {"--dry-run", "--json", "--help", "-h", "-H", "--verbose", "-v"}
+    # A command line can't be passed through make word for word.
+    own |= {"--dialect", "--pattern", "--name", "--env", "--workdir", "--baseline", "command"}
     assert {"--" + name.lower().replace("_", "-") for name in variables} == flags - own
 
 
@@ -152,3 +137,32 @@ def test_no_two_test_files_have_one_name():
     """pytest imports them by that name, and leaves the second one out."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+ELSEWHERE = re.compile(r"[a-z]+:")
+CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def linked(document):
+    return [link for link in LINK.findall(CODE.sub("", document.read_text("utf-8"))) if not ELSEWHERE.match(link)]
+
+
+def anchors(document):
+    """Ids that are written out, and those that a code host gives to headings."""
+    text = document.read_text("utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    given = {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+    return given | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@pytest.mark.parametrize(
+    "document", [one for one in tracked("*.md") if linked(one)], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_links_lead_somewhere(document):
+    for link in linked(document):
+        path, _, anchor = link.partition("#")
+        target = document.parent / unquote(path) if path else document
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), link

@@ -50,18 +50,15 @@ def test_settings_reach_the_kinds_that_know_them():
     assert (memory.after, memory.iterations, memory.region) == (300, 7, None)
 
 
-def test_who_reads_the_counters_is_decided_for_each_scale():
-    trials = plan(Request(gpus=(1, 2), profile=("metrics",), repeat=1), resources("pytorch", "gpu", nsight=NSIGHT))
-    one, two = [trial.profile for trial in trials if trial.profile]
+def test_who_reads_the_counters_is_decided_for_each_scale_and_nobody_does_of_kernels():
+    request = Request(gpus=(1, 2), profile=("metrics", "kernels"), repeat=1)
+    trials = plan(request, resources("pytorch", "gpu", nsight=NSIGHT))
+    assert {trial.profile.counting for trial in trials if trial.profile and trial.profile.kind == "kernels"} == {None}
+    one, two = [trial.profile for trial in trials if trial.profile and trial.profile.kind == "metrics"]
     assert (one.iterations, two.iterations) == (1, 5)  # ncu replays every kernel
     assert (one.counting.source, one.ncu.program) == ("ncu", f"{FOLDER}/ncu")
     assert (two.counting.source, two.ncu) == ("sampler", None)
     assert "several devices" in two.counting.reason
-
-
-def test_only_counters_have_somebody_who_reads_them():
-    trials = plan(Request(gpus=(1,), profile=("kernels",), repeat=1), resources("pytorch", "gpu", nsight=NSIGHT))
-    assert trials[-1].profile.counting is None
 
 
 # Nsight Compute on this machine

@@ -60,7 +60,6 @@ def runs(tmp_path):
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_the_same_to_the_digit(runs, name):
     old, new = regrade(runs / name)
-    assert new == old
     assert new.model_dump_json(by_alias=True) == old.model_dump_json(by_alias=True)
 
 
@@ -87,12 +86,18 @@ def test_another_python_comes_to_the_same_digits(directory, monkeypatch):
     assert regrade(directory)[1] == old
 
 
-def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys):
-    path = runs / "two" / "record.json"
+def double(run, part, figure):
+    """Edit a figure of a record by hand; returns the file and what it said before."""
+    path = run / "record.json"
     honest = path.read_text()
     fields = json.loads(honest)
-    fields["measurement"]["throughput"]["value"] *= 2
+    fields[part][figure]["value"] *= 2
     path.write_text(json.dumps(fields))
+    return path, honest
+
+
+def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys):
+    path, honest = double(runs / "two", "measurement", "throughput")
     assert regrade_all(runs) == 0
     said = capsys.readouterr().out
     assert "one: same" in said
@@ -105,11 +110,7 @@ def test_runs_in_folders_are_mended_each_against_the_baseline_beside_it(runs, tm
     machine = tmp_path / "machine"
     for topic in ("wires", "batches/old"):
         shutil.copytree(runs, machine / topic, ignore=shutil.ignore_patterns("machine"))
-    path = machine / "batches" / "old" / "two" / "record.json"
-    honest = path.read_text()
-    fields = json.loads(honest)
-    fields["scaling"]["speedup"]["value"] *= 2
-    path.write_text(json.dumps(fields))
+    path, honest = double(machine / "batches" / "old" / "two", "scaling", "speedup")
     assert regrade_all(machine) == 0
     assert [line.removeprefix(f"{machine}/") for line in capsys.readouterr().out.splitlines()] == [
         "batches/old/one: same",
@@ -151,34 +152,30 @@ def lines(count):
     return change
 
 
+def gone(path):
+    path.unlink()
+
+
+def first_half(frame):
+    return frame[: len(frame) // 2]
+
+
+EVENTS, SAMPLES, KERNELS = "events.jsonl", "telemetry.parquet", "kernels.parquet"
+
+
 @pytest.mark.parametrize(
     ("kind", "file", "change", "says"),
     [
-        (
-            "run",
-            "events.jsonl",
-            lambda path: path.unlink(),
-            "events.jsonl no longer holds what the record was made from",
-        ),
-        ("run", "events.jsonl", lines(1), "(telemetry.hosts.sampler_percent: 0 of 1)"),
-        ("run", "events.jsonl", lines(2), "(measurement.parameter_norms: 0 of 1)"),
-        ("run", "events.jsonl", lines(40), "events.jsonl no longer holds"),
-        ("run", "telemetry.parquet", lambda path: path.unlink(), "its table telemetry no longer holds"),
-        (
-            "run",
-            "telemetry.parquet",
-            rows(lambda frame: frame[: len(frame) // 2]),
-            "its table telemetry no longer holds",
-        ),
-        (
-            "run",
-            "telemetry.parquet",
-            rows(lambda frame: frame[len(frame) // 2 :]),
-            "its table telemetry no longer holds",
-        ),
-        ("pass", "kernels.parquet", lambda path: path.unlink(), "its table kernels no longer holds"),
-        ("pass", "kernels.parquet", rows(lambda frame: frame[: len(frame) // 2]), "(profile.categories: "),
-        ("pass", "events.jsonl", lambda path: path.unlink(), "events.jsonl no longer holds"),
+        ("run", EVENTS, gone, "events.jsonl no longer holds what the record was made from"),
+        ("run", EVENTS, lines(1), "(telemetry.hosts.sampler_percent: 0 of 1)"),
+        ("run", EVENTS, lines(2), "(measurement.parameter_norms: 0 of 1)"),
+        ("run", EVENTS, lines(40), "events.jsonl no longer holds"),
+        ("run", SAMPLES, gone, "its table telemetry no longer holds"),
+        ("run", SAMPLES, rows(first_half), "its table telemetry no longer holds"),
+        ("run", SAMPLES, rows(lambda frame: frame[len(frame) // 2 :]), "its table telemetry no longer holds"),
+        ("pass", KERNELS, gone, "its table kernels no longer holds"),
+        ("pass", KERNELS, rows(first_half), "(profile.categories: "),
+        ("pass", EVENTS, gone, "events.jsonl no longer holds"),
     ],
     ids=["no events", "a line", "two lines", "many lines", "no samples", "first", "last", "no rows", "half", "pass"],
 )
@@ -241,10 +238,7 @@ def test_what_can_not_be_regraded_keeps_nothing_else_from_it(runs, capsys):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_record_that_can_not_be_written_again_is_one_sentence(runs, capsys, monkeypatch, number):
-    path = runs / "one" / "record.json"
-    fields = json.loads(path.read_text())
-    fields["measurement"]["throughput"]["value"] *= 2
-    path.write_text(json.dumps(fields))
+    double(runs / "one", "measurement", "throughput")
 
     def refuse(*_):
         raise OSError(number, "no")
