@@ -136,26 +136,26 @@ def query(
         query_flow.query(sql, place=place, form="csv" if as_csv else "json" if as_json else "table")
 
 
-Scaled = Annotated[Text, flag("--scale", help="full (default), or small: shorter runs of the same shape")]
-On = Annotated[Text, flag("--device", help="cpu or gpu (default: GPUs where there are some)")]
-Across = Annotated[
+AtScale = Annotated[Text, flag("--scale", help="full (default), or small: shorter runs of the same shape")]
+OnDevice = Annotated[Text, flag("--device", help="cpu or gpu (default: GPUs where there are some)")]
+OnHosts = Annotated[
     Text,
     flag("--hosts", "-H", help="machines for runs on several nodes (default: emulated ones)", metavar="FILE|LIST"),
 ]
-By = Annotated[Text, flag("--engine", help="docker or venv (default: docker where it answers)")]
+ByEngine = Annotated[Text, flag("--engine", help="docker or venv (default: docker where it answers)")]
 
 
 @app.command()
 def reproduce(
     study: Annotated[str, typer.Argument(help="which one; `dlscale studies` lists them")],
     *,
-    scale: Scaled = None,
-    device: On = None,
-    hosts: Across = None,
+    scale: AtScale = None,
+    device: OnDevice = None,
+    hosts: OnHosts = None,
     framework: Annotated[
         Text, flag("--framework", help="take this one in place of the source's, where that does not run")
     ] = None,
-    engine: By = None,
+    engine: ByEngine = None,
     data: Annotated[Text, flag("--data", help="real images for every run that takes images", metavar="PATH")] = None,
     out: Annotated[
         Text, flag("--out", help="where records and tables go (default: results/MACHINE)", metavar="DIR")
@@ -172,7 +172,10 @@ def reproduce(
 
     only = tuple(name.strip() for name in cells.split(",")) if cells else ()
     options = _study_request(
-        *(scale, device, hosts, engine),
+        scale,
+        device,
+        hosts,
+        engine,
         study=study,
         framework=framework,
         data=data,
@@ -184,7 +187,7 @@ def reproduce(
 
 
 @app.command()
-def studies(*, scale: Scaled = None, device: On = None, hosts: Across = None, engine: By = None) -> None:
+def studies(*, scale: AtScale = None, device: OnDevice = None, hosts: OnHosts = None, engine: ByEngine = None) -> None:
     """List the studies, and how many of their runs this hardware can run."""
     from runner.experiments.studies.flow import list_studies
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel
-from rich.console import Console
 
 from runner.analysis.grading.completeness import lost
 from runner.analysis.grading.grade import scaling
@@ -95,12 +94,12 @@ def regrade_all(directory: Path) -> int:
     refused: list[str] = []
     for path in found:
         try:
-            if path.name.endswith(SUFFIX):
-                _regrade_study(path, console=console)
-            else:
-                _regrade_run(path, console=console)
+            changed, source = _regrade_study(path) if path.name.endswith(SUFFIX) else _regrade_run(path)
         except DlscaleError as error:
             refused.append(str(error))
+        else:
+            said = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
+            console.print(f"{path}: {said}")
     complain(refused)
     return RequestError.exit_code if refused else 0
 
@@ -115,7 +114,8 @@ def _found(directory: Path) -> Iterator[Path]:
         yield from sorted(folder.glob(f"*{SUFFIX}"))
 
 
-def _regrade_run(run: Path, *, console: Console) -> None:
+def _regrade_run(run: Path) -> tuple[list[str], str]:
+    """Which parts of a record were written again, and what they differed from; the same of a study below."""
     old, new = regrade(run)
     changed = _changed(old, new)
     if changed:
@@ -125,21 +125,16 @@ def _regrade_run(run: Path, *, console: Console) -> None:
             raise RequestError(
                 f"{run}: its {RECORD} can't be written again ({error.strerror}); free some space or let it be written, it is left as it is"
             ) from error
-    _say(console, run, changed, source="the raw files")
+    return changed, "the raw files"
 
 
-def _regrade_study(path: Path, *, console: Console) -> None:
+def _regrade_study(path: Path) -> tuple[list[str], str]:
     before, after = judge_again(path)
     changed = _changed(before, after)
     if changed:
         write(path, after)
-    _say(console, path, changed, source="the records")
+    return changed, "the records"
 
 
 def _changed(old: BaseModel, new: BaseModel) -> list[str]:
     return [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
-
-
-def _say(console: Console, path: Path, changed: list[str], *, source: str) -> None:
-    said = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
-    console.print(f"{path}: {said}", markup=False)

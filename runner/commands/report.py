@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +21,6 @@ from runner.core.errors import DlscaleError, RequestError
 from runner.experiments.overhead.raw import PREFIX, read_overhead
 from runner.experiments.overhead.report import from_file
 from runner.experiments.studies import page as study_page
-from runner.experiments.studies.model import Reproduction
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture
 from runner.report.comparison import ComparisonReport
@@ -205,10 +204,24 @@ def _draw_matrices(
 
 
 def _draw_experiments(folder: Path, found: Collected, *, out: Path | None, console: Console) -> None:
-    """Add the studies and overheads that were run in a folder, and write the reports of these; none where `out` is None."""
-    for stem, reproduction in _reproductions(folder, console=console):
-        found.add("studies", study_page.block(reproduction, stem=stem))
-    _add(_overheads(folder, console=console), found, out=out, console=console)
+    """Add the studies and overheads that were run in a folder, and write the reports of these; none where `out` is None.
+
+    One that can't be read, or whose runs are gone, costs itself only.
+    """
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            reproduction = read_reproduction(path)
+        except RequestError as error:
+            console.print(f"not drawn: {error}", style="yellow")
+        else:
+            found.add("studies", study_page.block(reproduction, stem=path.name.removesuffix(SUFFIX)))
+    for path in sorted(folder.glob(f"{PREFIX}*.json")):
+        try:
+            overhead = from_file(read_overhead(path), folder)
+        except DlscaleError as error:
+            console.print(f"not drawn: {path.name}: {error}", style="yellow")
+        else:
+            _add([overhead], found, out=out, console=console)
 
 
 def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
@@ -244,24 +257,6 @@ def _files(folder: Path, *, page: Path) -> dict[str, str]:
     """By their names, where the reports in a folder are, seen from the page."""
     found = sorted(path for kind in ("png", "md", "csv") for path in folder.glob(f"*.{kind}"))
     return {path.name: _link(path, page) for path in found}
-
-
-def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Reproduction]]:
-    """Studies that were run there, by the name of their file; one that can't be read costs itself only."""
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        try:
-            yield path.name.removesuffix(SUFFIX), read_reproduction(path)
-        except RequestError as error:
-            console.print(f"not drawn: {error}", style="yellow")
-
-
-def _overheads(folder: Path, *, console: Console) -> Iterator[ComparisonReport]:
-    """What the suite was found to cost there; one that can't be read, or whose runs are gone, costs itself only."""
-    for path in sorted(folder.glob(f"{PREFIX}*.json")):
-        try:
-            yield from_file(read_overhead(path), folder)
-        except DlscaleError as error:
-            console.print(f"not drawn: {path.name}: {error}", style="yellow")
 
 
 def _page(found: Collected) -> Page:

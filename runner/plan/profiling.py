@@ -46,12 +46,9 @@ def find_nsight(*, sys_root: Path = Path("/"), path: str | None = None, root: bo
     """Look for it: the `ncu` of `path` (None: PATH) before all others, else that of the newest installation below `sys_root`."""
     found = shutil.which("ncu", path=path)
     own = Path(found).resolve().parent if found else None
-    folder = own if own and _complete(own) else None
-    if folder is None:
-        installed = (
-            place.resolve() for pattern in INSTALLATIONS for place in sys_root.glob(pattern) if _complete(place)
-        )
-        folder = max(installed, key=_version, default=None)
+    installed = (place.resolve() for pattern in INSTALLATIONS for place in sys_root.glob(pattern) if _complete(place))
+    folders = [own] if own and _complete(own) else sorted(installed, key=_version)
+    folder = folders[-1] if folders else None
     told = re.search(r"^RmProfilingAdminOnly: (\d)", read_text(sys_root / PARAMETERS) or "", re.MULTILINE)
     return Nsight(
         program=found or (str(folder / "ncu") if folder else None),
