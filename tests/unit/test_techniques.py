@@ -56,7 +56,7 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("where", "asked", "sentence"),
+    ("where", "asked", "says"),
     [
         (("pytorch", "cpu"), {"techniques": ("compile",)}, "channels-last"),
         (("mxnet", "cpu"), {"techniques": ("compile",)}, "not offered by FRAMEWORK=mxnet"),
@@ -65,8 +65,8 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
         (("pytorch", "gpu"), {"techniques": ("kernel-search",)}, "TECHNIQUES=compile,kernel-search"),
     ],
 )
-def test_what_is_not_offered_is_refused(where, asked, sentence):
-    with pytest.raises(RequestError, match=sentence):
+def test_what_is_not_offered_is_refused(where, asked, says):
+    with pytest.raises(RequestError, match=says):
         plan(Request(repeat=1, **asked), resources(*where))
 
 
