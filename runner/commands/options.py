@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -29,19 +29,13 @@ from runner.results.names import named, newest_first
 Text = str | None
 Read = Callable[[str, str], object]
 """A variable's name and its text, which is not empty, → a value."""
-# Fields whose words are read together, or by a type of their own.
+# Of fields whose words are read together, or may be given again.
 _LINKS: Final = {
     "link_rate": "hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
     "link_delay": "add this to every packet between emulated nodes, e.g. 0.2ms",
 }
-# Fields whose options may be given again: the option, its help, its word, and what reads all of them.
-_AGAIN: Final[Mapping[str, tuple[str, str, str, Callable[[Iterable[str] | None], object]]]] = {
-    "mounts": (
-        *("mount", "with --image: show a folder of this machine in it, read-only; several with commas or again"),
-        *("SRC[:DST]", parsing.mounts),
-    ),
-    "env": ("env", "a variable for a command of yours; several again", "NAME=VALUE", parsing.environment),
-}
+_MOUNT: Final = "with --image: show a folder of this machine in it, read-only; several with commas or again"
+_ENV: Final = "a variable for a command of yours; several again"
 _COMMAND: Final = "with --image: the command, after --"
 _OFFERED: Final = 50
 _UNITS: Final = re.compile("_(mib|ms|s)$")
@@ -107,10 +101,12 @@ def _asked(field: str) -> _Asked:
     if field == "links":
         links = {name: Annotated[Text, flag(_dashed(name), help=text)] for name, text in _LINKS.items()}
         return _Asked(links, lambda words: parsing.links(*(words[name] for name in _LINKS)))
-    if field in _AGAIN:
-        again, text, metavar, read_all = _AGAIN[field]
-        option = Annotated[list[str] | None, flag(_dashed(again), help=text, metavar=metavar)]
-        return _Asked({again: option}, lambda words: read_all(words[again]))
+    if field == "mounts":
+        mount = Annotated[list[str] | None, flag("--mount", help=_MOUNT, metavar="SRC[:DST]")]
+        return _Asked({"mount": mount}, lambda words: parsing.mounts(words["mount"]))
+    if field == "env":
+        env = Annotated[list[str] | None, flag("--env", help=_ENV, metavar="NAME=VALUE")]
+        return _Asked({field: env}, lambda words: parsing.environment(words[field]))
     if field == "command":
         argument = Annotated[list[str] | None, typer.Argument(help=_COMMAND, metavar="COMMAND")]
         return _Asked({field: argument}, lambda words: tuple(words[field] or ()) or None)

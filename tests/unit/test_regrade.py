@@ -19,6 +19,7 @@ from runner.analysis.grading.completeness import lost
 from runner.analysis.grading.grade import grade, scaling
 from runner.commands import regrade as regrading
 from runner.commands.regrade import regrade, regrade_all
+from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunPlan
 from runner.core.telemetry import Missing
@@ -121,12 +122,6 @@ def test_runs_in_folders_are_mended_each_against_the_baseline_beside_it(runs, tm
     assert path.read_text() == honest
 
 
-def test_a_directory_without_records_is_refused(tmp_path):
-    done = dlscale("regrade", tmp_path)
-    assert done.code == 2
-    assert "holds no record.json" in done.stderr
-
-
 def committed(kind):
     """A committed run of a kind: a measured one, or a pass under a profiler."""
     name = "*-profile-kernels-*" if kind == "pass" else "*-1gpu-r1"
@@ -205,8 +200,10 @@ def test_power_of_a_span_too_short_for_it_is_not_what_a_raw_file_has_lost():
     assert "its table telemetry no longer holds" in lost(old, worse, None)
 
 
-def test_a_run_that_told_nothing_has_lost_nothing(tmp_path):
+def test_a_run_that_told_nothing_has_lost_nothing_and_a_directory_without_runs_is_refused(tmp_path):
     """One that failed before its first event has no `events.jsonl`."""
+    with pytest.raises(RequestError, match=r"holds no record\.json"):
+        regrade_all(tmp_path)
     leave(tmp_path, "one", examples.trial(), said=())
     assert not (tmp_path / "one" / "events.jsonl").exists()
     old, new = regrade(tmp_path / "one")

@@ -42,6 +42,7 @@ def test_as_few_nodes_as_will_do_each_with_as_many_devices(scale, expected):
         *[(scale, gpu_members(4, 4), {"nodes": 2}, found) for scale, found in ((4, 2), (1, 1), (3, None))],
         *[(scale, gpu_members(4, 4, slots=2), {}, found) for scale, found in ((4, 2), (8, None))],
         *[(scale, gpu_members(8, 2), {}, found) for scale, found in ((8, 1), (10, None))],
+        *[(4, cpu_members(4, 4), {"device": "cpu", **asked}, found) for asked, found in (({}, 1), ({"nodes": 2}, 2))],
     ],
 )
 def test_what_was_asked_slots_and_the_smallest_node_bound_the_share(scale, members, asked, expected):
@@ -85,9 +86,3 @@ def test_defaults_are_one_cpu_worker_a_node_and_powers_of_two_of_gpus():
     assert scales(Request(hosts="h"), CPU_IMAGE, cpu_members(8, 8, 8)) == (1, 3)
     assert scales(Request(hosts="h", nodes=2), CPU_IMAGE, cpu_members(8, 8, 8)) == (1, 2)
     assert scales(Request(hosts="h"), GPU_IMAGE, gpu_members(4, 4, 4)) == (1, 2, 4, 8, 12)
-
-
-def test_cpu_workers_fill_the_first_node_unless_nodes_are_asked_for():
-    members = cpu_members(4, 4)
-    assert nodes(4, members, device="cpu") == 1
-    assert nodes(4, members, device="cpu", nodes=2) == 2
