@@ -17,19 +17,17 @@ from rich.text import Text as Shown
 from runner import __version__
 from runner.commands.bench import bench
 from runner.commands.catalog import list_names, models
-from runner.commands.compare import compare
 from runner.commands.data import data_app
 from runner.commands.images import images_app
-from runner.commands.options import RUN_HELP, Text, complete_run, flag, named_run, takes
-from runner.commands.query import query
-from runner.commands.reproduce import reproduce, studies
-from runner.commands.rerun import rerun
-from runner.commands.runs import ls, show
+from runner.commands.options import Text, complete_run, flag, run_argument, takes
+from runner.commands.runs import ls, rerun, show
 from runner.core import console, interrupts, parsing
+from runner.core import request as ask
 from runner.core.advice import spoken
 from runner.core.console import open_console
 from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 from runner.core.request import Request
+from runner.experiments.studies.request import Scale, StudyRequest
 from runner.results.names import is_pass
 
 # What both take of a request; samples, threads and rounds are those of one device.
@@ -48,6 +46,7 @@ Examples:
   dlscale show last                            what the newest run came to
   dlscale compare last~1 last                  what the last command changed
 """
+_SIDE = "run directory, folder of them, or glob; a run's id or a beginning of it; last or last~N: all runs of a command"
 
 app = typer.Typer(
     epilog=EXAMPLES,
@@ -78,10 +77,133 @@ app.command()(show)
 app.command()(rerun)
 app.command(name="list")(list_names)
 app.command()(models)
-app.command()(compare)
-app.command()(query)
-app.command()(reproduce)
-app.command()(studies)
+
+
+@app.command()
+def compare(
+    a: Annotated[
+        str, typer.Argument(help=f"before: {_SIDE}", metavar="A", autocompletion=complete_run, show_default=False)
+    ] = "",
+    b: Annotated[
+        str, typer.Argument(help="after: the same", metavar="B", autocompletion=complete_run, show_default=False)
+    ] = "",
+    *,
+    since: Annotated[
+        Text, flag("--since", help="runs from then on, against those before: yesterday, or a day (UTC)", metavar="DAY")
+    ] = None,
+    fail_on_regression: Annotated[
+        Text,
+        flag(
+            "--fail-on-regression",
+            help="exit with 4 where a trial is slower by more, e.g. 3%, and that is no chance",
+            metavar="SHARE",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print it as JSON")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="print it as Markdown")] = False,
+) -> None:
+    """Compare runs of the same trials: what got slower, what faster, how sure that is, and what else is different about them."""
+    from runner.commands import compare_flow
+
+    if as_json and as_markdown:
+        raise RequestError("--json and --markdown exclude each other; leave one of them out")
+    sides = compare_flow.since(since, place=a, more=b) if since else compare_flow.sides(a, b)
+    form: Literal["json", "markdown", "table"] = "json" if as_json else "markdown" if as_markdown else "table"
+    compare_flow.compare_runs(*sides, threshold=fail_on_regression, form=form)
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="one statement that reads, in DuckDB's SQL", metavar="SQL")] = "",
+    *,
+    place: Annotated[
+        Text, flag("--in", help="run directory, folder of them, or glob (default: all in results/)", metavar="DIR")
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="list all tables, their columns and what those mean")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print the answer as CSV")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
+) -> None:
+    """Ask everything on file by SQL: runs, windows, losses, epochs, telemetry, kernels, and what others published."""
+    from runner.commands import query_flow
+
+    if as_csv and as_json:
+        raise RequestError("--csv and --json exclude each other; leave one of them out")
+    if tables:
+        query_flow.list_tables()
+    else:
+        query_flow.query(sql, place=place, form="csv" if as_csv else "json" if as_json else "table")
+
+
+AtScale = Annotated[Text, flag("--scale", help="full (default), or small: shorter runs of the same shape")]
+OnDevice = Annotated[Text, flag("--device", help="cpu or gpu (default: GPUs where there are some)")]
+OnHosts = Annotated[
+    Text,
+    flag("--hosts", "-H", help="machines for runs on several nodes (default: emulated ones)", metavar="FILE|LIST"),
+]
+ByEngine = Annotated[Text, flag("--engine", help="docker or venv (default: docker where it answers)")]
+
+
+@app.command()
+def reproduce(
+    study: Annotated[str, typer.Argument(help="which one; `dlscale studies` lists them")],
+    *,
+    scale: AtScale = None,
+    device: OnDevice = None,
+    hosts: OnHosts = None,
+    framework: Annotated[
+        Text, flag("--framework", help="take this one in place of the source's, where that does not run")
+    ] = None,
+    engine: ByEngine = None,
+    data: Annotated[Text, flag("--data", help="real images for every run that takes images", metavar="PATH")] = None,
+    out: Annotated[
+        Text, flag("--out", help="where records and tables go (default: results/MACHINE)", metavar="DIR")
+    ] = None,
+    cells: Annotated[
+        Text, flag("--cells", help="only runs whose names begin so, as the plan has them", metavar="NAME[,NAME]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what would run, and what can't; start nothing")
+    ] = False,
+) -> None:
+    """Run a published study again, as far as this hardware can, and hold its figures and findings against what comes out."""
+    from runner.experiments.studies.flow import reproduce as run
+
+    only = tuple(name.strip() for name in cells.split(",")) if cells else ()
+    options = _study_request(
+        scale,
+        device,
+        hosts,
+        engine,
+        study=study,
+        framework=framework,
+        data=data,
+        out=out,
+        cells=only,
+        dry_run=dry_run,
+    )
+    raise typer.Exit(run(options, command=tuple(sys.argv)))
+
+
+@app.command()
+def studies(*, scale: AtScale = None, device: OnDevice = None, hosts: OnHosts = None, engine: ByEngine = None) -> None:
+    """List the studies, and how many of their runs this hardware can run."""
+    from runner.experiments.studies.flow import list_studies
+
+    list_studies(_study_request(scale, device, hosts, engine))
+
+
+def _study_request(scale: Text, device: Text, hosts: Text, engine: Text, **more: object) -> StudyRequest:
+    """What was asked of studies; what was not given, or as an empty text, is left to the suite."""
+    asked = {
+        "scale": parsing.choice("SCALE", scale, Scale),
+        "device": parsing.choice("DEVICE", device, ask.Device),
+        "hosts": hosts,
+        "engine": parsing.choice("ENGINE", engine, ask.EngineName),
+        **more,
+    }
+    return StudyRequest.model_validate({name: value for name, value in asked.items() if value})
 
 
 @app.command()
@@ -94,12 +216,10 @@ def doctor(
     ] = None,
 ) -> None:
     """Tell what this machine has, and for each image whether it can run here; with --hosts, what other machines have."""
+    from runner.commands.doctor import examine_hosts, examine_machine
+
     if hosts:
-        from runner.commands.doctor import examine_hosts  # noqa: PLC0415 - commands load what they need
-
         raise typer.Exit(examine_hosts(hosts, wire=iface or None, as_json=as_json))
-    from runner.commands.doctor import examine_machine  # noqa: PLC0415
-
     examine_machine(as_json=as_json)
 
 
@@ -107,15 +227,14 @@ def doctor(
 def regrade(
     directory: Annotated[
         Path,
-        typer.Argument(
-            help=f"{RUN_HELP}; or a directory with runs at any depth",
-            parser=named_run("for example DIR=results/MACHINE with make, or dlscale regrade results/MACHINE"),
-            autocompletion=complete_run,
+        run_argument(
+            "; or a directory with runs at any depth",
+            example="DIR=results/MACHINE with make, or dlscale regrade results/MACHINE",
         ),
     ],
 ) -> None:
     """Compute a run's figures again from its raw files, and say whether they are the recorded ones."""
-    from runner.commands.regrade import regrade_all  # noqa: PLC0415 - commands load what they need
+    from runner.commands.regrade import regrade_all
 
     raise typer.Exit(regrade_all(directory))
 
@@ -124,19 +243,17 @@ def regrade(
 def profile(
     directory: Annotated[
         Path,
-        typer.Argument(
-            help=f"{RUN_HELP} of the passes; or a directory with runs at any depth: its newest pass",
-            parser=named_run(
-                "for example RUN=results/MACHINE with make, or dlscale profile results/MACHINE", wanted=is_pass
-            ),
-            autocompletion=complete_run,
+        run_argument(
+            " of the passes; or a directory with runs at any depth: its newest pass",
+            example="RUN=results/MACHINE with make, or dlscale profile results/MACHINE",
+            wanted=is_pass,
         ),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print the profile as JSON")] = False,
 ) -> None:
     """Print what a pass under a profiler found: utilisation, kernels, copies, calls, memory."""
-    from runner.commands.profile import show_profile  # noqa: PLC0415 - commands load what they need
+    from runner.commands.profile import show_profile
 
     show_profile(directory, as_json=as_json)
 
@@ -145,11 +262,10 @@ def profile(
 def report(
     directories: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help=f"{RUN_HELP}; or directories with runs at any depth (default: results, the page alone)",
+        run_argument(
+            "; or directories with runs at any depth (default: results, the page alone)",
             metavar="[DIRECTORY...]",
-            parser=named_run("for example DIR=results/MACHINE with make, or leave it out for all of results"),
-            autocompletion=complete_run,
+            example="DIR=results/MACHINE with make, or leave it out for all of results",
         ),
     ] = None,
     *,
@@ -163,22 +279,21 @@ def report(
     ] = False,
 ) -> None:
     """Draw records on file: tables and plots of each matrix, pass and sweep over the batch, and report.html and report.md with all of them and the studies."""
-    if check:
-        if out or form:
-            raise RequestError("--check excludes --out and --format: it writes nothing; leave them out")
-        from runner.commands.report import check_page  # noqa: PLC0415 - commands load what they need
-
-        for directory in directories or [Path("results")]:
-            check_page(directory)
-        return
+    places, own = directories or [Path("results")], Path(out) if out else None
+    if check and (out or form):
+        raise RequestError("--check excludes --out and --format: it writes nothing; leave them out")
     if parsing.choice("FORMAT", form, Literal["mllog"]):
-        from runner.commands.mllog import write_logs  # noqa: PLC0415 - commands load what they need
+        from runner.commands.mllog import write_logs
 
-        write_logs(directories or [Path("results")], out=Path(out) if out else None)
+        write_logs(places, out=own)
         return
-    from runner.commands.report import report as draw  # noqa: PLC0415 - commands load what they need
+    from runner.commands import report as drawing
 
-    draw(directories or [Path("results")], out=Path(out) if out else None, beside_runs=bool(directories or out))
+    if check:
+        for place in places:
+            drawing.check_page(place)
+    else:
+        drawing.report(places, out=own, beside_runs=bool(directories or out))
 
 
 @app.command()
@@ -193,7 +308,7 @@ def published(
     plot: Annotated[Text, flag("--plot", help="draw their scaling curves, too", metavar="FILE.png")] = None,
 ) -> None:
     """List what others published: each figure with its source, speedups computed again, and what a source contradicts itself in."""
-    from runner.commands.published import Wanted, show_published  # noqa: PLC0415 - commands load what they need
+    from runner.commands.published import Wanted, show_published
 
     wanted = Wanted(model=model or None, framework=framework or None, source=source or None)
     show_published(wanted, as_json=as_json, plot=Path(plot) if plot else None)
@@ -205,7 +320,7 @@ def clean(
     hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,
 ) -> None:
     """Remove every container, volume and network that a killed run left, here or with --hosts on other machines; runs that go on are left alone."""
-    from runner.cluster import cleanup  # noqa: PLC0415 - commands load what they need
+    from runner.cluster import cleanup
 
     cleanup.clean(hosts or None)
 
@@ -220,7 +335,7 @@ def overhead(
     ] = False,
 ) -> None:
     """Measure what the suite itself costs: the same training with it, without telemetry and without it, in alternating rounds."""
-    from runner.experiments.overhead.flow import measure_overhead  # noqa: PLC0415 - commands load what they need
+    from runner.experiments.overhead.flow import measure_overhead
 
     if not request.gpus:
         request = request.model_copy(update={"device": "cpu", "workers": (1,)})
@@ -237,7 +352,7 @@ def ablate(
     ] = None,
 ) -> None:
     """Train plainly, then with one technique more a line: what each of those that PRESET=tuned has is worth."""
-    from runner.experiments.ablate import ablate as run  # noqa: PLC0415 - commands load what they need
+    from runner.experiments.ablate import ablate as run
 
     grow = batches == "grow"
     given = () if grow else parsing.counts("BATCHES", batches) or ()
@@ -250,7 +365,7 @@ def matrix(
     check: Annotated[bool, typer.Option("--check", help="fail if one of them is out of date")] = False,
 ) -> None:
     """Write the generated tables of docs/: the support matrix, figures of the H200s, and the reference of options."""
-    from runner.commands.documents import export  # noqa: PLC0415 - commands load what they need
+    from runner.commands.documents import export
 
     export(typer.main.get_command(app), check=check)
 
@@ -261,9 +376,9 @@ def schema(
     check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False,
 ) -> None:
     """Write the JSON Schemas of a run record, of a published source and of an overhead to results/schema/."""
-    from runner.commands.schema import export  # noqa: PLC0415 - commands load what they need
+    from runner.commands.documents import export_schemas
 
-    export(check=check)
+    export_schemas(check=check)
 
 
 def main(command: typer.Typer = app) -> None:
@@ -301,11 +416,7 @@ def _say(sentence: str) -> None:
 
 
 def _refuse_garbled(words: Iterable[str]) -> None:
-    """Refuse words that no record could hold.
-
-    Raises:
-        RequestError: one of them is not UTF-8.
-    """
+    """Refuse words that are not UTF-8, as no record could hold them."""
     for word in words:
         if not is_utf8(word):
             raise RequestError(

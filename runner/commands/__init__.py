@@ -1,1 +1,1 @@
-"""One file a command: its options, its words turned into a request, and the room called that does the work."""
+"""What each command of `cli.py` does: the rooms called that do the work, and what is printed of it."""

@@ -23,7 +23,7 @@ def bench(
     ] = False,
 ) -> None:
     """Train in a container, measure, and leave a record: in an image of the suite or in --image IMG; -- COMMAND ... there is a program of yours."""
-    from runner.run import bench as flow  # noqa: PLC0415 - commands load what they need
+    from runner.run import bench as flow
 
     if dry_run and as_json:
         raise RequestError("--dry-run prints command lines, and --json the figures of runs; leave one of them out")

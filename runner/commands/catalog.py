@@ -20,8 +20,6 @@ from runner.images.catalog import load_images
 
 Facts = dict[str, Any]
 AS_JSON: Final = typer.Option("--json", help="print it as JSON")
-_WIDTH_OF_A_FILE: Final = 200
-"""Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
 
 
 def _frameworks() -> Iterator[Facts]:
@@ -54,7 +52,7 @@ def _strategies() -> Iterator[Facts]:
 
 
 def _studies() -> Iterator[Facts]:
-    from runner.experiments.studies.study import load_study, study_names  # noqa: PLC0415 - commands load what they need
+    from runner.experiments.studies.study import load_study, study_names
 
     for name in study_names():
         yield {"study": name, "title": load_study(name)[0].title}
@@ -91,7 +89,7 @@ def print_facts(facts: Sequence[Facts], *, as_json: bool) -> None:
         )
     for one in facts:
         table.add_row(*map(_cell, one.values()))
-    open_screen(width_of_a_file=_WIDTH_OF_A_FILE).print(table)
+    open_screen().print(table)
 
 
 def models(*, as_json: Annotated[bool, AS_JSON] = False) -> None:

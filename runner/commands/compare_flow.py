@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Final, Literal
 
@@ -21,19 +21,12 @@ Side = tuple[str, FoundRuns]
 """Its name, and its runs."""
 _DAYS_AGO: Final[Mapping[str, int]] = {"today": 0, "yesterday": 1}
 _PERCENT: Final = re.compile(r"^(\d+(?:\.\d+)?)%$")
-_WIDTH_OF_A_FILE: Final = 200
-"""Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
 
 
 def sides(a: str, b: str) -> tuple[Side, Side]:
-    """The two sides of a comparison, each with its name.
+    """The two sides of a comparison, before and after, each a run directory, a folder of them, a glob, or what `names.named` takes.
 
-    Args:
-        a: run directory, folder of them, glob, or what `names.named` takes: before.
-        b: the same of after.
-
-    Raises:
-        RequestError: a place is missing or holds no run.
+    RequestError: a place is missing or holds no run.
     """
     if not (a.strip() and b.strip()):
         raise RequestError(
@@ -44,15 +37,9 @@ def sides(a: str, b: str) -> tuple[Side, Side]:
 
 
 def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
-    """What ran before a day, and what from then on.
+    """What ran before a day (`yesterday`, `today` or a date, UTC), and what from then on, in a folder with runs at any depth or `results/`.
 
-    Args:
-        day: `yesterday`, `today` or a date, UTC.
-        place: a folder with runs at any depth; empty for `results/`.
-        more: what was given beside it.
-
-    Raises:
-        RequestError: no day, or no run on one side of it.
+    RequestError: no day, no run on one side of it, or `more` was given beside it.
     """
     if more:
         raise RequestError(f"SINCE={day} parts the runs of one place, and B={more} names another; leave B out")
@@ -71,13 +58,7 @@ def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
 
 
 def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None:
-    """Print how the trials of B stand to those of A.
-
-    Args:
-        a: before.
-        b: after.
-        threshold: by how much a trial may be slower, e.g. `3%`; None where nothing fails.
-        form: how to print it.
+    """Print how the trials of B, after, stand to those of A, before; none may be slower by more than a threshold such as `3%`.
 
     Raises:
         RequestError: a side has no record, the sides share one or have no trial in common, or the threshold is none.
@@ -88,34 +69,29 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
     for name, side in both.items():
         if not side.runs:
             raise RequestError(f"{name} holds no record that can be read: {side.passed_over[0]}")
-    _refuse_shared(both, a[0], b[0])
-    compared = compare(*([record for _, record in side.runs] for side in both.values()), names=(a[0], b[0]))
-    passed_over = [f"{name}: {sentence}" for name, side in both.items() for sentence in side.passed_over]
+    before, after = ([record for _, record in side.runs] for side in both.values())
+    if shared := sorted({record.run_id for record in before} & {record.run_id for record in after}):
+        raise RequestError(
+            f"{len(shared)} runs are in A={a[0]} and in B={b[0]} alike, {shared[0]} for one; name two places that share none"
+        )
+    compared = compare(before, after, names=(a[0], b[0]))
     _refuse_strangers(compared)
-    _print(compared, passed_over, form)
+    passed_over = [f"{name}: {sentence}" for name, side in both.items() for sentence in side.passed_over]
+    if form == "table":
+        show.print_compared(open_screen(), compared, passed_over)
+    else:
+        sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
+        complain(passed_over)
     if percent is not None:
         _fail_on_regression(compared, percent)
 
 
 def read_percent(text: str) -> float:
-    """Read a share such as `3%`, in percent.
-
-    Raises:
-        RequestError: it is none.
-    """
+    """Read a share such as `3%`, in percent. RequestError: it is none."""
     match = _PERCENT.match(text.strip())
     if not match or float(match[1]) >= 100:  # noqa: PLR2004 - per cent
         raise RequestError(f"FAIL_ON_REGRESSION={text} is no share below 100%; write for example 3%")
     return float(match[1])
-
-
-def _refuse_shared(sides: dict[str, FoundRuns], a: str, b: str) -> None:
-    """A run that is on both sides would be compared with itself."""
-    first, second = ({record.run_id for _, record in side.runs} for side in sides.values())
-    if shared := sorted(first & second):
-        raise RequestError(
-            f"{len(shared)} runs are in A={a} and in B={b} alike, {shared[0]} for one; name two places that share none"
-        )
 
 
 def _refuse_strangers(compared: Compared) -> None:
@@ -130,14 +106,6 @@ def _refuse_strangers(compared: Compared) -> None:
     raise RequestError(
         f"A={compared.a} and B={compared.b} have no trial in common ({why}); name runs of the same trial"
     )
-
-
-def _print(compared: Compared, passed_over: Sequence[str], form: Form) -> None:
-    if form == "table":
-        show.print_compared(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), compared, passed_over)
-        return
-    sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
-    complain(passed_over)
 
 
 def _fail_on_regression(compared: Compared, percent: float) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from runner.commands.options import named_directory
+from runner.commands.options import directory_argument
 from runner.core import dataset, parsing
 from runner.core import request as ask
 from runner.core.console import open_console
@@ -21,19 +21,17 @@ from runner.run.sample import SMALL, make_sample
 
 data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
 
-FOLDERS: Final = (".lmdb",)
-"""Packed forms that are folders."""
-FEWEST: Final = 11
-"""Images, one of each photograph that `make_sample.py` has."""
+FOLDERS: Final = (".lmdb",)  # packed forms that are folders
+FEWEST: Final = 11  # images, one of each photograph that `make_sample.py` has
 
 
 @data_app.command()
 def sample(
     directory: Annotated[
         Path,
-        typer.Argument(
-            help="where to write; must not exist yet",
-            parser=named_directory("for example OUT=/tmp/sample with make, or dlscale data sample /tmp/sample"),
+        directory_argument(
+            "where to write; must not exist yet",
+            example="OUT=/tmp/sample with make, or dlscale data sample /tmp/sample",
         ),
     ],
     images: Annotated[str, typer.Option("--images", help="how many JPEGs", metavar="N")] = "2000",
@@ -41,9 +39,7 @@ def sample(
     side: Annotated[
         str,
         typer.Option(
-            "--side",
-            help="their height and width in pixels; 350-500 are about as many as ImageNet's",
-            metavar="N-N",
+            "--side", help="their height and width in pixels; 350-500 are about as many as ImageNet's", metavar="N-N"
         ),
     ] = "{}-{}".format(*SMALL),
 ) -> None:
@@ -67,9 +63,8 @@ def sample(
 def pack(
     directory: Annotated[
         Path,
-        typer.Argument(
-            help="folder of class folders with JPEGs",
-            parser=named_directory("for example dlscale data pack /data/train --out=train.rec"),
+        directory_argument(
+            "folder of class folders with JPEGs", example="dlscale data pack /data/train --out=train.rec"
         ),
     ],
     out: Annotated[
@@ -97,7 +92,7 @@ def pack(
             "engine": parsing.choice("ENGINE", engine, ask.EngineName),
         }
     )
-    from runner.run.prepare import pack_data  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
+    from runner.run.prepare import pack_data
 
     resources = discover(request)
     with progress(open_console(stderr=True)) as shown:

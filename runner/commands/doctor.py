@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from runner.cluster.doctor import Finding, to_json
+from runner.cluster.doctor import Finding, ImageFit, diagnose, to_json
 from runner.cluster.hosts.connectivity import NodeEnd, end_of, reach
 from runner.cluster.hosts.endpoint import connect, engine_errors
 from runner.cluster.hosts.findings import ImageState, common_findings, host_findings, pair_findings, refused
@@ -18,12 +19,20 @@ from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Hosts
 from runner.cluster.hosts.supply import is_same
 from runner.cluster.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
+from runner.cluster.machine.local_node import inspect_local, take_vitals
+from runner.core.cache import cache_dir
 from runner.core.console import open_console
 from runner.core.errors import RequestError
+from runner.core.node import Node
 from runner.core.provenance import SUITE_ROOT
 from runner.engines import docker
-from runner.engines.base import EngineError
-from runner.images.catalog import load_images
+from runner.engines.base import EngineError, EngineFacts
+from runner.engines.docker import DockerEngine
+from runner.engines.images import find_image
+from runner.engines.local import LocalEngine
+from runner.images.catalog import Catalog, load_images, misfit
+from runner.images.host_software import find_host_python
+from runner.plan.discovery import WORKLOADS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,31 +40,16 @@ if TYPE_CHECKING:
     from runner.cluster.doctor import Level
     from runner.engines.docker import EngineImage
 
-from pathlib import Path
-
-from runner.cluster.doctor import ImageFit, diagnose
-from runner.cluster.machine.local_node import inspect_local, take_vitals
-from runner.core.cache import cache_dir
-from runner.core.node import Node
-from runner.engines.base import EngineFacts
-from runner.engines.docker import DockerEngine
-from runner.engines.images import find_image
-from runner.engines.local import LocalEngine
-from runner.images.catalog import Catalog, misfit
-from runner.images.host_software import find_host_python
-from runner.plan.discovery import WORKLOADS
-
-_ANSWER_S = 10
-"""An engine that is there answers at once; one behind a dead network address must not hold up the rest."""
+_ANSWER_S = 10  # an engine that is there answers at once; one behind a dead network address must not hold up the rest
+UNUSABLE = 2  # the exit code: a request for these hosts can't be met
 
 
 def examine_machine(*, as_json: bool) -> None:
-    """Print the findings to standard output, as a table or as JSON.
+    """Print the findings to standard output, as a table or as JSON. RequestError: images/versions.yaml is wrong."""
+    _show(findings_here(), as_json=as_json)
 
-    Raises:
-        RequestError: images/versions.yaml is wrong.
-    """
-    findings = findings_here()
+
+def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(to_json(findings) + "\n")
     else:
@@ -63,11 +57,7 @@ def examine_machine(*, as_json: bool) -> None:
 
 
 def findings_here() -> Sequence[Finding]:
-    """Examine this machine. Looks; builds, pulls and changes nothing.
-
-    Raises:
-        RequestError: images/versions.yaml is wrong.
-    """
+    """Examine this machine. Looks; builds, pulls and changes nothing. RequestError: images/versions.yaml is wrong."""
     node = inspect_local()
     catalog = load_images(SUITE_ROOT)
     engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts())
@@ -112,36 +102,19 @@ def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
     )
 
 
-UNUSABLE = 2
-"""The exit code: a request for these hosts can't be met."""
-
-
 def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
-    """Print what is found to standard output, as a table or as JSON, and return the exit code: 2 if a host can't be used.
+    """Print what is found of HOSTS, as a table or as JSON, and return the exit code: 2 if a host can't be used.
 
-    Args:
-        text: HOSTS.
-        wire: interface, or its role, on which pairs must meet; see `connectivity.end_of`.
-        as_json: for other programs.
-
-    Raises:
-        RequestError: the list itself is wrong, or images/versions.yaml is.
+    `wire` is the interface, or its role, on which pairs must meet; see `connectivity.end_of`. RequestError: the list itself is wrong.
     """
     progress = open_console(stderr=True)
     found = findings_of(load_hosts(text), wire=wire, say=lambda words: progress.print(words, style="dim"))
-    if as_json:
-        sys.stdout.write(to_json(found) + "\n")
-    else:
-        open_console().print(findings_table(found))
+    _show(found, as_json=as_json)
     return UNUSABLE if any(finding.level == "bad" for finding in found) else 0
 
 
 def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -> tuple[Finding, ...]:
-    """Examine hosts. Puts the suite's base where it is missing, to look around from, and changes nothing else.
-
-    Raises:
-        RequestError: images/versions.yaml is wrong.
-    """
+    """Examine hosts. Puts the suite's base where it is missing, to look around from, and changes nothing else."""
     here = _images_here()
     found: list[Finding] = []
     with contextlib.ExitStack() as undo:
@@ -170,19 +143,18 @@ def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -
 
 def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Callable[[str], None]) -> Sequence[Finding]:
     """Let those hosts meet that have the interface; the others' lack of it is a finding."""
-    able: list[Surveyed] = []
-    ends: list[NodeEnd] = []
+    able: list[tuple[Surveyed, NodeEnd]] = []
     found: list[Finding] = []
     for one in seen:
         try:
-            ends.append(end_of(one, wire))
-            able.append(one)
+            able.append((one, end_of(one, wire)))
         except RequestError as error:
             found.append(refused(one.host.name, str(error)))
     if len(able) > 1:
-        say(f"letting {', '.join(one.host.name for one in able)} reach each other")
-    interfaces = {one.host.name: end.iface for one, end in zip(able, ends, strict=True)}
-    return (*found, *pair_findings(reach(able, ends), interfaces))
+        say(f"letting {', '.join(one.host.name for one, _ in able)} reach each other")
+    interfaces = {one.host.name: end.iface for one, end in able}
+    meetings = reach([one for one, _ in able], [end for _, end in able])
+    return (*found, *pair_findings(meetings, interfaces))
 
 
 def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterator[Finding]:
@@ -222,10 +194,8 @@ _STYLES: dict[Level, str] = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 def findings_table(findings: Sequence[Finding]) -> RenderableType:
     """One line a finding, the next step under it; levels are words, so that colour is not needed to read it."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column()
+    table = Table.grid("", "", "", padding=(0, 2, 0, 0))
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for finding in findings:
         said = Text(finding.sentence)
         if finding.next_step:

@@ -1,4 +1,4 @@
-"""`dlscale matrix`: writes the generated tables of docs/, each between two marks, or says which one is out of date."""
+"""What is generated and committed, written again or held against the code: tables of docs/ between two marks, and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from runner.analysis.comparisons.transports import across
 from runner.commands.matrix import support_matrix
 from runner.core.errors import DlscaleError
 from runner.core.provenance import SUITE_ROOT
+from runner.experiments.overhead.raw import overhead_schema
 from runner.images.catalog import load_images
 from runner.report import transports
 from runner.report.block import escaped
 from runner.report.page.overview import fastest
 from runner.report.publish import Measured
 from runner.results.find import records_under
-from runner.results.store import folders_under
+from runner.results.published.load import published_schema
+from runner.results.store import folders_under, record_schema
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Parameter  # typer's own copy of click; it names these nowhere else
@@ -29,17 +31,25 @@ FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedu
 
 
 def export(command: Command, *, check: bool) -> None:
-    """Write every generated table; with `check`, only compare them with the pages.
-
-    Raises:
-        DlscaleError: a page lacks its marks, or holds another table.
-    """
+    """Write every generated table; with `check`, only compare them with the pages. DlscaleError: a page lacks its marks, or holds another table."""
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
     _place("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
     _place("results-h200.md", "wires", _wires(), check=check)
     _place("results-h200.md", "fastest", _fastest(), check=check)
     variables = make_variables((SUITE_ROOT / "Makefile").read_text("utf-8"))
     _place("options.md", "options", "\n".join(options(command, variables)), check=check)
+
+
+def export_schemas(*, check: bool) -> None:
+    """Write the schemas; with `check`, only compare. DlscaleError: a committed one differs."""
+    schemas = {"record": record_schema(), "published": published_schema(), "overhead": overhead_schema()}
+    for name, current in schemas.items():
+        path = RESULTS / "schema" / f"{name}.schema.json"
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(current, "utf-8")
+        elif not path.exists() or path.read_text("utf-8") != current:
+            raise DlscaleError(f"{path} differs from the code; run `dlscale schema` and commit it")
 
 
 def _place(page: str, name: str, table: str, *, check: bool) -> None:

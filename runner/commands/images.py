@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from runner.commands.catalog import AS_JSON, print_facts
-from runner.commands.options import named_directory
+from runner.commands.options import directory_argument
 from runner.core import parsing
 from runner.core import request as ask
 from runner.core.cache import cache_dir
@@ -31,7 +31,7 @@ def add(
     version: Annotated[str, typer.Argument(help="its version, ending as one that there is: 2.14.1, 2.14.1-cpu")],
 ) -> None:
     """Add a version of a framework: its entry in versions.yaml, its lock and its Dockerfile."""
-    from runner.images.add import add as add_version  # noqa: PLC0415 - commands load what they need
+    from runner.images.add import add as add_version
 
     with progress(open_console(stderr=True)) as shown:
         folder = add_version(SUITE_ROOT, framework, version, cache=cache_dir(), report=shown.stage)
@@ -41,7 +41,7 @@ def add(
 @images_app.command()
 def render() -> None:
     """Write the Dockerfiles from versions.yaml and the templates."""
-    from runner.images.render import write  # noqa: PLC0415 - commands load what they need
+    from runner.images.render import write
 
     for path in write(load_images(SUITE_ROOT)):
         _say(f"{path}: written")
@@ -60,15 +60,15 @@ def lock(
 
 def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
     if image.kind == "wheels":
-        from runner.images.lock import write_lock  # noqa: PLC0415 - commands load what they need
+        from runner.images.lock import write_lock
 
         return write_lock(image, upgrade=upgrade)
     if image.kind == "container":
-        from runner.images.lock import write_container  # noqa: PLC0415
+        from runner.images.lock import write_container
 
         return write_container(image, report=_say)
-    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415
-    from runner.images.base import write_packages  # noqa: PLC0415
+    from runner.engines.docker import connect_or_refuse
+    from runner.images.base import write_packages
 
     with progress(open_console(stderr=True)) as shown:
         return write_packages(image, client=connect_or_refuse(), cache=cache_dir(), report=shown.stage, upgrade=upgrade)
@@ -77,8 +77,8 @@ def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
 @images_app.command()
 def verify() -> None:
     """Fail if a Dockerfile or a lock differs from what versions.yaml and the templates give."""
-    from runner.images.lock import check_lock  # noqa: PLC0415 - commands load what they need
-    from runner.images.render import check  # noqa: PLC0415
+    from runner.images.lock import check_lock
+    from runner.images.render import check
 
     catalog = load_images(SUITE_ROOT)
     check(catalog)
@@ -100,8 +100,8 @@ def base(
     refresh: Annotated[bool, typer.Option("--refresh", help="make it again with today's packages")] = False,
 ) -> None:
     """Make the bases, from a registry or from this machine's own Debian mirror."""
-    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
-    from runner.images.base import Way, ensure_base  # noqa: PLC0415
+    from runner.engines.docker import connect_or_refuse
+    from runner.images.base import Way, ensure_base
 
     bases = load_images(SUITE_ROOT).bases
     known = [spec.name for spec in bases]
@@ -126,9 +126,9 @@ def base(
 @images_app.command()
 def build(names: Names = None, device: DeviceFlag = None) -> None:
     """Build images that are not there or not current; the CPU images unless told otherwise."""
-    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
-    from runner.images.add import record_size  # noqa: PLC0415
-    from runner.images.build import ensure  # noqa: PLC0415
+    from runner.engines.docker import connect_or_refuse
+    from runner.images.add import record_size
+    from runner.images.build import ensure
 
     client = connect_or_refuse()
     chosen = parsing.choice("DEVICE", device, ask.Device) or (
@@ -145,9 +145,9 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
 @images_app.command(name="list")
 def list_images(*, as_json: Annotated[bool, AS_JSON] = False) -> None:
     """List the images, what they run on, and which of them the engine has."""
-    from runner.engines.base import EngineError  # noqa: PLC0415 - commands load what they need
-    from runner.engines.docker import connect  # noqa: PLC0415
-    from runner.images.build import find_built  # noqa: PLC0415
+    from runner.engines.base import EngineError
+    from runner.engines.docker import connect
+    from runner.images.build import find_built
 
     try:
         client = connect()
@@ -175,15 +175,15 @@ def list_images(*, as_json: Annotated[bool, AS_JSON] = False) -> None:
 def archive(
     directory: Annotated[
         Path,
-        typer.Argument(help="where to write", parser=named_directory("for example dlscale images archive /tmp/images")),
+        directory_argument("where to write", example="dlscale images archive /tmp/images"),
     ],
     names: Names = None,
 ) -> None:
     """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
-    from runner.cluster.hosts.survey import BASE  # noqa: PLC0415
-    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
-    from runner.images.base import TOOLS  # noqa: PLC0415
-    from runner.images.build import find_built, save  # noqa: PLC0415
+    from runner.cluster.hosts.survey import BASE
+    from runner.engines.docker import connect_or_refuse
+    from runner.images.base import TOOLS
+    from runner.images.build import find_built, save
 
     client = connect_or_refuse()
     chosen = select(load_images(SUITE_ROOT), names, None)
@@ -200,15 +200,12 @@ def archive(
 def load(
     directory: Annotated[
         Path,
-        typer.Argument(
-            help="what `images archive` wrote",
-            parser=named_directory("for example dlscale images load /tmp/images"),
-        ),
+        directory_argument("what `images archive` wrote", example="dlscale images load /tmp/images"),
     ],
 ) -> None:
     """Check an archive and load its images."""
-    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
-    from runner.images.build import load as load_archive  # noqa: PLC0415
+    from runner.engines.docker import connect_or_refuse
+    from runner.images.build import load as load_archive
 
     client = connect_or_refuse()
     with progress(open_console(stderr=True)) as shown:
@@ -218,11 +215,7 @@ def load(
 
 
 def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
-    """The images that names mean, in the catalog's order; all of a device when there are none.
-
-    Raises:
-        RequestError: a name that means no image.
-    """
+    """The images that names mean, in the catalog's order; all of a device when there are none. RequestError: a name that means no image."""
     wanted: set[str] = set()
     for name in names or ():
         framework, _, tag = name.partition(":")

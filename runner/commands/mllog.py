@@ -17,11 +17,7 @@ SUFFIX = ".mllog.txt"
 
 
 def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
-    """Write a log a run, and print where each is and of which runs there is none.
-
-    Args:
-        places: run directories, or folders of them.
-        out: where the logs go; None for beside each run directory.
+    """Write a log a run, in `out` or beside the run, and print where each is and of which runs there is none.
 
     Raises:
         RequestError: no record is there, or `out` takes no file.
@@ -36,16 +32,16 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
         try:
             text, reason = _log_of(run)
         except RequestError as error:
-            console.print(f"no log: {error}", style="yellow", markup=False)
+            console.print(f"no log: {error}", style="yellow")
             continue
         if text is None:
-            console.print(f"no log: {run[1].run_id}, {reason}", markup=False)
+            console.print(f"no log: {run[1].run_id}, {reason}")
             continue
         written += 1
         path = write_report(out or run[0].parent, f"{run[1].run_id}{SUFFIX}", text)
-        console.print(f"log: {path}", markup=False)
+        console.print(f"log: {path}")
     for sentence in found.passed_over:
-        console.print(f"no log: {sentence}", style="yellow", markup=False)
+        console.print(f"no log: {sentence}", style="yellow")
     if not written:
         raise RequestError(
             f"{', '.join(map(str, places))}: holds no training that was measured; name another directory"
@@ -53,11 +49,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
 
 
 def _log_of(run: Run) -> tuple[str | None, str]:
-    """The log of a run, or why there is none.
-
-    Raises:
-        RequestError: its events can't be read.
-    """
+    """The log of a run, or why there is none. RequestError: its events can't be read."""
     directory, record = run
     if record.profiled:
         return None, "a pass under a profiler"

@@ -6,7 +6,8 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
@@ -28,19 +29,13 @@ from runner.results.names import named, newest_first
 Text = str | None
 Read = Callable[[str, str], object]
 """A variable's name and its text, which is not empty, → a value."""
-# Fields whose words are read together, or by a type of their own.
+# Of fields whose words are read together, or may be given again.
 _LINKS: Final = {
     "link_rate": "hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
     "link_delay": "add this to every packet between emulated nodes, e.g. 0.2ms",
 }
-# Fields whose options may be given again: the option, its help, its word, and what reads all of them.
-_AGAIN: Final[Mapping[str, tuple[str, str, str, Callable[[Iterable[str] | None], object]]]] = {
-    "mounts": (
-        *("mount", "with --image: show a folder of this machine in it, read-only; several with commas or again"),
-        *("SRC[:DST]", parsing.mounts),
-    ),
-    "env": ("env", "a variable for a command of yours; several again", "NAME=VALUE", parsing.environment),
-}
+_MOUNT: Final = "with --image: show a folder of this machine in it, read-only; several with commas or again"
+_ENV: Final = "a variable for a command of yours; several again"
 _COMMAND: Final = "with --image: the command, after --"
 _OFFERED: Final = 50
 _UNITS: Final = re.compile("_(mib|ms|s)$")
@@ -61,22 +56,31 @@ def takes(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these fields of `Request`; it gets the request that their words make as its first argument.
 
-    Args:
-        fields: by name.
-        usual: what the command takes for fields that are not given.
+    `usual` is what the command takes for fields that are not given.
     """
+    asked = {field: _asked(field) for field in fields}
+    options = {name: annotation for one in asked.values() for name, annotation in one.options.items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
-        options = {name: one for field in fields for name, one in _options(field)}
+        parameters = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if get_args(annotation)[0] is bool else None,
+                annotation=annotation,
+            )
+            for name, annotation in options.items()
+        ]
+        parameters += list(own.values())[1:]
 
         @functools.wraps(command)
         def run(**words: Any) -> None:
-            asked = {**(usual or {}), **_values(fields, words)}
-            request = request_of(asked if asked.get("image") else _read_positional(asked))
+            values = {field: one.read(words) for field, one in asked.items()}
+            given = {**(usual or {}), **{field: value for field, value in values.items() if value is not None}}
+            request = request_of(given if given.get("image") else _read_positional(given))
             command(request, **{name: value for name, value in words.items() if name not in options})
 
-        parameters = [*options.values(), *list(own.values())[1:]]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
         return run
@@ -84,57 +88,49 @@ def takes(
     return decorate
 
 
-def _options(field: str) -> Iterable[tuple[str, inspect.Parameter]]:
-    """The options of one field, by the name of each."""
+@dataclass(frozen=True)
+class _Asked:
+    """A field of `Request` on the command line."""
+
+    options: Mapping[str, Any]  # annotations, by the options' names
+    read: Callable[[Mapping[str, Any]], object]  # its value, of all that was typed; None where it was not, or is empty
+
+
+def _asked(field: str) -> _Asked:
+    """The options of a field and what reads them. RequestError when read: a word is no value of it; the sentence names the variable."""
     if field == "links":
-        for name, text in _LINKS.items():
-            yield _parameter(name, Annotated[Text, flag(f"--{name.replace('_', '-')}", help=text)])
-    elif field in _AGAIN:
-        name, text, metavar, _ = _AGAIN[field]
-        yield _parameter(name, Annotated[list[str] | None, flag(f"--{name}", help=text, metavar=metavar)])
-    elif field == "command":
-        yield _parameter("command", Annotated[list[str] | None, typer.Argument(help=_COMMAND, metavar="COMMAND")])
-    else:
-        name, option = _named(field), _option(Request.model_fields[field])
-        names = [f"--{name.replace('_', '-')}", *filter(None, [option.short])]
-        if Request.model_fields[field].annotation is bool:
-            yield _parameter(name, Annotated[bool, typer.Option(*names, help=option.help)], default=False)
-        else:
-            metavar = option.metavar.replace("0..", "N")
-            complete = _completer(field) if field in _NAMED or _allowed(field) else None
-            annotation = Annotated[Text, flag(*names, help=option.help, metavar=metavar, complete=complete)]
-            yield _parameter(name, annotation)
+        links = {name: Annotated[Text, flag(_dashed(name), help=text)] for name, text in _LINKS.items()}
+        return _Asked(links, lambda words: parsing.links(*(words[name] for name in _LINKS)))
+    if field == "mounts":
+        mount = Annotated[list[str] | None, flag("--mount", help=_MOUNT, metavar="SRC[:DST]")]
+        return _Asked({"mount": mount}, lambda words: parsing.mounts(words["mount"]))
+    if field == "env":
+        env = Annotated[list[str] | None, flag("--env", help=_ENV, metavar="NAME=VALUE")]
+        return _Asked({field: env}, lambda words: parsing.environment(words[field]))
+    if field == "command":
+        argument = Annotated[list[str] | None, typer.Argument(help=_COMMAND, metavar="COMMAND")]
+        return _Asked({field: argument}, lambda words: tuple(words[field] or ()) or None)
+    info = Request.model_fields[field]
+    name, about = _UNITS.sub("", field), _option(info)  # `timeout_s` is asked for by --timeout, and by TIMEOUT
+    names = [_dashed(name), *filter(None, [about.short])]
+    if info.annotation is bool:
+        return _Asked({name: Annotated[bool, typer.Option(*names, help=about.help)]}, lambda words: words[name] or None)
+    complete = _completer(field) if field in _NAMED or _allowed(field) else None
+    words_of = flag(*names, help=about.help, metavar=about.metavar.replace("0..", "N"), complete=complete)
+    read = _reader(field)
+    return _Asked(
+        {name: Annotated[Text, words_of]}, lambda words: read(name.upper(), words[name]) if words[name] else None
+    )
 
 
-def _parameter(name: str, annotation: object, *, default: object = None) -> tuple[str, inspect.Parameter]:
-    return name, inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _values(fields: Iterable[str], words: Mapping[str, Any]) -> dict[str, object]:
-    """What was given of each field; what was not is left out, and so is what was given as an empty text.
-
-    Raises:
-        RequestError: a word is no value of its field; the sentence names the variable.
-    """
-    found: dict[str, object] = {}
-    for field in fields:
-        if field == "links":
-            found[field] = parsing.links(*(words[name] for name in _LINKS))
-        elif field in _AGAIN:
-            name, _, _, read = _AGAIN[field]
-            found[field] = read(words[name])
-        elif field == "command":
-            found[field] = tuple(words["command"] or ()) or None
-        elif word := words[_named(field)]:
-            found[field] = word if word is True else _reader(field)(_named(field).upper(), word)
-    return {field: value for field, value in found.items() if value is not None}
+def _dashed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _read_positional(asked: Mapping[str, object]) -> Mapping[str, object]:
     """What was asked, where words that stand alone are names of a model or a framework: `bench resnet50`.
 
-    Raises:
-        RequestError: the only word is a model's name mistyped.
+    RequestError: the only word is a model's name mistyped.
     """
     words = cast("tuple[str, ...]", asked.get("command", ()))
     named = {
@@ -215,43 +211,42 @@ def _option(info: FieldInfo) -> Option:
     return next(one for one in info.metadata if isinstance(one, Option))
 
 
-def _named(field: str) -> str:
-    """A field without its unit: `timeout_s` is asked for by --timeout, and by TIMEOUT."""
-    return _UNITS.sub("", field)
+RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~N"
 
 
-def named_directory(say: str) -> Callable[[str], Path]:
-    """What reads a directory of the command line: an empty one is refused, as `Path("")` would be the one that the user is in.
-
-    Args:
-        say: what to type instead.
-    """
+def named_directory(example: str) -> Callable[[str], Path]:
+    """What reads a directory of the command line: an empty one is refused, as `Path("")` would be the one that the user is in."""
 
     def read(text: str) -> Path:
         if not text.strip():
-            raise RequestError(f"the directory is empty; say which, {say}")
+            raise RequestError(f"the directory is empty; say which, for example {example}")
         return Path(text)
 
     return read
 
 
-RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~N"
-
-
-def named_run(say: str, *, wanted: Callable[[Path], bool] = lambda _: True) -> Callable[[str], Path]:
-    """What reads a run, or a directory of runs, of the command line.
-
-    Args:
-        say: what to type instead of an empty text.
-        wanted: by their directories, the runs that a name can mean.
-    """
-    directory = named_directory(say)
+def _run(example: str, wanted: Callable[[Path], bool]) -> Callable[[str], Path]:
+    directory = named_directory(example)
 
     def read(text: str) -> Path:
         (found,) = named(str(directory(text)), wanted=wanted)
         return found
 
     return read
+
+
+def directory_argument(text: str, *, example: str) -> Any:
+    """An argument that is a directory; `text` is its help, `example` what to type instead of an empty one."""
+    return typer.Argument(help=text, parser=named_directory(example))
+
+
+def run_argument(
+    more: str = "", *, example: str, metavar: str | None = None, wanted: Callable[[Path], bool] = lambda _: True
+) -> Any:
+    """An argument that is a run, by any of its names, or a directory of runs; `wanted` are the runs that a name can mean."""
+    return typer.Argument(
+        help=f"{RUN_HELP}{more}", metavar=metavar, parser=_run(example, wanted), autocompletion=complete_run
+    )
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -13,15 +13,7 @@ from runner.results.store import RECORD, folders_under, read_record, run_directo
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:
-    """Print the tables of a pass, or its `profile` as JSON.
-
-    Args:
-        directory: its run directory, or a directory with some at any depth, of which the newest pass is taken.
-        as_json: whether a program reads it.
-
-    Raises:
-        RequestError: no pass is there, or its profiler never began.
-    """
+    """Print the tables of a pass, or its `profile` as JSON. RequestError: no pass is there, or its profiler never began."""
     path, record = find_pass(directory)
     if record.profile is None:
         reasons = "; ".join(record.validity.reasons) or "no rank said so"
@@ -29,27 +21,22 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(record.profile.model_dump_json(indent=1) + "\n")
         return
-    from runner.core.trial import title  # noqa: PLC0415
-
     # Not before it is known that there is something to show.
-    from runner.report.profile import profile_report, reservations, sampled  # noqa: PLC0415
+    from runner.core.trial import title
+    from runner.report.profile import profile_report, reservations, sampled
 
     console = open_console()
-    console.print(title(record.trial), style="bold", markup=False, soft_wrap=True)
-    console.print(f"{record.validity.status}, record: {path}", style="dim", markup=False, soft_wrap=True)
+    console.print(title(record.trial), style="bold", soft_wrap=True)
+    console.print(f"{record.validity.status}, record: {path}", style="dim", soft_wrap=True)
     for reason in reservations(record):
-        console.print(reason, style="yellow", markup=False, soft_wrap=True)
+        console.print(reason, style="yellow", soft_wrap=True)
     console.print(profile_report(record.profile))
     for text in sampled(record):
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
 
 def find_pass(directory: Path) -> tuple[Path, RunRecord]:
-    """The pass of a run directory, or the newest one at or below a directory.
-
-    Raises:
-        RequestError: there is none; the sentence says how to make one.
-    """
+    """The pass of a run directory, or the newest one at or below a directory. RequestError: there is none; the sentence says how to make one."""
     if (directory / RECORD).is_file():
         record = read_record(directory)
         if not record.profiled:

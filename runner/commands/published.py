@@ -72,11 +72,7 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
 
 
 def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
-    """The wanted figures, by source; sources without any are left out.
-
-    Raises:
-        RequestError: there are none; the sentence names the nearest names.
-    """
+    """The wanted figures, by source; sources without any are left out. RequestError: there are none; the sentence names the nearest names."""
     chosen = tuple(sources)
     if wanted.source is not None:
         _check("source", wanted.source, {each.id for each in chosen})
@@ -229,7 +225,7 @@ def _speedup(found: Scaled | None) -> str:
 
 
 def _draw(path: Path, listed: Sequence[Listed], wanted: Wanted) -> None:
-    from runner.report.published_plot import curves, curves_png  # noqa: PLC0415 - not before it is known that there is something to draw
+    from runner.report.published_plot import curves, curves_png
 
     found = tuple(curve for each in listed for curve in curves(each.published, each.scaled))
     what = ", ".join(name for name in (wanted.model, wanted.framework, wanted.source) if name) or "all sources"

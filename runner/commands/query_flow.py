@@ -22,20 +22,12 @@ Form = Literal["table", "csv", "json"]
 DEFAULT: Final = SUITE_ROOT / "results"
 MANY: Final = 200
 """Records from which on their rows are kept between queries."""
-_WIDTH_OF_A_FILE: Final = 200
-"""Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
 
 
 def query(sql: str, *, place: str | None, form: Form) -> None:
-    """Print the answer to a query.
+    """Print the answer to one statement of DuckDB's dialect that reads, over the records at a place, as `runs_at` takes it, or in `results/`.
 
-    Args:
-        sql: one statement of DuckDB's dialect that reads.
-        place: where the records are, as `runs_at` takes it; None for all in `results/`.
-        form: how to print it.
-
-    Raises:
-        RequestError: no record is there, or the query can't be answered.
+    RequestError: no record is there, or the query can't be answered.
     """
     if place is not None and not place.strip():
         raise RequestError(
@@ -61,7 +53,7 @@ def named_in(sql: str) -> tuple[Table, ...]:
 
 def list_tables() -> None:
     """Print every table with its columns."""
-    show.print_tables(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), TABLES)
+    show.print_tables(open_screen(), TABLES)
 
 
 def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> tuple[str, ...]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
-from rich.console import Console
 
 from runner.analysis.grading.completeness import lost
-from runner.analysis.grading.grade import Graded, scaling
+from runner.analysis.grading.grade import scaling
 from runner.core.console import complain, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT
@@ -30,19 +28,29 @@ from runner.results.store import (
 )
 from runner.run.grading import grade_run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
     """Grade one run directory again: (record on file, record as its raw files give it now).
 
-    Raises:
-        RequestError: no readable record or raw file is there, its workload is unknown, or raw files or its baseline's record are gone.
+    RequestError: no readable record or raw file is there, its workload is unknown, or raw files or its baseline's record are gone.
     """
     record = read_record(directory)
+    trial, workload = record.trial, None
+    if isinstance(trial, Trial):
+        workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
+        if workload is None:
+            raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
     samples = read_table(directory, "telemetry")
-    graded = _grade(directory, record, samples)
+    graded = grade_run(
+        trial,
+        outcome=record.outcome,
+        events=read_events(directory),
+        plan=read_plan(directory),
+        provenance=record.provenance,
+        workload=workload,
+        samples=samples,
+        kernels=read_table(directory, "kernels") if trial.profile else None,
+    )
     new = record.model_copy(
         update={
             "outcome": graded.outcome,
@@ -51,7 +59,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
             "validity": graded.validity,
             "profile": graded.profile,
             "telemetry": graded.telemetry,
-            "scaling": scaling(record.trial, record.run_id, graded, _baseline(directory, record)),
+            "scaling": scaling(trial, record.run_id, graded, _baseline(directory, record)),
         }
     )
     if gone := lost(record, new, samples):
@@ -72,35 +80,10 @@ def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
         ) from error
 
 
-def _grade(directory: Path, record: RunRecord, samples: pd.DataFrame | None) -> Graded:
-    """Compute the figures of a run from its raw events, by the rules for its kind of program."""
-    trial, workload = record.trial, None
-    if isinstance(trial, Trial):
-        workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
-        if workload is None:
-            raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    return grade_run(
-        trial,
-        outcome=record.outcome,
-        events=read_events(directory),
-        plan=read_plan(directory),
-        provenance=record.provenance,
-        workload=workload,
-        samples=samples,
-        kernels=read_table(directory, "kernels") if trial.profile else None,
-    )
-
-
 def regrade_all(directory: Path) -> int:
     """Regrade a run directory, or all at any depth of a directory with the studies made of them; write what differs and say so.
 
-    What can't be regraded is left as it is and keeps nothing else from being looked at.
-
-    Returns:
-        The exit code: 2 where something could not be regraded.
-
-    Raises:
-        RequestError: nothing to regrade there.
+    What can't be regraded is left as it is, keeps nothing else from being looked at, and makes the exit code 2. RequestError: nothing there.
     """
     found = list(_found(directory))
     if not found:
@@ -111,12 +94,12 @@ def regrade_all(directory: Path) -> int:
     refused: list[str] = []
     for path in found:
         try:
-            if path.name.endswith(SUFFIX):
-                _regrade_study(path, console=console)
-            else:
-                _regrade_run(path, console=console)
+            changed, source = _regrade_study(path) if path.name.endswith(SUFFIX) else _regrade_run(path)
         except DlscaleError as error:
             refused.append(str(error))
+        else:
+            said = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
+            console.print(f"{path}: {said}")
     complain(refused)
     return RequestError.exit_code if refused else 0
 
@@ -131,7 +114,8 @@ def _found(directory: Path) -> Iterator[Path]:
         yield from sorted(folder.glob(f"*{SUFFIX}"))
 
 
-def _regrade_run(run: Path, *, console: Console) -> None:
+def _regrade_run(run: Path) -> tuple[list[str], str]:
+    """Which parts of a record were written again, and what they differed from; the same of a study below."""
     old, new = regrade(run)
     changed = _changed(old, new)
     if changed:
@@ -141,21 +125,16 @@ def _regrade_run(run: Path, *, console: Console) -> None:
             raise RequestError(
                 f"{run}: its {RECORD} can't be written again ({error.strerror}); free some space or let it be written, it is left as it is"
             ) from error
-    _say(console, run, changed, source="the raw files")
+    return changed, "the raw files"
 
 
-def _regrade_study(path: Path, *, console: Console) -> None:
+def _regrade_study(path: Path) -> tuple[list[str], str]:
     before, after = judge_again(path)
     changed = _changed(before, after)
     if changed:
         write(path, after)
-    _say(console, path, changed, source="the records")
+    return changed, "the records"
 
 
 def _changed(old: BaseModel, new: BaseModel) -> list[str]:
     return [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
-
-
-def _say(console: Console, path: Path, changed: list[str], *, source: str) -> None:
-    said = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
-    console.print(f"{path}: {said}", markup=False)

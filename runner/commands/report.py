@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +21,6 @@ from runner.core.errors import DlscaleError, RequestError
 from runner.experiments.overhead.raw import PREFIX, read_overhead
 from runner.experiments.overhead.report import from_file
 from runner.experiments.studies import page as study_page
-from runner.experiments.studies.model import Reproduction
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture
 from runner.report.comparison import ComparisonReport
@@ -41,24 +40,18 @@ from runner.results.find import Run, each_once, read_each, read_runs
 from runner.results.store import RECORD, folders_under, read_record, run_directories, write_report
 
 PAGE: Final = "report.html"
-KEPT_PAGE: Final = "report.md"
-"""The page without figures, which is kept with the records."""
-BESIDE: Final = "report-figures"
-"""Folder of the page's figures as PNG and CSV."""
+KEPT_PAGE: Final = "report.md"  # the page without figures, which is kept with the records
+BESIDE: Final = "report-figures"  # folder of the page's figures as PNG and CSV
+# Matrices that are drawn. Of more in all these are the newest, without pictures of single ones, which take an hour for 20,000.
 MOST: Final = 500
-"""Matrices that are drawn. Of more in all these are the newest, without pictures of single ones, which take an hour for 20,000."""
-TOLD: Final = 25
-"""Figures after which a line says how far it is; they take a few seconds."""
+TOLD: Final = 25  # figures, of a few seconds, after which a line says how far it is
 
 
 def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool = True) -> None:
     """Write the reports of a run, or of all runs at or below some directories with one page of them, and print where each is.
 
-    Args:
-        directories: a run directory, whose reports carry the run's own name; or directories of them at any depth, whose reports carry the
-            matrix's. The page is in `out`, or in the directory that holds them all.
-        out: where the reports go, those of several folders in folders of the same names; None for beside the run directories.
-        beside_runs: whether the reports of directories are written too; if not, the page alone.
+    Reports of a run directory carry the run's own name, those of directories with some at any depth the matrix's, unless the page alone is
+    asked for. They go beside the run directories and the page into what holds them all; or to `out`, in folders of the same names.
 
     Raises:
         RequestError: no record is there, or `out` takes no file.
@@ -85,12 +78,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
 
 
 def check_page(directory: Path) -> None:
-    """Hold the page that is kept in a directory as Markdown against what the records at and below it give now.
-
-    Raises:
-        RequestError: no record is there.
-        DlscaleError: there is no such page, or another.
-    """
+    """Hold the page that is kept in a directory as Markdown against what its records give now. DlscaleError: it is another, or not there."""
     found = _collected(
         [directory], page=directory, beside=lambda folder: folder, write=False, pictures=False, console=open_console()
     )
@@ -111,25 +99,15 @@ def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _OnFile:
-    """Runs on file.
+    """Runs on file."""
 
-    Attributes:
-        folders: the runs that are drawn, by the folder that they lie in.
-        others: of the runs that are not, the time, the folder and the line of the table of all.
-        reserve: what the page says where there are others.
-    """
-
-    folders: Mapping[Path, Sequence[Run]]
-    others: Sequence[tuple[datetime, Path, RunLine]] = ()
-    reserve: str = ""
+    folders: Mapping[Path, Sequence[Run]]  # those that are drawn, by the folder that they lie in
+    others: Sequence[tuple[datetime, Path, RunLine]] = ()  # of each that is not: time, folder, line of the table of all
+    reserve: str = ""  # what the page says where there are others
 
 
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
-    """The runs at or below some directories, each once; says of which records there is nothing.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """The runs at or below some directories, each once; says of which records there is nothing. RequestError: there is none."""
     places = dict.fromkeys(folder for directory in directories for folder in folders_under(directory))
     every = [directory for folder in places for directory in run_directories(folder)]
     if len(every) > MOST:
@@ -160,9 +138,7 @@ def _newest(every: Sequence[Path], *, page: Path) -> tuple[_OnFile, Sequence[str
     ]
     kept, copies = each_once([(directory, run.run_id) for directory, _, _, run in listed])
     listed = [one for one in listed if one[0] in kept]
-    last: dict[tuple[Path, str], datetime] = {}
-    for _, matrix, when, _ in listed:
-        last[matrix] = max(last.get(matrix, when), when)
+    last = {matrix: when for _, matrix, when, _ in sorted(listed, key=lambda one: one[2])}
     newest = frozenset(sorted(last, key=lambda matrix: last[matrix], reverse=True)[:MOST])
     runs = read_runs(directory for directory, matrix, _, _ in listed if matrix in newest).runs
     others = [(when, directory.parent, run) for directory, matrix, when, run in listed if matrix not in newest]
@@ -186,18 +162,9 @@ def _collected(
     pictures: bool,
     console: Console,
 ) -> Collected:
-    """Collect what is on file for the page, and write the reports beside the runs.
+    """Collect what is on file for the page, and `write` the reports of each folder's runs `beside` it. RequestError: there is no run.
 
-    Args:
-        directories: at or below them.
-        page: where the page is, which links lead from.
-        beside: where the reports of a folder's runs are.
-        write: whether they are written.
-        pictures: whether the page shows figures, and so what samplers saw over time.
-        console: where it is said what is written, and what can't be.
-
-    Raises:
-        RequestError: there is no run.
+    Links lead from `page`; with `pictures` it shows figures, and so what samplers saw over time.
     """
     on_file = _on_file(directories, page=page)
     found = Collected(others=[(when, run) for when, _, run in on_file.others], reserve=on_file.reserve)
@@ -234,14 +201,28 @@ def _draw_matrices(
         found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
         found.add("passes", *(block for run in own for block in blocks.profiled(run)))
     if out and not alone:
-        console.print(f"reports: {len(named):,} matrices in {out}", style="dim", markup=False)
+        console.print(f"reports: {len(named):,} matrices in {out}", style="dim")
 
 
 def _draw_experiments(folder: Path, found: Collected, *, out: Path | None, console: Console) -> None:
-    """Add the studies and overheads that were run in a folder, and write the reports of these; none where `out` is None."""
-    for stem, reproduction in _reproductions(folder, console=console):
-        found.add("studies", study_page.block(reproduction, stem=stem))
-    _add(_overheads(folder, console=console), found, out=out, console=console)
+    """Add the studies and overheads that were run in a folder, and write the reports of these; none where `out` is None.
+
+    One that can't be read, or whose runs are gone, costs itself only.
+    """
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            reproduction = read_reproduction(path)
+        except RequestError as error:
+            console.print(f"not drawn: {error}", style="yellow")
+        else:
+            found.add("studies", study_page.block(reproduction, stem=path.name.removesuffix(SUFFIX)))
+    for path in sorted(folder.glob(f"{PREFIX}*.json")):
+        try:
+            overhead = from_file(read_overhead(path), folder)
+        except DlscaleError as error:
+            console.print(f"not drawn: {path.name}: {error}", style="yellow")
+        else:
+            _add([overhead], found, out=out, console=console)
 
 
 def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
@@ -279,29 +260,9 @@ def _files(folder: Path, *, page: Path) -> dict[str, str]:
     return {path.name: _link(path, page) for path in found}
 
 
-def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Reproduction]]:
-    """Studies that were run there, by the name of their file; one that can't be read costs itself only."""
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        try:
-            yield path.name.removesuffix(SUFFIX), read_reproduction(path)
-        except RequestError as error:
-            console.print(f"not drawn: {error}", style="yellow")
-
-
-def _overheads(folder: Path, *, console: Console) -> Iterator[ComparisonReport]:
-    """What the suite was found to cost there; one that can't be read, or whose runs are gone, costs itself only."""
-    for path in sorted(folder.glob(f"{PREFIX}*.json")):
-        try:
-            yield from_file(read_overhead(path), folder)
-        except DlscaleError as error:
-            console.print(f"not drawn: {path.name}: {error}", style="yellow", markup=False)
-
-
 def _page(found: Collected) -> Page:
-    return found.page(
-        title="dlscale report",
-        made=f"{len(found.records) + len(found.others):,} records, drawn by dlscale {runner.__version__}",
-    )
+    count = len(found.records) + len(found.others)
+    return found.page(title="dlscale report", made=f"{count:,} records, drawn by dlscale {runner.__version__}")
 
 
 def _write(found: Collected, place: Path, *, console: Console) -> None:
@@ -319,7 +280,6 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
     console.print(
         f"figures: {len(page.figures)} as {'CSV' if found.reserve else 'PNG and CSV'} in {place / BESIDE}",
         style="dim",
-        markup=False,
     )
     now = datetime.now(timezone.utc)
     dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})

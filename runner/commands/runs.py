@@ -1,8 +1,9 @@
-"""`dlscale ls` and `dlscale show`: which runs are on file, and what one of them came to."""
+"""`dlscale ls`, `dlscale show` and `dlscale rerun`: which runs are on file, what one of them came to, and its command again."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.commands.options import RUN_HELP, complete_run, named_directory, named_run
+from runner.commands.options import named_directory, run_argument
 from runner.core import parsing
+from runner.core.console import complain, open_console, open_screen
 from runner.core.errors import RequestError
+from runner.results import names
 
 if TYPE_CHECKING:
     from runner.core.record import RunRecord
-
-_WIDTH_OF_A_FILE = 200
-"""Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
 
 
 def ls(
@@ -29,7 +29,7 @@ def ls(
             "--in",
             help="folder with runs at any depth (default: results)",
             metavar="DIR",
-            parser=named_directory("for example --in results/MACHINE, or leave it out for all of results"),
+            parser=named_directory("--in results/MACHINE, or leave it out for all of results"),
             show_default=False,
         ),
     ] = None,
@@ -37,12 +37,10 @@ def ls(
     as_json: Annotated[bool, typer.Option("--json", help="print them as JSON")] = False,
 ) -> None:
     """List the runs on file, newest first: ~1 is what other commands call last~1."""
-    from rich.table import Table  # noqa: PLC0415 - commands load what they need
+    from rich.table import Table
 
-    from runner.core.console import complain, open_screen  # noqa: PLC0415
-    from runner.core.units import ABSENT, figure  # noqa: PLC0415
-    from runner.results import names  # noqa: PLC0415
-    from runner.results.store import read_record  # noqa: PLC0415
+    from runner.core.units import ABSENT, figure
+    from runner.results.store import read_record
 
     place = place or names.RESULTS
     runs = names.newest_first(place)
@@ -70,14 +68,14 @@ def ls(
     if as_json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return
-    console = open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
+    console = open_screen()
     console.print(table)
     if len(runs) > len(shown):
         console.print(f"and {len(runs) - len(shown):,} more (--limit {len(runs)} lists all)", style="dim")
 
 
 def _facts(run: Path, record: RunRecord) -> dict[str, Any]:
-    from runner.core.trial import Trial, title  # noqa: PLC0415
+    from runner.core.trial import Trial, title
 
     rate = record.measurement.throughput if record.validity.status != "invalid" and not record.profiled else None
     return {
@@ -96,22 +94,15 @@ def _facts(run: Path, record: RunRecord) -> dict[str, Any]:
 def show(
     run: Annotated[
         Path | None,
-        typer.Argument(
-            help=f"{RUN_HELP} (default: last)",
-            metavar="[RUN]",
-            parser=named_run("for example dlscale show last"),
-            autocompletion=complete_run,
-        ),
+        run_argument(" (default: last)", metavar="[RUN]", example="dlscale show last"),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print its record")] = False,
 ) -> None:
     """Show one run: what ran, its figures over all repeats, whether they may be used, and its files."""
-    from rich.table import Table  # noqa: PLC0415 - commands load what they need
+    from rich.table import Table
 
-    from runner.core.console import open_console  # noqa: PLC0415
-    from runner.results import names  # noqa: PLC0415
-    from runner.results.store import RECORD, read_record  # noqa: PLC0415
+    from runner.results.store import RECORD, read_record
 
     (path,) = [run] if run else names.named("last")
     record = read_record(path)
@@ -127,12 +118,11 @@ def show(
 
 def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     """What is told of a run, by name; throughput and time are those of all its repeats."""
-    from runner.analysis.summarize import summarize  # noqa: PLC0415 - it loads numpy
-    from runner.core import units  # noqa: PLC0415
-    from runner.core.trial import title  # noqa: PLC0415
-    from runner.results.names import repeats_of  # noqa: PLC0415
+    from runner.analysis.summarize import summarize
+    from runner.core import units
+    from runner.core.trial import title
 
-    summary = summarize(repeats_of(path).runs)
+    summary = summarize(names.repeats_of(path).runs)
     (row,) = summary.rows
     yield "run", record.run_id
     yield "what", f"{title(record.trial)}, repeat {record.trial.repeat}"
@@ -148,3 +138,23 @@ def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     if speedup and efficiency and record.trial.world_size > 1:
         yield "speedup", f"{units.figure(speedup.value)} (efficiency {100 * efficiency.value:.1f} %), this run"
     yield "validity", "\n".join((record.validity.status, *record.validity.reasons))
+
+
+def rerun(
+    context: typer.Context,
+    run: Annotated[Path, run_argument(metavar="RUN", example="dlscale rerun last")],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
+) -> None:
+    """Run the command of a run again: all that it measured, with the framework, version, network and engine that the run had."""
+    from runner.report.page.runs import again
+    from runner.results.store import read_record
+
+    program, *words = again(read_record(run)) or ("",)
+    if not words:
+        raise RequestError(f"{run}: its record does not have the command that was typed; `dlscale bench` takes another")
+    if dry_run:
+        words.insert(1, "--dry-run")
+    complain([f"again: {shlex.join((program, *words))}"])
+    sys.argv[1:] = words  # what the new record says was typed
+    context.find_root().command(words)

@@ -42,10 +42,10 @@ def open_console(
     )
 
 
-def open_screen(*, width_of_a_file: int) -> Console:
-    """A console for tables: as wide as the terminal, or so wide where they go to a file or another program, and nothing has to fit a screen."""
+def open_screen() -> Console:
+    """A console for tables: as wide as the terminal; 200 columns for a file or another program, where nothing has to fit a screen."""
     console = open_console()
-    return console if console.is_terminal else open_console(width=width_of_a_file)
+    return console if console.is_terminal else open_console(width=200)
 
 
 def no_console() -> Console:

@@ -15,14 +15,8 @@ from runner.plan.plan import plan
 def choose_image(request: Request, resources: Resources, *, say: Callable[[str], None]) -> Resources:
     """The same resources with the image that the whole request can be planned with; says what was not typed in full.
 
-    Args:
-        request: what was asked.
-        resources: with the image of the first framework that runs here.
-        say: told what was chosen.
-
-    Raises:
-        RequestError: no framework offers all of it, or none that this machine has a Python for where there are no containers; the reason is
-            the first one's.
+    RequestError: no framework offers all of it, or none that this machine has a Python for where there are no containers; the reason is
+    the first one's.
     """
     if request.framework:
         if request.version and request.version != resources.image.version:

@@ -45,16 +45,11 @@ PREFERRED: Final = ("pytorch", "tensorflow", "mxnet", "caffe")
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine to use.
-
-    Attributes:
-        reason: why it when it is not the first choice.
-        podman: Podman by its version where that answers in Docker's place.
-    """
+    """The engine to use, and where it is not the first choice the reason."""
 
     name: EngineName
     reason: str | None
-    podman: str | None = None
+    podman: str | None = None  # its version where it answers in Docker's place
 
     @property
     def in_containers(self) -> bool:
@@ -79,32 +74,22 @@ class _Machines:
 
 @dataclass(frozen=True)
 class ExternalResources(_Machines):
-    """What a command line of the user's runs on.
-
-    Attributes:
-        data: the folder that it finds at `/dlscale/data`; None for none.
-        baseline: the run on one device that it is to be held against, with its directory; None for one of the same command.
-    """
+    """What a command line of the user's runs on."""
 
     image: CustomImage
-    data: Path | None
-    baseline: tuple[Path, RunRecord] | None = None
+    data: Path | None  # the folder that it finds at `/dlscale/data`
+    baseline: tuple[Path, RunRecord] | None = None  # None for one of the same command
 
 
 @dataclass(frozen=True)
 class Resources(_Machines):
-    """What a program of the suite's runs on.
-
-    Attributes:
-        workloads_sha256: digest of the training programs.
-        nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
-    """
+    """What a program of the suite's runs on."""
 
     image: AnyImage
     workload: Workload
     dataset: Dataset | None
     workloads_sha256: str
-    nsight: Nsight = field(default_factory=Nsight)
+    nsight: Nsight = field(default_factory=Nsight)  # looked for where a pass reads the GPU's counters
 
     @property
     def data(self) -> Path | None:
@@ -112,11 +97,7 @@ class Resources(_Machines):
         return Path(self.dataset.path) if self.dataset else None
 
     def check_engine(self) -> None:
-        """Refuse an image that runs in a container only where there is none.
-
-        Raises:
-            RequestError: with why that is.
-        """
+        """Refuse an image that runs in a container only where there is none. RequestError: with why that is."""
         if self.image.needs_container and not self.engine.in_containers:
             why = f" ({self.engine.reason})" if self.engine.reason else ""
             raise RequestError(
@@ -128,11 +109,7 @@ AnyResources = Resources | ExternalResources
 
 
 def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
-    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of.
-
-    Raises:
-        RequestError: what was asked does not go with several nodes.
-    """
+    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs. RequestError: that contradicts the rest."""
     if not request.compare or request.hosts or request.nodes or request.gpus or request.device == "gpu":
         return request
     if request.device is None and not request.workers and len(inspect().gpus) > 1:
@@ -145,11 +122,7 @@ def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspe
 
 
 def discover_external(request: Request, *, say: Callable[[str], None] = lambda _: None) -> ExternalResources:
-    """Look at the machine, the engine, the image and the data that a command line of the user's needs.
-
-    Raises:
-        RequestError: no engine answers, it does not have the image, or the data can't be read.
-    """
+    """Look at what a command line of the user's needs. RequestError: no engine answers, it does not have the image, or data can't be read."""
     if request.image is None:
         raise RequestError("no image to run the command in; give --image IMG")
     if request.data and not request.data.is_dir():
@@ -157,7 +130,6 @@ def discover_external(request: Request, *, say: Callable[[str], None] = lambda _
     shown = [request.data] if request.data else []
     refuse_closed_folders([*shown, *(Path(mount.source) for mount in request.mounts)])
     cluster = assemble(request, contact=False, say=say)
-    out = request.out or SUITE_ROOT / "results" / cluster.machine
     device = device_of(request, cluster.members[0].node)
     with closing(docker.connect_or_refuse()) as client:
         found = look_up(client, request.image)
@@ -179,11 +151,7 @@ def discover_external(request: Request, *, say: Callable[[str], None] = lambda _
 
 
 def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
-    """The run on one device that another command's runs are to be held against.
-
-    Raises:
-        RequestError: it is none, or lies where a regrade of those runs would not find it.
-    """
+    """The run that another command's are held against. RequestError: not on one device, or where a regrade of those would not find it."""
     record = read_record(run)
     trial = record.trial
     if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
@@ -199,14 +167,8 @@ def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRe
 def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
     """Look at the machines, the catalog, the data and the engines that a request needs.
 
-    Args:
-        request: what was asked.
-        contact: whether hosts are asked what they are; a dry run believes their list.
-        say: told what is looked at.
-
-    Raises:
-        RequestError: a file of the suite is wrong, the image is unknown or does not fit the GPUs, DATA is no data set, or the
-            engine does not answer.
+    With `contact` hosts are asked what they are; a dry run believes their list. RequestError: a file of the suite is wrong, the image is
+    unknown or does not fit the GPUs, DATA is no data set, or the engine does not answer.
     """
     cluster = assemble(request, contact=contact, say=say)
     with ExitStack() as undo:
@@ -220,22 +182,26 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
 
 def _look(request: Request, cluster: Cluster) -> Resources:
     device = device_of(request, cluster.members[0].node)
-    if cluster.way == "hosts":
-        engine = EngineChoice("docker", None)  # or they would be none
-    else:
+    engine = EngineChoice("docker", None)  # hosts have it, or they would be none
+    if cluster.way != "hosts":
         engine = choose_engine("docker" if cluster.way == "emulated" else request.engine)
     if device == "gpu":
         podman.refuse_gpus(engine.podman)
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     image = _image(request, cluster, device)
-    by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.way == "hosts")
+    data = None
+    if request.data:
+        if workload.data == "none":
+            raise RequestError(f"DATA={request.data} asked, but {workload.name} draws its own samples; leave it out")
+        by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.way == "hosts")
+        data = dataset.inspect(request.data, workload.data, by_others=by_others)
     resources = Resources(
         cluster=cluster,
         device=device,
         engine=engine,
         image=image,
         workload=workload,
-        dataset=_dataset(request.data, workload, by_others=by_others) if request.data else None,
+        dataset=data,
         workloads_sha256=programs_sha256(WORKLOADS),
         out=request.out or SUITE_ROOT / "results" / cluster.machine,
         nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
@@ -244,31 +210,22 @@ def _look(request: Request, cluster: Cluster) -> Resources:
     return resources
 
 
-def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
-    if workload.data == "none":
-        raise RequestError(f"DATA={path} asked, but {workload.name} draws its own samples; leave it out")
-    return dataset.inspect(path, workload.data, by_others=by_others)
-
-
 def _image(request: Request, cluster: Cluster, device: Device) -> AnyImage:
     """The image that is given, the machine's own software, or one of the suite's; only of the last it is known on which GPUs it runs."""
-    catalog = load_images(SUITE_ROOT)
+    if not request.image and request.engine != "host":
+        return candidates(request, device, cluster)[0]
+    framework = load_images(SUITE_ROOT).of(request.framework or "")[0].framework
     if request.image:
-        framework = catalog.of(request.framework or "")[0].framework
         refuse_closed_folders([Path(mount.source) for mount in request.mounts])
         found = look_up(image_source(cluster), request.image)
         return CustomImage(found=found, framework=framework, device=device, mounts=request.mounts)
-    if request.engine == "host":
-        framework = catalog.of(request.framework or "")[0].framework
-        return find_host_software(framework, device=device, horovod=request.strategy == "horovod")
-    return candidates(request, device, cluster)[0]
+    return find_host_software(framework, device=device, horovod=request.strategy == "horovod")
 
 
 def candidates(request: Request, device: Device, cluster: Cluster) -> list[ImageSpec]:
     """The images of the suite that a request may mean and that run here: one of the framework that was asked for, else of each.
 
-    Raises:
-        RequestError: there is none; of several reasons, the first.
+    RequestError: there is none; of several reasons, the first.
     """
     catalog, node = load_images(SUITE_ROOT), cluster.members[0].node
     typed = request.version or ""
@@ -277,7 +234,7 @@ def candidates(request: Request, device: Device, cluster: Cluster) -> list[Image
             unknown("VERSION", typed, {image.version for image in catalog.images if image.device == device})
         )
     found, refusals = [], []
-    for framework in [request.framework] if request.framework else sorted(catalog.frameworks, key=_preference):
+    for framework in [request.framework] if request.framework else dict.fromkeys((*PREFERRED, *catalog.frameworks)):
         try:
             image = catalog.find(framework, request.version, device, gpus=node.gpus, driver=node.driver)
             # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
@@ -293,21 +250,13 @@ def candidates(request: Request, device: Device, cluster: Cluster) -> list[Image
     return found
 
 
-def _preference(framework: str) -> tuple[int, str]:
-    return PREFERRED.index(framework) if framework in PREFERRED else len(PREFERRED), framework
-
-
 def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
     """Whether data are read by somebody else than who runs the suite: on hosts, and by jobs of root in containers."""
     return in_containers and (on_hosts or job_user() == IMAGE_USER)
 
 
 def image_source(cluster: Cluster) -> Client:
-    """The engine that images are taken from: this machine's, or where that has none the first host's.
-
-    Raises:
-        RequestError: no engine answers.
-    """
+    """The engine that images are taken from: this machine's, or where that has none the first host's. RequestError: no engine answers."""
     if not cluster.surveyed:
         return docker.connect_or_refuse()
     try:
@@ -317,11 +266,7 @@ def image_source(cluster: Cluster) -> Client:
 
 
 def refuse_closed_folders(folders: Sequence[Path]) -> None:
-    """Refuse to show a job folders that it may not read.
-
-    Raises:
-        RequestError: with the command that opens one.
-    """
+    """Refuse to show a job folders that it may not read. RequestError: with the command that opens one."""
     for folder in folders:
         if job_user() == IMAGE_USER and folder.is_dir():
             dataset.refuse_closed(folder)

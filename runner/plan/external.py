@@ -21,12 +21,9 @@ _LONGEST: Final = 60
 
 
 def plan(request: Request, resources: ExternalResources) -> tuple[ExternalTrial, ...]:
-    """Lay out the repeats of a command at each scale, interleaved as the suite's own are.
+    """Lay out the repeats of a command at each scale, interleaved as the suite's own are. RequestError: more devices than there are.
 
     A command that names its number of devices by a placeholder gets its baseline on one device.
-
-    Raises:
-        RequestError: more devices than the machine offers.
     """
     node, device, image = resources.node, resources.device, resources.image.found
     scales = _scales(request, node, device)
@@ -34,6 +31,12 @@ def plan(request: Request, resources: ExternalResources) -> tuple[ExternalTrial,
     batch = request.batch or batch_of_command(request)
     data = str(resources.data) if resources.data else None
     accelerator = node.gpus[0].name if device == "gpu" else node.cpu_model
+    # Only where they are given, as older records have none.
+    given = {
+        "mounts": tuple(f"{mount.source}:{mount.target}" for mount in request.mounts),
+        "env": tuple(f"{name}={value}" for name, value in sorted(request.env)),
+        "workdir": request.workdir,
+    }
     # Not the dialect: `auto` and the one that it finds read the same log.
     key = comparison_key(
         {
@@ -46,9 +49,7 @@ def plan(request: Request, resources: ExternalResources) -> tuple[ExternalTrial,
             "batch": batch if request.pattern else request.batch,
             "warmup": request.warmup,
             "data": data,
-            **({"mounts": tuple(f"{m.source}:{m.target}" for m in request.mounts)} if request.mounts else {}),
-            **({"env": tuple(f"{name}={value}" for name, value in sorted(request.env))} if request.env else {}),
-            **({"workdir": request.workdir} if request.workdir else {}),
+            **{name: value for name, value in given.items() if value},
         }
     )
     if resources.baseline:
@@ -99,11 +100,7 @@ def note(request: Request) -> str | None:
 
 
 def _scales(request: Request, node: Node, device: Device) -> tuple[int, ...]:
-    """Numbers of devices; one where nothing is said, as a command line says it in words of its own.
-
-    Raises:
-        RequestError: the machine has fewer.
-    """
+    """Numbers of devices; one where nothing is said, as a command line says it in words of its own. RequestError: the machine has fewer."""
     variable, asked, offered = (
         ("GPUS", request.gpus, len(node.gpus)) if device == "gpu" else ("WORKERS", request.workers, len(node.cores))
     )

@@ -50,9 +50,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     """Lay out every trial, the repeats interleaved so that a drift of the machine touches all scales alike.
 
     A one-device baseline is part of every plan that scales, asked for or not. Passes under a profiler come last, after all figures.
-
-    Raises:
-        RequestError: the request can't be met with these resources.
+    RequestError: the request can't be met with these resources.
     """
     request = techniques.apply_defaults(request, resources)
     device, members = resources.device, resources.cluster.members
@@ -160,14 +158,7 @@ def _total_iterations(request: Request, resources: Resources, batch: int) -> int
 
 @dataclass(frozen=True)
 class _Matrix:
-    """What all trials of a plan share.
-
-    Attributes:
-        total: iterations of one device; None where they follow the rate of the warm-up.
-        scales: numbers of devices, ascending.
-        nodes: number of nodes of each scale.
-        kinds: wires to run over.
-    """
+    """What all trials of a plan share."""
 
     request: Request
     resources: Resources
@@ -175,17 +166,13 @@ class _Matrix:
     model: Model
     image_size: int | None
     strategy: Chosen
-    total: int | None
-    scales: tuple[int, ...]
-    nodes: Mapping[int, int]
-    kinds: tuple[Interconnect, ...]
+    total: int | None  # iterations of one device; None where they follow the rate of the warm-up
+    scales: tuple[int, ...]  # numbers of devices, ascending
+    nodes: Mapping[int, int]  # of each scale
+    kinds: tuple[Interconnect, ...]  # wires to run over
 
     def batch(self, scale: int) -> int:
-        """Samples a device.
-
-        Raises:
-            RequestError: a global batch that the devices can't share equally.
-        """
+        """Samples a device. RequestError: a global batch that the devices can't share equally."""
         batch = self.request.batch or self.resources.workload.defaults[self.resources.device].batch
         if self.request.scaling == "weak":
             return batch
@@ -238,33 +225,24 @@ def _ways(matrix: _Matrix, scale: int) -> tuple[_Way, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class _Length:
-    """Measured iterations and those of a window, both 0 where the program finds them; and then for how many seconds."""
-
-    iterations: int
-    window: int
-    measure_s: float | None = None
-
-
-def _length(matrix: _Matrix, scale: int, *, epoch_iterations: int | None, agree: bool) -> _Length:
-    """How long one trial is measured: for so many iterations, or as many as take a time, in windows that are alike at every scale.
+def _length(matrix: _Matrix, scale: int, *, epoch_iterations: int | None, agree: bool) -> tuple[int, int, float | None]:
+    """How many iterations of one trial are measured, in windows of how many, alike at every scale; or both 0, and for how many seconds.
 
     With strong scaling a step gets shorter the more devices share a batch: by so much longer one device is measured. What can't follow a
     rate (a framework's own binary, ranks that can't `agree` on one) takes the workload's number of iterations.
     """
     request, resources, workload = matrix.request, matrix.resources, matrix.resources.workload
     if epoch_iterations is not None:
-        return _Length((request.epochs or EPOCHS) * epoch_iterations, _window(epoch_iterations))
+        return (request.epochs or EPOCHS) * epoch_iterations, _window(epoch_iterations), None
     usual, total = workload.defaults[resources.device].iterations, matrix.total
     if total is None and request.mode != "infer" and resources.image.framework in workload.dialects:
         total = usual
     strong = request.scaling == "strong"
     if total is None:
         measure_s = MEASURE_S[resources.device] * (max(matrix.scales) if strong else 1)
-        return _Length(0, 0, measure_s) if agree else _Length(usual, 1, measure_s)
+        return (0, 0, measure_s) if agree else (usual, 1, measure_s)
     of_scale = {one: total if strong else math.ceil(total / one) for one in matrix.scales}
-    return _Length(of_scale[scale], _window(min(of_scale.values())))
+    return of_scale[scale], _window(min(of_scale.values())), None
 
 
 def _window(iterations: int) -> int:
@@ -282,7 +260,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
     samples = _epoch_samples(resources, request.mode)
     epoch_iterations = samples // (batch * scale) if request.mode == "converge" else None
     agree = chosen.name != "kvstore" or processes == 1
-    measured = _length(matrix, scale, epoch_iterations=epoch_iterations, agree=agree)
+    iterations, window, measure_s = _length(matrix, scale, epoch_iterations=epoch_iterations, agree=agree)
     fewest = min(len(member.node.cores) for member in resources.cluster.members[:nodes])
     cores = share or max(1, fewest * nodes // processes)
     loader_workers = _at_most(cores, "LOADER_WORKERS", request.loader_workers) or min(MAX_LOADER_WORKERS, cores)
@@ -318,11 +296,11 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         num_classes=num_classes,
         data=dataset.path if dataset else "synthetic",
         dataset=dataset,
-        iterations=measured.iterations,
+        iterations=iterations,
         warmup=request.warmup or workload.defaults[device].warmup,
-        window=measured.window,
-        measure_s=measured.measure_s,
-        epochs=max(1, measured.iterations) * batch * scale * workload.batches_an_iteration(matrix.model) / samples,
+        window=window,
+        measure_s=measure_s,
+        epochs=max(1, iterations) * batch * scale * workload.batches_an_iteration(matrix.model) / samples,
         learning_rate=matrix.model.learning_rate,
         momentum=workload.momentum,
         weight_decay=workload.weight_decay,
@@ -358,6 +336,15 @@ def _key(matrix: _Matrix, num_classes: int | None) -> str:
     request, resources = matrix.request, matrix.resources
     settings = {**resources.workload.settings, **matrix.model.settings}
     gpus = resources.node.gpus if resources.device == "gpu" else ()
+    # Only where they are not as ever, so that records from before any of them could be asked for stay baselines.
+    unusual = {
+        "settings": json.dumps(settings, sort_keys=True) if settings else None,
+        "fit": request.fit,
+        "techniques": request.techniques,
+        "decode": request.decode if request.decode != "cpu" else None,
+        "loader_workers": request.loader_workers,
+        "threads": request.threads,
+    }
     return comparison_key(
         {
             "machine": resources.cluster.machine,
@@ -382,11 +369,6 @@ def _key(matrix: _Matrix, num_classes: int | None) -> str:
             "warmup": request.warmup,
             "xla": request.xla,
             "seed": request.seed,
-            **({"settings": json.dumps(settings, sort_keys=True)} if settings else {}),
-            **({"fit": request.fit} if request.fit else {}),
-            **({"techniques": request.techniques} if request.techniques else {}),
-            **({"decode": request.decode} if request.decode != "cpu" else {}),
-            **({"loader_workers": request.loader_workers} if request.loader_workers else {}),
-            **({"threads": request.threads} if request.threads else {}),
+            **{name: value for name, value in unusual.items() if value},
         }
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,32 +34,20 @@ INSTALLATIONS: Final = ("opt/nvidia/nsight-compute/*", "usr/local/cuda*/nsight-c
 
 @dataclass(frozen=True)
 class Nsight:
-    """Nsight Compute on this machine, and who may use it.
+    """Nsight Compute on this machine, and who may use it."""
 
-    Attributes:
-        program: path of `ncu`; None where there is none.
-        folder: the installation that has all that it needs; None where `ncu` is not in one.
-        admin_only: whether the driver keeps its counters to root; None where it does not say.
-        root: whether the suite runs as root.
-    """
-
-    program: str | None = None
-    folder: str | None = None
-    admin_only: bool | None = None
-    root: bool = False
+    program: str | None = None  # path of `ncu`
+    folder: str | None = None  # the installation that has all that it needs; None where `ncu` is not in one
+    admin_only: bool | None = None  # whether the driver keeps its counters to root; None where it does not say
+    root: bool = False  # whether the suite runs as root
 
 
 def find_nsight(*, sys_root: Path = Path("/"), path: str | None = None, root: bool | None = None) -> Nsight:
-    """Look for it on this machine: the `ncu` of PATH before all others, else that of the newest installation.
-
-    Args:
-        sys_root: root of the tree that is looked at; a made-up one in tests.
-        path: where programs are looked for; PATH itself when None.
-        root: whether the suite runs as root; asked when None.
-    """
+    """Look for it: the `ncu` of `path` (None: PATH) before all others, else that of the newest installation below `sys_root`."""
     found = shutil.which("ncu", path=path)
     own = Path(found).resolve().parent if found else None
-    folders = [own] if own and _complete(own) else sorted(_installations(sys_root), key=_version)
+    installed = (place.resolve() for pattern in INSTALLATIONS for place in sys_root.glob(pattern) if _complete(place))
+    folders = [own] if own and _complete(own) else sorted(installed, key=_version)
     folder = folders[-1] if folders else None
     told = re.search(r"^RmProfilingAdminOnly: (\d)", read_text(sys_root / PARAMETERS) or "", re.MULTILINE)
     return Nsight(
@@ -68,10 +56,6 @@ def find_nsight(*, sys_root: Path = Path("/"), path: str | None = None, root: bo
         admin_only=told[1] != "0" if told else None,
         root=os.geteuid() == 0 if root is None else root,
     )
-
-
-def _installations(sys_root: Path) -> Iterator[Path]:
-    return (folder.resolve() for pattern in INSTALLATIONS for folder in sys_root.glob(pattern) if _complete(folder))
 
 
 def _complete(folder: Path) -> bool:
@@ -93,16 +77,7 @@ def passes(
     engine: EngineName,
     here: bool,
 ) -> tuple[Trial, ...]:
-    """One pass a kind, scale and way to join the devices.
-
-    Args:
-        request: what was asked of the profiler.
-        trials: the measured trials.
-        scales: that were asked for; a baseline that was not is not profiled.
-        nsight: what this machine has to read counters with.
-        engine: what runs the trials.
-        here: whether they run on this machine.
-    """
+    """One pass a kind, scale and way to join the devices, of measured trials; a baseline that is not of the `scales` asked for has none."""
     found = []
     for trial in trials:
         if trial.repeat > 1 or trial.world_size not in scales:
@@ -126,14 +101,14 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
     """Decide who reads the counters of a trial on so many devices; `engine` runs it, `here` on this machine."""
     if device == "cpu":
         return Counting(source="none", reason="unavailable: no NVIDIA device")
-    if reason := _against(nsight, devices=devices, engine=engine, here=here):
-        return Counting(source="sampler", reason=reason)
     in_container = engine not in BARE_ENGINES
+    if reason := _against(nsight, devices=devices, in_container=in_container, here=here):
+        return Counting(source="sampler", reason=reason)
     program = f"{nsight.folder}/ncu" if in_container else nsight.program
     return Counting(source="ncu", program=program, folder=nsight.folder if in_container else None)
 
 
-def _against(nsight: Nsight, *, devices: int, engine: EngineName, here: bool) -> str | None:
+def _against(nsight: Nsight, *, devices: int, in_container: bool, here: bool) -> str | None:
     """Why it can't be Nsight Compute; None where it can. A job in a container is never root."""
     if not here:
         return "the job runs on other machines, and ncu was looked for on this one alone"
@@ -142,7 +117,6 @@ def _against(nsight: Nsight, *, devices: int, engine: EngineName, here: bool) ->
         return "ncu runs kernels one at a time and repeats them, which hangs those of several devices that wait for each other"
     if nsight.program is None:
         return "there is no ncu on PATH, below /opt/nvidia/nsight-compute or below /usr/local/cuda*"
-    in_container = engine not in BARE_ENGINES
     if in_container and nsight.folder is None:
         return f"{nsight.program} is in no installation folder that a container could be given"
     # https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-performance-counters

@@ -17,10 +17,7 @@ from runner.plan.strategy import offered
 
 
 def nodes_for(scale: int, members: Sequence[Member], *, request: Request, device: Device) -> int | None:
-    """How many nodes `scale` devices take, the first of them in order; None where they can't be shared out equally.
-
-    All of them where NODES says so, else as few as will do.
-    """
+    """How many nodes `scale` devices take: as many as NODES says, else as few as will do; None where they can't be shared out equally."""
     if scale == 1:
         return 1
     room = [member.devices(device) for member in members]
@@ -32,11 +29,7 @@ def nodes_for(scale: int, members: Sequence[Member], *, request: Request, device
 
 
 def scales(request: Request, image: AnyImage, members: Sequence[Member]) -> tuple[int, ...]:
-    """Numbers of devices to run on, ascending; CPU workers may be more than the cores of one machine where that was allowed.
-
-    Raises:
-        RequestError: more devices than the nodes offer, with what to ask for instead.
-    """
+    """Numbers of devices to run on, ascending. RequestError: more than the nodes offer, with what to ask for instead."""
     device = image.device
     asked = request.gpus if device == "gpu" else request.workers
     room = [member.devices(device) for member in members]
@@ -99,11 +92,7 @@ def _no_room(scale: int, members: Sequence[Member], *, request: Request, device:
 
 
 def devices_of_cases(trainings: int, asked: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of devices that a training has in some case, ascending.
-
-    Raises:
-        RequestError: a sweep; trainings at once are compared on one number of devices.
-    """
+    """Numbers of devices that a training has in some case, ascending. RequestError: a sweep; they are compared on one number."""
     if len(asked) > 1:
         listed = ",".join(map(str, asked))
         raise RequestError(

@@ -17,18 +17,12 @@ CPU_OPERATIONS: dict[Controller, tuple[Operations, ...]] = {"gloo": ("gloo",), "
 
 @dataclass(frozen=True)
 class Chosen:
-    """A strategy with its settings, for the trials on several devices; one device is always `single`.
-
-    Attributes:
-        kvstore: with `kvstore` only.
-        horovod: with `horovod` only.
-        worker_a_node: whether the workers of a parameter server are one a node.
-    """
+    """A strategy with its settings, for the trials on several devices; one device is always `single`."""
 
     name: StrategyName
     kvstore: KvStore | None = None
     horovod: Horovod | None = None
-    worker_a_node: bool = False
+    worker_a_node: bool = False  # as the workers of a parameter server then are
 
     def processes(self, scale: int, nodes: int) -> int:
         """Processes that drive `scale` devices on `nodes` nodes.
@@ -50,10 +44,8 @@ class Chosen:
 def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
     """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
 
-    `asked` are numbers of devices, ascending; `nodes` is the largest number of nodes that a trial runs on.
-
-    Raises:
-        RequestError: a pair that does not exist, or a setting of another strategy.
+    `asked` are numbers of devices, ascending; `nodes` is the largest number of nodes that a trial runs on. RequestError: a pair that does
+    not exist, or a setting of another strategy.
     """
     # `single` where the image knows no other way.
     default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]

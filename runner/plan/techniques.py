@@ -7,16 +7,13 @@ workload's file which of them go with it, in the order of the lines of an ablati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from runner.core.errors import RequestError, nearest
 from runner.core.request import Request, StrategyName, Technique
 from runner.images.spec import capability_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from runner.plan.discovery import Resources
+from runner.plan.discovery import Resources
 
 # Compute capability from which on tensor cores take bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BF16_FROM: Final = (8, 0)
@@ -33,11 +30,7 @@ _NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", 
 
 
 def apply_defaults(request: Request, resources: Resources) -> Request:
-    """Turn a preset into the precision and the techniques that it stands for on these resources.
-
-    Raises:
-        RequestError: the workload's program offers none of them here, or not those that were asked for.
-    """
+    """Turn a preset into the precision and the techniques that it stands for here. RequestError: the program does not offer those asked for."""
     offered = resources.workload.techniques.get(resources.image.framework, {}).get(resources.device, ())
     if request.preset == "reference":
         _refuse_unknown(request, offered, resources)

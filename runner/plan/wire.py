@@ -25,26 +25,18 @@ _INNER: Final = ("docker", "br-", "veth", "virbr", "cni", "podman")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked of the wires.
+    """What was asked of the wires."""
 
-    Attributes:
-        interconnect: the kind; `auto` for the fastest that all nodes have.
-        iface, hca: interface and RDMA adapter by name.
-        ip_only: whether what carries the gradients speaks IP and nothing else, so that InfiniBand means IP over InfiniBand.
-    """
-
-    interconnect: Interconnect
+    interconnect: Interconnect  # `auto` for the fastest that all nodes have
     iface: str | None = None
     hca: str | None = None
-    ip_only: bool = False
+    ip_only: bool = (
+        False  # what carries the gradients speaks IP and nothing else, so that InfiniBand means IP over InfiniBand
+    )
 
 
 def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_only: bool) -> tuple[Interconnect, ...]:
-    """The kinds of wire to run over: those that were asked for, or with COMPARE all that are there; `ip_only` as in `Wanted`.
-
-    Raises:
-        RequestError: there is nothing to compare.
-    """
+    """The kinds of wire to run over: those that were asked for, or with COMPARE all that are there. RequestError: nothing to compare."""
     if not request.compare or request.interconnect != ("auto",):
         return request.interconnect
     if len(members) == 1:
@@ -73,11 +65,7 @@ def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_onl
 
 
 def choose_wires(members: Sequence[Member], wanted: Wanted) -> tuple[Wire, ...]:
-    """Choose one kind of wire for all nodes, and on each the interface for it.
-
-    Raises:
-        RequestError: a node has no such wire.
-    """
+    """Choose one kind of wire for all nodes, and on each the interface for it. RequestError: a node has no such wire."""
     refusals = []
     for kind in _kinds(wanted):
         try:

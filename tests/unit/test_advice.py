@@ -1,10 +1,9 @@
 """Advice that its reader can't type: a flag to somebody who typed `make`, or a variable of make that is none."""
 
-import re
-
 import examples
 import pytest
 
+from runner.commands.documents import make_variables
 from runner.core import advice
 from runner.core.console import complain
 from runner.core.request import Request
@@ -42,11 +41,7 @@ def test_complaints_are_advice_too(monkeypatch, capsys):
 def test_every_variable_that_is_named_is_one_of_make():
     text = (examples.ROOT / "Makefile").read_text("utf-8")
     assert f"DLSCALE := {advice.UNDER_MAKE}=1 " in text
-    known = set(
-        re.findall(
-            r"[A-Z_]+", " ".join(re.findall(r"^(?:TAKES\S+|VARIABLES|SWITCHES) := ((?:.*\\\n)*.*)", text, re.MULTILINE))
-        )
-    )
+    known = {name for names in make_variables(text).values() for name in names}
     assert {name.upper() for name in advice._VARIABLES} <= known
     assert {name for name in advice._TARGETS if f"\n{name}: " not in text} == set()
 

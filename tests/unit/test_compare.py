@@ -129,45 +129,33 @@ def test_a_threshold_is_passed_where_the_whole_interval_lies_beyond_it():
 
 
 @pytest.mark.parametrize(
-    ("interval", "p", "expected"),
+    ("low", "high", "p", "expected"),
     [
-        ((0.8, 0.9), 0.01, "slower"),
-        ((0.8, 0.9), 0.049, "slower"),
-        ((0.8, 0.9), 0.051, "no difference shown"),
-        ((0.8, 1.0), 0.01, "no difference shown"),
-        ((1.1, 1.2), 0.01, "faster"),
-        ((1.1, 1.2), None, "too little"),
+        (0.8, 0.9, 0.049, "slower"),
+        (0.8, 0.9, 0.051, "no difference shown"),
+        (0.8, 1.0, 0.01, "no difference shown"),
+        (1.1, 1.2, 0.01, "faster"),
+        (1.1, 1.2, None, "too little"),
     ],
 )
-def test_interval_and_test_have_to_agree(interval, p, expected):
-    assert verdict(Interval(low=interval[0], high=interval[1]), p) == expected
+def test_interval_and_test_have_to_agree(low, high, p, expected):
+    assert verdict(Interval(low=low, high=high), p) == expected
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"batch_per_device": 16},
-        {"precision": "bf16"},
-        {"world_size": 2},
-        {"model": "vgg16"},
-        {"image_shape": (3, 64, 64)},
-        {"interconnect": "shm"},
-        {"settings": {"n-critic": 5}},
-        {"mode": "infer"},
-        {"xla": True},
-    ],
-    ids=str,
+OTHERWISE = (
+    *({"batch_per_device": 16}, {"precision": "bf16"}, {"world_size": 2}, {"model": "vgg16"}, {"mode": "infer"}),
+    *({"image_shape": (3, 64, 64)}, {"interconnect": "shm"}, {"settings": {"n-critic": 5}}, {"xla": True}),
 )
-def test_what_ran_otherwise_is_no_pair(change):
+LOOKED_FOR = ({"iterations": 20}, {"version": "2.0"}, {"seed": 7}, {"threads": 2})
+
+
+@pytest.mark.parametrize("change", [*OTHERWISE, *LOOKED_FOR], ids=str)
+def test_what_ran_otherwise_is_no_pair_and_what_is_looked_for_is_one(change):
     found = compare([run("a")], [run("b", **change)], names=NAMES)
-    assert found.pairs == ()
-    assert [alone.side for alone in found.unpaired] == ["A", "B"]
-    assert found.unpaired[0].nearest.startswith(f"the nearest differs in {next(iter(change)).replace('_', ' ')}: ")
-
-
-@pytest.mark.parametrize("change", [{"iterations": 20}, {"version": "2.0"}, {"seed": 7}, {"threads": 2}], ids=str)
-def test_what_is_looked_for_is_a_pair(change):
-    assert len(compare([run("a")], [run("b", **change)], names=NAMES).pairs) == 1
+    assert len(found.pairs) == (change in LOOKED_FOR)
+    assert [alone.side for alone in found.unpaired] == ([] if found.pairs else ["A", "B"])
+    for alone in found.unpaired[:1]:
+        assert alone.nearest.startswith(f"the nearest differs in {next(iter(change)).replace('_', ' ')}: ")
 
 
 def test_inference_that_keeps_a_device_busy_is_no_pair_with_one_that_waits():
@@ -205,21 +193,18 @@ def test_what_else_is_different_is_told():
     }
 
 
-def test_invalid_runs_and_profiles_are_in_no_pair():
+def test_invalid_runs_and_profiles_are_in_no_pair_and_degraded_ones_say_why():
     traced = ProfilePass(kind="kernels", after=None, iterations=5, region=None)
-    found = compare([run("a"), run("x", status="invalid"), run("p", profile=traced)], [run("b")], names=NAMES)
-    assert found.pairs[0].a.run_ids == ("a",)
+    doubted = run("a", status="degraded")
+    found = compare([doubted, run("x", status="invalid"), run("p", profile=traced)], [run("b")], names=NAMES)
+    (pair,) = found.pairs
+    assert pair.a.run_ids == ("a",)
+    assert (pair.a.doubts, pair.b.doubts) == (("made up",), ())
+    assert any(note.endswith("degraded in A: made up") for note in notes(found))
     assert [(out.run_id, out.reason) for out in found.left_out] == [
         ("x", "invalid: made up"),
         ("p", "a pass under a profiler, which has no rate"),
     ]
-
-
-def test_degraded_runs_count_and_say_why():
-    found = compare([run("a", status="degraded")], [run("b")], names=NAMES)
-    assert found.pairs[0].a.doubts == ("made up",)
-    assert found.pairs[0].b.doubts == ()
-    assert any(note.endswith("degraded in A: made up") for note in notes(found))
 
 
 def test_a_trial_in_words_has_what_is_unusual_about_it():
@@ -229,14 +214,11 @@ def test_a_trial_in_words_has_what_is_unusual_about_it():
     )
 
 
-@pytest.mark.parametrize("text", ["3", "0.03", "-3%", "100%", "three%", ""])
-def test_a_threshold_is_a_percentage(text):
-    with pytest.raises(RequestError, match="write for example 3%"):
-        read_percent(text)
-
-
-def test_a_threshold_is_read():
+def test_a_threshold_is_a_percentage():
     assert read_percent("2.5%") == 2.5
+    for text in ("3", "0.03", "-3%", "100%", "three%", ""):
+        with pytest.raises(RequestError, match="write for example 3%"):
+            read_percent(text)
 
 
 @pytest.fixture
@@ -256,13 +238,17 @@ def test_a_regression_fails_a_build(sides):
     assert "slower" in done.stdout
 
 
-@pytest.mark.parametrize("threshold", [["--fail-on-regression", "20%"], []], ids=["allowed", "not asked"])
-def test_a_regression_that_is_allowed_does_not(sides, threshold):
-    assert dlscale("compare", sides / "before", sides / "after", *threshold).code == 0
-
-
-def test_an_improvement_does_not(sides):
-    assert dlscale("compare", sides / "after", sides / "before", "--fail-on-regression", "3%").code == 0
+@pytest.mark.parametrize(
+    ("a", "b", "threshold"),
+    [
+        ("before", "after", ["--fail-on-regression=20%"]),
+        ("before", "after", []),
+        ("after", "before", ["--fail-on-regression=3%"]),
+    ],
+    ids=["allowed", "not asked", "faster"],
+)
+def test_what_is_no_regression_or_allowed_does_not(sides, a, b, threshold):
+    assert dlscale("compare", sides / a, sides / b, *threshold).code == 0
 
 
 def test_json_has_every_figure(sides):

@@ -40,32 +40,21 @@ def test_it_is_called_after_both_and_is_the_frameworks_own_version():
     assert MXNET.directory == ROOT / "images/mxnet/1.9.1/horovod"
 
 
-@pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
-def test_every_framework_that_horovod_serves_has_it_on_cpus(framework):
-    plain = CATALOG.find(framework, None, "cpu")
-    assert CATALOG.with_horovod(plain).parent == plain
-
-
 @pytest.mark.parametrize(
-    ("image", "sentence"),
+    ("image", "those"),
     [
-        (
-            ("mxnet", "1.9.1-cu112", "gpu"),
-            "mxnet 1.9.1-cu112 has no image with Horovod; versions of mxnet that have: 1.9.1",
-        ),
-        (("caffe", "1.0", "cpu"), "caffe 1.0 has no image with Horovod; these have: mxnet 1.9.1, pytorch 2.13.0-cpu, "),
+        (("mxnet", "1.9.1-cu112", "gpu"), "versions of mxnet that have: 1.9.1"),
+        (("caffe", "1.0", "cpu"), "these have: mxnet 1.9.1, pytorch 2.13.0-cpu, "),
     ],
 )
-def test_an_image_without_it_is_refused_with_those_that_have_it(image, sentence):
-    with pytest.raises(RequestError) as caught:
+def test_an_image_without_it_is_refused_with_those_that_have_it(image, those):
+    with pytest.raises(RequestError, match=f"{image[0]} {image[1]} has no image with Horovod; {those}"):
         CATALOG.with_horovod(CATALOG.find(*image))
-    assert str(caught.value).startswith(sentence)
 
 
 def test_nothing_that_chooses_a_plain_image_chooses_one_with_horovod():
     chosen = [image for name in CATALOG.frameworks for image in CATALOG.of(name)]
-    assert [image.name for image in chosen if image.extension] == []
-    assert {image.extension for image in CATALOG.images} == {None}
+    assert {image.extension for image in (*chosen, *CATALOG.images)} == {None}
 
 
 def test_its_dockerfile_takes_the_framework_compiles_on_one_base_and_runs_on_another():
@@ -93,8 +82,11 @@ def test_cudas_compiler_builds_it_and_is_not_in_it():
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
-def test_a_patch_says_why_it_is_there(framework):
-    for path in CATALOG.with_horovod(CATALOG.find(framework, None, "cpu")).patches:
+def test_every_framework_that_horovod_serves_has_it_on_cpus_and_each_patch_says_why(framework):
+    plain = CATALOG.find(framework, None, "cpu")
+    image = CATALOG.with_horovod(plain)
+    assert image.parent == plain
+    for path in image.patches:
         comment = path.read_text(encoding="utf-8").partition("--- a/")[0]
         assert len(comment.split()) > 10, path
 
@@ -104,9 +96,7 @@ def test_packages_that_it_shares_with_its_parent_have_the_parents_version():
     for image in CATALOG.extended:
         held = {pin.name: pin.version for pin in read_lock(image.parent.lock_path.read_text(encoding="utf-8"))}
         own = {pin.name: pin.version for pin in read_lock(image.lock_path.read_text(encoding="utf-8"))}
-        assert {name: own[name] for name in own.keys() & held.keys()} == {
-            name: held[name] for name in own.keys() & held.keys()
-        }
+        assert {name: own[name] for name in own.keys() & held.keys()}.items() <= held.items()
 
 
 @pytest.mark.parametrize(

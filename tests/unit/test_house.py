@@ -2,7 +2,7 @@
 
 Which room may import which is import-linter's business (pyproject.toml). Prevents: a process started by `os` outside of runner/engines/; a
 file grown too long to read in one sitting; a module without a word on what it is for; this machine's package sources or paths in what others clone; a command line that loads pandas to print its
-help; a Makefile variable that is no flag.
+help; a Makefile variable that is no flag; a link in a document or a kept report that leads to a record or a heading that is gone.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+import typer
 from checkout import ROOT, tracked
+
+from runner.cli import app
+from runner.commands.documents import make_variables
 
 LONGEST = 600
 
 SOURCES = sorted([*(ROOT / "runner").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")])
+RUNNER = [path for path in SOURCES if (ROOT / "runner") in path.parents]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 STARTS_PROCESSES_OF_OS = re.compile(r"^(system|popen|fork|forkpty|posix_spawnp?|exec[lv].*|spawn[lv].*)$")
@@ -32,26 +38,20 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if (ROOT / "runner") in path.parents], ids=relative)
-def test_only_engines_start_processes(path):
-    if (ROOT / "runner" / "engines") in path.parents:
-        return
-    calls = [
-        node.attr
+def test_only_engines_start_processes():
+    of_os = {
+        (relative(path), node.attr)
+        for path in RUNNER
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
-    ]
-    assert not [name for name in calls if STARTS_PROCESSES_OF_OS.match(name)]
+    }
+    starting = {path for path, name in of_os if STARTS_PROCESSES_OF_OS.match(name)}
+    assert {path for path in starting if not path.startswith("runner/engines/")} == set()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_a_file_can_be_read_in_one_sitting(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
-
-
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=relative)
-def test_a_module_says_what_it_is_for(path):
-    assert (ast.get_docstring(tree(path)) or "").strip()
+def test_a_file_can_be_read_in_one_sitting_and_says_what_it_is_for():
+    assert [relative(path) for path in SOURCES if path.read_text(encoding="utf-8").count("\n") > LONGEST] == []
+    assert [relative(path) for path in (*SOURCES, *TESTS) if not (ast.get_docstring(tree(path)) or "").strip()] == []
 
 
 # Written with a bar, so that this file does not hold what it looks for.
@@ -101,42 +101,24 @@ def test_what_must_begin_at_once_begins_without_the_heavy_libraries(words, heavy
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if (ROOT / "runner") in path.parents], ids=relative)
-def test_only_one_module_makes_consoles(path):
+def test_only_one_module_makes_consoles():
     """Any other would read a name such as `[x]` as markup, and `:x:` as an emoji."""
-    made = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
-    names = {func.id for func in made if isinstance(func, ast.Name)}
-    assert bool({"Console", "_Console"} & names) == (relative(path) == "runner/core/console.py")
+    making = {
+        relative(path)
+        for path in RUNNER
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Console", "_Console")
+    }
+    assert making == {"runner/core/console.py"}
 
 
 def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
-    import typer
-
-    from runner.cli import app
-
-    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    variables = {
-        name for line in re.findall(r"^(?:VARIABLES|SWITCHES) := (.*)$", text, re.MULTILINE) for name in line.split()
-    }
+    variables = make_variables((ROOT / "Makefile").read_text(encoding="utf-8"))["plan"]
     flags = {option for parameter in typer.main.get_command(app).commands["bench"].params for option in parameter.opts}
-    own = {
-        "--dry-run",
-        "--json",
-        "--help",
-        "-h",
-        "-H",
-        "--verbose",
-        "-v",
-    }  # `make plan`, for programs, `make help`, VERBOSE=1, short names
-    own |= {
-        "--dialect",
-        "--pattern",
-        "--name",
-        "--env",
-        "--workdir",
-        "--baseline",
-        "command",
-    }  # a command line can't be passed through make word for word
+    # `make plan`, for programs, `make help`, VERBOSE=1, short names
+    own = {"--dry-run", "--json", "--help", "-h", "-H", "--verbose", "-v"}
+    # A command line can't be passed through make word for word.
+    own |= {"--dialect", "--pattern", "--name", "--env", "--workdir", "--baseline", "command"}
     assert {"--" + name.lower().replace("_", "-") for name in variables} == flags - own
 
 
@@ -152,3 +134,31 @@ def test_no_two_test_files_have_one_name():
     """pytest imports them by that name, and leaves the second one out."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+ELSEWHERE = re.compile(r"[a-z]+:")
+CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def linked(document):
+    return [link for link in LINK.findall(CODE.sub("", document.read_text("utf-8"))) if not ELSEWHERE.match(link)]
+
+
+def anchors(document):
+    """Ids that are written out, and those that a code host gives to headings."""
+    text = document.read_text("utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    given = {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+    return given | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def test_links_lead_somewhere():
+    lost = []
+    for document in tracked("*.md"):
+        for link in linked(document):
+            path, _, anchor = link.partition("#")
+            target = document.parent / unquote(path) if path else document
+            if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+                lost.append((relative(document), link))
+    assert lost == []

@@ -1,6 +1,7 @@
 """A launcher that starts something else than it says: the exact command lines, held against golden files.
 
-After a wanted change, `DLSCALE_GOLDEN=write make test` writes the files again; read the difference before committing it.
+Of jobs on several hosts: ranks that wait for each other on the wrong address, a server that nobody started, a node that binds another's
+interface. After a wanted change, `DLSCALE_GOLDEN=write make test` writes the files again; read the difference before committing it.
 """
 
 import examples
@@ -11,298 +12,184 @@ from runner.core.container_spec import Mount
 from runner.core.strategies import DEFAULT_STRATEGY, STRATEGIES
 from runner.engines import docker_options, local
 from runner.plan.launch import launch
-from runner.plan.launch.job import Job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "launch"
 NSIGHT = "/opt/nvidia/nsight-compute/2025.3.0"
 KEPT = Mount(source="/cache/dlscale/compiled/0123456789abcdef", target="/dlscale/out", read_only=False)
-GPUS = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_device": 64}
+ON_GPUS = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_device": 64}
+CPU = {"cpus_per_worker": 2, "threads": 2, "probe_bytes": (65536, 1048576)}
+GPU = {**ON_GPUS, "probe_bytes": (65536,)}
 
-CASES: dict[str, tuple[Job, str | None]] = {
+
+def program(framework):
+    return {"framework": framework, "program": f"imagenet_cnn/train_{framework}.py"}
+
+
+def ranks(count, **changes):
+    """A process for each device."""
+    batch = changes.get("batch_per_device", 32)
+    return examples.trial(**({"world_size": count, "processes": count, "global_batch": batch * count} | changes))
+
+
+def on_gpus(trial, **changes):
+    return examples.job(trial, node=examples.gpu_node(), **changes)
+
+
+def profile(kind, **changes):
+    return {"kind": kind, "after": None, "iterations": 5, "region": None, **changes}
+
+
+TORCH, TENSORFLOW = program("pytorch"), program("tensorflow")
+DIST, OF_VERSION = {"strategy": "kvstore", "kvstore": "dist_sync"}, {"version": "1.9.1-cu112"}
+HOROVOD = {
+    "pytorch": {"controller": "gloo"},
+    "mxnet": {"controller": "mpi", "operations": "mpi", "compression": "fp16"},
+    "tensorflow": {"controller": "mpi", "operations": "mpi", "fusion_threshold_mib": 32, "cycle_time_ms": 3},
+}
+# Each with what the engine calls GPUs by.
+CASES = {
     "mxnet-single-cpu": (examples.job(examples.trial()), None),
-    "mxnet-kvstore-2-cpu-workers": (
-        examples.job(
-            examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
-        ),
-        None,
-    ),
+    "mxnet-kvstore-2-cpu-workers": (examples.job(ranks(2, **DIST)), None),
     "mxnet-kvstore-4-gpus": (
-        examples.job(
-            examples.trial(
-                strategy="kvstore", kvstore="device", world_size=4, version="1.9.1-cu112", global_batch=256, **GPUS
-            ),
-            node=examples.gpu_node(),
-        ),
+        on_gpus(ranks(4, strategy="kvstore", kvstore="device", processes=1, **OF_VERSION, **ON_GPUS)),
         "nvidia",
     ),
     "pytorch-ddp-2-cpu-workers-real-data": (
-        examples.job(
-            examples.trial(
-                framework="pytorch",
-                program="imagenet_cnn/train_pytorch.py",
-                strategy="ddp",
-                world_size=2,
-                processes=2,
-                global_batch=64,
-                data="/data/set",
-            ),
-            site=examples.data_site(),
-        ),
+        examples.job(ranks(2, strategy="ddp", data="/data/set", **TORCH), site=examples.data_site()),
         None,
     ),
     "pytorch-single-gpu-tuned": (
-        examples.job(
+        on_gpus(
             examples.trial(
-                framework="pytorch",
-                program="imagenet_cnn/train_pytorch.py",
                 version="2.15.0",
                 techniques=("channels-last", "fused-optimizer", "compile", "cuda-graphs"),
-                **GPUS,
+                **TORCH,
+                **ON_GPUS,
             ),
             mounts=(*examples.job(examples.trial()).mounts, KEPT),
             compiled=KEPT.target,
-            node=examples.gpu_node(),
         ),
         "cdi",
     ),
     "pytorch-single-gpu-decodes-there": (
-        examples.job(
-            examples.trial(
-                framework="pytorch",
-                program="imagenet_cnn/train_pytorch.py",
-                version="2.15.0",
-                data="/data/set",
-                decode="gpu",
-                loader_workers=8,
-                **GPUS,
-            ),
-            node=examples.gpu_node(),
+        on_gpus(
+            examples.trial(version="2.15.0", data="/data/set", decode="gpu", loader_workers=8, **TORCH, **ON_GPUS),
             site=examples.data_site(),
         ),
         "cdi",
     ),
     "mxnet-kvstore-dist-sync-device-2-gpus": (
-        examples.job(
-            examples.trial(
-                strategy="kvstore",
-                kvstore="dist_sync_device",
-                world_size=2,
-                processes=2,
-                version="1.9.1-cu112",
-                global_batch=128,
-                **GPUS,
-            ),
-            node=examples.gpu_node(),
-        ),
+        on_gpus(ranks(2, strategy="kvstore", kvstore="dist_sync_device", **OF_VERSION, **ON_GPUS)),
         "nvidia",
     ),
     "mxnet-kvstore-device-2-cpu-workers": (
-        examples.job(examples.trial(strategy="kvstore", kvstore="device", world_size=2, global_batch=64)),
+        examples.job(ranks(2, strategy="kvstore", kvstore="device", processes=1)),
         None,
     ),
     **{
         f"{framework}-horovod-{how['controller']}-2-cpu-workers": (
             examples.job(
-                examples.trial(
-                    framework=framework,
-                    program=f"imagenet_cnn/train_{framework}.py",
-                    strategy="horovod",
-                    horovod=examples.horovod(**how),
-                    world_size=2,
-                    processes=2,
-                    global_batch=64,
-                ),
+                ranks(2, strategy="horovod", horovod=examples.horovod(**how), **program(framework)),
                 image=f"dlscale/{framework}-horovod",
             ),
             None,
         )
-        for framework, how in {
-            "pytorch": {"controller": "gloo"},
-            "mxnet": {"controller": "mpi", "operations": "mpi", "compression": "fp16"},
-            "tensorflow": {"controller": "mpi", "operations": "mpi", "fusion_threshold_mib": 32, "cycle_time_ms": 3},
-        }.items()
+        for framework, how in HOROVOD.items()
     },
     "pytorch-horovod-4-gpus": (
-        examples.job(
-            examples.trial(
-                framework="pytorch",
-                program="imagenet_cnn/train_pytorch.py",
-                strategy="horovod",
-                horovod=examples.horovod(operations="nccl"),
-                world_size=4,
-                processes=4,
-                global_batch=256,
-                **GPUS,
-            ),
-            node=examples.gpu_node(),
-        ),
+        on_gpus(ranks(4, strategy="horovod", horovod=examples.horovod(operations="nccl"), **TORCH, **ON_GPUS)),
         "nvidia",
     ),
     "tensorflow-mirrored-2-cpu-workers-xla": (
-        examples.job(
-            examples.trial(
-                framework="tensorflow",
-                program="imagenet_cnn/train_tensorflow.py",
-                strategy="mirrored",
-                world_size=2,
-                global_batch=64,
-                xla=True,
-            )
-        ),
+        examples.job(ranks(2, strategy="mirrored", processes=1, xla=True, **TENSORFLOW)),
         None,
     ),
-    "tensorflow-multiworker-2-cpu-workers": (
-        examples.job(
-            examples.trial(
-                framework="tensorflow",
-                program="imagenet_cnn/train_tensorflow.py",
-                strategy="multiworker",
-                world_size=2,
-                processes=2,
-                global_batch=64,
-            )
-        ),
-        None,
-    ),
+    "tensorflow-multiworker-2-cpu-workers": (examples.job(ranks(2, strategy="multiworker", **TENSORFLOW)), None),
     "caffe-4-gpus": (
-        examples.job(
-            examples.trial(
-                framework="caffe",
-                version="0.17.3-nvidia",
-                program="imagenet_cnn/train_caffe.py",
-                strategy="caffe",
-                world_size=4,
-                global_batch=256,
-                **GPUS,
-            ),
-            node=examples.gpu_node(),
-        ),
+        on_gpus(ranks(4, strategy="caffe", processes=1, version="0.17.3-nvidia", **program("caffe"), **ON_GPUS)),
         "nvidia",
     ),
     "pytorch-profile-of-kernels-2-cpu-workers": (
-        examples.job(
-            examples.trial(
-                framework="pytorch",
-                program="imagenet_cnn/train_pytorch.py",
-                strategy="ddp",
-                world_size=2,
-                processes=2,
-                global_batch=64,
-                profile={"kind": "kernels", "after": 300, "iterations": 5, "region": "backward"},
-            )
-        ),
+        examples.job(ranks(2, strategy="ddp", profile=profile("kernels", after=300, region="backward"), **TORCH)),
         None,
     ),
     "pytorch-profile-of-metrics-under-ncu": (
-        examples.job(
+        on_gpus(
             examples.trial(
-                framework="pytorch",
-                program="imagenet_cnn/train_pytorch.py",
                 global_batch=64,
-                profile={
-                    "kind": "metrics",
-                    "after": None,
-                    "iterations": 5,
-                    "region": None,
-                    "counting": {"source": "ncu", "program": f"{NSIGHT}/ncu", "folder": NSIGHT},
-                },
-                **GPUS,
-            ),
-            node=examples.gpu_node(),
+                profile=profile("metrics", counting={"source": "ncu", "program": f"{NSIGHT}/ncu", "folder": NSIGHT}),
+                **TORCH,
+                **ON_GPUS,
+            )
         ),
         "nvidia",
     ),
     "pytorch-ddp-4-gpus-shm-cdi": (
-        examples.job(
-            examples.trial(
-                framework="pytorch",
-                program="imagenet_cnn/train_pytorch.py",
-                strategy="ddp",
-                world_size=4,
-                processes=4,
-                global_batch=256,
-                precision="bf16",
-                interconnect="shm",
-                **GPUS,
-            ),
-            node=examples.gpu_node(),
-        ),
+        on_gpus(ranks(4, strategy="ddp", precision="bf16", interconnect="shm", **TORCH, **ON_GPUS)),
         "cdi",
     ),
 }
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_command_lines_are_those_on_file(name):
-    job, gpus_by = CASES[name]
-    lines = "".join(" \\\n  ".join(_words(docker_options.docker_run(spec, gpus_by))) + "\n\n" for spec in launch(job))
-    path = GOLDEN / f"{name}.txt"
-    assert lines == expected(path, lines)
+FLAGS_ALONE = ("--interactive", "--read-only", "--standalone", "--gloo", "--mpi", "--xla")
 
 
 def _words(argv):
     """One option and its value a line, so that a difference is easy to read."""
     lines = []
     for word in argv:
-        if (
-            lines
-            and lines[-1].startswith("--")
-            and "=" not in lines[-1]
-            and " " not in lines[-1]
-            and lines[-1] not in FLAGS_ALONE
-            and not word.startswith("--")
-        ):
+        last = lines[-1] if lines else ""
+        waits = last.startswith("--") and "=" not in last and " " not in last and last not in FLAGS_ALONE
+        if waits and not word.startswith("--"):
             lines[-1] += f" {word}"
         else:
             lines.append(word)
     return lines
 
 
-FLAGS_ALONE = ("--interactive", "--read-only", "--standalone", "--gloo", "--mpi", "--xla")
+def on_file(name, job, gpus_by, *, named=False):
+    """What the golden file of a job holds, and what its command lines are now; `named` with the node above each."""
+    lines = "".join(
+        (f"# {spec.node}\n" if named else "")
+        + " \\\n  ".join(_words(docker_options.docker_run(spec, gpus_by)))
+        + "\n\n"
+        for spec in launch(job)
+    )
+    return expected(GOLDEN / f"{name}.txt", lines), lines
 
 
-def test_every_strategy_is_some_frameworks_and_every_default_exists():
-    for framework, strategy in DEFAULT_STRATEGY.items():
-        assert framework in STRATEGIES[strategy].frameworks
+@pytest.mark.parametrize("name", CASES)
+def test_command_lines_are_those_on_file(name):
+    held, lines = on_file(name, *CASES[name])
+    assert lines == held
 
 
-def test_each_cpu_worker_has_cores_of_its_own():
-    trial = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=3, processes=3, cpus_per_worker=2)
-    specs = launch(examples.job(trial, node=examples.node(cores=tuple(range(8)))))
+def test_no_container_leaves_the_host_and_all_carry_the_label_of_their_run():
+    for job, _ in CASES.values():
+        specs = launch(job)
+        assert specs[0].network == "none"
+        assert {spec.network for spec in specs[1:]} <= {f"container:{specs[0].name}"}
+        assert {spec.labels["dlscale.run-id"] for spec in specs} == {"run-1"}
+
+
+def test_every_strategy_is_some_frameworks_has_a_golden_file_and_every_default_exists():
+    assert all(framework in STRATEGIES[name].frameworks for framework, name in DEFAULT_STRATEGY.items())
+    assert {job.trial.strategy for job, _ in CASES.values()} == set(STRATEGIES)
+    files = {path.name for path in GOLDEN.glob("*-nodes*.txt")}
+    for name, strategy in STRATEGIES.items():
+        assert any(f"-{name}-" in file for file in files) == strategy.several_nodes, name
+
+
+def test_each_cpu_worker_has_cores_of_its_own_handed_out_round_and_round_where_they_are_too_few():
+    specs = launch(examples.job(ranks(3, cpus_per_worker=2, **DIST), node=examples.node(cores=tuple(range(8)))))
     assert [spec.cpus for spec in specs if spec.role == "worker"] == [(0, 1), (2, 3), (4, 5)]
     assert specs[0].cpus == (0, 1, 2, 3, 4, 5)
-
-
-def test_workers_share_cores_round_and_round_where_there_are_too_few():
-    trial = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=3, processes=3, oversubscribed=True)
-    specs = launch(examples.job(trial))
+    specs = launch(examples.job(ranks(3, oversubscribed=True, **DIST)))
     assert [spec.cpus for spec in specs if spec.role == "worker"] == [(0,), (1,), (0,)]
 
 
 def test_each_worker_with_a_container_of_its_own_sees_its_own_gpu_and_helpers_none():
     specs = launch(CASES["mxnet-kvstore-dist-sync-device-2-gpus"][0])
-    assert [(spec.role, spec.gpus) for spec in specs] == [
-        ("scheduler", ()),
-        ("server", ()),
-        ("worker", (0,)),
-        ("worker", (1,)),
-    ]
-
-
-def test_every_strategy_has_a_golden_file():
-    assert {job.trial.strategy for job, _ in CASES.values()} == set(STRATEGIES)
-
-
-def test_no_container_gets_a_network_that_leaves_the_host():
-    for job, _ in CASES.values():
-        specs = launch(job)
-        assert specs[0].network == "none"
-        assert {spec.network for spec in specs[1:]} <= {f"container:{specs[0].name}"}
-
-
-def test_all_containers_of_a_run_carry_its_label():
-    for job, _ in CASES.values():
-        assert {spec.labels["dlscale.run-id"] for spec in launch(job)} == {"run-1"}
+    seen = [(spec.role, spec.gpus) for spec in specs]
+    assert seen == [("scheduler", ()), ("server", ()), ("worker", (0,)), ("worker", (1,))]
 
 
 def test_a_profiler_of_the_host_is_mounted_where_it_is_and_read_only():
@@ -315,3 +202,67 @@ def test_a_profiler_of_the_host_is_mounted_where_it_is_and_read_only():
 def test_without_a_container_the_same_argv_runs_on_the_same_cores():
     spec = launch(CASES["mxnet-single-cpu"][0])[0]
     assert local.arguments(spec) == ("taskset", "--cpu-list", "0", *spec.argv)
+
+
+# Several hosts
+
+
+def cpu_nodes(count):
+    return [examples.node(name=f"n{number}") for number in range(1, count + 1)]
+
+
+def gpu_nodes(count):
+    return [examples.gpu_node(4, name=f"n{number}") for number in range(1, count + 1)]
+
+
+def infiniband(count):
+    return [examples.wire(number, kind="infiniband", iface="ib0", hcas=("mlx5_0:1",)) for number in range(1, count + 1)]
+
+
+def two(**changes):
+    return ranks(2, **CPU, **changes)
+
+
+STORE, RDMA = "mxnet-kvstore-16-gpus-4-nodes", "pytorch-ddp-8-gpus-2-nodes-infiniband"
+ON_NODES = {
+    "pytorch-ddp-2-nodes": examples.job_on_nodes(two(strategy="ddp", **TORCH), cpu_nodes(2)),
+    RDMA: examples.job_on_nodes(
+        ranks(8, strategy="ddp", interconnect="infiniband", **TORCH, **GPU), gpu_nodes(2), wires=infiniband(2)
+    ),
+    "mxnet-kvstore-2-nodes": examples.job_on_nodes(two(**DIST), cpu_nodes(2)),
+    STORE: examples.job_on_nodes(
+        ranks(16, strategy="kvstore", kvstore="dist_sync_device", processes=4, **GPU), gpu_nodes(4), wires=infiniband(4)
+    ),
+    "tensorflow-multiworker-4-workers-2-nodes": examples.job_on_nodes(
+        ranks(4, strategy="multiworker", cpus_per_worker=1, **TENSORFLOW), cpu_nodes(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ON_NODES)
+def test_a_job_on_several_hosts_runs_on_each_ends_when_it_hears_nothing_and_knows_where_it_is(name):
+    held, lines = on_file(name, ON_NODES[name], "nvidia", named=True)
+    assert lines == held
+    job, specs = ON_NODES[name], launch(ON_NODES[name])
+    assert {spec.node for spec in specs} == {seat.node.name for seat in job.seats}
+    assert sum(spec.processes for spec in specs if spec.role == "worker") == job.trial.processes
+    assert len({spec.name for spec in specs}) == len(specs)
+    for spec in specs:
+        assert spec.argv[1:3] == ("/dlscale/workloads/lease.py", "--heartbeat=60")
+        assert (spec.network, spec.env["DLSCALE_NODE"], spec.hostname) == ("host", spec.node, spec.node)
+
+
+def test_a_store_has_a_server_on_each_node_and_its_scheduler_on_the_first():
+    specs = launch(ON_NODES[STORE])
+    assert [(spec.role, spec.node, spec.gpus) for spec in specs] == [
+        ("scheduler", "n1", ()),
+        *[("server", f"n{number}", ()) for number in (1, 2, 3, 4)],
+        *[("worker", f"n{number}", (0, 1, 2, 3)) for number in (1, 2, 3, 4)],
+    ]
+    assert {spec.env["DMLC_PS_ROOT_URI"] for spec in specs} == {"10.0.0.1"}
+    assert {spec.env["DMLC_INTERFACE"] for spec in specs} == {"ib0"}
+
+
+def test_only_workers_that_speak_verbs_reach_the_adapters():
+    assert all(spec.verbs for spec in launch(ON_NODES[RDMA]))
+    assert not any(spec.verbs for spec in launch(ON_NODES["pytorch-ddp-2-nodes"]))

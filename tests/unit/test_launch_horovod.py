@@ -6,18 +6,18 @@ one's name, and a key in a plan that is kept.
 
 import examples
 import pytest
-from goldens import expected
-from test_launch import GOLDEN, _words
-from test_launch_nodes import GPU, cpu_nodes, gpu_nodes, infiniband, program, two
+from test_launch import GPU, cpu_nodes, gpu_nodes, infiniband, on_file, program, ranks, two
 
 from runner.cluster.cluster import emulated_nodes
-from runner.engines import docker_options
 from runner.plan.launch import horovod, launch
 
 
-def on_two_nodes(framework, **horovod):
-    trial = two(strategy="horovod", horovod=examples.horovod(**horovod), **program(framework))
-    return examples.job_on_nodes(trial, cpu_nodes(2), image=f"dlscale/{framework}-horovod")
+def by(framework, **settings):
+    return {"strategy": "horovod", "horovod": examples.horovod(**settings), **program(framework)}
+
+
+def on_two_nodes(framework, **settings):
+    return examples.job_on_nodes(two(**by(framework, **settings)), cpu_nodes(2), image=f"dlscale/{framework}-horovod")
 
 
 MPI = {"controller": "mpi", "operations": "mpi"}
@@ -26,16 +26,7 @@ CASES = {
     "pytorch-horovod-mpi-2-nodes": on_two_nodes("pytorch", **MPI, fusion_threshold_mib=32),
     "tensorflow-horovod-gloo-2-nodes": on_two_nodes("tensorflow"),
     "pytorch-horovod-8-gpus-2-nodes-infiniband": examples.job_on_nodes(
-        examples.trial(
-            strategy="horovod",
-            horovod=examples.horovod(operations="nccl"),
-            world_size=8,
-            processes=8,
-            global_batch=512,
-            interconnect="infiniband",
-            **program("pytorch"),
-            **GPU,
-        ),
+        ranks(8, interconnect="infiniband", **by("pytorch", operations="nccl"), **GPU),
         gpu_nodes(2),
         wires=infiniband(2),
         image="dlscale/pytorch-horovod",
@@ -45,19 +36,10 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_command_lines_are_those_on_file(name):
-    lines = "".join(
-        f"# {spec.node}\n" + " \\\n  ".join(_words(docker_options.docker_run(spec, "nvidia"))) + "\n\n"
-        for spec in launch(CASES[name])
-    )
-    path = GOLDEN / f"{name}.txt"
-    assert lines == expected(path, lines)
-
-
-def test_the_launcher_starts_last_and_counts_all_ranks():
-    for job in CASES.values():
-        specs = launch(job)
-        assert [(spec.role, spec.node) for spec in specs] == [("daemon", "n2"), ("worker", "n1")]
-        assert [spec.processes for spec in specs] == [0, job.trial.processes]
+    held, lines = on_file(name, CASES[name], "nvidia", named=True)
+    assert lines == held
+    started = [(spec.role, spec.node, spec.processes) for spec in launch(CASES[name])]
+    assert started == [("daemon", "n2", 0), ("worker", "n1", CASES[name].trial.processes)]
 
 
 def test_ranks_on_another_node_have_all_that_those_on_the_first_have():
@@ -69,10 +51,7 @@ def test_ranks_on_another_node_have_all_that_those_on_the_first_have():
 
 def test_an_sshd_listens_where_its_node_has_a_free_port_and_ssh_knows_where_that_is():
     nodes = [examples.node(name=f"n{number}", ports=(40000 + number, 50000)) for number in (1, 2, 3)]
-    trial = examples.trial(
-        strategy="horovod", horovod=examples.horovod(), world_size=3, processes=3, global_batch=96, **program("mxnet")
-    )
-    job = examples.job_on_nodes(trial, nodes)
+    job = examples.job_on_nodes(ranks(3, **by("mxnet")), nodes)
     assert [spec.argv[-4:] for spec in launch(job) if spec.role == "daemon"] == [
         ("-o", "ListenAddress=10.0.0.2", "-p", "40002"),
         ("-o", "ListenAddress=10.0.0.3", "-p", "40003"),
@@ -88,8 +67,7 @@ def test_an_sshd_listens_where_its_node_has_a_free_port_and_ssh_knows_where_that
 
 def test_open_mpis_daemons_find_their_own_interface_where_it_has_another_name():
     wires = [examples.wire(1, iface="eno1"), examples.wire(2, iface="ens2")]
-    trial = two(strategy="horovod", horovod=examples.horovod(**MPI), **program("mxnet"))
-    there, here = launch(examples.job_on_nodes(trial, cpu_nodes(2), wires=wires))
+    there, here = launch(examples.job_on_nodes(two(**by("mxnet", **MPI)), cpu_nodes(2), wires=wires))
     assert here.env["OMPI_MCA_oob_tcp_if_include"] == there.env["OMPI_MCA_oob_tcp_if_include"] == "eno1,ens2"
     assert (here.env["HOROVOD_GLOO_IFACE"], there.env["HOROVOD_GLOO_IFACE"]) == ("eno1", "ens2")
     assert "--network-interfaces=eno1" in here.argv
@@ -107,8 +85,7 @@ def test_whoever_runs_the_suite_ssh_has_a_user_with_a_name():
 def test_on_emulated_nodes_launcher_and_sshd_live_in_the_containers_that_stand_for_them():
     nodes = emulated_nodes(examples.node(), 2)
     wires = [examples.wire(0, address=node.name) for node in nodes]
-    trial = two(strategy="horovod", horovod=examples.horovod(), **program("mxnet"))
-    job = examples.job_on_nodes(trial, nodes, wires=wires, network="emulated", tools="dlscale/base:tools")
+    job = examples.job_on_nodes(two(**by("mxnet")), nodes, wires=wires, network="emulated", tools="dlscale/base:tools")
     *stand_ins, there, here = launch(job)
     assert (here.network, there.network) == tuple(f"container:{spec.name}" for spec in stand_ins)
     assert "--hosts=node1:1,node2:1" in here.argv
@@ -117,9 +94,7 @@ def test_on_emulated_nodes_launcher_and_sshd_live_in_the_containers_that_stand_f
 
 
 def test_other_strategies_and_a_single_node_need_no_keys():
-    alone = examples.trial(
-        strategy="horovod", horovod=examples.horovod(), world_size=2, processes=2, global_batch=64, **program("mxnet")
-    )
+    alone = ranks(2, **by("mxnet"))
     assert horovod.logins(examples.job(alone)) == ()
     assert horovod.logins(examples.job_on_nodes(two(strategy="ddp", **program("pytorch")), cpu_nodes(2))) == ()
     assert horovod.KEYS not in str(launch(examples.job(alone)))

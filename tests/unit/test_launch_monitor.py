@@ -23,15 +23,16 @@ def test_this_machine_has_one_that_is_a_process_of_the_runner_s_python():
     assert (spec.role, spec.mounts, spec.gpus, spec.cpus) == ("monitor", (), (), ())
 
 
-def test_nodes_that_are_emulated_share_one():
-    job = examples.job_on_nodes(
-        gpu_trial(nodes=2), [examples.gpu_node(4, name="n1"), examples.gpu_node(4, name="n2")], network="emulated"
-    )
-    assert len(specs(job)) == 1
+NODES = [examples.gpu_node(4, name="n1"), examples.gpu_node(4, name="n2")]
+
+
+def test_nodes_that_are_emulated_share_one_and_there_is_none_where_none_is_wanted():
+    assert len(specs(examples.job_on_nodes(gpu_trial(nodes=2), NODES, network="emulated"))) == 1
+    assert specs(examples.job(examples.trial()), hz=0) == ()
 
 
 def test_each_other_machine_has_one_that_sees_its_processes_and_nothing_else():
-    job = examples.job_on_nodes(gpu_trial(nodes=2), [examples.gpu_node(4, name="n1"), examples.gpu_node(4, name="n2")])
+    job = examples.job_on_nodes(gpu_trial(nodes=2), NODES)
     first, second = specs(job, site=THERE)
     assert (first.node, second.node) == ("n1", "n2")
     assert (first.name, second.name) == (f"dlscale-{job.run_id}-monitor0", f"dlscale-{job.run_id}-monitor1")
@@ -42,7 +43,3 @@ def test_each_other_machine_has_one_that_sees_its_processes_and_nothing_else():
     assert first.env["PYTHONPATH"] == "/dlscale/workloads/site"
     assert (first.gpus, first.host_pids, first.network) == ((0,), True, "host")
     assert (first.net_admin, first.verbs, first.user) == (False, False, job.user)
-
-
-def test_none_where_none_is_wanted():
-    assert specs(examples.job(examples.trial()), hz=0) == ()

@@ -7,7 +7,6 @@ way round; one that is started where it hangs, may not read, or is not there; a 
 import pytest
 from test_plan import resources
 
-from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.core.trial import Counting
 from runner.plan.plan import plan
@@ -22,10 +21,6 @@ def test_passes_come_after_all_figures_one_a_kind_and_scale():
     trials = plan(Request(profile=("kernels", "memory"), repeat=2), resources())
     assert [t.profile.kind if t.profile else None for t in trials] == [None] * 4 + ["kernels", "memory"] * 2
     assert [(t.world_size, t.repeat) for t in trials[4:]] == [(1, 1), (1, 1), (2, 1), (2, 1)]
-
-
-def test_without_a_profile_nothing_is_different():
-    assert {t.profile for t in plan(Request(), resources())} == {None}
 
 
 def test_a_baseline_that_was_not_asked_for_is_not_profiled():
@@ -55,23 +50,15 @@ def test_settings_reach_the_kinds_that_know_them():
     assert (memory.after, memory.iterations, memory.region) == (300, 7, None)
 
 
-def test_who_reads_the_counters_is_decided_for_each_scale():
-    trials = plan(Request(gpus=(1, 2), profile=("metrics",), repeat=1), resources("pytorch", "gpu", nsight=NSIGHT))
-    one, two = [trial.profile for trial in trials if trial.profile]
+def test_who_reads_the_counters_is_decided_for_each_scale_and_nobody_does_of_kernels():
+    request = Request(gpus=(1, 2), profile=("metrics", "kernels"), repeat=1)
+    trials = plan(request, resources("pytorch", "gpu", nsight=NSIGHT))
+    assert {trial.profile.counting for trial in trials if trial.profile and trial.profile.kind == "kernels"} == {None}
+    one, two = [trial.profile for trial in trials if trial.profile and trial.profile.kind == "metrics"]
     assert (one.iterations, two.iterations) == (1, 5)  # ncu replays every kernel
     assert (one.counting.source, one.ncu.program) == ("ncu", f"{FOLDER}/ncu")
     assert (two.counting.source, two.ncu) == ("sampler", None)
     assert "several devices" in two.counting.reason
-
-
-def test_only_counters_have_somebody_who_reads_them():
-    trials = plan(Request(gpus=(1,), profile=("kernels",), repeat=1), resources("pytorch", "gpu", nsight=NSIGHT))
-    assert trials[-1].profile.counting is None
-
-
-def test_a_kind_that_the_program_does_not_know_is_refused_before_anything_starts():
-    with pytest.raises(RequestError, match="^PROFILE=metrics is not offered by FRAMEWORK=caffe; ask for "):
-        plan(Request(profile=("metrics",)), resources("caffe"))
 
 
 # Nsight Compute on this machine
@@ -101,27 +88,19 @@ def find(root, path=""):
     return find_nsight(sys_root=root, path=str(path), root=False)
 
 
-def test_nothing_is_nothing(tmp_path):
-    assert find(tmp_path) == Nsight()
-
-
-def test_the_newest_installation_is_taken_by_number_and_not_by_letter(machine):
-    root = machine("opt/nvidia/nsight-compute/2024.3.2", "opt/nvidia/nsight-compute/2024.10.0")
-    assert find(root).program == str(root / "opt/nvidia/nsight-compute/2024.10.0/ncu")
-
-
-def test_a_cuda_toolkit_has_one(machine):
-    root = machine("usr/local/cuda-13.0/nsight-compute-2025.3.0")
-    assert find(root).folder == str(root / "usr/local/cuda-13.0/nsight-compute-2025.3.0")
-
-
-def test_the_one_of_the_path_goes_before_all_others(machine):
-    root = machine("opt/nvidia/nsight-compute/2025.3.0", "home/me/ncu-2023.1")
-    found = find(root, root / "home/me/ncu-2023.1")
-    assert (found.program, found.folder) == (
-        str(root / "home/me/ncu-2023.1/ncu"),
-        str(root / "home/me/ncu-2023.1"),
-    )
+@pytest.mark.parametrize(
+    ("there", "path", "taken"),
+    [
+        (("opt/nvidia/nsight-compute/2024.3.2", "opt/nvidia/nsight-compute/2024.10.0"), "", 1),  # 10 is after 3
+        (("usr/local/cuda-13.0/nsight-compute-2025.3.0",), "", 0),
+        (("opt/nvidia/nsight-compute/2025.3.0", "home/me/ncu-2023.1"), "home/me/ncu-2023.1", 1),
+    ],
+    ids=["the newest", "of a CUDA toolkit", "of PATH"],
+)
+def test_which_installation_is_taken(machine, there, path, taken):
+    root = machine(*there)
+    found = find(root, root / path if path else "")
+    assert (found.program, found.folder) == (str(root / there[taken] / "ncu"), str(root / there[taken]))
 
 
 def test_a_wrapper_of_the_path_leads_to_an_installation_for_containers(machine):
@@ -132,7 +111,8 @@ def test_a_wrapper_of_the_path_leads_to_an_installation_for_containers(machine):
     assert found.folder == str(root / "opt/nvidia/nsight-compute/2025.3.0")
 
 
-def test_a_folder_without_what_is_injected_is_no_installation(machine):
+def test_a_folder_without_what_is_injected_is_no_installation(machine, tmp_path):
+    assert find(tmp_path) == Nsight()
     assert find(machine("opt/nvidia/nsight-compute/2025.3.0", target=False)) == Nsight()
 
 

@@ -55,6 +55,8 @@ def test_a_column_is_one_declaration(monkeypatch, tmp_path):
 
 
 def test_a_strategy_is_one_entry_and_a_launcher(monkeypatch):
+    for name in get_args(strategies.StrategyName):
+        assert callable(import_module(f"runner.plan.launch.{strategies.STRATEGIES[name].launcher}").specs)
     launcher = ModuleType("pairs")
     launcher.specs = lambda job: (single.specs(job)[0].model_copy(update={"name": "pairs"}),)
     monkeypatch.setitem(sys.modules, "runner.plan.launch.pairs", launcher)
@@ -82,11 +84,8 @@ def test_a_model_is_one_entry_of_the_workload(tmp_path):
     catalog.write_text(catalog.read_text() + entry)
     workload = choose_workload(load_workloads(tmp_path), "resnet34")
     model = workload.find_model("resnet34", framework="pytorch")
-    assert (workload.name, workload.image_size(model, device="gpu"), model.frameworks) == (
-        "imagenet_cnn",
-        224,
-        ("pytorch",),
-    )
+    found = (workload.name, workload.image_size(model, device="gpu"), model.frameworks)
+    assert found == ("imagenet_cnn", 224, ("pytorch",))
     with pytest.raises(RequestError, match="resnet34"):
         workload.find_model("resnet34", framework="mxnet")
 
@@ -97,11 +96,6 @@ def test_a_dialect_is_a_name_and_a_module():
     assert set(made.values()) == modules - {"__init__", "base", "detection", "figures", "pattern"}
     assert all(module == name.replace("-", "_") for name, module in made.items())
     assert dialects.UNITS["nccl-tests"] == "GB/s"
-
-
-@pytest.mark.parametrize("name", get_args(strategies.StrategyName))
-def test_every_strategy_has_its_entry_and_its_launcher(name):
-    assert callable(import_module(f"runner.plan.launch.{strategies.STRATEGIES[name].launcher}").specs)
 
 
 def test_what_recipes_name_is_there():

@@ -32,8 +32,9 @@ def test_a_record_says_where_it_was_made_and_with_which_store():
     ]
 
 
-def test_two_records_of_one_place_are_one_place():
+def test_two_records_of_one_place_are_one_place_and_a_run_that_is_invalid_ran_nowhere():
     assert rows(record(), record(run_id="again"))[0][5].count("CPU worker") == 1
+    assert rows(record(status="invalid"))[0][5] == "not yet"
 
 
 def test_emulated_nodes_do_not_pass_for_machines():
@@ -43,10 +44,6 @@ def test_emulated_nodes_do_not_pass_for_machines():
     told = several.transport.model_copy(update={"emulated": "emulated 1gbit"})
     (_, row) = rows(several.model_copy(update={"transport": told}))
     assert row[5].startswith("2 CPU workers on 2 nodes (emulated), ")
-
-
-def test_a_run_that_is_invalid_ran_nowhere():
-    assert rows(record(status="invalid"))[0][5] == "not yet"
 
 
 def test_an_image_with_horovod_is_for_that_alone_and_caffe_scales_on_gpus_only():

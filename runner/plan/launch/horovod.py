@@ -32,7 +32,8 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
         f"--num-proc={trial.processes}",
         *_hosts(job),
         *_tuning(trial.horovod),
-        *_in_its_container(job),
+        # On several nodes, each rank takes what its own container was told over what the first node's launcher hands to all.
+        *(() if len(job.seats) == 1 else (job.site.python, f"{job.site.workloads}/own_env.py")),
         job.site.python,
         *program(job),
     )
@@ -50,12 +51,8 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
 
 def _tuning(horovod: Horovod) -> tuple[str, ...]:
     """Horovod's own flags for what was asked; what was not stays at its default."""
-    found = []
-    if horovod.fusion_threshold_mib is not None:
-        found.append(f"--fusion-threshold-mb={horovod.fusion_threshold_mib}")
-    if horovod.cycle_time_ms is not None:
-        found.append(f"--cycle-time-ms={horovod.cycle_time_ms}")
-    return tuple(found)
+    asked = {"fusion-threshold-mb": horovod.fusion_threshold_mib, "cycle-time-ms": horovod.cycle_time_ms}
+    return tuple(f"--{name}={value}" for name, value in asked.items() if value is not None)
 
 
 def _environment(job: Job, horovod: Horovod) -> dict[str, str]:
@@ -74,11 +71,6 @@ def _hosts(job: Job) -> tuple[str, ...]:
         return ()
     hosts = ",".join(f"{seat.address}:{seat.processes}" for seat in job.seats)
     return (f"--hosts={hosts}", f"--network-interfaces={job.head.iface}")
-
-
-def _in_its_container(job: Job) -> tuple[str, ...]:
-    """On several nodes, each rank takes what its own container was told over what the first node's launcher hands to all."""
-    return () if len(job.seats) == 1 else (job.site.python, f"{job.site.workloads}/own_env.py")
 
 
 @dataclass(frozen=True)

@@ -23,23 +23,15 @@ OF_TRAINING = frozenset({"strategy", "learning-rate", "momentum", "weight-decay"
 
 @dataclass(frozen=True)
 class Seat:
-    """One node's share of a job.
-
-    Attributes:
-        placed: its devices and its wire, as the trial has them.
-        first: number of its first rank in the job.
-        processes: its ranks.
-        cores, gpus: those of the node that the job has.
-        network: what its containers live in: `none`, `host`, or `emulated`, the namespace of a container that stands for the node.
-    """
+    """One node's share of a job."""
 
     node: Node
-    placed: Placed
-    first: int
-    processes: int
-    cores: tuple[int, ...]
+    placed: Placed  # its devices and its wire, as the trial has them
+    first: int  # number of its first rank in the job
+    processes: int  # its ranks
+    cores: tuple[int, ...]  # those of the node that the job has, as the GPUs are
     gpus: tuple[int, ...]
-    network: Network
+    network: Network  # of its containers; `emulated` is the namespace of a container that stands for the node
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -71,31 +63,20 @@ class Seat:
 
 @dataclass(frozen=True)
 class Job:
-    """A trial with everything that launching it needs.
-
-    Attributes:
-        seats: the nodes, in the order of the ranks.
-        user: numeric `uid:gid` inside containers.
-        mounts: the directories that the engine has to bring in (programs, data).
-        compiled: where compilers keep what they make, as the job sees it; None where there are none, or nothing is kept.
-        remote: whether its nodes are other machines, which a cut network leaves alone.
-        tools: image that emulated nodes are made of, with Python and tc; None where there are none.
-        keys: folder where its containers find keys, in memory alone; None for none.
-        entrypoint: what the image puts before every command.
-    """
+    """A trial with everything that launching it needs."""
 
     run_id: str
     trial: Trial
-    seats: tuple[Seat, ...]
+    seats: tuple[Seat, ...]  # the nodes, in the order of the ranks
     site: Site
     image: str
-    user: str
-    mounts: tuple[Mount, ...]
-    remote: bool = False
-    tools: str | None = None
-    keys: str | None = None
-    entrypoint: tuple[str, ...] = ()
-    compiled: str | None = None
+    user: str  # numeric `uid:gid` inside containers
+    mounts: tuple[Mount, ...]  # what the engine has to bring in: programs, data
+    remote: bool = False  # its nodes are other machines, which a cut network leaves alone
+    tools: str | None = None  # image that emulated nodes are made of, with Python and tc
+    keys: str | None = None  # folder where its containers find keys, in memory alone
+    entrypoint: tuple[str, ...] = ()  # what the image puts before every command
+    compiled: str | None = None  # where compilers keep what they make, as the job sees it
 
     @property
     def head(self) -> Seat:
@@ -134,11 +115,12 @@ def leased(job: Job, *argv: str) -> tuple[str, ...]:
 def program(job: Job) -> tuple[str, ...]:
     """The training program and all its arguments; nothing is left to its defaults."""
     trial = job.trial
-    flags: dict[str, str | int | float] = {
+    asked = trial.profile
+    flags: dict[str, str | int | float | None] = {
         "model": trial.model,
         "batch": trial.batch_per_device,
         "iterations": trial.iterations,
-        **({} if trial.iterations else {"measure-seconds": trial.measure_s or 0.0}),
+        "measure-seconds": None if trial.iterations else trial.measure_s or 0.0,
         "warmup": trial.warmup,
         "window": trial.window,
         "precision": trial.precision,
@@ -151,8 +133,6 @@ def program(job: Job) -> tuple[str, ...]:
         "threads": trial.threads,
         "cpus-per-worker": trial.cpus_per_worker or 0,
         "loader-workers": trial.loader_workers,
-    }
-    of_some = {
         "image-size": trial.image_size,
         "num-classes": trial.num_classes,
         "momentum": trial.momentum,
@@ -162,21 +142,17 @@ def program(job: Job) -> tuple[str, ...]:
         "techniques": ",".join(trial.techniques) or None,
         "compiled": job.compiled,
         "decode": trial.decode if trial.decode != "cpu" else None,
+        **trial.settings,
+        "kvstore": trial.kvstore,
+        "compression": trial.horovod.compression if trial.horovod else None,
+        "probe": ",".join(map(str, trial.probe_bytes)) or None,
+        "profile": asked.kind if asked else None,
+        "profile-after": asked.after if asked else None,
+        "profile-iterations": asked.iterations if asked else None,
+        "profile-region": asked.region if asked else None,
     }
-    flags |= {name: value for name, value in of_some.items() if value is not None}
-    flags |= trial.settings
-    if trial.kvstore:
-        flags["kvstore"] = trial.kvstore
-    if trial.horovod:
-        flags["compression"] = trial.horovod.compression
-    if trial.probe_bytes:
-        flags["probe"] = ",".join(map(str, trial.probe_bytes))
-    if trial.profile:
-        asked = {"after": trial.profile.after, "iterations": trial.profile.iterations, "region": trial.profile.region}
-        flags["profile"] = trial.profile.kind
-        flags |= {f"profile-{name}": value for name, value in asked.items() if value is not None}
-    known = (name for name in flags if trial.mode != "infer" or name not in OF_TRAINING)
-    words = (f"--{name}={flags[name]}" for name in known)
+    idle = OF_TRAINING if trial.mode == "infer" else frozenset[str]()
+    words = (f"--{name}={value}" for name, value in flags.items() if value is not None and name not in idle)
     return (f"{job.site.workloads}/{trial.program}", *words, *(("--xla",) if trial.xla else ()))
 
 
