@@ -25,6 +25,18 @@ def check_strategy(args, framework, offered):
         refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
 
 
+def check_epochs(args):
+    """Refuse iterations that are no whole number of epochs; do nothing for a training that is not watched."""
+    if not args.epoch_iterations:
+        return
+    if args.profile:
+        refuse("--epoch-iterations and --profile exclude each other; ask for one of them")
+    if not args.iterations or args.iterations % args.epoch_iterations:
+        refuse(
+            f"--iterations={args.iterations} is no multiple of --epoch-iterations={args.epoch_iterations}; ask for whole epochs"
+        )
+
+
 def at_least(minimum):
     """Make an argparse type: a whole number of at least `minimum`."""
 

@@ -97,17 +97,10 @@ def report(make, args, *, environment, imported):
     predictor = make()
     events.phase("model", imported)
     flop = predictor.flop_per_sample
-    events.emit(
-        "run_start",
+    events.run_start(
+        args,
         world_size=1,
-        batch_per_device=args.batch,
-        global_batch=args.batch,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        image_shape=[3, args.image_size, args.image_size],
-        num_classes=args.num_classes,
         parameters=predictor.parameters,
-        seed=args.seed,
         gradient_bytes=None,
         flop_per_sample=flop and {"forward": flop["forward"], "backward": 0},
     )

@@ -21,7 +21,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import tables
 from events import Events
 
 DURATION = "gpu__time_duration.sum"
@@ -65,7 +64,7 @@ def main(argv):
     sys.stderr.writelines(line + "\n" for line in text.splitlines() if line.startswith("==ERROR=="))
     found = kernels(text)
     if found:
-        tables.write(Events(rank=0), "kernels", columns(found))
+        Events(rank=0).table("kernels", columns(found))
     return 128 - code if code < 0 else code
 
 

@@ -92,9 +92,6 @@ class Mlp(Training):
         for start in range(0, count, VALIDATED):
             yield bags[start : start + VALIDATED].float(), topics[start : start + VALIDATED]
 
-    def shape(self):
-        return {"image_shape": None, "num_classes": TOPICS}
-
     def flop_per_sample(self):
         from with_pytorch.operations import layers_of
 

@@ -140,9 +140,6 @@ class Mlp(Training):
                 for part in parts
             )
 
-    def shape(self):
-        return {"image_shape": None, "num_classes": TOPICS}
-
 
 if __name__ == "__main__":
     args = parser(__doc__.splitlines()[0]).parse_args()

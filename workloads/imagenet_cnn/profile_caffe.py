@@ -14,7 +14,6 @@ import re
 import sys
 import time
 
-import tables
 from arguments import refuse
 from process_caffe import ITERATION, READY, lines
 from profiling import PLAIN, agree, host_memory
@@ -89,7 +88,7 @@ def time_layers(process, args, events, *, kinds):
         print("`caffe time` ended before it had told of all layers; its log is above", file=sys.stderr)
         return code or 1, 0
     events.emit("profile_stop", iterations=args.profile_iterations, step_seconds=steps(edges))
-    tables.write(events, "kernels", columns(edges, forward, backward, kinds=kinds))
+    events.table("kernels", columns(edges, forward, backward, kinds=kinds))
     return 0, 1 + args.profile_iterations
 
 

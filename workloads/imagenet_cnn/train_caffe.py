@@ -164,19 +164,8 @@ def train(args, events, directory, *, version, index):
     asked = profile_caffe.trained(args) if args.profile else args
     definition = solver(asked, directory, nvidia=nvidia, snapshot=snapshot and not args.profile)
     (directory / "solver.prototxt").write_text(definition, encoding="utf-8")
-    events.emit(
-        "run_start",
-        world_size=args.devices,
-        batch_per_device=args.batch,
-        global_batch=args.batch * args.devices,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        image_shape=[3, args.image_size, args.image_size],
-        num_classes=args.num_classes,
-        parameters=net.parameters,
-        seed=args.seed,
-        flop_per_sample=per_sample(net.multiplied),
-    )
+    flop = per_sample(net.multiplied)
+    events.run_start(args, world_size=args.devices, parameters=net.parameters, flop_per_sample=flop)
     if args.profile:
         return profile(args, events, directory, kinds=net.kinds)
     code = watch(start(args, ["train", f"-solver={directory}/solver.prototxt"]), args, events)

@@ -139,10 +139,6 @@ class Classifier(Training):
 
         return next(self.synthetic(SHARED, count, contexts))
 
-    def shape(self):
-        size = self.args.image_size
-        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
-
     def flop_per_sample(self):
         from with_mxnet.operations import layers
 

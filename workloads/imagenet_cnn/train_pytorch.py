@@ -103,10 +103,6 @@ class Cnn(Training):
 
         return next(self.synthetic(first=SHARED))
 
-    def shape(self):
-        size = self.args.image_size
-        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
-
     def flop_per_sample(self):
         from with_pytorch.operations import layers
 

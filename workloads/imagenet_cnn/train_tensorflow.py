@@ -107,15 +107,8 @@ class Cnn(Training):
         return next(Synthetic(self.args, self.ranks, shared=SHARED))
 
     def validation(self):
-        return self.validated.batches()
-
-    def skipped(self):
-        unread = self.validated.skipped if self.args.epoch_iterations else set()
-        return sorted({*super().skipped(), *unread})
-
-    def shape(self):
-        size = self.args.image_size
-        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
+        yield from self.validated.batches()
+        self.batches.source.unread |= self.validated.skipped
 
 
 if __name__ == "__main__":

@@ -169,9 +169,6 @@ class Wgan(Training):
         made, told = (sum(p.numel() for p in net.parameters()) for net in (self.generator, self.critic))
         return made + self.args.n_critic * told
 
-    def shape(self):
-        return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}
-
     def flop_per_sample(self):
         from operations import per_image
         from synthetic import LATENT

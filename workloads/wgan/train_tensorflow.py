@@ -125,9 +125,6 @@ class Wgan(Training):
         told = sum(variable.shape.num_elements() for variable in self.weights)
         return self.parameter_count() + (self.args.n_critic - 1) * told
 
-    def shape(self):
-        return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}
-
     def flop_per_sample(self):
         from operations import per_image
         from with_tensorflow.operations import layers

@@ -18,8 +18,7 @@ import math
 import os
 import time
 
-import convergence
-from arguments import check_strategy, refuse
+from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
 from loop import report
 from placement import local_rank, pin
@@ -34,7 +33,7 @@ def check(args):
     if args.devices > 1 and args.strategy != "kvstore":
         refuse(f"--devices={args.devices} needs --strategy=kvstore")
     check_precision(args)
-    convergence.check(args)
+    check_epochs(args)
 
 
 def check_precision(args):
@@ -153,7 +152,7 @@ class Training:
         first = self.ranks.rank * self.args.devices
         return {context.device_id: first + number for number, context in enumerate(self.contexts)}
 
-    def profiler(self, kind, _region):
+    def profiler(self, kind):
         from with_mxnet.profiler import profiler
 
         return profiler(self, kind)
@@ -166,19 +165,8 @@ class Training:
     def flop_counts(self):
         return []  # MXNet has no counter
 
-    def slowest(self, seconds):
-        return self.ranks.slowest(seconds)
-
     def parameters(self):
         return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
-
-    def shape(self):
-        """`image_shape` and `num_classes` of the event run_start."""
-        return {"image_shape": None, "num_classes": None}
-
-    def skipped(self):
-        """Names of the samples of --data that could not be read."""
-        return self.batches.source.skipped
 
     def parameter_count(self):
         return sum(math.prod(p.shape) for p in self.parameters())

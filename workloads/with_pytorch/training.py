@@ -12,7 +12,7 @@ What is measured is the program's own: `step`, one iteration, and `window`, the 
 
     loss(model, batch)   the mean loss of a batch, on the device
     shared_batch()       the batch that all ranks share and none trains on, on the device
-    validation()         to converge (`convergence.py`): batches (inputs, labels) of this rank's share of the validation set, on the device,
+    validation()         to converge (`loop.py`): batches (inputs, labels) of this rank's share of the validation set, on the device,
                          each sample once
     flop_per_sample(), shape(), samples   where they differ
 
@@ -25,8 +25,7 @@ import contextlib
 import math
 import time
 
-import convergence
-from arguments import check_strategy, refuse
+from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
 from leaving import leave
 from loop import report
@@ -51,7 +50,7 @@ def check(args, *, launched, offered):
         refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
     if args.strategy == "single" and launched:
         refuse("--strategy=single under a launcher would train one model a process; ask for ddp or horovod")
-    convergence.check(args)
+    check_epochs(args)
     techniques.check(args, offered=offered)
 
 
@@ -79,10 +78,6 @@ class Training:
     def samples(self):
         """What one iteration of this rank trains on."""
         return self.args.batch
-
-    def shape(self):
-        """`image_shape` and `num_classes` of the event run_start."""
-        return {"image_shape": None, "num_classes": None}
 
     def take(self, net):
         """Set `net`, whose weights are drawn on the CPU, up for training; what updates it is `optimizer`.
@@ -181,10 +176,9 @@ class Training:
     def read(self, losses):
         return self.torch.stack(losses).tolist()
 
-    def profiler(self, kind, region):
+    def profiler(self, kind):
         from with_pytorch.profiler import profiler
 
-        del region  # what can be started at all can be started around each region
         return profiler(self, kind)
 
     def memory(self):
@@ -196,13 +190,6 @@ class Training:
         from with_pytorch.profiler import flop_counts
 
         return flop_counts(self.shared_loss(), self.parameters, samples=self.args.batch)
-
-    def slowest(self, seconds):
-        return self.ranks.slowest(seconds)
-
-    def skipped(self):
-        """Names of the samples of --data that could not be read."""
-        return self.batches.source.skipped
 
     def parameter_count(self):
         return sum(p.numel() for p in self.parameters)

@@ -14,8 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cuda_profiler import Bracket, Clock
-from profiling import host_memory
+from profiling import Clock, host_memory, tracer
 
 CUDA = "libcudart.so.12"
 HOST_MEMORY, GPU_MEMORY = "/proc/self/status", "tf.config.experimental.get_memory_info"
@@ -40,14 +39,12 @@ LEVELS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level
 
 def profiler(training, kind):
     """What traces a pass of a kind; cudaProfilerStart and cudaProfilerStop are around it on GPUs."""
-    inner = None
-    if kind == "kernels":
-        inner = Tracer(training.tf, first_gpu(training))
-    elif kind == "memory":
-        inner = Clock(GPU_MEMORY if training.on_gpu else HOST_MEMORY)
-    elif kind == "region" or not training.on_gpu:
-        inner = Clock()
-    return Bracket(CUDA, inner) if training.on_gpu else inner
+    return tracer(
+        kind,
+        kernels=lambda: Tracer(training.tf, first_gpu(training)),
+        memory=Clock(GPU_MEMORY if training.on_gpu else HOST_MEMORY),
+        cuda=CUDA if training.on_gpu else None,
+    )
 
 
 def first_gpu(training):

@@ -22,7 +22,7 @@ and for a process
 
     open()                        endless batches, tuples with a value for each of its devices: what stands for `*batch` above
     shared_batch()                the batch on which all replicas compute one loss
-    validation()                  to converge (`convergence.py`): batches (inputs, labels, weights) of this process' share of the validation
+    validation()                  to converge (`loop.py`): batches (inputs, labels, weights) of this process' share of the validation
                                   set; samples that only fill the last one weigh 0, the others 1
     flop_per_sample(), shape(), samples, skipped()   where they differ
 
@@ -34,8 +34,7 @@ import math
 import os
 import time
 
-import convergence
-from arguments import check_strategy, refuse
+from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
 from leaving import leave
 from loop import Batches, report
@@ -65,7 +64,7 @@ def check(args):
             "which their inputs are there; ask for input, or leave it out and look at the operators' names"
         )
     check_device(args)
-    convergence.check(args)
+    check_epochs(args)
 
 
 def check_version(args, tf):
@@ -117,14 +116,6 @@ class Training:
         """What one iteration of this process trains on."""
         return self.args.batch * self.args.devices
 
-    def shape(self):
-        """`image_shape` and `num_classes` of the event run_start."""
-        return {"image_shape": None, "num_classes": None}
-
-    def skipped(self):
-        """Names of the samples of --data that could not be read, in order."""
-        return self.batches.source.skipped
-
     def on_all(self, function):
         """Make one graph of a function that runs once a replica; gives what it returned on each device of this process."""
 
@@ -175,7 +166,7 @@ class Training:
     def read(self, losses):
         return [math.fsum(map(float, parts)) / len(parts) for parts in losses]
 
-    def profiler(self, kind, _region):
+    def profiler(self, kind):
         from with_tensorflow.profiler import profiler
 
         return profiler(self, kind)
@@ -187,9 +178,6 @@ class Training:
 
     def flop_counts(self):
         return []  # TensorFlow has figures registered for some types of operators, and counts nothing as it runs
-
-    def slowest(self, seconds):
-        return self.ranks.slowest(seconds)
 
     def parameter_count(self):
         return sum(math.prod(variable.shape) for variable in self.variables)

@@ -6,7 +6,6 @@ import json
 
 import events
 import pytest
-import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +23,7 @@ NAMES = ("name", "op", "bytes")
 
 def written(columns):
     stream = io.StringIO()
-    tables.write(events.Events(rank=3, stream=stream), "kernels", columns)
+    events.Events(rank=3, stream=stream).table("kernels", columns)
     return stream.getvalue().splitlines(keepends=True)
 
 
