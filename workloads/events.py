@@ -132,7 +132,6 @@ class Events:
         self.stream = stream or sys.stdout
 
     def emit(self, event, **fields: object):
-        """Write one event; fields must be JSON values."""
         self._write(PREFIX, {"event": event, "rank": self.rank, "t": time.monotonic(), **fields})
 
     def rows(self, table, columns):
@@ -164,7 +163,6 @@ class Events:
         self.stream.flush()
 
     def phase(self, name, start):
-        """Emit the phase `name` that began at monotonic time `start` and ends now."""
         self.emit("phase", name=name, seconds=time.monotonic() - start)
 
     def run_start(self, args, *, world_size, **network: object):
@@ -209,7 +207,6 @@ class Events:
             self.emit("nccl", lines=lines)
 
     def usage(self, where):
-        """Emit what this process' control group has used."""
         self.emit("usage", where=where, **control_group.usage())
 
     def net(self, where):

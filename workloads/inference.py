@@ -127,8 +127,6 @@ class OneByOne:
 
 
 class Library:
-    """Samples that are decoded, and batches of them."""
-
     def __init__(self, samples, labels):
         self.samples, self.labels = samples, labels
 
@@ -286,7 +284,6 @@ def lone(predictor, batch):
 
 
 def timed(act):
-    """Seconds that it takes, `REPEATS` times or for `LONE_SECONDS`."""
     seconds, began = [], time.monotonic()
     while len(seconds) < REPEATS and time.monotonic() - began < LONE_SECONDS:
         start = time.monotonic()
@@ -302,7 +299,6 @@ def answers(predictor, library):
 
 
 def hold(events, found, reference, labels, args):
-    """Emit how many predictions are right, beside those of the fp32 network."""
     labels = list(map(int, labels))
     events.emit(
         "accuracy",
@@ -317,7 +313,6 @@ def hold(events, found, reference, labels, args):
 
 
 def equal(some, others):
-    """In how many places two lists of equal length are equal."""
     return sum(one == other for one, other in zip(some, others))  # noqa: B905 - Python 3.6 knows no strict
 
 

@@ -221,7 +221,6 @@ class Windows:
         self.start = training.start()
 
     def run(self, count):
-        """Enqueue the steps of a window."""
         batches = self.training.batches
         self.open.append((count, self.training.window(count), batches.waited(), batches.units()))
 
@@ -256,7 +255,6 @@ class Epochs:
 
     @property
     def left(self):
-        """How many iterations of this epoch are left."""
         return self.iterations - len(self.losses)
 
     def ended(self, losses, seconds):

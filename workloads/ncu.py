@@ -48,7 +48,6 @@ UNITS.update({times + "byte": factor for times, factor in BYTES.items()})
 
 
 def main(argv):
-    """Run a program under ncu and return its exit code."""
     flag, program = argv[0], argv[1:]
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "ncu.csv"
@@ -79,7 +78,6 @@ def kernels(text):
 
 
 def columns(found):
-    """Turn rows into a table's columns."""
     return {name: [kernel[name] for kernel in found] for name in found[0]}
 
 

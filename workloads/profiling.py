@@ -33,8 +33,6 @@ MOST_SAMPLED = 1000  # steps; their seconds go into one line
 
 
 class Nothing:
-    """A context that does nothing."""
-
     def __enter__(self):
         """Do nothing."""
 
@@ -106,7 +104,6 @@ class Watcher:
             self.profiler.start()
 
     def leave(self, name):
-        """After the end of the region `name`."""
         if self.toggles:
             self.profiler.stop()
         if self.memory:

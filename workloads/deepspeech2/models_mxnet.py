@@ -67,8 +67,6 @@ def norm(width, *, wanted):
 
 
 class DeepSpeech2(mx.gluon.HybridBlock):
-    """Spectrograms to scores of characters."""
-
     def __init__(self, *, channels, depth, width, normalize):
         super().__init__()
         self.geometry = ((1, (41, 11), (2, 2), (20, 5)), (channels, (21, 11), (2, 1), (10, 5)))

@@ -46,8 +46,6 @@ class Normalized(nn.Module):
 
 
 class DeepSpeech2(nn.Module):
-    """Spectrograms to log-probabilities of characters."""
-
     def __init__(self, *, channels, depth, width, normalize):
         super().__init__()
         shapes = ((1, (41, 11), (2, 2), (20, 5)), (channels, (21, 11), (2, 1), (10, 5)))

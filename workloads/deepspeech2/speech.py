@@ -101,7 +101,6 @@ def synthetic(seed, number, *, longest_s):
 
 
 def collate(utterances):
-    """Make a batch: the longest first, all as long as that."""
     longest_first = sorted(utterances, key=lambda one: -one.spectrogram.shape[1])
     lengths = np.array([one.spectrogram.shape[1] for one in longest_first])
     characters = np.array([len(one.text) for one in longest_first])
@@ -146,7 +145,6 @@ def synthetic_batches(seed, *, batch, rank, world_size, longest_s):
 
 
 def shared_batch(seed, *, batch, longest_s):
-    """The batch on which all ranks compute one loss."""
     return collate([synthetic(seed, SHARED + row, longest_s=longest_s) for row in range(batch)])
 
 

@@ -28,7 +28,6 @@ DAY_S = 86400
 
 
 def check(args):
-    """Refuse a pass that Caffe can't make."""
     if args.profile not in {None, *KINDS}:
         refuse(f"--profile={args.profile} is not offered with Caffe; ask for {' or '.join(KINDS)}")
     if args.profile_region:

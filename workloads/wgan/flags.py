@@ -6,7 +6,6 @@ MODELS = ("wgan", "wgan-nobn")
 
 
 def parser(description):
-    """Build the parser of a training program."""
     made = training_parser(description, models=MODELS)
     made.add_argument(
         "--image-size", required=True, type=at_least(16), help="height and width in pixels: 16, 32, 64, ..."

@@ -34,7 +34,7 @@ class Wgan(Training):
     def build(self):
         from models_tensorflow import build
         from synthetic import LATENT
-        from with_tensorflow.rmsprop import RmsProp
+        from with_tensorflow.optimizers import RmsProp
 
         self.generator, self.critic = build(self.args.model, self.args.image_size, LATENT)
         self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
@@ -126,10 +126,10 @@ class Wgan(Training):
         return self.parameter_count() + (self.args.n_critic - 1) * told
 
     def flop_per_sample(self):
-        from operations import per_image
-        from with_tensorflow.operations import layers
+        from synthetic import flop_per_image
+        from with_tensorflow.layers import multiplied
 
-        return per_image(layers(self.generator), layers(self.critic), n_critic=self.args.n_critic)
+        return flop_per_image(multiplied(self.generator), multiplied(self.critic), n_critic=self.args.n_critic)
 
 
 if __name__ == "__main__":

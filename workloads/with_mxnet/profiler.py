@@ -39,7 +39,6 @@ class Regions(profiling.Regions):
 
 
 def profiler(training, kind):
-    """What traces a pass of a kind; cudaProfilerStart and cudaProfilerStop are around it on GPUs."""
     return profiling.tracer(
         kind,
         kernels=lambda: Operators(training.mx, training.gpus()),
@@ -67,7 +66,6 @@ def memory(training):
 
 
 def new_file():
-    """Name a file that MXNet may write."""
     return str(Path(tempfile.mkdtemp(prefix="dlscale-mxnet-")) / "profile.json")
 
 

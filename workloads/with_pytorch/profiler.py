@@ -58,7 +58,6 @@ class Kineto:
 
 
 def profiler(training, kind):
-    """What traces a pass of a kind, with cudaProfilerStart and cudaProfilerStop around it on a GPU."""
     on_gpu = training.on_gpu
     if kind == "kernels":
         training.regions.annotate = record_function

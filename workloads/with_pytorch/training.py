@@ -14,7 +14,7 @@ What is measured is the program's own: `step`, one iteration, and `window`, the 
     shared_batch()       the batch that all ranks share and none trains on, on the device
     validation()         to converge (`loop.py`): batches (inputs, labels) of this rank's share of the validation set, on the device,
                          each sample once
-    flop_per_sample(), shape(), samples   where they differ
+    flop_per_sample()    where somebody has counted it
 
 One whose networks are several sets `parameters`, all that are trained in one list, in place of `take`, and has `shared_loss` and `alone`.
 
@@ -27,11 +27,10 @@ import time
 
 from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
-from leaving import leave
 from loop import report
-from placement import pin
+from process import leave, pin
 from profiling import Regions
-from with_pytorch import compiled, techniques
+from with_pytorch import techniques
 from with_pytorch.device import check as check_device
 from with_pytorch.device import environment, set_up
 
@@ -93,8 +92,9 @@ class Training:
         self.net = self.computed = self.place(techniques.rebuilt(net, names))
         self.parameters = list(self.net.parameters())
         if "compile" in names:
-            compiled.keep(args.compiled)
-            self.computed, self.compiled = compiled.of(self.net, search="kernel-search" in names), compiled.graphs
+            techniques.keep(args.compiled)
+            self.computed = techniques.compiled(self.net, search="kernel-search" in names)
+            self.compiled = techniques.graphs
         self.model = self.ranks.model(self.computed)
         self.reseed()
         rates = {"lr": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
@@ -113,7 +113,6 @@ class Training:
         return net.to(self.device, memory_format=layout)
 
     def sgd(self, rates):
-        """SGD on all parameters, with the gradients of all ranks."""
         torch = self.torch
         if "fused-optimizer" not in self.args.techniques:
             return self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates), self.net)

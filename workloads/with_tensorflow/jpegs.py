@@ -8,7 +8,7 @@ import itertools
 from pathlib import Path
 
 from arguments import refuse
-from imagenet_cnn.class_folders import END_OF_IMAGE
+from class_folders import END_OF_IMAGE
 from with_tensorflow.shim import batches, tf, with_threads, without_errors
 
 

@@ -24,7 +24,7 @@ and for a process
     shared_batch()                the batch on which all replicas compute one loss
     validation()                  to converge (`loop.py`): batches (inputs, labels, weights) of this process' share of the validation
                                   set; samples that only fill the last one weigh 0, the others 1
-    flop_per_sample(), shape(), samples, skipped()   where they differ
+    flop_per_sample()             where it differs
 
 Whatever draws random numbers in a replica seeds them with a pair (stream, step) in int32 and with a number of its own: no two replicas
 have the same stream, no two iterations the same step.
@@ -34,13 +34,11 @@ import math
 import os
 import time
 
-from arguments import check_epochs, check_strategy, refuse
+from arguments import check_cpu_precision, check_epochs, check_strategy, refuse
 from events import Events, process_start
-from leaving import leave
 from loop import Batches, report
-from placement import pin
+from process import leave, pin
 from profiling import Regions
-from with_tensorflow.device import check as check_device
 from with_tensorflow.device import environment, set_up
 
 # Variables of Horovod's own launcher and of Open MPI's.
@@ -63,7 +61,7 @@ def check(args):
             f"--profile-region={args.profile_region}: TensorFlow runs forward and backward pass and update as one graph, in the order in "
             "which their inputs are there; ask for input, or leave it out and look at the operators' names"
         )
-    check_device(args)
+    check_cpu_precision(args)
     check_epochs(args)
 
 
@@ -97,8 +95,7 @@ class Training:
         self.batches = Batches(self.open())
 
     def take(self, net):
-        """Train a network by SGD with momentum; in the scope of the strategy."""
-        from with_tensorflow.sgd import Sgd
+        from with_tensorflow.optimizers import Sgd
 
         args = self.args
         self.net = net
@@ -213,7 +210,6 @@ class Training:
         return tf.stack([tf.reduce_sum(weights * part) for part in (losses, right, tf.ones_like(losses))])
 
     def validate(self):
-        """This process' share of the validation set, with the network as it is used."""
         self.ranks.share(self.shim.gathered(self.net))
         found = [part.numpy() for batch in self.validation() for part in self.judged(*batch)]
         loss_sum, correct, samples = (math.fsum(float(part[index]) for part in found) for index in range(3))
@@ -221,9 +217,9 @@ class Training:
 
     def flop_per_sample(self):
         from flop import per_sample
-        from with_tensorflow.operations import layers
+        from with_tensorflow.layers import multiplied
 
-        return per_sample(layers(self.net))
+        return per_sample(multiplied(self.net))
 
 
 def differences(moments):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from with_pytorch.compiled import keep
+from with_pytorch.techniques import keep
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o700, True), (None, False)])
