@@ -96,6 +96,7 @@ the same `node` the same ports, all GPUs have a UUID of their own. Who adds up o
 ranks have met right before, so that no rank's traffic is missing. `peers` are the rank's own.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -161,6 +162,13 @@ class Events:
     def _write(self, prefix, record):
         self.stream.write(prefix + json.dumps(record, separators=(",", ":")) + "\n")
         self.stream.flush()
+
+    @contextlib.contextmanager
+    def timed(self, name):
+        """Emit as a phase what is done in here."""
+        start = time.monotonic()
+        yield
+        self.phase(name, start)
 
     def phase(self, name, start):
         self.emit("phase", name=name, seconds=time.monotonic() - start)

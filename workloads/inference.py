@@ -23,8 +23,7 @@ over an object with
     place(samples)     bring a slice to the device and wait until it is there; only where `in_flight` is more than 1
     run(placed)        answer what is there and wait until the device is done; likewise
 
-Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. For `report`, which emits `run_start`
-before `infer`, and `data`, where samples are real, and `run_stop` after it, there are
+Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. For `report` there are
 
     parameters, flop_per_sample   of the network as it was built (`flop.per_sample`)
     decoded, skipped              how many images were decoded, and names of those that would not decode
@@ -135,7 +134,11 @@ class Library:
 
     def batch(self, count):
         """The first `count` samples; from the first on again where there are fewer."""
-        return self.samples[:count] if count <= len(self) else wrapped(self.samples, count)
+        if count <= len(self):
+            return self.samples[:count]
+        import numpy as np
+
+        return np.take(self.samples, range(count), axis=0, mode="wrap")
 
     def whole(self, count):
         """As many samples as make whole batches of `count`; of synthetic ones a single batch."""
@@ -158,29 +161,19 @@ class Rounds:
             self.first += size
 
 
-def wrapped(samples, count):
-    import numpy as np
-
-    return np.take(samples, range(count), axis=0, mode="wrap")
-
-
 def infer(predictor, events, args):
     """Do what the command line asks for: ``(batches, samples)`` that were measured."""
-    began = time.monotonic()
-    most = args.batch if args.data == "synthetic" else max(LEAST_REAL, args.iterations * args.batch)
-    library = Library(*predictor.library(min(MOST, most)))
-    events.phase("data", began)
+    with events.timed("data"):
+        most = args.batch if args.data == "synthetic" else max(LEAST_REAL, args.iterations * args.batch)
+        library = Library(*predictor.library(min(MOST, most)))
     if args.fit:
-        began = time.monotonic()
-        predictor.fit(args.fit)
-        events.phase("fit", began)
+        with events.timed("fit"):
+            predictor.fit(args.fit)
     reference = None if library.labels is None else answers(predictor, library)
-    began = time.monotonic()
-    predictor.convert()
-    events.phase("convert", began)
-    began = time.monotonic()
-    used, reason = fitting(predictor, library, args.batch)
-    events.phase("batch", began)
+    with events.timed("convert"):
+        predictor.convert()
+    with events.timed("batch"):
+        used, reason = fitting(predictor, library, args.batch)
     events.emit("batch", asked=args.batch, used=used, reason=reason)
     done = serve(predictor, events, predictor.lay_out(library.whole(used)), args, batch=used)
     if reference is not None:
@@ -255,9 +248,8 @@ def serve(predictor, events, samples, args, *, batch):
     last(flight)
     events.net("stop")
     events.usage("stop")
-    began = time.monotonic()
-    found = (latencies, None) if alone else lone(predictor, samples[:batch])
-    events.phase("latency", began)
+    with events.timed("latency"):
+        found = (latencies, None) if alone else lone(predictor, samples[:batch])
     events.emit(
         "latency", in_flight=predictor.in_flight, batch=batch, with_transfer=found[0], without_transfer=found[1]
     )

@@ -85,7 +85,6 @@ def report(training, events, args, *, world_size):
     Beyond what `measure` asks for, the program offers
 
         parameter_count(), gradient_bytes(), flop_per_sample()  what that event has of the network
-        samples             what one iteration of this rank trains on
         parameter_norm()    of the weights at the end
     """
     events.run_start(
@@ -96,14 +95,15 @@ def report(training, events, args, *, world_size):
         flop_per_sample=training.flop_per_sample(),
     )
     iterations = train(training, events, args)
+    samples = args.batch * args.devices  # of one iteration of this process
     if args.data != "synthetic":
         source = training.batches.source
         events.emit("data", decoded=source.decoded, skipped=sorted(source.skipped))
         if not args.profile and not args.epoch_iterations:
-            input_alone(training, events, samples=training.samples)
+            input_alone(training, events, samples=samples)
     events.nccl()
-    samples, norm = iterations * training.samples, finite(training.parameter_norm())
-    events.emit("run_stop", iterations=iterations, samples=samples, parameter_norm=norm)
+    norm = finite(training.parameter_norm())
+    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
 
 
 def input_alone(training, events, *, samples):
@@ -139,7 +139,7 @@ def train(training, events, args):
         "seconds": args.measure_seconds,
     }
     epochs = Epochs(training, events, iterations=args.epoch_iterations) if args.epoch_iterations else None
-    return measure(training, events, **lengths, samples=training.samples, probe=args.probe, epochs=epochs)
+    return measure(training, events, **lengths, samples=args.batch * args.devices, probe=args.probe, epochs=epochs)
 
 
 def measure(training, events, *, iterations, warmup, window, samples, seconds=0.0, probe=(), epochs=None):

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 from flags import SIZES
-from speech import FREQUENCIES, OUTPUTS, steps
+from speech import FREQUENCIES, OUTPUTS, halved, steps
 from with_mxnet.shim import mx
 
 nn, rnn = mx.gluon.nn, mx.gluon.rnn
@@ -37,11 +37,6 @@ def packing(lengths):
     places = np.zeros(inside.size, np.int32)
     places[rows] = np.arange(len(rows))
     return rows, places.reshape(inside.shape)
-
-
-def halved(size):
-    """Of a map after a convolution with a stride of 2 and padding on both sides of half its kernel."""
-    return (size + 1) // 2
 
 
 def uniform(inputs):

@@ -62,9 +62,14 @@ def frames(samples):
     return 1 + (samples - WINDOW) // STEP
 
 
+def halved(size):
+    """Of a map after a convolution with a stride of 2 and padding on both sides of half its kernel."""
+    return (size + 1) // 2
+
+
 def steps(frames):
     """How many outputs the network gives for so many frames: its first convolution has a stride of 2 in time."""
-    return (frames + 1) // 2
+    return halved(frames)
 
 
 def needed(text):

@@ -1,16 +1,5 @@
 """What `--techniques` names: ways to train the same network faster on the same device. Without any, a program is the plain one of a paper.
 
-    channels-last     images and weights lie channels-last, as tensor cores read them
-    fused-optimizer   the update of all weights is one kernel
-    space-to-depth    the first convolution goes over blocks of pixels (`stems.py`)
-    pooling-kernel    3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
-    compile           the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
-    kernel-search     TorchInductor times many shapes of each of its kernels and takes the fastest
-    cuda-graphs       a whole step is recorded once and launched as one (`captured.py`)
-    local-statistics  each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
-    one-message       gradients travel all together after the backward pass, packed by a few kernels
-    bf16-gradients    gradients travel between ranks in bf16
-
 The order is that of the lines of an ablation. None changes what is computed, but for rounding; bf16-gradients rounds what it sends.
 """
 
@@ -20,16 +9,16 @@ from pathlib import Path
 from arguments import refuse
 
 TECHNIQUES = (
-    "channels-last",
-    "fused-optimizer",
-    "space-to-depth",
-    "pooling-kernel",
-    "compile",
-    "kernel-search",
-    "cuda-graphs",
-    "local-statistics",
-    "one-message",
-    "bf16-gradients",
+    "channels-last",  # images and weights lie channels-last, as tensor cores read them
+    "fused-optimizer",  # the update of all weights is one kernel
+    "space-to-depth",  # the first convolution goes over blocks of pixels (`stems.py`)
+    "pooling-kernel",  # 3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
+    "compile",  # the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
+    "kernel-search",  # TorchInductor times many shapes of each of its kernels and takes the fastest
+    "cuda-graphs",  # a whole step is recorded once and launched as one (`captured.py`)
+    "local-statistics",  # each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
+    "one-message",  # gradients travel all together after the backward pass, packed by a few kernels
+    "bf16-gradients",  # gradients travel between ranks in bf16
 )
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})

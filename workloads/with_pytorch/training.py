@@ -73,11 +73,6 @@ class Training:
         if args.precision in AUTOCAST:
             self.autocast = torch.autocast(device.type, dtype=getattr(torch, AUTOCAST[args.precision]))
 
-    @property
-    def samples(self):
-        """What one iteration of this rank trains on."""
-        return self.args.batch
-
     def take(self, net):
         """Set `net`, whose weights are drawn on the CPU, up for training; what updates it is `optimizer`.
 

@@ -108,11 +108,6 @@ class Training:
     def pass_one(self, inputs, labels, seed):
         return self.differentiate(inputs, labels, seed)
 
-    @property
-    def samples(self):
-        """What one iteration of this process trains on."""
-        return self.args.batch * self.args.devices
-
     def on_all(self, function):
         """Make one graph of a function that runs once a replica; gives what it returned on each device of this process."""
 
