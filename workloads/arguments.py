@@ -8,6 +8,8 @@ import sys
 
 PROFILES = ("kernels", "metrics", "memory", "region")
 REGIONS = ("input", "forward", "backward", "optimizer")
+# Compute capability from which on a GPU has a precision.
+CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
 
 
@@ -23,6 +25,32 @@ def check_strategy(args, framework, offered):
         refuse(f"--strategy={args.strategy} is not {framework}'s; it has {', '.join(offered)}")
     if (args.strategy == "horovod") != (args.compression is not None):
         refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
+
+
+def check_cpu_precision(args):
+    """Refuse what PyTorch and TensorFlow do not have on CPUs."""
+    if args.device == "cpu" and args.precision in {"tf32", "fp16"}:
+        refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
+
+
+def check_capability(args, name, capability):
+    """Refuse a precision that the GPU called `name`, of a compute capability (major, minor), does not have."""
+    needed = CAPABILITIES[args.precision]
+    if tuple(capability) < needed:
+        has, needs = ".".join(map(str, capability)), ".".join(map(str, needed))
+        refuse(f"--precision={args.precision} needs compute capability {needs}, the {name} has {has}; ask for fp32")
+
+
+def check_epochs(args):
+    """Refuse iterations that are no whole number of epochs; do nothing for a training that is not watched."""
+    if not args.epoch_iterations:
+        return
+    if args.profile:
+        refuse("--epoch-iterations and --profile exclude each other; ask for one of them")
+    if not args.iterations or args.iterations % args.epoch_iterations:
+        refuse(
+            f"--iterations={args.iterations} is no multiple of --epoch-iterations={args.epoch_iterations}; ask for whole epochs"
+        )
 
 
 def at_least(minimum):
@@ -105,7 +133,6 @@ def training_parser(description, *, models):
 
 
 def inference_parser(description, *, models):
-    """Build the parser of a program that answers batches with a network; a workload adds its own flags."""
     parser = common_parser(description, models=models, precisions=("fp32", "tf32", "fp16", "bf16", "int8"))
     parser.add_argument(
         "--fit", type=at_least(0), default=0, help="iterations of training on --data before; 0: random weights"

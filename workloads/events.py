@@ -33,7 +33,7 @@ loss          first_iteration, values (one a step, this rank's own batch; null w
 eval          iteration, losses (one a device of this process, in training mode, on a batch that all ranks share: equal on all ranks
               that train one model)
 epoch         epoch (from 1), iterations, seconds (of its training), train_loss (mean of this rank's losses in it, null where not finite),
-              validation: {samples, loss_sum, correct} of this rank's share; after the last window of the epoch: `convergence.py`
+              validation: {samples, loss_sum, correct} of this rank's share; after the last window of the epoch: `loop.py`
 data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
 input_alone   batches, samples, seconds: real data prepared with nobody training on them, after all that is measured; without what lay ready
 net           where: "start" or "stop" of the measured windows; interfaces: {name: {rx_bytes, tx_bytes}};
@@ -96,20 +96,25 @@ the same `node` the same ports, all GPUs have a UUID of their own. Who adds up o
 ranks have met right before, so that no rank's traffic is missing. `peers` are the rank's own.
 """
 
+import contextlib
 import json
 import math
 import os
 import socket
 import sys
 import time
+from itertools import zip_longest
 from pathlib import Path
 
 import control_group
 import counters
 
 PREFIX = "::dlscale:: "
-# Ranks that share a pipe write whole lines up to 4,096 bytes (PIPE_BUF, pipe(7)): of longer lists another rank's line can be in the middle.
-AT_ONCE = 150
+# Ranks that share a pipe write whole lines up to so many bytes (PIPE_BUF, pipe(7)): in the middle of a longer one can be another rank's.
+# (mpirun tears lines of any length, and marks the pieces, so that the runner can put them together again.)
+LINE_BYTES = 4096
+AT_ONCE = 150  # numbers in a list
+NAME_LENGTH = 1500  # names of templated kernels can be longer than a line
 ROWS_PREFIX = "::dlscale-rows:: "
 CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
 # Version, network, the interfaces and adapters that it was given, what each channel goes over, and what kept it from better ones.
@@ -128,20 +133,61 @@ class Events:
         self.stream = stream or sys.stdout
 
     def emit(self, event, **fields: object):
-        """Write one event; fields must be JSON values."""
         self._write(PREFIX, {"event": event, "rank": self.rank, "t": time.monotonic(), **fields})
 
     def rows(self, table, columns):
         """Write rows of a table: lists of equal length by the name of their column."""
         self._write(ROWS_PREFIX, {"table": table, "rank": self.rank, "columns": columns})
 
+    def table(self, name, columns):
+        """Write rows in lines that arrive whole; a column that is null in all of a line is left out of it.
+
+        Text is cut after `NAME_LENGTH` characters, and what is not ASCII in it becomes a question mark.
+        """
+        names = list(columns)
+        frame = len(json.dumps([*names, name])) + 96
+        lines, size = [[]], frame
+        for values in zip_longest(*columns.values()):
+            row = [short(value) if isinstance(value, str) else value for value in values]
+            length = len(json.dumps(row)) + len(names)
+            if lines[-1] and size + length > LINE_BYTES:
+                lines.append([])
+                size = frame
+            lines[-1].append(row)
+            size += length
+        for rows in filter(None, lines):
+            found = {column: [row[index] for row in rows] for index, column in enumerate(names)}
+            self.rows(name, {column: told for column, told in found.items() if any(v is not None for v in told)})
+
     def _write(self, prefix, record):
         self.stream.write(prefix + json.dumps(record, separators=(",", ":")) + "\n")
         self.stream.flush()
 
+    @contextlib.contextmanager
+    def timed(self, name):
+        """Emit as a phase what is done in here."""
+        start = time.monotonic()
+        yield
+        self.phase(name, start)
+
     def phase(self, name, start):
-        """Emit the phase `name` that began at monotonic time `start` and ends now."""
         self.emit("phase", name=name, seconds=time.monotonic() - start)
+
+    def run_start(self, args, *, world_size, **network: object):
+        """Emit what the command line asks for; samples are images where they have a size, and classified where they have classes."""
+        size = getattr(args, "image_size", None)
+        self.emit(
+            "run_start",
+            world_size=world_size,
+            batch_per_device=args.batch,
+            global_batch=args.batch * world_size,
+            iterations=args.iterations,
+            warmup=args.warmup,
+            image_shape=size and [3, size, size],
+            num_classes=getattr(args, "num_classes", None),
+            seed=args.seed,
+            **network,
+        )
 
     def loss(self, first_iteration, values):
         """Emit the losses of consecutive iterations; JSON has no NaN, so that one that is not finite becomes null."""
@@ -169,7 +215,6 @@ class Events:
             self.emit("nccl", lines=lines)
 
     def usage(self, where):
-        """Emit what this process' control group has used."""
         self.emit("usage", where=where, **control_group.usage())
 
     def net(self, where):
@@ -192,6 +237,10 @@ class Events:
 def finite(value):
     """Give the number, or None for one that JSON can't write."""
     return value if math.isfinite(value) else None
+
+
+def short(text):
+    return text[:NAME_LENGTH].encode("ascii", "replace").decode("ascii")
 
 
 def nccl_lines(pattern=None):

@@ -23,8 +23,7 @@ over an object with
     place(samples)     bring a slice to the device and wait until it is there; only where `in_flight` is more than 1
     run(placed)        answer what is there and wait until the device is done; likewise
 
-Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. For `report`, which emits `run_start`
-before `infer`, and `data`, where samples are real, and `run_stop` after it, there are
+Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. For `report` there are
 
     parameters, flop_per_sample   of the network as it was built (`flop.per_sample`)
     decoded, skipped              how many images were decoded, and names of those that would not decode
@@ -97,17 +96,10 @@ def report(make, args, *, environment, imported):
     predictor = make()
     events.phase("model", imported)
     flop = predictor.flop_per_sample
-    events.emit(
-        "run_start",
+    events.run_start(
+        args,
         world_size=1,
-        batch_per_device=args.batch,
-        global_batch=args.batch,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        image_shape=[3, args.image_size, args.image_size],
-        num_classes=args.num_classes,
         parameters=predictor.parameters,
-        seed=args.seed,
         gradient_bytes=None,
         flop_per_sample=flop and {"forward": flop["forward"], "backward": 0},
     )
@@ -134,8 +126,6 @@ class OneByOne:
 
 
 class Library:
-    """Samples that are decoded, and batches of them."""
-
     def __init__(self, samples, labels):
         self.samples, self.labels = samples, labels
 
@@ -144,7 +134,11 @@ class Library:
 
     def batch(self, count):
         """The first `count` samples; from the first on again where there are fewer."""
-        return self.samples[:count] if count <= len(self) else wrapped(self.samples, count)
+        if count <= len(self):
+            return self.samples[:count]
+        import numpy as np
+
+        return np.take(self.samples, range(count), axis=0, mode="wrap")
 
     def whole(self, count):
         """As many samples as make whole batches of `count`; of synthetic ones a single batch."""
@@ -167,29 +161,19 @@ class Rounds:
             self.first += size
 
 
-def wrapped(samples, count):
-    import numpy as np
-
-    return np.take(samples, range(count), axis=0, mode="wrap")
-
-
 def infer(predictor, events, args):
     """Do what the command line asks for: ``(batches, samples)`` that were measured."""
-    began = time.monotonic()
-    most = args.batch if args.data == "synthetic" else max(LEAST_REAL, args.iterations * args.batch)
-    library = Library(*predictor.library(min(MOST, most)))
-    events.phase("data", began)
+    with events.timed("data"):
+        most = args.batch if args.data == "synthetic" else max(LEAST_REAL, args.iterations * args.batch)
+        library = Library(*predictor.library(min(MOST, most)))
     if args.fit:
-        began = time.monotonic()
-        predictor.fit(args.fit)
-        events.phase("fit", began)
+        with events.timed("fit"):
+            predictor.fit(args.fit)
     reference = None if library.labels is None else answers(predictor, library)
-    began = time.monotonic()
-    predictor.convert()
-    events.phase("convert", began)
-    began = time.monotonic()
-    used, reason = fitting(predictor, library, args.batch)
-    events.phase("batch", began)
+    with events.timed("convert"):
+        predictor.convert()
+    with events.timed("batch"):
+        used, reason = fitting(predictor, library, args.batch)
     events.emit("batch", asked=args.batch, used=used, reason=reason)
     done = serve(predictor, events, predictor.lay_out(library.whole(used)), args, batch=used)
     if reference is not None:
@@ -264,9 +248,8 @@ def serve(predictor, events, samples, args, *, batch):
     last(flight)
     events.net("stop")
     events.usage("stop")
-    began = time.monotonic()
-    found = (latencies, None) if alone else lone(predictor, samples[:batch])
-    events.phase("latency", began)
+    with events.timed("latency"):
+        found = (latencies, None) if alone else lone(predictor, samples[:batch])
     events.emit(
         "latency", in_flight=predictor.in_flight, batch=batch, with_transfer=found[0], without_transfer=found[1]
     )
@@ -293,7 +276,6 @@ def lone(predictor, batch):
 
 
 def timed(act):
-    """Seconds that it takes, `REPEATS` times or for `LONE_SECONDS`."""
     seconds, began = [], time.monotonic()
     while len(seconds) < REPEATS and time.monotonic() - began < LONE_SECONDS:
         start = time.monotonic()
@@ -309,7 +291,6 @@ def answers(predictor, library):
 
 
 def hold(events, found, reference, labels, args):
-    """Emit how many predictions are right, beside those of the fp32 network."""
     labels = list(map(int, labels))
     events.emit(
         "accuracy",
@@ -324,7 +305,6 @@ def hold(events, found, reference, labels, args):
 
 
 def equal(some, others):
-    """In how many places two lists of equal length are equal."""
     return sum(one == other for one, other in zip(some, others))  # noqa: B905 - Python 3.6 knows no strict
 
 

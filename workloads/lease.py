@@ -124,7 +124,6 @@ def receive(folder, woken, silence):
 
 
 def main(argv):
-    """Run a program under the lease and return its exit code."""
     options, argv = arguments(argv)
     silence = float(options["heartbeat"]) if "heartbeat" in options else None
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -145,7 +144,6 @@ def main(argv):
 
 
 def hold(argv, silence, woken, ending):
-    """Run the program until it ends, or the lease does."""
     program = spawn(argv)
     heard = time.monotonic()
     while True:

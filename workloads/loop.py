@@ -10,12 +10,13 @@ The program hands over an object with these methods, and `measure` decides when 
     window(n)       enqueue n steps, without waiting for the device where it can note its own time; gives a function that waits until
                     they are done: (time.monotonic() at their end, losses as numbers, seconds of each step or None where unknown)
     lag             windows that may be enqueued before that function is called: 0 where `window` itself waits
-    slowest(seconds) the most of what all ranks hand in, None where they can't tell each other
+    ranks.slowest(seconds)  the most of what all ranks hand in, None where they can't tell each other
     evaluate()      losses in training mode on the batch that all ranks share, one a device of this process, as numbers; whatever
                     draws random numbers is seeded anew
     batches         the `Batches` from which `step` takes its input
     exchange(n), alone(), product(n, precision)  what `probe.py` asks for, with a probe
-    validate()      what `convergence.py` asks for, with --epoch-iterations
+    validate()      {"samples", "loss_sum", "correct"} of this process' share of the validation set, as numbers: how many samples, the sum of
+                    their losses (not their mean), how many were classified right; only with --epoch-iterations
     compiled()      where its network is compiled: {fresh, kept} of the event `compiled`
 
 Where throughput counts something else than samples, the source of the batches has `units`: how much of it was in all batches so far.
@@ -23,8 +24,14 @@ Where it prepares them ahead of the loop, it has `ahead`: how many may lie ready
 
 Nothing between two edges of a window waits for the device, and where it can note its time the edges do not either: it never runs out
 of work, whatever the length of a window. Windows are contiguous: each starts where the one before ended, so that writing events, which
-happens after an edge, is part of the measured time and no sample or second is lost. Only what comes after an epoch of a training that is
-watched to converge lies between two windows.
+happens after an edge, is part of the measured time and no sample or second is lost.
+
+A training that is watched to converge has its iterations cut into epochs, with the whole validation set after each. Warm-up trains before the
+first of them. A window never goes beyond the end of an epoch, where all that comes after it (validation, its events, meeting the other
+ranks) is in no window: the next one starts when all ranks have validated. What the wires and the control groups count does hold the
+validations. Each validation sample is in exactly one process' share and none is repeated to fill a batch, so that the sums over all ranks are
+those of the whole set. The network is as it is used: no dropout, normalizations with the statistics that they gathered, which are rank 0's on
+all ranks; nothing of it changes, and the random numbers of the training neither.
 """
 
 import math
@@ -32,7 +39,6 @@ import time
 from collections import deque
 
 from arguments import refuse
-from convergence import Epochs
 from events import finite
 from probe import compute, peak, wires
 from profiling import profile
@@ -78,33 +84,26 @@ def report(training, events, args, *, world_size):
 
     Beyond what `measure` asks for, the program offers
 
-        shape()             image_shape and num_classes of run_start
         parameter_count(), gradient_bytes(), flop_per_sample()  what that event has of the network
-        samples             what one iteration of this rank trains on
-        skipped()           names of the samples of --data that could not be read
         parameter_norm()    of the weights at the end
     """
-    events.emit(
-        "run_start",
+    events.run_start(
+        args,
         world_size=world_size,
-        batch_per_device=args.batch,
-        global_batch=args.batch * world_size,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        **training.shape(),
         parameters=training.parameter_count(),
-        seed=args.seed,
         gradient_bytes=training.gradient_bytes(),
         flop_per_sample=training.flop_per_sample(),
     )
     iterations = train(training, events, args)
+    samples = args.batch * args.devices  # of one iteration of this process
     if args.data != "synthetic":
-        events.emit("data", decoded=training.batches.source.decoded, skipped=sorted(training.skipped()))
+        source = training.batches.source
+        events.emit("data", decoded=source.decoded, skipped=sorted(source.skipped))
         if not args.profile and not args.epoch_iterations:
-            input_alone(training, events, samples=training.samples)
+            input_alone(training, events, samples=samples)
     events.nccl()
-    samples, norm = iterations * training.samples, finite(training.parameter_norm())
-    events.emit("run_stop", iterations=iterations, samples=samples, parameter_norm=norm)
+    norm = finite(training.parameter_norm())
+    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
 
 
 def input_alone(training, events, *, samples):
@@ -140,7 +139,7 @@ def train(training, events, args):
         "seconds": args.measure_seconds,
     }
     epochs = Epochs(training, events, iterations=args.epoch_iterations) if args.epoch_iterations else None
-    return measure(training, events, **lengths, samples=training.samples, probe=args.probe, epochs=epochs)
+    return measure(training, events, **lengths, samples=args.batch * args.devices, probe=args.probe, epochs=epochs)
 
 
 def measure(training, events, *, iterations, warmup, window, samples, seconds=0.0, probe=(), epochs=None):
@@ -148,7 +147,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
 
     `samples` is what one iteration of this rank trains on; `window` the iterations between two edges; `probe` the message sizes in
     bytes for which the wires are timed before the first step, and with any of them the devices after the last one of warm-up; `epochs`
-    the `convergence.Epochs` that cut the iterations into epochs with a validation after each, if any. With `iterations` 0 there are as
+    the `Epochs` that cut the iterations into epochs with a validation after each, if any. With `iterations` 0 there are as
     many as take `seconds` at the rate of the warm-up, in windows of about a `WINDOWS`th of it unless `window` is given; all ranks take
     the same, and emit pace. Gives how many there were.
     """
@@ -167,7 +166,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
         began = time.monotonic()
         losses += [training.step() for _ in range(timed)]
         training.synchronize()
-        step_seconds = timed and training.slowest((time.monotonic() - began) / timed)
+        step_seconds = timed and training.ranks.slowest((time.monotonic() - began) / timed)
         iterations, window = pace(step_seconds, seconds=seconds, window=window)
         events.emit("pace", iterations=iterations, window=window)
     events.loss(0, training.read(losses))
@@ -222,7 +221,6 @@ class Windows:
         self.start = training.start()
 
     def run(self, count):
-        """Enqueue the steps of a window."""
         batches = self.training.batches
         self.open.append((count, self.training.window(count), batches.waited(), batches.units()))
 
@@ -246,3 +244,38 @@ class Windows:
             self.events.loss(self.warmup + self.done, values)
             self.start, self.done, self.index = end, self.done + count, self.index + 1
         return values, seconds
+
+
+class Epochs:
+    """Where one epoch of so many iterations ends and the next begins."""
+
+    def __init__(self, training, events, *, iterations):
+        self.training, self.events, self.iterations = training, events, iterations
+        self.epoch, self.seconds, self.losses = 1, 0.0, []
+
+    @property
+    def left(self):
+        return self.iterations - len(self.losses)
+
+    def ended(self, losses, seconds):
+        """Take in a window's losses and seconds; whether the epoch ended with it, in which case all ranks have validated.
+
+        Emits `epoch` then: seconds are those of its windows, train_loss is the mean of its losses on this rank.
+        """
+        self.losses += losses
+        self.seconds += seconds
+        if self.left:
+            return False
+        found = self.training.validate()
+        self.events.emit(
+            "epoch",
+            epoch=self.epoch,
+            iterations=self.iterations,
+            seconds=self.seconds,
+            train_loss=finite(sum(self.losses) / self.iterations),
+            validation={**found, "loss_sum": finite(found["loss_sum"])},
+        )
+        self.epoch, self.seconds, self.losses = self.epoch + 1, 0.0, []
+        self.training.batches.waited()  # what validation read is in no window
+        self.training.barrier()
+        return True

@@ -35,7 +35,6 @@ ENDING_S = 0.5  # for samplers to give back what they took; the lease ends every
 
 
 def main():
-    """Sample until told to end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--node", required=True, help="the runner's name of this host")
     parser.add_argument("--hz", type=beats, default=10.0, help="samples a second")
@@ -177,7 +176,6 @@ class Writer:
 
 
 def drain(queue):
-    """Take what is in a queue now; its other end may go on filling it."""
     return [queue.popleft() for _ in range(len(queue))]
 
 

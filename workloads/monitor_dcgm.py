@@ -31,8 +31,6 @@ SILENT_ROWS = 20  # after so many without a value there will be none: fields tha
 
 
 class Table:
-    """Reads the lines of dmon."""
-
     def __init__(self):
         self.header = None
 
@@ -118,7 +116,6 @@ class Dcgm(threading.Thread):
         return Missing("DCGM has no value of it for this GPU")
 
     def stop(self):
-        """End dmon."""
         if self.child is not None and self.child.poll() is None:
             self.child.terminate()
             self.child.wait()

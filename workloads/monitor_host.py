@@ -112,7 +112,6 @@ class Rapl:
             self.reason = "the kernel shows no RAPL package"
 
     def read(self):
-        """Give the sum over all packages."""
         for package in self.packages:
             counter, span, before = package
             package[2] = read_number(counter)

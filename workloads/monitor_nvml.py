@@ -45,7 +45,6 @@ COUNTERS = tuple(column for column, _, _ in GPM_METRICS)
 
 
 def columns(fields):
-    """Names of their columns."""
     return tuple(column for column, _, _, _ in fields)
 
 
@@ -283,7 +282,6 @@ class Gpm:
         return self.reason is None
 
     def begin(self):
-        """Take memory for two samples, and the first one."""
         nvml = self.nvml
         self.request = nvml.c_nvmlGpmMetricsGet_t()
         self.request.version = nvml.NVML_GPM_METRICS_GET_VERSION
@@ -299,12 +297,10 @@ class Gpm:
             self.reason = f"GPM: {error}"
 
     def end(self):
-        """Give the samples' memory back."""
         while self.samples:
             self.nvml.nvmlGpmSampleFree(self.samples.pop())
 
     def read(self):
-        """Measure since the call before."""
         if self.reason is not None:
             return [Missing(self.reason)] * len(GPM_METRICS)
         before, now = self.samples

@@ -55,7 +55,6 @@ class Device:
 
     @property
     def columns(self):
-        """Names of the columns that it still has."""
         return [column for part in self.parts for column in part.columns]
 
     def begin(self):

@@ -21,7 +21,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import tables
 from events import Events
 
 DURATION = "gpu__time_duration.sum"
@@ -49,7 +48,6 @@ UNITS.update({times + "byte": factor for times, factor in BYTES.items()})
 
 
 def main(argv):
-    """Run a program under ncu and return its exit code."""
     flag, program = argv[0], argv[1:]
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "ncu.csv"
@@ -65,7 +63,7 @@ def main(argv):
     sys.stderr.writelines(line + "\n" for line in text.splitlines() if line.startswith("==ERROR=="))
     found = kernels(text)
     if found:
-        tables.write(Events(rank=0), "kernels", columns(found))
+        Events(rank=0).table("kernels", columns(found))
     return 128 - code if code < 0 else code
 
 
@@ -80,7 +78,6 @@ def kernels(text):
 
 
 def columns(found):
-    """Turn rows into a table's columns."""
     return {name: [kernel[name] for kernel in found] for name in found[0]}
 
 

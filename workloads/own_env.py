@@ -29,7 +29,6 @@ def of_container(path="/proc/1/environ"):
 
 
 def main(argv):
-    """Run a program and return its exit code."""
     program = subprocess.Popen(
         argv,
         env=dict(os.environ, **of_container()),

@@ -4,13 +4,13 @@ The program hands over the object that `loop.py` describes. Its `step` is divide
 backward and optimizer, which costs a measured run two calls that do nothing. For `profile` it has besides:
 
     regions                a `Regions`
-    profiler(kind, region) what traces: `source` (its name), `start()` and `stop()` around all that is profiled (where there are GPUs also
+    profiler(kind)         what traces: `source` (its name), `start()` and `stop()` around all that is profiled (where there are GPUs also
                            cudaProfilerStart and cudaProfilerStop, so that nsys, ncu or nvprof see just that), `whole` (whether it can
                            start only once), and `columns()`, once at the end: lists by the name of a column of table `kernels`
                            (`events.py`), or None where there is nothing to tell
     memory()               [{"device", "allocated_bytes", "reserved_bytes", "peak_bytes"}]; the peak begins anew
     flop_counts()          [{"source", "phase", "flop_per_sample", "operators"}]; [] where the framework can't count
-    slowest(seconds)       the most of what all processes hand in, the same number on each, so that they go on together; None where they
+    ranks.slowest(seconds) the most of what all processes hand in, the same number on each, so that they go on together; None where they
                            have no way to tell each other
 
 With a region, only that part of each step is under the profiler, which starts and stops at its edges; there devices are synchronized.
@@ -18,25 +18,21 @@ One that can start only once runs through, and what was begun outside of the reg
 """
 
 import bisect
+import ctypes
 import math
 import os
 import statistics
 import time
 from pathlib import Path
 
-import tables
-
 PLAIN = 5  # steps right before the profiler, synchronized like those under it: they show what it costs
 MOST_WINDOWS = 10
 STEADY = 0.05  # of the slower one: by how much two windows may differ
 SAMPLED_S = 3.0  # a sampler that looks ten times a second then has thirty looks
 MOST_SAMPLED = 1000  # steps; their seconds go into one line
-LOSSES = 100  # in one line: longer ones may be torn where ranks share a pipe (`tables.py`)
 
 
 class Nothing:
-    """A context that does nothing."""
-
     def __enter__(self):
         """Do nothing."""
 
@@ -108,11 +104,62 @@ class Watcher:
             self.profiler.start()
 
     def leave(self, name):
-        """After the end of the region `name`."""
         if self.toggles:
             self.profiler.stop()
         if self.memory:
             self.memory.note(name)
+
+
+class Clock:
+    """What looks at nothing but what the loop itself reads, at `source`: by default the clock that times steps and regions anyway."""
+
+    whole = False
+
+    def __init__(self, source="clock"):
+        self.source = source
+
+    def start(self):
+        """Begin nothing."""
+
+    def stop(self):
+        """End nothing."""
+
+    def columns(self):
+        """Tell nothing."""
+
+
+class Bracket:
+    """cudaProfilerStart and cudaProfilerStop around another profiler, so that nsys, ncu or nvprof see just what is profiled.
+
+    `library` is the name of the CUDA runtime that the framework has loaded, such as ``libcudart.so.12``: the loader then gives that one.
+    Without a tool outside both calls do nothing, and what they return is of no use (CUDA Runtime API, Profiler Control).
+    """
+
+    def __init__(self, library, inner):
+        self.cuda, self.inner = ctypes.CDLL(library), inner
+        self.source, self.whole, self.columns = inner.source, inner.whole, inner.columns
+
+    def start(self):
+        self.inner.start()
+        self.cuda.cudaProfilerStart()
+
+    def stop(self):
+        self.cuda.cudaProfilerStop()
+        self.inner.stop()
+
+
+def tracer(kind, *, kernels, memory, cuda):
+    """What `profile` has traced in a pass of a kind: what `kernels` makes, `memory`, or what is outside of this process on GPUs.
+
+    cuda: the name of the CUDA runtime of a program on GPUs, None on CPUs.
+    """
+    if kind == "kernels":
+        inner = kernels()
+    elif kind == "memory":
+        inner = memory
+    else:
+        inner = Clock() if kind == "region" or cuda is None else Clock("cuda profiler api")
+    return inner if cuda is None else Bracket(cuda, inner)
 
 
 class Memory:
@@ -139,8 +186,7 @@ class Steps:
 
     def note(self, losses):
         values = self.training.read(losses)
-        for first in range(0, len(values), LOSSES):
-            self.events.loss(self.done + first, values[first : first + LOSSES])
+        self.events.loss(self.done, values)
         self.done += len(values)
 
     def together(self, count):
@@ -184,7 +230,7 @@ def profile(training, events, *, kind, after, iterations, region, window):
     if kind == "metrics" and os.environ.get("DLSCALE_COUNTERS") != "ncu":
         iterations = max(iterations, sampled(training, statistics.median(plain)))
     # Not before: a profiler that was made may slow down all that follows.
-    profiler = training.profiler(kind, region)
+    profiler = training.profiler(kind)
     training.barrier()
     started = {"kind": kind, "source": profiler.source, "iteration": steps.done, "region": region}
     events.emit("profile_start", **started, steady=steady, plain_step_seconds=plain)
@@ -200,7 +246,7 @@ def profile(training, events, *, kind, after, iterations, region, window):
     if columns is not None:
         if region is not None:
             columns = begun_in(columns, [(start, end) for _, start, end in found])
-        tables.write(events, "kernels", within(with_regions(columns, found), spans))
+        events.table("kernels", within(with_regions(columns, found), spans))
     for fields in training.flop_counts():
         events.emit("flop_count", **fields)
     training.barrier()
@@ -235,7 +281,7 @@ def warm_up(steps, *, after, window):
     seconds = []
     for _ in range(MOST_WINDOWS):
         mine = steps.together(window)
-        slowest = steps.training.slowest(mine)
+        slowest = steps.training.ranks.slowest(mine)
         seconds.append(mine if slowest is None else slowest)
         # Processes that can't tell each other must not stop at a window of their own choice: the others would wait for them.
         if slowest is not None and agree(seconds):
@@ -250,7 +296,7 @@ def agree(seconds):
 
 def sampled(training, seconds):
     """Steps of `seconds` that a sampler can see, the same number on all ranks; 0 where they can't agree on one."""
-    slowest = training.slowest(seconds)
+    slowest = training.ranks.slowest(seconds)
     return min(math.ceil(SAMPLED_S / slowest), MOST_SAMPLED) if slowest else 0
 
 

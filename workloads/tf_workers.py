@@ -35,7 +35,6 @@ def addresses(text):
 
 
 def parse(argv):
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument(
         "--cluster", required=True, type=addresses, help="HOST:PORT of every worker, all hosts in order"
@@ -65,7 +64,6 @@ def die_with_parent():
 
 
 def start(args):
-    """Start the workers of this host: {rank: process}."""
     return {
         args.first + local_rank: subprocess.Popen(
             args.program,
@@ -84,7 +82,6 @@ def say(text):
 
 
 def mark_lines(rank, stream):
-    """Copy a worker's standard error, each line marked with its number."""
     for line in stream:
         say("[{}]<stderr>:{}".format(rank, line.decode("utf-8", "replace").rstrip("\n")))
 
@@ -125,7 +122,6 @@ def end_all(workers):
 
 
 def main(argv):
-    """Run the workers and give the exit code."""
     args = parse(argv)
 
     def end(number, _frame):

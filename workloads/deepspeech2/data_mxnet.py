@@ -4,12 +4,10 @@ Each device has utterances of its own, as if it were a rank, and a longest one o
 """
 
 import itertools
-from pathlib import Path
 
 import speech
-from arguments import refuse
 from models_mxnet import packing
-from wav_folder import WavFolder
+from wav_folder import open_folder
 from with_mxnet.shim import mx
 
 
@@ -44,8 +42,6 @@ class Synthetic:
 
 
 class Read(mx.gluon.data.Dataset):
-    """Whole batches of a folder, by device and place in an epoch."""
-
     def __init__(self, folder, own):
         self.folder, self.own = folder, own
 
@@ -66,17 +62,7 @@ class Wavs:
     """Endless batches of this process' share of a folder; spectrograms are made in worker processes."""
 
     def __init__(self, args, ranks, contexts):
-        if not Path(args.data).is_dir():
-            refuse(
-                f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt beside each"
-            )
-        folder = WavFolder(args.data)
-        own = [speech.buckets(folder.samples, batch=args.batch, **share) for share in shares(ranks, contexts)]
-        if not len(own[0]):
-            refuse(
-                f"{args.data} holds {len(folder)} utterances that can be used and {len(folder.skipped)} that can't, too few for "
-                f"{ranks.processes * len(contexts)} batches of {args.batch}; ask for less"
-            )
+        folder, own = open_folder(args, shares(ranks, contexts))
         order = (
             [int(place)] for epoch in itertools.count() for place in speech.shuffled(args.seed, epoch, len(own[0]))
         )
@@ -95,6 +81,5 @@ class Wavs:
 
 
 def shares(ranks, contexts):
-    """Which of all devices those of this process are."""
     first, every = ranks.rank * len(contexts), ranks.processes * len(contexts)
     return [{"rank": first + number, "world_size": every} for number in range(len(contexts))]

@@ -2,13 +2,11 @@
 
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 
 import speech
 import torch
-from arguments import refuse
 from torch.utils.data import DataLoader, Dataset
-from wav_folder import WavFolder
+from wav_folder import open_folder
 from with_pytorch.loading import Endless
 
 
@@ -49,8 +47,6 @@ class Synthetic:
 
 
 class Read(Dataset):
-    """Whole batches of a folder, by their place in an epoch."""
-
     def __init__(self, folder, own):
         self.folder, self.own = folder, own
 
@@ -81,18 +77,7 @@ class Wavs:
     """Endless batches of a rank's share of a folder; spectrograms are made in worker processes."""
 
     def __init__(self, args, ranks, device):
-        if not Path(args.data).is_dir():
-            refuse(
-                f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt beside each"
-            )
-        folder = WavFolder(args.data)
-        share = {"batch": args.batch, "rank": ranks.rank, "world_size": ranks.world_size}
-        own = speech.buckets(folder.samples, **share)
-        if not len(own):
-            refuse(
-                f"{args.data} holds {len(folder)} utterances that can be used and {len(folder.skipped)} that can't, too few for "
-                f"{ranks.world_size} batches of {args.batch}; ask for less"
-            )
+        folder, (own,) = open_folder(args, [{"rank": ranks.rank, "world_size": ranks.world_size}])
         workers = args.loader_workers
         loader = DataLoader(
             Read(folder, own),

@@ -11,7 +11,6 @@ SIZES = {
 
 
 def parser(description):
-    """Build the parser of a training program."""
     made = training_parser(description, models=tuple(SIZES))
     made.add_argument("--momentum", required=True, type=float)
     made.add_argument("--weight-decay", required=True, type=float)
@@ -21,7 +20,6 @@ def parser(description):
 
 
 def check(args):
-    """Refuse a validation, which there is none of, and what would train on nothing."""
     if args.epoch_iterations:
         refuse(f"--epoch-iterations={args.epoch_iterations}: there is no validation set of utterances; leave it out")
     if args.longest < 1:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 from flags import SIZES
-from speech import FREQUENCIES, OUTPUTS, steps
+from speech import FREQUENCIES, OUTPUTS, halved, steps
 from with_mxnet.shim import mx
 
 nn, rnn = mx.gluon.nn, mx.gluon.rnn
@@ -39,11 +39,6 @@ def packing(lengths):
     return rows, places.reshape(inside.shape)
 
 
-def halved(size):
-    """Of a map after a convolution with a stride of 2 and padding on both sides of half its kernel."""
-    return (size + 1) // 2
-
-
 def uniform(inputs):
     """How PyTorch draws weights and biases of a layer with so many inputs."""
     return mx.init.Uniform(1 / math.sqrt(inputs))
@@ -67,8 +62,6 @@ def norm(width, *, wanted):
 
 
 class DeepSpeech2(mx.gluon.HybridBlock):
-    """Spectrograms to scores of characters."""
-
     def __init__(self, *, channels, depth, width, normalize):
         super().__init__()
         self.geometry = ((1, (41, 11), (2, 2), (20, 5)), (channels, (21, 11), (2, 1), (10, 5)))

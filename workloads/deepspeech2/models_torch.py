@@ -15,7 +15,7 @@ nearly equal lengths.
 
 import torch
 from flags import SIZES
-from speech import FREQUENCIES, OUTPUTS, steps
+from speech import FREQUENCIES, OUTPUTS, halved, steps
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -28,26 +28,7 @@ def build(name):
     return DeepSpeech2(channels=channels, depth=depth, width=width, normalize=normalize)
 
 
-def halved(size):
-    """Of a map after a convolution with a stride of 2 and padding on both sides of half its kernel."""
-    return (size + 1) // 2
-
-
-class Normalized(nn.Module):
-    """Batch normalization of what its layer reads, if it is to be, over (steps of all utterances, width)."""
-
-    def __init__(self, width, layer, *, normalize):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(width) if normalize else nn.Identity()
-        self.layer = layer
-
-    def forward(self, x):
-        return self.layer(self.norm(x))
-
-
 class DeepSpeech2(nn.Module):
-    """Spectrograms to log-probabilities of characters."""
-
     def __init__(self, *, channels, depth, width, normalize):
         super().__init__()
         shapes = ((1, (41, 11), (2, 2), (20, 5)), (channels, (21, 11), (2, 1), (10, 5)))
@@ -64,7 +45,8 @@ class DeepSpeech2(nn.Module):
             nn.BatchNorm1d(size) if normalize and number else nn.Identity() for number, size in enumerate(sizes[:-1])
         )
         self.recurrent = nn.ModuleList(nn.GRU(size, width, bidirectional=True) for size in sizes[:-1])
-        self.full = Normalized(width, nn.Linear(width, width), normalize=normalize)
+        norm = nn.BatchNorm1d(width) if normalize else nn.Identity()
+        self.full = nn.Sequential(norm, nn.Linear(width, width))
         self.activation = nn.Hardtanh(0.0, CEILING, inplace=True)
         self.output = nn.Linear(width, OUTPUTS)
 
@@ -99,6 +81,6 @@ class DeepSpeech2(nn.Module):
         return [
             *found,
             *recurrent(self.recurrent, count),
-            (self.full.layer.weight.numel(), count),
+            (self.full[1].weight.numel(), count),
             (self.output.weight.numel(), count),
         ]

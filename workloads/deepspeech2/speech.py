@@ -62,9 +62,14 @@ def frames(samples):
     return 1 + (samples - WINDOW) // STEP
 
 
+def halved(size):
+    """Of a map after a convolution with a stride of 2 and padding on both sides of half its kernel."""
+    return (size + 1) // 2
+
+
 def steps(frames):
     """How many outputs the network gives for so many frames: its first convolution has a stride of 2 in time."""
-    return (frames + 1) // 2
+    return halved(frames)
 
 
 def needed(text):
@@ -101,7 +106,6 @@ def synthetic(seed, number, *, longest_s):
 
 
 def collate(utterances):
-    """Make a batch: the longest first, all as long as that."""
     longest_first = sorted(utterances, key=lambda one: -one.spectrogram.shape[1])
     lengths = np.array([one.spectrogram.shape[1] for one in longest_first])
     characters = np.array([len(one.text) for one in longest_first])
@@ -146,7 +150,6 @@ def synthetic_batches(seed, *, batch, rank, world_size, longest_s):
 
 
 def shared_batch(seed, *, batch, longest_s):
-    """The batch on which all ranks compute one loss."""
     return collate([synthetic(seed, SHARED + row, longest_s=longest_s) for row in range(batch)])
 
 

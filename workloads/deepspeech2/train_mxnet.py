@@ -60,7 +60,6 @@ class Recognizer(Training):
         return [loss.mean() for loss in losses]
 
     def update(self):
-        """Step with the mean gradient of all devices, shortened to the norm."""
         self.trainer.allreduce_grads()
         most = self.args.clip_norm * self.samples * self.ranks.processes
         for context in self.contexts:

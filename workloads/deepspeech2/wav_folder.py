@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import speech
+from arguments import refuse
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,6 @@ class WavFolder:
             seen.add(real)
 
     def add(self, path):
-        """List a file, or name it as one that is no use."""
         name = path.relative_to(self.root).as_posix()
         samples = samples_in(path)
         if samples < speech.WINDOW or not 0 < speech.needed(text_of(path)) <= speech.steps(speech.frames(samples)):
@@ -51,15 +51,27 @@ class WavFolder:
 
     @property
     def samples(self):
-        """Of audio, of each."""
         return [one.samples for one in self.utterances]
 
     def read(self, number):
-        """Read one from disk and make its spectrogram."""
         path = self.root / self.utterances[number].path
         with wave.open(str(path)) as file:
             audio = np.frombuffer(file.readframes(file.getnframes()), "<i2") / np.float32(1 << 15)
         return speech.Utterance(speech.spectrogram(audio), text_of(path), len(audio))
+
+
+def open_folder(args, shares):
+    """Open --data, and divide it: the numbers (batches, batch) of the utterances of each of `shares`, {rank, world_size}; refuse too few."""
+    if not Path(args.data).is_dir():
+        refuse(f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt beside each")
+    folder = WavFolder(args.data)
+    own = [speech.buckets(folder.samples, batch=args.batch, **share) for share in shares]
+    if not len(own[0]):
+        refuse(
+            f"{args.data} holds {len(folder)} utterances that can be used and {len(folder.skipped)} that can't, too few for "
+            f"{shares[0]['world_size']} batches of {args.batch}; ask for less"
+        )
+    return folder, own
 
 
 def samples_in(path):

@@ -4,7 +4,6 @@ from arguments import refuse, training_parser
 
 
 def parser(description):
-    """Build the parser of a training program."""
     made = training_parser(description, models=("mlp-512-reuters",))
     made.add_argument("--num-classes", required=True, type=int, help="46, the topics of the documents")
     made.add_argument("--momentum", required=True, type=float)
@@ -14,7 +13,6 @@ def parser(description):
 
 
 def check(args, *, topics):
-    """Refuse what there are no documents for."""
     if args.data != "synthetic":
         refuse(f"--data={args.data}: documents are drawn, not read; ask for synthetic")
     if args.num_classes != topics:

@@ -27,8 +27,6 @@ def zipf(count):
 
 
 class Corpus:
-    """Draws documents of a seed."""
-
     def __init__(self, seed):
         self.seed = seed
         self.words = np.cumsum(zipf(WORDS))

@@ -24,7 +24,23 @@ from loop import Batches
 from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows, share
 from with_pytorch.training import Training, run
 
+HIDDEN = 512
 VALIDATED = 512  # documents at once
+
+
+def build(torch, dropout):
+    """Build the classifier of Keras' Reuters example: (batch, WORDS) bags of words in fp32 to (batch, TOPICS) scores, 5,144,110 parameters.
+
+    https://github.com/keras-team/keras/blob/2.3.1/examples/reuters_mlp.py. Weights are drawn as in Keras: uniformly (Glorot and Bengio 2010),
+    biases zero.
+    """
+    nn = torch.nn
+    net = nn.Sequential(nn.Linear(WORDS, HIDDEN), nn.ReLU(inplace=True), nn.Dropout(dropout), nn.Linear(HIDDEN, TOPICS))
+    for module in net.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+    return net
 
 
 class Documents:
@@ -39,13 +55,9 @@ class Documents:
 
 
 class Mlp(Training):
-    """The dense network, and this rank's documents."""
-
     def __init__(self, args, torch, device, ranks):
-        from models_torch import build
-
         super().__init__(args, torch, device, ranks)
-        self.take(build(WORDS, TOPICS, args.dropout))
+        self.take(build(torch, args.dropout))
         numbers = rows(args.seed, rank=ranks.rank, world_size=ranks.world_size, batch=args.batch)
         self.batches = Batches(Documents(torch, *self.documents(first=0, count=TRAINING), numbers))
 
@@ -78,7 +90,6 @@ class Mlp(Training):
         return self.torch.nn.functional.cross_entropy(model(bags), topics)
 
     def documents(self, *, first, count):
-        """Bags of words and topics, on the device."""
         bags, topics = map(self.torch.from_numpy, Corpus(self.args.seed).documents(first=first, count=count))
         return bags.to(self.device), topics.to(self.device)
 
@@ -91,9 +102,6 @@ class Mlp(Training):
         bags, topics = self.documents(first=TRAINING + first, count=count)
         for start in range(0, count, VALIDATED):
             yield bags[start : start + VALIDATED].float(), topics[start : start + VALIDATED]
-
-    def shape(self):
-        return {"image_shape": None, "num_classes": TOPICS}
 
     def flop_per_sample(self):
         from with_pytorch.operations import layers_of

@@ -25,7 +25,23 @@ from flags import check, parser
 from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows, share
 from with_tensorflow.training import Training, differences, run
 
+HIDDEN = 512
 VALIDATED = 512  # documents at once, on each device
+
+
+def network(dropout):
+    """Build a Keras model of (bags, seed): (batch, WORDS) in fp32, and a pair (stream, step) in int32 that says what dropout drops.
+
+    It gives (batch, TOPICS) scores, layer for layer as `train_pytorch`'s, which names its source.
+    """
+    from with_tensorflow.layers import Dropout, keras
+
+    bags, seed = keras.Input(shape=(WORDS,)), keras.Input(batch_shape=(2,), dtype="int32")
+    x = keras.layers.Dense(HIDDEN, kernel_initializer=keras.initializers.GlorotUniform())(bags)
+    x = Dropout(dropout, number=0)(keras.layers.ReLU()(x), seed)
+    return keras.Model(
+        [bags, seed], keras.layers.Dense(TOPICS, kernel_initializer=keras.initializers.GlorotUniform())(x)
+    )
 
 
 class Documents:
@@ -66,12 +82,8 @@ class Documents:
 
 
 class Mlp(Training):
-    """The dense network, and this process' documents."""
-
     def build(self):
-        from models_tensorflow import build
-
-        self.take(build(WORDS, TOPICS, self.args.dropout))
+        self.take(network(self.args.dropout))
 
     def window(self, iterations):
         """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
@@ -139,9 +151,6 @@ class Mlp(Training):
                 self.placed(lambda device, part=part: part[device * VALIDATED : (device + 1) * VALIDATED])
                 for part in parts
             )
-
-    def shape(self):
-        return {"image_shape": None, "num_classes": TOPICS}
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ def packed_size(image_size):
 
 
 def synthetic(net, *, batch, image_size, num_classes, seed):
-    """Add layers for one batch of noise a device with random labels."""
     shape = f"shape {{ dim: {batch} dim: 3 dim: {image_size} dim: {image_size} }}"
     net.layer("DummyData", [], ["zeros"], f"dummy_data_param {{ {shape} }}")
     noise = 'bias_param { axis: 0 num_axes: -1 filler { type: "gaussian" std: 1 } }'

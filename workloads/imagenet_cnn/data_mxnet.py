@@ -1,28 +1,15 @@
-"""Batches for the MXNet program: one random batch that stays on the devices, or JPEGs from a RecordIO file.
+"""Real images for the MXNet program: JPEGs from a RecordIO file.
 
-Real images are decoded and augmented as for ImageNet training (random resized crop, flip) and normalized by MXNet's own C++
+They are decoded and augmented as for ImageNet training (random resized crop, flip) and normalized by MXNet's own C++
 iterator. It ends the process at an image that does not decode, so `pack_recordio` leaves those out and notes their names.
 """
 
 from pathlib import Path
 
 from class_folders import MEAN, STD, read_index
-from synthetic import samples
 from with_mxnet.shim import mx
 
 NORMALIZATION = dict(zip(("mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b"), MEAN + STD, strict=True))
-
-
-class Synthetic:
-    """One batch of the synthetic data set, from its sample `first` on, that stays on the devices: the same batch every time."""
-
-    def __init__(self, args, *, first, count, contexts, dtype):
-        shape = {"image_size": args.image_size, "num_classes": args.num_classes}
-        images, labels = samples(args.seed, first=first, count=count, **shape)
-        self.batch = split(mx.nd.array(images), contexts, dtype), split(mx.nd.array(labels), contexts)
-
-    def __next__(self):
-        return self.batch
 
 
 class Records:
@@ -67,5 +54,4 @@ class Records:
 
 
 def split(array, contexts, dtype="float32"):
-    """Give each device an equal part of a batch."""
     return [part.astype(dtype, copy=False) for part in mx.gluon.utils.split_and_load(array, contexts)]

@@ -1,12 +1,11 @@
-"""Batches for the TensorFlow program: the synthetic ones, which stay on the devices, or JPEGs from class folders or a TFRecord file.
+"""Real images for the TensorFlow program: JPEGs from class folders or a TFRecord file.
 
-Real images are decoded and augmented as for ImageNet training (random resized crop, flip), travel to the devices as bytes, and are
+They are decoded and augmented as for ImageNet training (random resized crop, flip), travel to the devices as bytes, and are
 normalized there. Those that are validated on are cut out of the middle.
 """
 
 import numpy as np
 from class_folders import CENTRAL, MEAN, STD, read_index, share
-from synthetic import samples
 from with_tensorflow import jpegs
 from with_tensorflow.shim import tf, values, with_threads
 
@@ -16,25 +15,6 @@ FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
-
-
-class Synthetic:
-    """One batch a device of the synthetic data set, that stays there: the same batch every time.
-
-    Replica r of all takes samples `r * batch` to `(r + 1) * batch`, or all take those from `shared` on.
-    """
-
-    def __init__(self, args, ranks, *, shared=None):
-        def batch(replica):
-            first = (ranks.offset + replica) * args.batch if shared is None else shared
-            shape = {"image_size": args.image_size, "num_classes": args.num_classes}
-            images, labels = samples(args.seed, first=first, count=args.batch, **shape)
-            return tf.constant(images.transpose(0, 2, 3, 1)), tf.constant(labels)
-
-        self.batch = values(ranks.strategy, batch)
-
-    def __next__(self):
-        return self.batch
 
 
 def normalized(images):
@@ -69,8 +49,6 @@ def middle(jpeg, size):
 
 
 class Folders(jpegs.Folders):
-    """Endless batches of a process' share of the JPEGs in class folders, augmented."""
-
     def look(self, jpeg, seed):
         return decode(jpeg, self.args.image_size, seed)
 

@@ -1,4 +1,4 @@
-"""Batches for the PyTorch programs: one random batch that stays on the device, or JPEGs from a folder of class folders.
+"""Real images for the PyTorch programs: JPEGs from a folder of class folders.
 
 Real images are decoded and augmented as for ImageNet training (random resized crop, flip) by Pillow in worker processes, travel to
 the device as bytes, and are normalized there. An image that does not decode is replaced by the next one and named at the end. Those
@@ -9,18 +9,11 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from arguments import refuse
-from class_folders import MEAN, STD, central_square, class_folders, share, split
+from class_folders import MEAN, STD, central_square, share
 from PIL import Image
-from synthetic import samples
 from torch.utils.data import DataLoader, Dataset
-from with_pytorch.loading import Endless, leave_with
-
-UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-# Batches that torch's loader lets each worker prepare before they are asked for; its default.
-PREFETCHED = 2
+from with_pytorch.loading import PREFETCHED, UNDECODABLE, Jpegs, Loaded, collate, leave_with, pixels
 
 
 class Crop(NamedTuple):
@@ -33,48 +26,11 @@ class Crop(NamedTuple):
     flip: bool
 
 
-class Synthetic:
-    """One batch of the synthetic data set, from its sample `first` on, that stays on the device: the same batch every time."""
+class ClassFolders(Jpegs):
+    """JPEGs of class folders, each drawn with a new random crop and flip."""
 
-    def __init__(self, args, *, first, device, layout):
-        shape = {"image_size": args.image_size, "num_classes": args.num_classes}
-        images, labels = map(torch.from_numpy, samples(args.seed, first=first, count=args.batch, **shape))
-        self.batch = images.to(device, memory_format=layout), labels.to(device)
-
-    def __next__(self):
-        return self.batch
-
-
-class ClassFolders(Dataset):
-    """JPEGs of class folders, each drawn with a new random crop and flip: (3, size, size) bytes, label, skipped names.
-
-    `part` is 0 for those that are trained on when the others are validated on, 1 for the others, None for all.
-    """
-
-    def __init__(self, root, *, image_size, part=None):
-        self.root, self.image_size = Path(root), image_size
-        self.classes, images = class_folders(root)
-        self.images = images if part is None else split(images)[part]
-
-    def __len__(self):
-        return len(self.images)
-
-    def __getitem__(self, index):
-        skipped = []
-        for offset in range(len(self.images)):
-            name, label = self.images[(index + offset) % len(self.images)]
-            try:
-                read = self.read(name)
-            except UNDECODABLE:
-                skipped.append(name)
-            else:
-                return read, label, skipped
-        raise RuntimeError(f"none of the {len(self.images)} images in {self.root} decodes")
-
-    def read(self, name):
-        """What the loader hands on of an image; one of UNDECODABLE is raised for one that can't be used."""
-        with Image.open(self.root / name) as image:
-            return augment(image.convert("RGB"), self.image_size)
+    def look(self, image):
+        return augment(image, self.image_size)
 
 
 class Central(Dataset):
@@ -90,23 +46,14 @@ class Central(Dataset):
         name, label = self.images[index]
         try:
             with Image.open(self.root / name) as image:
-                return middle(image.convert("RGB"), self.image_size), label, []
+                return pixels(middle(image.convert("RGB"), self.image_size)), label, []
         except UNDECODABLE:
             return None, label, [name]
 
 
-def open_folder(args, *, part=None, reader=ClassFolders):
-    """Open --data, or one part of it, with a `ClassFolders`; refuse what is no folder."""
-    if not Path(args.data).is_dir():
-        refuse(f"--data={args.data} is not a folder; PyTorch reads a folder of class folders with JPEGs")
-    return reader(args.data, image_size=args.image_size, part=part)
-
-
 def middle(image, size):
-    """Cut the square out of its middle and resize it."""
     left, top, side = central_square(*image.size)
-    image = image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
 
 
 def draw(width, height):
@@ -127,20 +74,11 @@ def draw(width, height):
 
 
 def augment(image, size):
-    """Cut a part that is drawn out of an image, resize and flip it: (3, size, size) bytes."""
+    """Cut a part that is drawn out of an image, resize and flip it."""
     crop = draw(*image.size)
     box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
     image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
-    if crop.flip:
-        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
-
-
-def collate(drawn):
-    """Stack images and labels, without those that did not decode; join the names of what was skipped."""
-    kept = [(image, label) for image, label, _ in drawn if image is not None]
-    images = torch.stack([image for image, _ in kept]) if kept else torch.empty(0)
-    return images, torch.tensor([label for _, label in kept]), [name for *_, names in drawn for name in names]
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if crop.flip else image
 
 
 class Normalize:
@@ -156,40 +94,17 @@ class Normalize:
         return images.float().sub_(self.mean).div_(self.std)
 
 
-def loader(dataset, sampler, *, batch, workers, device, collate):
-    """Whole batches of what a rank trains on, made by worker processes that live as long as the training."""
-    return DataLoader(
-        dataset,
-        batch_size=batch,
-        sampler=sampler,
-        num_workers=workers,
-        collate_fn=collate,
-        pin_memory=device.type == "cuda",
-        prefetch_factor=PREFETCHED if workers else None,
-        drop_last=True,
-        persistent_workers=workers > 0,
-    )
-
-
-class Images:
-    """Endless batches of a rank's share of the images, epoch after epoch, on the device and normalized.
-
-    At most `ahead` of them lie ready before they are asked for.
-    """
+class Images(Loaded):
+    """Endless batches of a rank's share of the images, on the device and normalized; at most `ahead` lie ready before they are asked for."""
 
     def __init__(self, dataset, sampler, *, batch, workers, device, layout):
-        loaded = loader(dataset, sampler, batch=batch, workers=workers, device=device, collate=collate)
+        super().__init__(dataset, sampler, batch=batch, workers=workers, device=device)
         self.normalize = Normalize(device=device, layout=layout)
         self.ahead = PREFETCHED * workers
-        self.decoded = 0
-        self.skipped = set()
-        self.batches = Endless(loaded)
 
     def __next__(self):
-        images, labels, skipped = next(self.batches)
-        self.decoded += len(labels)
-        self.skipped.update(skipped)
-        return self.normalize(images), labels.to(self.normalize.device, non_blocking=True)
+        images, labels = super().__next__()
+        return self.normalize(images), labels.to(self.device, non_blocking=True)
 
 
 class Validation:
@@ -217,5 +132,4 @@ class Validation:
                 yield self.normalize(images), labels.to(self.normalize.device, non_blocking=True)
 
     def close(self):
-        """End the loader's processes."""
         self.loader = None

@@ -15,14 +15,13 @@ import itertools
 import queue
 import threading
 
-import numpy as np
 import torch
 from arguments import refuse
 from class_folders import is_whole
-from data_torch import PREFETCHED, UNDECODABLE, ClassFolders, Normalize, draw, loader
+from data_torch import Normalize, draw
 from PIL import Image
 from torch.nn.functional import avg_pool2d, interpolate
-from with_pytorch.loading import Endless, leave_with
+from with_pytorch.loading import PREFETCHED, UNDECODABLE, Endless, Jpegs, leave_with, loader, pixels
 
 # Finished batches that wait for the training: one to take while the next is made.
 FINISHED = 2
@@ -31,7 +30,7 @@ FINISHED = 2
 MOST = 8
 
 
-class Encoded(ClassFolders):
+class Encoded(Jpegs):
     """JPEGs of class folders as they lie on disk, each with a new random crop and flip: (bytes, crop, name), label, skipped names."""
 
     def read(self, name):
@@ -86,13 +85,12 @@ def decoded(jpegs, decode, device):
 
 
 def alone(jpeg, decode, device):
-    """Decode one of a batch that did not decode as a whole."""
     try:
         return decode([jpeg])[0]
     except RuntimeError:
         try:
             with Image.open(io.BytesIO(jpeg.numpy().tobytes())) as image:
-                return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).to(device)
+                return pixels(image.convert("RGB")).to(device)
         except UNDECODABLE:
             return None
 

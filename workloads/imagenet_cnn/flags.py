@@ -7,7 +7,6 @@ from networks import MODELS
 
 
 def parser(description):
-    """Build the parser of a training program."""
     made = of_images(training_parser(description, models=MODELS))
     made.add_argument("--momentum", required=True, type=float)
     made.add_argument("--weight-decay", required=True, type=float)
@@ -15,12 +14,10 @@ def parser(description):
 
 
 def infer_parser(description):
-    """Build the parser of a program that infers."""
     return of_images(inference_parser(description, models=MODELS))
 
 
 def of_images(made):
-    """Add what a network for images has to know of them."""
     made.add_argument("--image-size", required=True, type=at_least(32), help="height and width in pixels")
     made.add_argument("--num-classes", required=True, type=at_least(2))
     return made

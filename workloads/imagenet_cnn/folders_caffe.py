@@ -22,13 +22,7 @@ def normalized(pixels):
 
 
 class Folders:
-    """A folder of class folders.
-
-    Attributes:
-        classes: names of the folders, in the order of their labels.
-        training, validation: (path, label) of all images of each part.
-        unreadable: names of the images that would not decode.
-    """
+    """A folder of class folders, its images divided by `class_folders.split`; `unreadable` are names of those that would not decode."""
 
     def __init__(self, root, *, size, seed, workers):
         self.root, self.size, self.seed = Path(root), size, seed

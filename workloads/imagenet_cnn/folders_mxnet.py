@@ -71,13 +71,7 @@ class Drawn(mx.gluon.data.Dataset):
 
 
 class Folders:
-    """A folder of class folders, opened by one of the ranks that share it.
-
-    Attributes:
-        classes: names of the folders, in the order of their labels.
-        training, validation: (path, label) of all images of each part.
-        unreadable: names of the images of both that this rank found not to decode.
-    """
+    """A folder of class folders, opened by one of the ranks that share it; `unreadable` are names of images that this one found not to decode."""
 
     def __init__(self, root, *, size, seed, rank, world_size, workers):
         self.root, self.size, self.seed, self.workers = root, size, seed, workers
@@ -96,12 +90,7 @@ class Folders:
 
 
 class Learned:
-    """Endless batches of this rank's share of the training images, epoch after epoch: (images, labels), on each of `contexts` its part.
-
-    Attributes:
-        decoded: images so far.
-        skipped: names of those that would not decode, the validation images among them.
-    """
+    """Endless batches of this rank's share of the training images, epoch after epoch: (images, labels), on each of `contexts` its part."""
 
     def __init__(self, folders, *, batch, contexts, dtype):
         self.folders, self.batch, self.contexts, self.dtype = folders, batch, contexts, dtype
@@ -133,6 +122,7 @@ class Learned:
 
     @property
     def skipped(self):
+        """Validation images among them."""
         return sorted(self.folders.unreadable)
 
 

@@ -32,7 +32,7 @@ from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
 from models_caffe import Net
-from placement import pin
+from process import pin
 from process_caffe import caffe_version, environment, is_nvidia
 from snapshot_caffe import STATISTICS
 
@@ -53,7 +53,6 @@ MIB = 2**20
 
 
 def check_caffe(args):
-    """Refuse what Caffe can't do."""
     if args.precision != "fp32":
         refuse(f"--precision={args.precision} is not offered with Caffe's inference; ask for fp32")
     if args.model not in models_caffe.MODELS:
@@ -79,8 +78,6 @@ def inputs(net, **shapes: tuple):
 
 
 class Predictor(Classifier):
-    """A network and its images."""
-
     def __init__(self, args, caffe, directory, *, nvidia):
         super().__init__(args)
         self.caffe, self.directory, self.nvidia = caffe, directory, nvidia
@@ -97,7 +94,6 @@ class Predictor(Classifier):
         self.bytes_per_sample = 4 * sum(blob.count for blob in self.net.blobs.values())
 
     def written(self, definition, name):
-        """Write a definition where Caffe can read it."""
         path = self.directory / f"{name}.prototxt"
         path.write_text(definition.text(), encoding="utf-8")
         return str(path)
@@ -171,7 +167,6 @@ class Predictor(Classifier):
 
 
 def run(args, directory, version):
-    """Infer as the command line says and report by events."""
     os.environ.update(OMP_NUM_THREADS=str(args.threads), OPENBLAS_NUM_THREADS=str(args.threads), GLOG_minloglevel="2")
     import caffe
 

@@ -7,33 +7,34 @@
 
 The loop, and what is measured, is `workloads/inference.py`. Networks run as they were built, in evaluation mode and eager, nothing fused or
 compiled. fp16 and bf16 convert weights and images as a whole (`model.half()`), tf32 lets matrix products and convolutions round; on a GPU all
-but fp32 lay both out channels-last. int8 is `quantize_torch.py`, on CPUs only: PyTorch has no int8 convolutions for GPUs.
+but fp32 lay both out channels-last. int8 is `quantized`, on CPUs only: PyTorch has no int8 convolutions for GPUs.
 
 On a GPU the samples lie in pinned host memory in the network's layout, real ones as bytes, synthetic ones already in its precision, and travel
 so, on a stream of their own. Bytes are normalized on the GPU; classes come back to pinned memory, 8 bytes a sample. When a batch was answered
 is told by a CUDA event behind them, so that nothing waits for the device but who needs its answer.
 """
 
+import copy
 import math
 import sys
 import time
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
+from arguments import refuse
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
-from leaving import leave
-from placement import pin
+from process import leave, pin
 from with_pytorch import device as devices
 
+ENGINE = "x86"  # FBGEMM and oneDNN, whichever of the two PyTorch knows to be faster
 HALF = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 class Predictor(Classifier):
-    """A network and its images."""
-
     def __init__(self, args, torch, device):
         from models_torch import build
         from with_pytorch.operations import layers
@@ -59,8 +60,9 @@ class Predictor(Classifier):
         self.torch.backends.cudnn.allow_tf32 = tf32
 
     def decode(self, images):
-        from data_torch import Central, collate
+        from data_torch import Central
         from torch.utils.data import DataLoader
+        from with_pytorch.loading import collate
 
         # After the library few, and by this process: one that has trained is better not forked (`data_torch.Validation`).
         workers = 0 if self.decoded else self.args.loader_workers
@@ -71,11 +73,12 @@ class Predictor(Classifier):
         return pixels, labels, [name for *_, names in parts for name in names]
 
     def fit(self, iterations):
-        from data_torch import Images, open_folder
+        from data_torch import ClassFolders, Images
         from torch.utils.data import DistributedSampler
+        from with_pytorch.loading import open_folder
 
         torch, args = self.torch, self.args
-        dataset = open_folder(args, part=0)
+        dataset = open_folder(args, ClassFolders, part=0)
         sampler = DistributedSampler(dataset, 1, 0, shuffle=True, seed=args.seed)
         place = {"device": self.device, "layout": self.layout}
         batches = Images(dataset, sampler, batch=inference.FIT_BATCH, workers=args.loader_workers, **place)
@@ -96,11 +99,9 @@ class Predictor(Classifier):
         squares = [p.detach().double().square().sum() for p in self.net.parameters()]
         self.norm = math.sqrt(torch.stack(squares).sum().item())
         if precision == "int8":
-            from quantize_torch import quantized
-
             images, chunk = self.calibration(), inference.CHUNK
             parts = [images[first : first + chunk] for first in range(0, len(images), chunk)]
-            self.net = quantized(self.net, [self.prepare(part) for part in parts])
+            self.net = quantized(torch, self.net, [self.prepare(part) for part in parts])
             return
         self.round(tf32=precision == "tf32")
         channels_last = self.device.type == "cuda" and precision != "fp32"
@@ -109,7 +110,6 @@ class Predictor(Classifier):
         self.net = self.net.to(dtype=self.dtype, memory_format=layout)
 
     def prepare(self, samples):
-        """Bring samples to the device as the network takes them."""
         images = self.torch.from_numpy(samples)
         if images.dtype == self.torch.uint8:
             images = self.normalize(images)
@@ -154,7 +154,6 @@ class OnGpu(Predictor):
         return images.to(dtype=dtype, memory_format=self.layout)
 
     def classes(self, images):
-        """Of images on the GPU."""
         if images.dtype == self.torch.uint8:
             images = self.normalize(images).to(self.dtype)
         return self.net(images).argmax(1)
@@ -194,6 +193,30 @@ class OnGpu(Predictor):
 
     def free_bytes(self):
         return self.torch.cuda.mem_get_info(self.device)[0]
+
+
+def quantized(torch, net, batches):
+    """Make an int8 copy of a network in evaluation mode, its ranges read off the batches of images that it is shown, for x86 CPUs.
+
+    `torch.ao.quantization` in its FX graph mode is what PyTorch 2.13 itself has for it. It is deprecated in favour of the package torchao,
+    whose quantized graphs need torch.compile and with it a C++ compiler, which a read-only image without one can't offer. Weights are quantized
+    by output channel, activations by tensor with ranges from histograms; 7 of 8 bits where a processor without VNNI could overflow
+    (https://docs.pytorch.org/docs/stable/quantization.html).
+    """
+    from torch.ao.quantization import get_default_qconfig_mapping
+    from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+
+    engines = torch.backends.quantized
+    if ENGINE not in engines.supported_engines:
+        known = ", ".join(engines.supported_engines)
+        refuse(f"--precision=int8 needs an x86 CPU: this PyTorch quantizes for {known}; ask for fp32 or bf16")
+    engines.engine = ENGINE
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # it is deprecated, and some defaults of its own observers are
+        prepared = prepare_fx(copy.deepcopy(net), get_default_qconfig_mapping(ENGINE), (batches[0],))
+        for images in batches:
+            prepared(images)
+        return convert_fx(prepared)
 
 
 def main():

@@ -7,7 +7,7 @@
 
 The loop, and what is measured, is `workloads/inference.py`. A network is one graph from the images to the classes, for batches of any length.
 fp16 and bf16 have weights and maps in that precision, and normalizations' in fp32; tf32 lets matrix products and convolutions round. int8 is
-`quantize_tensorflow.py`, on CPUs only: TensorFlow Lite has no int8 kernels for NVIDIA's GPUs.
+`Quantized`, on CPUs only: TensorFlow Lite has no int8 kernels for NVIDIA's GPUs.
 
 On a GPU the samples lie in the host's memory, real ones as bytes, synthetic ones in fp32, and travel so; the graph normalizes them there.
 TensorFlow's calls wait for their transfers, so that several threads make them, a batch each, and note when they have its classes.
@@ -22,12 +22,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
-from arguments import refuse
+from arguments import check_cpu_precision, refuse
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
-from leaving import leave
-from placement import pin
+from process import leave, pin
 from with_tensorflow import device as devices
 
 # What TensorFlow says of samples for which a GPU has no room, where others say that it is exhausted.
@@ -35,8 +34,6 @@ UNCOPIED = "Dst tensor is not initialized"
 
 
 class Predictor(Classifier):
-    """A network and its images."""
-
     def __init__(self, args, tf):
         from with_tensorflow import shim
 
@@ -113,10 +110,9 @@ class Predictor(Classifier):
         precision = self.args.precision
         if precision == "int8":
             from data_tensorflow import normalized
-            from quantize_tensorflow import Quantized
 
             found = normalized(self.tf.constant(self.calibration())).numpy()
-            scores = Quantized(lambda images: self.scores(self.net, images), found, threads=self.args.threads)
+            scores = Quantized(self.tf, lambda images: self.scores(self.net, images), found, threads=self.args.threads)
             self.predicted = lambda images: scores(normalized(self.tf.constant(images)).numpy()).argmax(1)
             return
         self.shim.set_precision(precision, weights=True)
@@ -138,9 +134,9 @@ class Predictor(Classifier):
 
     @property
     def flop_per_sample(self):
-        from with_tensorflow.operations import layers
+        from with_tensorflow.layers import multiplied
 
-        return per_sample(layers(self.net))
+        return per_sample(multiplied(self.net))
 
     @property
     def parameters(self):
@@ -179,11 +175,40 @@ class OnGpu(Predictor):
         """None: TensorFlow tells what it has, not what the device has free."""
 
 
+class Quantized:
+    """A network in int8 by TensorFlow Lite: scores (batch, classes) of images that are normalized, fp32, NHWC, as those that it is made with.
+
+    `TFLiteConverter` writes int8 weights, a scale a channel, and int8 maps, a scale a map; the interpreter runs them by XNNPACK's int8 kernels
+    (https://ai.google.dev/edge/litert/models/post_training_quantization). Full-integer only: an operator that has no int8 version ends the
+    conversion, so that no part of the network is in fp32 unseen.
+    """
+
+    def __init__(self, tf, scores, samples, *, threads):
+        """Convert `scores`, a function of a batch; the ranges of the maps are those on `samples`, (count, size, size, 3)."""
+        frozen = tf.function(scores, input_signature=[tf.TensorSpec((None, *samples.shape[1:]), tf.float32)])
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen.get_concrete_function()], tf.Module())
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: ([sample[None]] for sample in samples)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        self.interpreter = tf.lite.Interpreter(model_content=converter.convert(), num_threads=threads)
+        (self.into,), (self.out,) = self.interpreter.get_input_details(), self.interpreter.get_output_details()
+        self.shape = None
+
+    def __call__(self, images):
+        if images.shape != self.shape:
+            self.interpreter.resize_tensor_input(self.into["index"], images.shape)
+            self.interpreter.allocate_tensors()
+            self.shape = images.shape
+        self.interpreter.set_tensor(self.into["index"], images)
+        self.interpreter.invoke()
+        return self.interpreter.get_tensor(self.out["index"])
+
+
 def main():
     args = infer_parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker)
     check(args, int8="TensorFlow Lite has no int8 kernels for GPUs; ask for fp16 or bf16")
-    devices.check(args)
+    check_cpu_precision(args)
 
     from with_tensorflow.shim import tf
 

@@ -58,7 +58,6 @@ def sides(text):
 
 
 def crop(image, side, generator):
-    """Cut a random square, whose side is within a range."""
     side = min(generator.randint(*side), *image.size)
     left, top = generator.randint(0, image.width - side), generator.randint(0, image.height - side)
     return image.crop((left, top, left + side, top + side))

@@ -62,7 +62,6 @@ class Net:
         self.kinds = {}  # of each layer by its name
 
     def text(self):
-        """The definition in protobuf's text format."""
         return "".join(self.lines)
 
     def layer(self, kind, bottoms, tops, body=""):

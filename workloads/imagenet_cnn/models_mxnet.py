@@ -5,6 +5,9 @@ first 1x1 convolution instead of the 3x3 (5 % fewer FLOPs), and the 1x1 convolut
 which batch normalization cancels.
 """
 
+import json
+import math
+
 from networks import UNCHANGED, layers
 from with_mxnet.shim import mx
 
@@ -43,6 +46,21 @@ def undrawn(name, image_size, num_classes):
     return net if published else block(sequence(listed[:1]), *net.features[AFTER_STEM:], net.output)
 
 
+def multiplied(net, image_size):
+    """(weights, positions) of what multiplies in the graph of a network as built, as `flop.per_sample` takes them."""
+    graph = net(mx.sym.var("images"))
+    inside = graph.get_internals()
+    _, outputs, _ = inside.infer_shape(images=(1, 3, image_size, image_size))
+    shapes = dict(zip(inside.list_outputs(), outputs, strict=True))
+    nodes = json.loads(graph.tojson())["nodes"]
+    found = []
+    for node in nodes:
+        if node["op"] in {"Convolution", "FullyConnected"}:
+            weight = shapes[nodes[node["inputs"][1][0]]["name"]]
+            found.append((math.prod(weight), math.prod(shapes[node["name"] + "_output"]) // weight[0]))
+    return found
+
+
 def choose_initializers(one):
     """Set how the weights of one block are drawn; the zoo's own choices differ from network to network."""
     if isinstance(one, nn.Conv2D):
@@ -54,7 +72,6 @@ def choose_initializers(one):
 
 
 def block(*made: mx.gluon.HybridBlock):
-    """Blocks one after the other."""
     chain = nn.HybridSequential()
     chain.add(*made)
     return chain

@@ -30,7 +30,6 @@ def pair(number):
 
 
 def padded(x, padding):
-    """Add rows and columns of zeros on both sides."""
     return keras.layers.ZeroPadding2D(padding)(x) if any(pair(padding)) else x
 
 

@@ -31,15 +31,11 @@ def undrawn(name, image_size, num_classes):
 
 
 class Branches(nn.ModuleList):
-    """Parallel branches whose outputs are joined along the channels."""
-
     def forward(self, x):
         return torch.cat([branch(x) for branch in self], dim=1)
 
 
 class Residual(nn.Module):
-    """`body` beside a shortcut."""
-
     def __init__(self, body, shortcut):
         super().__init__()
         self.body, self.shortcut, self.relu = body, shortcut, nn.ReLU(inplace=True)

@@ -23,8 +23,6 @@ def decodes(jpeg):
 
 
 class Writer:
-    """Numbered records with their index."""
-
     def __init__(self, paths):
         self.records = mx.recordio.MXIndexedRecordIO(str(paths[".idx"]), str(paths[".rec"]), "w")
 

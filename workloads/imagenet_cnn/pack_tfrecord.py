@@ -24,8 +24,6 @@ def decodes(jpeg):
 
 
 class Writer:
-    """Examples, one after the other."""
-
     def __init__(self, paths):
         self.records = tf.io.TFRecordWriter(str(paths[".tfrecord"]))
 

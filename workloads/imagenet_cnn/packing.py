@@ -17,7 +17,6 @@ PROGRESS_EVERY = 500
 
 
 def command_line(description):
-    """Build the parser of a packer."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import placement
+import process
 from arguments import refuse
 
 PR_SET_PDEATHSIG = 1
@@ -48,7 +48,7 @@ def environment(args, version):
     if args.device == "gpu":
         told["device_names"] = gpu_names(args.devices)
         told.update({name: os.environ.get(name.upper() + "_VERSION") for name in ("cuda", "cudnn", "nccl")})
-    return placement.environment(args, **told)
+    return process.environment(args, **told)
 
 
 def start(args, words):
@@ -71,7 +71,6 @@ def start(args, words):
 
 
 def lines(process):
-    """Pass the log on, line by line."""
     for line in iter(process.stderr.readline, b""):
         sys.stderr.buffer.write(line)
         sys.stderr.buffer.flush()

@@ -14,7 +14,6 @@ import re
 import sys
 import time
 
-import tables
 from arguments import refuse
 from process_caffe import ITERATION, READY, lines
 from profiling import PLAIN, agree, host_memory
@@ -29,7 +28,6 @@ DAY_S = 86400
 
 
 def check(args):
-    """Refuse a pass that Caffe can't make."""
     if args.profile not in {None, *KINDS}:
         refuse(f"--profile={args.profile} is not offered with Caffe; ask for {' or '.join(KINDS)}")
     if args.profile_region:
@@ -89,7 +87,7 @@ def time_layers(process, args, events, *, kinds):
         print("`caffe time` ended before it had told of all layers; its log is above", file=sys.stderr)
         return code or 1, 0
     events.emit("profile_stop", iterations=args.profile_iterations, step_seconds=steps(edges))
-    tables.write(events, "kernels", columns(edges, forward, backward, kinds=kinds))
+    events.table("kernels", columns(edges, forward, backward, kinds=kinds))
     return 0, 1 + args.profile_iterations
 
 

@@ -39,7 +39,7 @@ from events import Events, finite, process_start
 from flags import parser
 from flop import per_sample
 from models_caffe import Net
-from placement import pin
+from process import pin
 from process_caffe import ITERATION, READY, caffe_version, environment, is_nvidia, lines, start
 from snapshot_caffe import parameter_norm
 
@@ -48,7 +48,6 @@ AFTER = 2
 
 
 def check(args):
-    """Refuse what Caffe can't do."""
     if args.strategy not in {"single", "caffe"}:
         refuse(f"--strategy={args.strategy} is not Caffe's; it has single, and caffe for several GPUs")
     if args.device == "cpu" and (args.devices > 1 or args.strategy == "caffe"):
@@ -89,7 +88,6 @@ def open_data(args):
 
 
 def build(args, *, nvidia):
-    """The whole network: its input, then its layers up to the loss."""
     net = Net(args.model, nvidia=nvidia, half=args.precision == "fp16")
     if args.data == "synthetic":
         shape = {"batch": args.batch, "image_size": args.image_size, "num_classes": args.num_classes}
@@ -164,19 +162,8 @@ def train(args, events, directory, *, version, index):
     asked = profile_caffe.trained(args) if args.profile else args
     definition = solver(asked, directory, nvidia=nvidia, snapshot=snapshot and not args.profile)
     (directory / "solver.prototxt").write_text(definition, encoding="utf-8")
-    events.emit(
-        "run_start",
-        world_size=args.devices,
-        batch_per_device=args.batch,
-        global_batch=args.batch * args.devices,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        image_shape=[3, args.image_size, args.image_size],
-        num_classes=args.num_classes,
-        parameters=net.parameters,
-        seed=args.seed,
-        flop_per_sample=per_sample(net.multiplied),
-    )
+    flop = per_sample(net.multiplied)
+    events.run_start(args, world_size=args.devices, parameters=net.parameters, flop_per_sample=flop)
     if args.profile:
         return profile(args, events, directory, kinds=net.kinds)
     code = watch(start(args, ["train", f"-solver={directory}/solver.prototxt"]), args, events)

@@ -15,6 +15,7 @@ Data, network, step and the loop that is timed are here. How many windows there 
 `workloads/loop.py`, the same for every program; `with_mxnet/training.py` has what is not measured.
 """
 
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -49,8 +50,6 @@ def check_file(args):
 
 
 class Classifier(Training):
-    """A network that tells what an image shows."""
-
     def __init__(self, args, mx):
         super().__init__(args, mx)
         from models_mxnet import build
@@ -63,12 +62,11 @@ class Classifier(Training):
         self.batches = Batches(self.open_data())
 
     def open_data(self):
-        """Open the source of batches: each process draws its own."""
         from data_mxnet import Records
 
         args, rank, processes = self.args, self.ranks.rank, self.ranks.processes
         if args.data == "synthetic":
-            return self.synthetic(rank * self.samples, self.samples, self.contexts)
+            return itertools.repeat(self.synthetic(rank * self.samples, self.samples, self.contexts))
         if args.epoch_iterations:
             return self.folders()
         index = read_index(args.data)
@@ -78,9 +76,14 @@ class Classifier(Training):
         return Records(args.data, shape, seed=args.seed, contexts=self.contexts, dtype=self.dtype, **part)
 
     def synthetic(self, first, count, contexts):
-        from data_mxnet import Synthetic
+        """Samples of the synthetic data set, a batch divided among the devices, on which it stays."""
+        from data_mxnet import split
+        from synthetic import samples
 
-        return Synthetic(self.args, first=first, count=count, contexts=contexts, dtype=self.dtype)
+        args, array = self.args, self.mx.nd.array
+        shape = {"image_size": args.image_size, "num_classes": args.num_classes}
+        images, labels = samples(args.seed, first=first, count=count, **shape)
+        return split(array(images), contexts, self.dtype), split(array(labels), contexts)
 
     def folders(self):
         from folders_mxnet import Central, Folders, Learned
@@ -137,16 +140,12 @@ class Classifier(Training):
     def shared_batch(self, count, contexts):
         from synthetic import SHARED
 
-        return next(self.synthetic(SHARED, count, contexts))
-
-    def shape(self):
-        size = self.args.image_size
-        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
+        return self.synthetic(SHARED, count, contexts)
 
     def flop_per_sample(self):
-        from with_mxnet.operations import layers
+        from models_mxnet import multiplied
 
-        return per_sample(layers(self.net, self.args.image_size))
+        return per_sample(multiplied(self.net, self.args.image_size))
 
 
 def main():

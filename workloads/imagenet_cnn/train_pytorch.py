@@ -13,6 +13,7 @@ Data, network, step and the loop that is timed are here. How many windows there 
 `workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
 """
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -26,15 +27,13 @@ from with_pytorch.training import Training, run
 
 
 class Cnn(Training):
-    """A convolutional network, and this rank's images."""
-
     def __init__(self, args, torch, device, ranks):
         from models_torch import build
 
         super().__init__(args, torch, device, ranks)
         self.take(build(args.model, args.image_size, args.num_classes))
         if args.data == "synthetic":  # each rank its own stretch of the global batch
-            self.batches = Batches(self.synthetic(first=ranks.rank * args.batch))
+            self.batches = Batches(itertools.repeat(self.synthetic(first=ranks.rank * args.batch)))
         else:
             self.batches = Batches(self.images())
 
@@ -67,13 +66,20 @@ class Cnn(Training):
         return self.torch.nn.functional.cross_entropy(model(images), labels)
 
     def synthetic(self, *, first):
-        from data_torch import Synthetic
+        """Samples from `first` on of the synthetic data set, a batch that stays on the device."""
+        from synthetic import samples
 
-        return Synthetic(self.args, first=first, device=self.device, layout=self.layout)
+        args = self.args
+        drawn = samples(
+            args.seed, first=first, count=args.batch, image_size=args.image_size, num_classes=args.num_classes
+        )
+        images, labels = map(self.torch.from_numpy, drawn)
+        return images.to(self.device, memory_format=self.layout), labels.to(self.device)
 
     def images(self):
-        from data_torch import ClassFolders, Images, Validation, open_folder
+        from data_torch import ClassFolders, Images, Validation
         from torch.utils.data import DistributedSampler
+        from with_pytorch.loading import open_folder
 
         args, ranks = self.args, self.ranks
         reader, source, decoder = ClassFolders, Images, {}
@@ -81,13 +87,13 @@ class Cnn(Training):
             from decode_torch import Decoded, Encoded, nvjpeg
 
             reader, source, decoder = Encoded, Decoded, {"decode": nvjpeg(self.device)}
-        dataset = open_folder(args, part=0 if args.epoch_iterations else None, reader=reader)
+        dataset = open_folder(args, reader, part=0 if args.epoch_iterations else None)
         check_fit(args, classes=len(dataset.classes), images=len(dataset), devices=ranks.world_size)
         loader = {"batch": args.batch, "workers": args.loader_workers, "device": self.device, "layout": self.layout}
         ranked = {"rank": ranks.rank, "world_size": ranks.world_size}
         if args.epoch_iterations:
             # By Pillow whatever trains, so that accuracies can be held together.
-            held_out = open_folder(args, part=1).images
+            held_out = open_folder(args, reader, part=1).images
             self.held_out = Validation(args.data, held_out, image_size=args.image_size, **ranked, **loader)
         sampler = DistributedSampler(
             dataset, ranks.world_size, ranks.rank, shuffle=True, seed=args.seed, drop_last=True
@@ -101,11 +107,7 @@ class Cnn(Training):
     def shared_batch(self):
         from synthetic import SHARED
 
-        return next(self.synthetic(first=SHARED))
-
-    def shape(self):
-        size = self.args.image_size
-        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
+        return self.synthetic(first=SHARED)
 
     def flop_per_sample(self):
         from with_pytorch.operations import layers
@@ -114,7 +116,6 @@ class Cnn(Training):
 
 
 def command_line():
-    """Build the parser of this program."""
     made = parser(__doc__.splitlines()[0])
     made.add_argument("--decode", choices=("cpu", "gpu"), default="cpu", help="where the JPEGs of --data are decoded")
     return made

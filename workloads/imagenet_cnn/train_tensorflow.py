@@ -16,6 +16,7 @@ Data, network, step and the loop that is timed are here. How many windows there 
 `workloads/loop.py`, the same for every program; `with_tensorflow/training.py` has what is not measured.
 """
 
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -38,8 +39,6 @@ def check_data(args):
 
 
 class Cnn(Training):
-    """A convolutional network, and this process' images."""
-
     def build(self):
         from models_tensorflow import build
 
@@ -84,11 +83,11 @@ class Cnn(Training):
         return normalized(images)
 
     def open(self):
-        from data_tensorflow import Folders, Records, Synthetic, Validation
+        from data_tensorflow import Folders, Records, Validation
 
         args, ranks = self.args, self.ranks
         if args.data == "synthetic":
-            return Synthetic(args, ranks)
+            return itertools.repeat(self.synthetic())
         packed = not Path(args.data).is_dir()
         index = read_index(args.data) if packed else None
         classes, images = (index["classes"], range(index["images"])) if packed else class_folders(args.data)
@@ -101,21 +100,27 @@ class Cnn(Training):
         return Records(args, ranks) if packed else Folders(args, ranks, images=images)
 
     def shared_batch(self):
-        from data_tensorflow import Synthetic
         from synthetic import SHARED
 
-        return next(Synthetic(self.args, self.ranks, shared=SHARED))
+        return self.synthetic(shared=SHARED)
+
+    def synthetic(self, *, shared=None):
+        """A batch a device of the synthetic data set, that stays there: replica r's own samples, or those from `shared` on."""
+        from synthetic import samples
+
+        args, tf = self.args, self.tf
+
+        def batch(replica):
+            first = (self.ranks.offset + replica) * args.batch if shared is None else shared
+            shape = {"image_size": args.image_size, "num_classes": args.num_classes}
+            images, labels = samples(args.seed, first=first, count=args.batch, **shape)
+            return tf.constant(images.transpose(0, 2, 3, 1)), tf.constant(labels)
+
+        return self.shim.values(self.ranks.strategy, batch)
 
     def validation(self):
-        return self.validated.batches()
-
-    def skipped(self):
-        unread = self.validated.skipped if self.args.epoch_iterations else set()
-        return sorted({*super().skipped(), *unread})
-
-    def shape(self):
-        size = self.args.image_size
-        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
+        yield from self.validated.batches()
+        self.batches.source.unread |= self.validated.skipped
 
 
 if __name__ == "__main__":

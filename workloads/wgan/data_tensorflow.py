@@ -8,7 +8,7 @@ Latents are those of all draws, (DRAWS, batch, 1, 1, LATENT), that stay on the d
 from pathlib import Path
 
 from arguments import refuse
-from imagenet_cnn.class_folders import class_folders
+from class_folders import class_folders
 from synthetic import SHARED, images, latents, own_images, own_latents
 from with_tensorflow import jpegs
 from with_tensorflow.shim import tf, values

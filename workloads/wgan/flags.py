@@ -1,12 +1,18 @@
-"""What the command line of a WGAN program has beyond every training program's. Standard library only."""
+"""What the command line of a WGAN program has beyond every training program's, and the sizes of its networks. Standard library only."""
 
 from arguments import at_least, refuse, training_parser
 
 MODELS = ("wgan", "wgan-nobn")
+WIDTH = 64  # channels of the layers next to the image: ngf and ndf of the authors' program
+LEAK = 0.2
+
+
+def widths(image_size):
+    """Channels of the maps from half the image's size down to 4 pixels: 64, 128, ..."""
+    return [WIDTH * 2**number for number in range((image_size // 4).bit_length() - 1)]
 
 
 def parser(description):
-    """Build the parser of a training program."""
     made = training_parser(description, models=MODELS)
     made.add_argument(
         "--image-size", required=True, type=at_least(16), help="height and width in pixels: 16, 32, 64, ..."

@@ -3,10 +3,8 @@
 A transposed convolution that doubles a map pads by 1 on all sides, as Keras' `same` does for kernels of 4. Images are NHWC.
 """
 
+from flags import LEAK, widths
 from with_tensorflow.layers import BatchNorm, keras
-
-WIDTH = 64  # channels of the layers next to the image
-LEAK = 0.2
 
 
 def build(name, image_size, latent):
@@ -16,11 +14,6 @@ def build(name, image_size, latent):
     """
     normalize = name == "wgan"
     return generator(image_size, latent, normalize=normalize), critic(image_size, normalize=normalize)
-
-
-def widths(image_size):
-    """Channels of the maps from half the image's size down to 4 pixels: 64, 128, ..."""
-    return [WIDTH * 2**number for number in range((image_size // 4).bit_length() - 1)]
 
 
 def drawn(mean=0.0):

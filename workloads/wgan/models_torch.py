@@ -9,10 +9,8 @@ share them.
 
 import itertools
 
+from flags import LEAK, WIDTH, widths
 from torch import nn
-
-WIDTH = 64  # channels of the layers next to the image: ngf and ndf of the authors' program
-LEAK = 0.2
 
 
 def build(name, image_size, latent):
@@ -29,11 +27,6 @@ def build(name, image_size, latent):
             elif isinstance(module, nn.BatchNorm2d):
                 nn.init.normal_(module.weight, mean=1.0, std=0.02)
     return nets
-
-
-def widths(image_size):
-    """Channels of the maps from half the image's size down to 4 pixels: 64, 128, ..."""
-    return [WIDTH * 2**number for number in range((image_size // 4).bit_length() - 1)]
 
 
 def generator(image_size, latent, *, normalize):

@@ -169,16 +169,12 @@ class Wgan(Training):
         made, told = (sum(p.numel() for p in net.parameters()) for net in (self.generator, self.critic))
         return made + self.args.n_critic * told
 
-    def shape(self):
-        return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}
-
     def flop_per_sample(self):
-        from operations import per_image
-        from synthetic import LATENT
+        from synthetic import LATENT, flop_per_image
         from with_pytorch.operations import layers, layers_of
 
         generator, critic = layers_of(self.generator, (LATENT, 1, 1)), layers(self.critic, self.args.image_size)
-        return per_image(generator, critic, n_critic=self.args.n_critic)
+        return flop_per_image(generator, critic, n_critic=self.args.n_critic)
 
 
 def together(one, other):

@@ -34,7 +34,7 @@ class Wgan(Training):
     def build(self):
         from models_tensorflow import build
         from synthetic import LATENT
-        from with_tensorflow.rmsprop import RmsProp
+        from with_tensorflow.optimizers import RmsProp
 
         self.generator, self.critic = build(self.args.model, self.args.image_size, LATENT)
         self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
@@ -125,14 +125,11 @@ class Wgan(Training):
         told = sum(variable.shape.num_elements() for variable in self.weights)
         return self.parameter_count() + (self.args.n_critic - 1) * told
 
-    def shape(self):
-        return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}
-
     def flop_per_sample(self):
-        from operations import per_image
-        from with_tensorflow.operations import layers
+        from synthetic import flop_per_image
+        from with_tensorflow.layers import multiplied
 
-        return per_image(layers(self.generator), layers(self.critic), n_critic=self.args.n_critic)
+        return flop_per_image(multiplied(self.generator), multiplied(self.critic), n_critic=self.args.n_critic)
 
 
 if __name__ == "__main__":

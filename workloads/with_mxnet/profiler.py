@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import profiling
-from cuda_profiler import Bracket, Clock
+from profiling import Clock
 
 # Operators of a graph run in segments of up to 15, and the imperative ones in between as `ImperativeBulk`; with this, none do.
 UNBULKED = {"MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN": "0"}
@@ -39,16 +39,12 @@ class Regions(profiling.Regions):
 
 
 def profiler(training, kind):
-    """What traces a pass of a kind; cudaProfilerStart and cudaProfilerStop are around it on GPUs."""
-    on_gpu = training.args.device == "gpu"
-    inner = None
-    if kind == "kernels":
-        inner = Operators(training.mx, training.gpus())
-    elif kind == "memory":
-        inner = training.storage or Clock(HOST_MEMORY)
-    elif kind == "region" or not on_gpu:
-        inner = Clock()
-    return Bracket(CUDA, inner) if on_gpu else inner
+    return profiling.tracer(
+        kind,
+        kernels=lambda: Operators(training.mx, training.gpus()),
+        memory=training.storage or Clock(HOST_MEMORY),
+        cuda=CUDA if training.args.device == "gpu" else None,
+    )
 
 
 def memory(training):
@@ -70,7 +66,6 @@ def memory(training):
 
 
 def new_file():
-    """Name a file that MXNet may write."""
     return str(Path(tempfile.mkdtemp(prefix="dlscale-mxnet-")) / "profile.json")
 
 

@@ -200,7 +200,6 @@ class Horovod(Alone):
 
 
 def join(args):
-    """Meet the other processes in the way that --strategy says."""
     if args.strategy == "horovod":
         return Horovod(args.compression)
     if args.strategy == "kvstore":

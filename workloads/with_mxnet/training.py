@@ -11,18 +11,18 @@ It has these methods besides:
     losses(*batch)              the loss of every sample, (batch,) on each context, as a list
     shared_batch(count, contexts)  the first `count` samples of the batch on which all ranks compute a loss, divided among `contexts`
     flop_per_sample()           {"forward", "backward"}, as `flop.per_sample` counts them, or None
-    shape()                     where samples are images, or are classified
 """
 
+import ctypes
 import math
 import os
 import time
 
-import convergence
-from arguments import check_strategy, refuse
+import process
+from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
 from loop import report
-from placement import local_rank, pin
+from process import local_rank, pin
 from with_mxnet.profiler import UNBULKED, Regions, Storage
 
 
@@ -34,7 +34,7 @@ def check(args):
     if args.devices > 1 and args.strategy != "kvstore":
         refuse(f"--devices={args.devices} needs --strategy=kvstore")
     check_precision(args)
-    convergence.check(args)
+    check_epochs(args)
 
 
 def check_precision(args):
@@ -65,9 +65,48 @@ def set_up(args, *, unbulked=False):
 
 
 def contexts(args, mx):
-    """The devices of this process."""
     kind, first = (mx.gpu, local_rank()) if args.device == "gpu" else (mx.cpu, 0)
     return [kind(first + number) for number in range(args.devices)]
+
+
+def library_number(library, function):
+    """Ask a CUDA library for its version as it numbers it; None where it is absent."""
+    try:
+        call = getattr(ctypes.CDLL(library), function)
+    except (OSError, AttributeError):
+        return None
+    number = ctypes.c_int()
+    call(ctypes.byref(number))
+    return number.value
+
+
+def cuda_versions():
+    """Versions of the CUDA libraries that this MXNet was built for, written as PyTorch writes its own."""
+    cuda = library_number("libcudart.so.11.0", "cudaRuntimeGetVersion")  # 11020 is 11.2
+    nccl = library_number("libnccl.so.2", "ncclGetVersion")  # 22005 is 2.20.5
+    try:
+        cudnn = str(ctypes.CDLL("libcudnn.so.8").cudnnGetVersion())
+    except OSError:
+        cudnn = None
+    return {
+        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        "cudnn": cudnn,
+        "nccl": f"{nccl // 10000}.{nccl % 10000 // 100}.{nccl % 100}" if nccl else None,
+    }
+
+
+def gpu_name(index):
+    """Name of a GPU: the first member, 256 characters, of CUDA 11's cudaDeviceProp."""
+    properties = ctypes.create_string_buffer(4096)
+    ctypes.CDLL("libcudart.so.11.0").cudaGetDeviceProperties(properties, index)
+    return properties.value.decode()
+
+
+def environment(args, mx):
+    told = {"framework": "mxnet", "framework_version": mx.__version__, "device_names": []}
+    if args.device == "gpu":
+        told.update(cuda_versions(), device_names=[gpu_name(i) for i in range(args.devices)])
+    return process.environment(args, **told)
 
 
 class Training:
@@ -153,7 +192,7 @@ class Training:
         first = self.ranks.rank * self.args.devices
         return {context.device_id: first + number for number, context in enumerate(self.contexts)}
 
-    def profiler(self, kind, _region):
+    def profiler(self, kind):
         from with_mxnet.profiler import profiler
 
         return profiler(self, kind)
@@ -166,19 +205,8 @@ class Training:
     def flop_counts(self):
         return []  # MXNet has no counter
 
-    def slowest(self, seconds):
-        return self.ranks.slowest(seconds)
-
     def parameters(self):
         return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
-
-    def shape(self):
-        """`image_shape` and `num_classes` of the event run_start."""
-        return {"image_shape": None, "num_classes": None}
-
-    def skipped(self):
-        """Names of the samples of --data that could not be read."""
-        return self.batches.source.skipped
 
     def parameter_count(self):
         return sum(math.prod(p.shape) for p in self.parameters())
@@ -195,8 +223,6 @@ class Training:
 def run(make, args):
     """Do what the command line asks for with `make(args, mx)`, a `Training`, and report by events, from the first to `run_stop`."""
     mx = set_up(args, unbulked=args.profile == "kernels")
-    from with_mxnet.environment import environment
-
     imported = time.monotonic()
     training = make(args, mx)
     events = Events(rank=training.ranks.rank)

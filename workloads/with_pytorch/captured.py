@@ -43,5 +43,4 @@ class Captured:
 
 
 def stream():
-    """Make a stream of its own the current one."""
     torch.cuda.set_stream(torch.cuda.Stream())

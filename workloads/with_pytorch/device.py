@@ -4,33 +4,22 @@ fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolut
 imported by none of the modules that a program reads first, since its thread pools take their place when it is imported.
 """
 
-import placement
-from arguments import refuse
-from placement import local_rank
-
-# Compute capability from which on a GPU has it.
-NEEDED = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
+import process
+from arguments import check_capability, check_cpu_precision, refuse
+from process import local_rank
 
 
 def check(args, torch):
     """Refuse a precision that this device lacks, or a device that is not there."""
+    check_cpu_precision(args)
     if args.device == "cpu":
-        if args.precision in {"tf32", "fp16"}:
-            refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
         return
-    if args.precision not in NEEDED:
-        refuse(f"--precision={args.precision} is not offered with PyTorch on a GPU; ask for {', '.join(NEEDED)}")
     if torch.cuda.device_count() <= local_rank():
         refuse(f"--device=gpu for local rank {local_rank()}, PyTorch sees {torch.cuda.device_count()} GPUs")
-    capability, needed = torch.cuda.get_device_capability(local_rank()), NEEDED[args.precision]
-    if capability < needed:
-        has, needs = ".".join(map(str, capability)), ".".join(map(str, needed))
-        name = torch.cuda.get_device_name(local_rank())
-        refuse(f"--precision={args.precision} needs compute capability {needs}, the {name} has {has}; ask for fp32")
+    check_capability(args, torch.cuda.get_device_name(local_rank()), torch.cuda.get_device_capability(local_rank()))
 
 
 def set_up(args, torch):
-    """Choose the device and its arithmetic."""
     torch.set_num_threads(args.threads)
     torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
@@ -43,11 +32,10 @@ def set_up(args, torch):
 
 
 def environment(args, torch, device):
-    """Software and device as PyTorch names them."""
     told = {"framework": "pytorch", "framework_version": torch.__version__, "threads": torch.get_num_threads()}
     told["device_names"] = []
     if device.type == "cuda":
         cudnn, nccl = torch.backends.cudnn.version(), torch.cuda.nccl.version()
         told |= {"cuda": torch.version.cuda, "cudnn": str(cudnn) if cudnn else None, "nccl": ".".join(map(str, nccl))}
         told["device_names"] = [torch.cuda.get_device_name(device)]
-    return placement.environment(args, **told)
+    return process.environment(args, **told)

@@ -105,7 +105,6 @@ def scattered(given: torch.Tensor, taps: torch.Tensor, height: int, width: int, 
 
 
 def empty(like, height, width):
-    """Images of another size, as many of as many channels."""
     size = (*like.shape[:2], height, width)
     return torch.empty(size, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import profiling
 import torch
-from cuda_profiler import Bracket, Clock
 from torch.profiler import ProfilerActivity, record_function
 from torch.utils.flop_counter import FlopCounterMode
 from with_pytorch.trace import COLUMNS, MARK, rows
@@ -59,20 +58,17 @@ class Kineto:
 
 
 def profiler(training, kind):
-    """What traces a pass of a kind, with cudaProfilerStart and cudaProfilerStop around it on a GPU."""
-    device, on_gpu = training.device, training.on_gpu
+    on_gpu = training.on_gpu
     if kind == "kernels":
-        inner = Kineto(device, training.ranks.rank)
         training.regions.annotate = record_function
     else:
-        inner = {"memory": Clock("torch.cuda.memory_stats" if on_gpu else "/proc/self/status"), "region": Clock()}.get(
-            kind
-        )
         training.regions.annotate = torch.cuda.nvtx.range if on_gpu else None  # nsys and ncu show it
-    if not on_gpu:
-        return inner or Clock()
-    # The loader gives the library of that name that PyTorch has loaded.
-    return Bracket(f"libcudart.so.{torch.version.cuda.partition('.')[0]}", inner)
+    return profiling.tracer(
+        kind,
+        kernels=lambda: Kineto(training.device, training.ranks.rank),
+        memory=profiling.Clock("torch.cuda.memory_stats" if on_gpu else "/proc/self/status"),
+        cuda=f"libcudart.so.{torch.version.cuda.partition('.')[0]}" if on_gpu else None,
+    )
 
 
 def memory(training):

@@ -200,7 +200,6 @@ def clip(optimizer, scaler, norm):
 
 
 def join(args, device):
-    """Meet the other ranks in the way that --strategy says."""
     if args.strategy == "ddp":
         return Ddp(device, args.techniques)
     if args.strategy == "horovod":

@@ -1,42 +1,34 @@
 """What `--techniques` names: ways to train the same network faster on the same device. Without any, a program is the plain one of a paper.
 
-    channels-last     images and weights lie channels-last, as tensor cores read them
-    fused-optimizer   the update of all weights is one kernel
-    space-to-depth    the first convolution goes over blocks of pixels (`stems.py`)
-    pooling-kernel    3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
-    compile           the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
-    kernel-search     TorchInductor times many shapes of each of its kernels and takes the fastest
-    cuda-graphs       a whole step is recorded once and launched as one (`captured.py`)
-    local-statistics  each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
-    one-message       gradients travel all together after the backward pass, packed by a few kernels
-    bf16-gradients    gradients travel between ranks in bf16
-
 The order is that of the lines of an ablation. None changes what is computed, but for rounding; bf16-gradients rounds what it sends.
 """
+
+import os
+from pathlib import Path
 
 from arguments import refuse
 
 TECHNIQUES = (
-    "channels-last",
-    "fused-optimizer",
-    "space-to-depth",
-    "pooling-kernel",
-    "compile",
-    "kernel-search",
-    "cuda-graphs",
-    "local-statistics",
-    "one-message",
-    "bf16-gradients",
+    "channels-last",  # images and weights lie channels-last, as tensor cores read them
+    "fused-optimizer",  # the update of all weights is one kernel
+    "space-to-depth",  # the first convolution goes over blocks of pixels (`stems.py`)
+    "pooling-kernel",  # 3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
+    "compile",  # the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
+    "kernel-search",  # TorchInductor times many shapes of each of its kernels and takes the fastest
+    "cuda-graphs",  # a whole step is recorded once and launched as one (`captured.py`)
+    "local-statistics",  # each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
+    "one-message",  # gradients travel all together after the backward pass, packed by a few kernels
+    "bf16-gradients",  # gradients travel between ranks in bf16
 )
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
+SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
 # Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
 # DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
 EAGER_STEPS = 11
 
 
 def check(args, *, offered):
-    """Refuse techniques that this program, device or strategy can't serve."""
     for name in args.techniques:
         if name not in offered:
             known = ", ".join(word for word in TECHNIQUES if word in offered)
@@ -92,3 +84,32 @@ def is_stem(layer):
 def halves(layer):
     """Whether a pooling goes over 3x3 pixels with stride 2."""
     return layer.kernel_size == 3 and layer.stride == 2 and layer.dilation == 1
+
+
+def keep(directory):
+    """Have both compilers keep their work in a directory; one that can't be written to is left alone, and so is None."""
+    if directory and os.access(directory, os.W_OK | os.X_OK):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(directory, "inductor"))
+        os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
+
+
+def compiled(net, *, search):
+    """Compile a network; `search` has each kernel timed in many shapes, which takes over twice as long.
+
+    Of several shapes the fastest is where the search begins, and from there on it doubles or halves one size after the other for as long
+    as that helps.
+    """
+    import torch
+
+    return torch.compile(net, options=dict.fromkeys(SEARCH, True) if search else None)
+
+
+def graphs():
+    """TorchInductor's own counters; a graph that its cache can't hold is made anew every time."""
+    from torch._dynamo.utils import counters
+
+    told = counters["inductor"]
+    return {
+        "fresh": told["fxgraph_cache_miss"] + told["fxgraph_cache_bypass"],
+        "kept": told["fxgraph_cache_hit"],
+    }

@@ -12,9 +12,9 @@ What is measured is the program's own: `step`, one iteration, and `window`, the 
 
     loss(model, batch)   the mean loss of a batch, on the device
     shared_batch()       the batch that all ranks share and none trains on, on the device
-    validation()         to converge (`convergence.py`): batches (inputs, labels) of this rank's share of the validation set, on the device,
+    validation()         to converge (`loop.py`): batches (inputs, labels) of this rank's share of the validation set, on the device,
                          each sample once
-    flop_per_sample(), shape(), samples   where they differ
+    flop_per_sample()    where somebody has counted it
 
 One whose networks are several sets `parameters`, all that are trained in one list, in place of `take`, and has `shared_loss` and `alone`.
 
@@ -25,14 +25,12 @@ import contextlib
 import math
 import time
 
-import convergence
-from arguments import check_strategy, refuse
+from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
-from leaving import leave
 from loop import report
-from placement import pin
+from process import leave, pin
 from profiling import Regions
-from with_pytorch import compiled, techniques
+from with_pytorch import techniques
 from with_pytorch.device import check as check_device
 from with_pytorch.device import environment, set_up
 
@@ -51,7 +49,7 @@ def check(args, *, launched, offered):
         refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
     if args.strategy == "single" and launched:
         refuse("--strategy=single under a launcher would train one model a process; ask for ddp or horovod")
-    convergence.check(args)
+    check_epochs(args)
     techniques.check(args, offered=offered)
 
 
@@ -75,15 +73,6 @@ class Training:
         if args.precision in AUTOCAST:
             self.autocast = torch.autocast(device.type, dtype=getattr(torch, AUTOCAST[args.precision]))
 
-    @property
-    def samples(self):
-        """What one iteration of this rank trains on."""
-        return self.args.batch
-
-    def shape(self):
-        """`image_shape` and `num_classes` of the event run_start."""
-        return {"image_shape": None, "num_classes": None}
-
     def take(self, net):
         """Set `net`, whose weights are drawn on the CPU, up for training; what updates it is `optimizer`.
 
@@ -98,8 +87,9 @@ class Training:
         self.net = self.computed = self.place(techniques.rebuilt(net, names))
         self.parameters = list(self.net.parameters())
         if "compile" in names:
-            compiled.keep(args.compiled)
-            self.computed, self.compiled = compiled.of(self.net, search="kernel-search" in names), compiled.graphs
+            techniques.keep(args.compiled)
+            self.computed = techniques.compiled(self.net, search="kernel-search" in names)
+            self.compiled = techniques.graphs
         self.model = self.ranks.model(self.computed)
         self.reseed()
         rates = {"lr": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
@@ -118,7 +108,6 @@ class Training:
         return net.to(self.device, memory_format=layout)
 
     def sgd(self, rates):
-        """SGD on all parameters, with the gradients of all ranks."""
         torch = self.torch
         if "fused-optimizer" not in self.args.techniques:
             return self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates), self.net)
@@ -181,10 +170,9 @@ class Training:
     def read(self, losses):
         return self.torch.stack(losses).tolist()
 
-    def profiler(self, kind, region):
+    def profiler(self, kind):
         from with_pytorch.profiler import profiler
 
-        del region  # what can be started at all can be started around each region
         return profiler(self, kind)
 
     def memory(self):
@@ -196,13 +184,6 @@ class Training:
         from with_pytorch.profiler import flop_counts
 
         return flop_counts(self.shared_loss(), self.parameters, samples=self.args.batch)
-
-    def slowest(self, seconds):
-        return self.ranks.slowest(seconds)
-
-    def skipped(self):
-        """Names of the samples of --data that could not be read."""
-        return self.batches.source.skipped
 
     def parameter_count(self):
         return sum(p.numel() for p in self.parameters)

@@ -1,17 +1,8 @@
 """The devices of a TensorFlow program, in training and inference alike: what they can't do, their set-up, and how they are named."""
 
-import placement
-from arguments import refuse
-from placement import local_rank
-
-# Compute capability from which on a GPU has it.
-NEEDED = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
-
-
-def check(args):
-    """Refuse a precision that TensorFlow does not have on this kind of device; before it is imported, as nothing here needs it."""
-    if args.device == "cpu" and args.precision in {"tf32", "fp16"}:
-        refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
+import process
+from arguments import check_capability, refuse
+from process import local_rank
 
 
 def set_up(args, tf):
@@ -33,22 +24,19 @@ def set_up(args, tf):
         refuse(f"--device=gpu --devices={args.devices} for local rank {local_rank()}, TensorFlow sees {len(seen)} GPUs")
     for gpu in used:
         name, capability = shim.gpu_details(gpu)
-        needed = NEEDED[args.precision]
-        if capability and tuple(capability) < needed:
-            has, needs = ".".join(map(str, capability)), ".".join(map(str, needed))
-            refuse(f"--precision={args.precision} needs compute capability {needs}, the {name} has {has}; ask for fp32")
+        if capability:
+            check_capability(args, name, capability)
         tf.config.experimental.set_memory_growth(gpu, True)  # noqa: FBT003 - takes no keyword in 1.15
     tf.config.experimental.set_visible_devices(used, "GPU")
     return used
 
 
 def environment(args, tf, gpus):
-    """Software and devices as TensorFlow names them."""
     from with_tensorflow import shim
 
     built = shim.build_info() if gpus else {}
     # TensorFlow does not tell its NCCL; where that is used its own log does.
-    return placement.environment(
+    return process.environment(
         args,
         framework="tensorflow",
         framework_version=tf.__version__,

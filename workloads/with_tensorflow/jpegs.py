@@ -8,7 +8,7 @@ import itertools
 from pathlib import Path
 
 from arguments import refuse
-from imagenet_cnn.class_folders import END_OF_IMAGE
+from class_folders import END_OF_IMAGE
 from with_tensorflow.shim import batches, tf, with_threads, without_errors
 
 
@@ -61,6 +61,7 @@ class Folders:
         if not any(self.decodes(number) for number in self.order(0)):
             refuse(f"none of the JPEGs of rank {self.rank} in {args.data} decodes; give others")
         self.drawn, self.decoded = [], 0
+        self.unread = set()  # of other images, those that were found not to decode
         order = tf.data.Dataset.range(2**31).flat_map(
             lambda epoch: tf.data.Dataset.from_tensor_slices(self.order(epoch))
         )
@@ -90,7 +91,7 @@ class Folders:
     def skipped(self):
         """Names of the images that were left out: those that the order has before one that was used."""
         order = (number for epoch in itertools.count() for number in self.order(epoch).numpy().tolist())
-        skipped = set()
+        skipped = set(self.unread)
         for numbers in self.drawn:
             for part in self.strategy.experimental_local_results(numbers):
                 for used in part.numpy().tolist():

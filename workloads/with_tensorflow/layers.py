@@ -8,6 +8,7 @@ by different rules; 1.15 hands them a tensor in its place.
 """
 
 import contextlib
+import math
 
 from with_tensorflow.shim import tf
 
@@ -74,3 +75,15 @@ def in_use(net):
     finally:
         for layer in layers:
             layer.trains = True
+
+
+def multiplied(net):
+    """(weights, positions) of the convolutions and dense layers of a Keras model in the order in which they run, as `flop.per_sample` takes them."""
+    transposed, others = keras.layers.Conv2DTranspose, (keras.layers.Conv2D, keras.layers.Dense)
+    found = []
+    for layer in net.layers:
+        if isinstance(layer, (transposed, *others)):
+            # A transposed convolution uses every weight at each position of its input, as the convolution does that it is the gradient of.
+            where = layer.input if isinstance(layer, transposed) else layer.output
+            found.append((math.prod(layer.kernel.shape), math.prod(where.shape[1:-1])))
+    return found

@@ -14,8 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cuda_profiler import Bracket, Clock
-from profiling import host_memory
+from profiling import Clock, host_memory, tracer
 
 CUDA = "libcudart.so.12"
 HOST_MEMORY, GPU_MEMORY = "/proc/self/status", "tf.config.experimental.get_memory_info"
@@ -39,15 +38,12 @@ LEVELS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level
 
 
 def profiler(training, kind):
-    """What traces a pass of a kind; cudaProfilerStart and cudaProfilerStop are around it on GPUs."""
-    inner = None
-    if kind == "kernels":
-        inner = Tracer(training.tf, first_gpu(training))
-    elif kind == "memory":
-        inner = Clock(GPU_MEMORY if training.on_gpu else HOST_MEMORY)
-    elif kind == "region" or not training.on_gpu:
-        inner = Clock()
-    return Bracket(CUDA, inner) if training.on_gpu else inner
+    return tracer(
+        kind,
+        kernels=lambda: Tracer(training.tf, first_gpu(training)),
+        memory=Clock(GPU_MEMORY if training.on_gpu else HOST_MEMORY),
+        cuda=CUDA if training.on_gpu else None,
+    )
 
 
 def first_gpu(training):
@@ -169,12 +165,10 @@ class Table:
             self.rows.append(row)
 
     def columns(self):
-        """All rows, null where a column says nothing of them."""
         return {name: [row.get(name) for row in self.rows] for name in COLUMNS}
 
 
 def placed(line, event, *, began, device, stream):
-    """Where and when an event was."""
     start = (began + line.timestamp_ns + event.offset_ps / 1e3) / 1e9
     return {
         "device": device,
@@ -185,7 +179,6 @@ def placed(line, event, *, began, device, stream):
 
 
 def described(plane, event):
-    """What an event says about itself, by name."""
     return {plane.stat_metadata[stat.metadata_id].name: value(plane, stat) for stat in event.stats}
 
 
@@ -197,6 +190,5 @@ def value(plane, stat):
 
 
 def first(pattern, words):
-    """What a pattern finds in words, or None."""
     found = pattern.search(words)
     return found.group(1) if found else None

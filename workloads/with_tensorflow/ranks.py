@@ -178,7 +178,6 @@ class Horovod(Alone):
 
 
 def join(args):
-    """Meet the other processes in the way that --strategy says."""
     devices = [f"/{args.device}:{number}" for number in range(args.devices)]
     if args.strategy == "mirrored":
         return Mirrored(devices)

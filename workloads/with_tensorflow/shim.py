@@ -19,7 +19,6 @@ if V1:
 
 
 def set_seed(seed):
-    """Seed the generators that weights are drawn from."""
     if V1:
         tf.compat.v1.set_random_seed(seed)
     else:
@@ -51,7 +50,6 @@ def compiled(function, *, xla):
 
 
 def run(strategy, function, args):
-    """Call a function once a replica."""
     return (strategy.experimental_run_v2 if V1 else strategy.run)(function, args=args)
 
 
@@ -68,7 +66,6 @@ def values(strategy, value_of_replica):
 
 
 def without_errors(dataset):
-    """Leave out the elements that can't be made."""
     return dataset.apply(tf.data.experimental.ignore_errors()) if V1 else dataset.ignore_errors()
 
 
@@ -111,5 +108,4 @@ def gpu_details(gpu):
 
 
 def build_info():
-    """Give what TensorFlow says about the libraries that it was built for."""
     return {} if V1 else tf.sysconfig.get_build_info()

@@ -22,9 +22,9 @@ and for a process
 
     open()                        endless batches, tuples with a value for each of its devices: what stands for `*batch` above
     shared_batch()                the batch on which all replicas compute one loss
-    validation()                  to converge (`convergence.py`): batches (inputs, labels, weights) of this process' share of the validation
+    validation()                  to converge (`loop.py`): batches (inputs, labels, weights) of this process' share of the validation
                                   set; samples that only fill the last one weigh 0, the others 1
-    flop_per_sample(), shape(), samples, skipped()   where they differ
+    flop_per_sample()             where it differs
 
 Whatever draws random numbers in a replica seeds them with a pair (stream, step) in int32 and with a number of its own: no two replicas
 have the same stream, no two iterations the same step.
@@ -34,14 +34,11 @@ import math
 import os
 import time
 
-import convergence
-from arguments import check_strategy, refuse
+from arguments import check_cpu_precision, check_epochs, check_strategy, refuse
 from events import Events, process_start
-from leaving import leave
 from loop import Batches, report
-from placement import pin
+from process import leave, pin
 from profiling import Regions
-from with_tensorflow.device import check as check_device
 from with_tensorflow.device import environment, set_up
 
 # Variables of Horovod's own launcher and of Open MPI's.
@@ -64,8 +61,8 @@ def check(args):
             f"--profile-region={args.profile_region}: TensorFlow runs forward and backward pass and update as one graph, in the order in "
             "which their inputs are there; ask for input, or leave it out and look at the operators' names"
         )
-    check_device(args)
-    convergence.check(args)
+    check_cpu_precision(args)
+    check_epochs(args)
 
 
 def check_version(args, tf):
@@ -98,8 +95,7 @@ class Training:
         self.batches = Batches(self.open())
 
     def take(self, net):
-        """Train a network by SGD with momentum; in the scope of the strategy."""
-        from with_tensorflow.sgd import Sgd
+        from with_tensorflow.optimizers import Sgd
 
         args = self.args
         self.net = net
@@ -111,19 +107,6 @@ class Training:
 
     def pass_one(self, inputs, labels, seed):
         return self.differentiate(inputs, labels, seed)
-
-    @property
-    def samples(self):
-        """What one iteration of this process trains on."""
-        return self.args.batch * self.args.devices
-
-    def shape(self):
-        """`image_shape` and `num_classes` of the event run_start."""
-        return {"image_shape": None, "num_classes": None}
-
-    def skipped(self):
-        """Names of the samples of --data that could not be read, in order."""
-        return self.batches.source.skipped
 
     def on_all(self, function):
         """Make one graph of a function that runs once a replica; gives what it returned on each device of this process."""
@@ -175,7 +158,7 @@ class Training:
     def read(self, losses):
         return [math.fsum(map(float, parts)) / len(parts) for parts in losses]
 
-    def profiler(self, kind, _region):
+    def profiler(self, kind):
         from with_tensorflow.profiler import profiler
 
         return profiler(self, kind)
@@ -187,9 +170,6 @@ class Training:
 
     def flop_counts(self):
         return []  # TensorFlow has figures registered for some types of operators, and counts nothing as it runs
-
-    def slowest(self, seconds):
-        return self.ranks.slowest(seconds)
 
     def parameter_count(self):
         return sum(math.prod(variable.shape) for variable in self.variables)
@@ -225,7 +205,6 @@ class Training:
         return tf.stack([tf.reduce_sum(weights * part) for part in (losses, right, tf.ones_like(losses))])
 
     def validate(self):
-        """This process' share of the validation set, with the network as it is used."""
         self.ranks.share(self.shim.gathered(self.net))
         found = [part.numpy() for batch in self.validation() for part in self.judged(*batch)]
         loss_sum, correct, samples = (math.fsum(float(part[index]) for part in found) for index in range(3))
@@ -233,9 +212,9 @@ class Training:
 
     def flop_per_sample(self):
         from flop import per_sample
-        from with_tensorflow.operations import layers
+        from with_tensorflow.layers import multiplied
 
-        return per_sample(layers(self.net))
+        return per_sample(multiplied(self.net))
 
 
 def differences(moments):

@@ -37,13 +37,21 @@ def weights(shapes, *, normalized):
     return found
 
 
+def copied(training, *, normalized=False):
+    """Give what a PyTorch program trains these weights, and take its losses."""
+    import torch
+
+    with torch.no_grad():
+        values = weights([p.shape for p in training.parameters], normalized=normalized)
+        for parameter, value in zip(training.parameters, values, strict=True):
+            parameter.copy_(torch.from_numpy(value))
+    return [training.step().item() for _ in range(STEPS)]
+
+
 def transposed(training, tf, *, normalized):
     """Give what a TensorFlow program trains the weights that PyTorch's has: kernels lie the other way round there."""
-    kernels = {
-        1: (0,),
-        2: (1, 0),
-        4: (3, 2, 0, 1),
-    }  # (height, width, in, out) of a convolution is (out, in, height, width) there
+    # (height, width, in, out) of a convolution is (out, in, height, width) there.
+    kernels = {1: (0,), 2: (1, 0), 4: (3, 2, 0, 1)}
     shapes = [tuple(v.shape[axis] for axis in kernels[len(v.shape)]) for v in training.variables]
     back = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
     for variable, value in zip(training.variables, weights(shapes, normalized=normalized), strict=True):

@@ -1,6 +1,14 @@
-"""JPEGs of one colour for images of a framework that can decode them and not make any. No script by itself."""
+"""Three classes of one colour each, as all frameworks have to read them; and JPEGs of them, for a framework that can decode them and not make any.
+
+No script by itself.
+"""
 
 import base64
+
+COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
+CLASSES = sorted(COLOURS)
+# (colour - mean) / deviation of ImageNet, by hand.
+NORMALIZED = {"blue": (-2.118, -2.036, 2.623), "green": (-2.118, 2.429, -1.787), "red": (2.232, -2.036, -1.804)}
 
 # JPEGs of 16x16 pixels of one colour: what they have in common, and the rest of each.
 HEAD = (
@@ -14,5 +22,4 @@ TAILS = {
     "red": "AAj/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFgEBAQEAAAAAAAAAAAAAAAAAAAgJ/8QAFBEBAAAAAAAAAAAAAAAAAAAAAP/aAAwDAQACEQMRAD8Ai9KbfwAAB//Z",
 }
 
-# Their pixels are (0, 0, 254), (0, 255, 1), (254, 0, 0).
 JPEGS = {name: base64.b64decode(HEAD + tail) for name, tail in TAILS.items()}

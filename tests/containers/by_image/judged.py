@@ -8,10 +8,9 @@ import io
 import tempfile
 from pathlib import Path
 
-from probed import of, ran
+from colours import COLOURS
+from probed import WORKLOADS, of, ran
 
-WORKLOADS = Path(__file__).parents[3] / "workloads"
-COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
 SAMPLES, RIGHT = 11, 10
 CUT = ["green/00.jpg", "red/04.jpg"]  # one that is trained on, one that is validated on
 EACH = 20

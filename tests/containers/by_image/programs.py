@@ -13,6 +13,14 @@ from unittest import mock
 # By the end of a program's name. PyTorch's first optimizer loads torch._dynamo; MXNet is left out, as it reads variables that its programs set.
 LOADED = {"pytorch": ["torch", "torch._dynamo"], "tensorflow": ["tensorflow"]}
 SUITE = Path(__file__).parents[3]
+# What ps-lite has to know of a job of two workers and a server.
+MEETING = {
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_NODE_HOST": "127.0.0.1",
+    "DMLC_INTERFACE": "lo",
+    "DMLC_NUM_SERVER": "1",
+    "DMLC_NUM_WORKER": "2",
+}
 LIMIT_S = 500
 FORKS = multiprocessing.get_context("forkserver")
 
@@ -67,3 +75,14 @@ def become(argv, environment, said):
     sys.argv = argv
     sys.path[:] = [str(Path(argv[0]).parent), *(path for path in sys.path if not Path(path).is_relative_to(SUITE))]
     runpy.run_path(argv[0], run_name="__main__")
+
+
+def parameter_server(worker, *, port=20001, **how):
+    """Run MXNet's scheduler, a server and two workers, of the argv `worker`, to their ends: what they said, if `how` has a pipe for it."""
+    shim = (sys.executable, str(SUITE / "workloads/with_mxnet/shim.py"))
+    roles = (("scheduler", shim), ("server", shim), ("worker", worker), ("worker", worker))
+    meeting = {**os.environ, **MEETING, "DMLC_PS_ROOT_PORT": str(port)}
+    started = [subprocess.Popen(argv, env={**meeting, "DMLC_ROLE": role}, text=True, **how) for role, argv in roles]
+    said = [process.communicate(timeout=LIMIT_S)[0] for process in started]
+    assert [process.returncode for process in started] == [0] * 4
+    return said

@@ -1,7 +1,6 @@
 """Prevents: a container's memory read from the whole host's, seconds that are nanoseconds, a job that ends where a kernel tells less,
 memory taken for free that a limit, or the host, does not leave."""
 
-import ast
 from pathlib import Path
 
 import control_group
@@ -89,7 +88,3 @@ def test_without_a_group_of_its_own_a_process_has_what_the_host_has(tmp_path):
 
 def test_this_machine_is_read_without_an_error():
     assert set(control_group.usage()) == set(control_group.NOTHING)
-
-
-def test_the_syntax_is_that_of_the_oldest_images():
-    assert ast.parse((WORKLOADS / "control_group.py").read_text(), feature_version=(3, 6))

@@ -16,10 +16,10 @@ from models_caffe import Net, pooled
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 PROGRAMS = sorted(
     [
-        *(WORKLOADS / f"{name}.py" for name in ("arguments", "events", "placement")),
+        *(WORKLOADS / f"{name}.py" for name in ("arguments", "class_folders", "events", "process")),
         *(
             WORKLOADS / f"imagenet_cnn/{name}.py"
-            for name in ("class_folders", "classifier", "flags", "networks", "pack_lmdb", "packing")
+            for name in ("classifier", "flags", "networks", "pack_lmdb", "packing")
         ),
         *(WORKLOADS / "imagenet_cnn").glob("*_caffe.py"),
     ]

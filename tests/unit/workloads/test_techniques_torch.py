@@ -1,5 +1,7 @@
-"""Prevents: a technique that the runner plans and the program does not know, one that is taken and does nothing, a graph without a step."""
+"""Prevents: a technique that the runner plans and the program does not know, one that is taken and does nothing, a graph without a step,
+a training that ends because its compilers may not write to the directory that is kept for them, compilers that look elsewhere."""
 
+import os
 from argparse import Namespace
 from typing import get_args
 
@@ -61,3 +63,15 @@ def test_what_does_not_go_is_refused_in_one_sentence(args, offered, sentence, ca
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o700, True), (None, False)])
+def test_compilers_are_sent_there_if_it_can_be_written_to(monkeypatch, tmp_path, mode, told):
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "before")
+    if mode:
+        (tmp_path / "kept").mkdir(mode)
+    techniques.keep(str(tmp_path / "kept"))
+    techniques.keep(None)
+    sent = [os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")]
+    assert sent == ([f"{tmp_path}/kept/inductor", f"{tmp_path}/kept/triton"] if told else ["before", "before"])

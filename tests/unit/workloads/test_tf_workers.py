@@ -1,7 +1,6 @@
 """Prevents: a worker that takes another's number or cluster, a failure blamed on the wrong worker or hidden behind exit code 0, event
 lines changed on their way, a standard error that does not say whose it is, workers that outlive a failure, a signal or the launcher."""
 
-import ast
 import ctypes
 import json
 import signal
@@ -144,7 +143,3 @@ def test_a_program_that_is_not_there_is_named():
         [sys.executable, PROGRAM, *flags, "/nowhere/python3"], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (127, "tf_workers: /nowhere/python3: No such file or directory\n")
-
-
-def test_the_syntax_is_that_of_python_3_6():
-    assert ast.parse(PROGRAM.read_text(encoding="utf-8"), feature_version=(3, 6))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wgan import operations, synthetic
+from wgan import synthetic
 
 BATCH = {"n_critic": 2, "image_size": 4}
 
@@ -58,14 +58,14 @@ def test_the_cost_of_a_real_image_by_hand():
     Backward, each look costs weights and inputs of both layers but the inputs of the first, 2 x 10 - 6; and half of the critic's inputs,
     10, with the generator's weights and inputs but the latents', 2 x 30 - 10.
     """
-    found = operations.per_image([(5, 1), (2, 5)], [(3, 1), (1, 2)], n_critic=2)
+    found = synthetic.flop_per_image([(5, 1), (2, 5)], [(3, 1), (1, 2)], n_critic=2)
     assert found == {"forward": 30 + 20 + 40 / 2, "backward": 2 * 14 + 60 / 2}
 
 
 @given(n_critic=st.integers(1, 10))
 def test_more_critic_updates_leave_less_of_the_generators_for_each_image(n_critic):
     layers = [(7, 3), (5, 2)]
-    few, more = (operations.per_image(layers, layers, n_critic=count) for count in (n_critic, n_critic + 1))
+    few, more = (synthetic.flop_per_image(layers, layers, n_critic=count) for count in (n_critic, n_critic + 1))
     assert few["forward"] > more["forward"]
     assert few["backward"] > more["backward"]
     # The sum over an iteration grows by exactly one critic update: 2 x 31 made, 4 x 31 looked at.

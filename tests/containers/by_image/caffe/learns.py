@@ -10,6 +10,7 @@ from pathlib import Path
 import caffe
 import data_caffe
 import numpy as np
+from modelled import hold_learning
 from models_caffe import Net, extend
 
 SOLVER = 'net: "{}"\nbase_lr: {}\nlr_policy: "fixed"\nmomentum: 0.9\nsolver_mode: CPU\nrandom_seed: 1\nsnapshot_after_train: false\n'
@@ -29,8 +30,6 @@ for name, image_size, rate in (("lenet", 32, 0.003), ("resnet18", 32, 0.03), ("g
         images.append(solver.net.blobs["data"].data.copy())
         labels.append(solver.net.blobs["label"].data.copy())
         losses.append(float(solver.net.blobs["loss"].data))
-    assert losses[-1] < 0.8 * losses[0], f"{name}: {losses}"
-
     assert all(np.array_equal(images[0], other) for other in images[1:]), f"{name} trains on another batch in each step"
     assert all(np.array_equal(labels[0], other) for other in labels[1:]), f"{name} trains on other labels in each step"
     assert images[0].shape == (8, 3, image_size, image_size)
@@ -41,7 +40,10 @@ for name, image_size, rate in (("lenet", 32, 0.003), ("resnet18", 32, 0.03), ("g
     assert set(labels[0]) <= set(range(10))
     assert len(set(labels[0])) > 1
 
-    for number, layer in enumerate(solver.net.layers):
-        if layer.type not in {"BatchNorm", "Bias"}:
-            untouched = [blob for blob in layer.blobs if not blob.diff.any()]
-            assert not untouched, f"{name}: {len(untouched)} blobs of {solver.net._layer_names[number]} get no gradient"
+    untouched = [
+        solver.net._layer_names[number]
+        for number, layer in enumerate(solver.net.layers)
+        for blob in layer.blobs
+        if layer.type not in {"BatchNorm", "Bias"} and not blob.diff.any()
+    ]
+    hold_learning(name, losses, untouched)

@@ -44,6 +44,16 @@ def run(**flags):
     return done.returncode, events, done.stderr.decode()
 
 
+def begun(**streams):
+    """A run that would never end, once it measures: its process, and the number of Caffe's."""
+    process = subprocess.Popen(command(iterations=1000000), stdout=subprocess.PIPE, **streams)
+    for line in process.stdout:
+        if b"warmup_end" in line:
+            break
+    (caffe_pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return process, Path(f"/proc/{caffe_pid}/status")
+
+
 # A whole run: edges of windows of 4 at 4, 8, 12 and 14, so that Caffe writes every second line.
 code, events, log = run()
 assert code == 0, log
@@ -78,26 +88,17 @@ with tempfile.TemporaryDirectory() as folder:
     assert events[-1]["event"] == "run_start"
 
 # Told to end, it ends Caffe.
-with subprocess.Popen(command(iterations=1000000), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-    for line in process.stdout:
-        if b"warmup_end" in line:
-            break
-    (caffe_pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.terminate()
-    while process.stderr.read(65536):
-        pass
-    assert process.wait(timeout=30) == 128 + signal.SIGTERM
-assert not Path(f"/proc/{caffe_pid}").exists()
+process, status = begun(stderr=subprocess.PIPE)
+process.terminate()
+while process.stderr.read(65536):
+    pass
+assert process.wait(timeout=30) == 128 + signal.SIGTERM
+assert not status.exists()
 
 # Killed, it takes Caffe along.
-with subprocess.Popen(command(iterations=1000000), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-    for line in process.stdout:
-        if b"warmup_end" in line:
-            break
-    (caffe_pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.kill()
-    process.wait(timeout=30)
-status = Path(f"/proc/{caffe_pid}/status")
+process, status = begun(stderr=subprocess.DEVNULL)
+process.kill()
+process.wait(timeout=30)
 deadline = time.monotonic() + 30
 while status.exists() and "State:\tZ" not in status.read_text() and time.monotonic() < deadline:
     time.sleep(0.05)

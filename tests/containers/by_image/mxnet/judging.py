@@ -5,23 +5,14 @@ strategies that validate different networks, an int8 network that computes in fp
 """
 
 import json
-import os
-import subprocess
 import sys
 
 import judged
 from colours import JPEGS
 from flags import infer_parser
-from probed import WORKLOADS, of
+from probed import of
+from programs import parameter_server
 
-MEETING = {
-    "DMLC_PS_ROOT_URI": "127.0.0.1",
-    "DMLC_NUM_SERVER": "1",
-    "DMLC_NUM_WORKER": "2",
-    "DMLC_NODE_HOST": "127.0.0.1",
-    "DMLC_INTERFACE": "lo",
-    "DMLC_PS_ROOT_PORT": "20001",
-}
 # What runs inside each of two workers: rank 1 begins with other statistics than rank 0.
 SHARING = """
 from with_mxnet.ranks import Distributed
@@ -37,19 +28,6 @@ for _ in range(2):
     ranks.share([net.running_mean])
     assert [part.asnumpy().tolist() for part in net.running_mean.list_data()] == [[5, 5, 5]] * 2, net.running_mean.list_data()
 """
-
-
-def job(worker):
-    """Run a scheduler, a server and two workers to their ends, on whose standard output they all are."""
-    shim = (sys.executable, str(WORKLOADS / "with_mxnet/shim.py"))
-    roles = {"scheduler": [shim], "server": [shim], "worker": [worker, worker]}
-    started = [
-        subprocess.Popen(argv, env={**os.environ, **MEETING, "DMLC_ROLE": role})
-        for role, commands in roles.items()
-        for argv in commands
-    ]
-    codes = [process.wait(timeout=400) for process in started]
-    assert codes == [0] * len(codes), codes
 
 
 def strategies_validate_one_network(data):
@@ -111,12 +89,12 @@ def several_batches_are_answered_in_order():
 
 
 if sys.argv[1:2] == ["job"]:
-    job(tuple(sys.argv[2:]))
+    parameter_server(tuple(sys.argv[2:]))
 else:
     folder = judged.folder(lambda colour, _: JPEGS[colour])
     int8_is_int8()
     several_batches_are_answered_in_order()
-    job((sys.executable, "-c", SHARING))
+    parameter_server((sys.executable, "-c", SHARING))
     strategies_validate_one_network(folder)
     for name in ("fp32", "int8"):
         judged.infer("mxnet", folder, name)

@@ -6,9 +6,8 @@ Prevents, beside what `modelled` does, a branch that is built and not connected,
 import math
 
 from modelled import CATALOG, REFERENCE, counted, hold_learning, hold_operations, hold_parameters, per_sample, sizes
-from models_mxnet import build, undrawn
+from models_mxnet import build, multiplied, undrawn
 from networks import NETWORKS
-from with_mxnet.operations import layers
 from with_mxnet.shim import mx
 
 
@@ -52,12 +51,12 @@ for name, (image_size, _) in CATALOG.items():
             hold_parameters(name, sum(map(math.prod, arguments)))
     for size in counted(name):
         saved = earlier_stride(size) if name in {"resnet50", "resnet101", "resnet152"} else 0
-        hold_operations(name, size, layers(undrawn(name, size, 1000), size), saved=saved)
+        hold_operations(name, size, multiplied(undrawn(name, size, 1000), size), saved=saved)
 
 # As the program has it: hybridized, its parameters in half precision.
 net = build("lenet", 32, 1000, [mx.cpu()])
 net.cast("float16")
 net.hybridize(static_alloc=True, static_shape=True)
-assert per_sample(layers(net, 32))["forward"] == REFERENCE["lenet"]["32"]["forward"]
+assert per_sample(multiplied(net, 32))["forward"] == REFERENCE["lenet"]["32"]["forward"]
 for name in ("resnet18", "inception-bn"):
     six_steps_lower_the_loss(name)

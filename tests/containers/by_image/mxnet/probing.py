@@ -3,36 +3,20 @@
 Prevents a probe whose keys or optimizer stay in the store and train along, a sum that is none, random numbers that move.
 """
 
-import os
 import subprocess
 import sys
 
-from probed import WORKLOADS, hold, losses, of, program, ran, read
+from probed import hold, losses, of, program, ran, read
+from programs import parameter_server
 
-MEETING = {
-    "DMLC_PS_ROOT_URI": "127.0.0.1",
-    "DMLC_NUM_SERVER": "1",
-    "DMLC_NUM_WORKER": "2",
-    "DMLC_NODE_HOST": "127.0.0.1",
-    "DMLC_INTERFACE": "lo",
-}
 ports = iter(range(20001, 20100))
 
 
 def job(kvstore, model="googlenet"):
     def train(*more):
-        env = {**os.environ, **MEETING, "DMLC_PS_ROOT_PORT": str(next(ports))}
-        shim = (sys.executable, str(WORKLOADS / "with_mxnet/shim.py"))
         words = ("--devices=1", "--strategy=kvstore", f"--kvstore={kvstore}", *more)
         worker = (sys.executable, *program("mxnet", model), *words)
-        roles = {"scheduler": [shim], "server": [shim], "worker": [worker, worker]}
-        started = [
-            subprocess.Popen(argv, env={**env, "DMLC_ROLE": role}, stdout=subprocess.PIPE, text=True)
-            for role, commands in roles.items()
-            for argv in commands
-        ]
-        said = [process.communicate(timeout=300)[0] for process in started]
-        assert [process.returncode for process in started] == [0] * 4
+        said = parameter_server(worker, port=next(ports), stdout=subprocess.PIPE)
         return [event for text in said for event in read(text)]
 
     return train

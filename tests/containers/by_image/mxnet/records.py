@@ -12,15 +12,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from colours import JPEGS
+from colours import CLASSES, JPEGS, NORMALIZED
 from data_mxnet import Records
 from with_mxnet.shim import mx
 
 PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
-
-# Their pixels are (0, 0, 254), (0, 255, 1), (254, 0, 0); (pixel - mean) / deviation of ImageNet, by hand.
-NORMALIZED = {"blue": (-2.118, -2.036, 2.623), "green": (-2.118, 2.429, -1.787), "red": (2.232, -2.036, -1.804)}
-CLASSES = sorted(JPEGS)
 
 root = Path(tempfile.mkdtemp())
 for name, jpeg in JPEGS.items():

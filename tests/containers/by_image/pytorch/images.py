@@ -10,14 +10,10 @@ import tempfile
 from pathlib import Path
 
 import torch
+from colours import CLASSES, COLOURS, NORMALIZED
 from data_torch import ClassFolders, Images
 from PIL import Image
 from torch.utils.data import DistributedSampler
-
-COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
-# (colour - mean) / deviation of ImageNet, by hand.
-NORMALIZED = {"blue": (-2.118, -2.036, 2.623), "green": (-2.118, 2.429, -1.787), "red": (2.232, -2.036, -1.804)}
-CLASSES = sorted(COLOURS)
 
 root = Path(tempfile.mkdtemp())
 for name, colour in COLOURS.items():

@@ -9,6 +9,7 @@ import math
 
 import judged
 import torch
+from colours import CLASSES, NORMALIZED
 from flags import infer_parser
 from infer_pytorch import Predictor
 from probed import losses, ran
@@ -42,8 +43,8 @@ def validation_is_counted_as_by_hand(data):
     for _ in range(2):
         found = training.validate()
         assert (found["samples"], found["correct"]) == (judged.SAMPLES, judged.RIGHT), found
-        # Scores (blue, green, red) of each colour, from (colour - mean) / deviation of ImageNet; cross entropy is ln(sum(exp)) - own score.
-        blue, green, red = (2.623, -2.036, -2.118), (-1.787, 2.429, -2.118), (-1.804, -2.036, 2.232)
+        # Scores (blue, green, red) of each colour; cross entropy is ln(sum(exp)) - own score.
+        blue, green, red = (NORMALIZED[name][::-1] for name in CLASSES)
         costs = [
             math.log(sum(map(math.exp, scores))) - scores[label] for label, scores in enumerate((blue, green, red))
         ]

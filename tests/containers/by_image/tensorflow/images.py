@@ -15,15 +15,12 @@ from pathlib import Path
 
 import numpy as np
 from class_folders import class_folders
+from colours import CLASSES, COLOURS, NORMALIZED
 from data_tensorflow import Folders, Records, normalized
 from with_tensorflow.ranks import Alone
 from with_tensorflow.shim import tf
 
 PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
-COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
-# (colour - mean) / deviation of ImageNet, by hand.
-NORMALIZED = {"blue": (-2.118, -2.036, 2.623), "green": (-2.118, 2.429, -1.787), "red": (2.232, -2.036, -1.804)}
-CLASSES = sorted(COLOURS)
 CORRUPT = ["blue/text.jpeg", "red/cut.jpg"]
 
 root = Path(tempfile.mkdtemp())

@@ -11,7 +11,7 @@ import inference
 import judged
 import numpy as np
 from flags import infer_parser
-from infer_tensorflow import UNCOPIED, OnGpu, Predictor
+from infer_tensorflow import UNCOPIED, OnGpu, Predictor, Quantized
 from with_tensorflow.layers import BatchNorm, in_use
 from with_tensorflow.shim import tf
 
@@ -58,11 +58,9 @@ def all_precisions_answer_as_fp32_does():
 
 
 def int8_is_int8_throughout():
-    from quantize_tensorflow import Quantized
-
     made = predictor("lenet", "int8")
     samples, _ = made.library(8)
-    quantized = Quantized(lambda images: made.scores(made.net, images), samples, threads=1)
+    quantized = Quantized(tf, lambda images: made.scores(made.net, images), samples, threads=1)
     np.testing.assert_allclose(quantized(samples), scores(made, samples), atol=0.05 * np.ptp(scores(made, samples)))
     kinds = [detail["dtype"] for detail in quantized.interpreter.get_tensor_details()]
     assert kinds.count(np.float32) == 2, "more than what goes in and what comes out"

@@ -8,7 +8,7 @@ import math
 from modelled import CATALOG, REFERENCE, counted, hold_operations, hold_parameters, per_sample, sizes
 from models_tensorflow import build
 from networks import NETWORKS
-from with_tensorflow.operations import layers
+from with_tensorflow.layers import multiplied
 from with_tensorflow.shim import set_precision, tf
 
 # Height of the last map by hand: (size + 2 padding - kernel) // stride + 1 for one layer after the other.
@@ -35,7 +35,7 @@ def hold(name, size):
         expected = LAST_MAP[FAMILY.get(name, name)].get(size, maps[-1])
         assert maps[-1] == expected, f"{name} at {size} pixels ends with a map of {maps[-1]}, not {expected}"
         if size in counted(name):
-            hold_operations(name, size, layers(net))
+            hold_operations(name, size, multiplied(net))
     return net
 
 
@@ -47,4 +47,4 @@ for name, (image_size, _) in CATALOG.items():
             hold_parameters(name, sum(math.prod(weight.shape) for weight in net.trainable_variables))
 
 set_precision("bf16")
-assert per_sample(layers(build("lenet", 32, 1000)))["forward"] == REFERENCE["lenet"]["32"]["forward"]
+assert per_sample(multiplied(build("lenet", 32, 1000)))["forward"] == REFERENCE["lenet"]["32"]["forward"]

@@ -103,7 +103,7 @@ def what_is_right_is_counted():
         found = training.validate()
         assert (found["samples"], found["correct"]) == (13, 13), found
         np.testing.assert_allclose(found["loss_sum"], expected, rtol=1e-5)
-        assert training.skipped() == ["dark/04.jpg"]
+        assert training.batches.source.skipped == ["dark/04.jpg"]
         # Statistics gathered otherwise on each device become the first one's; the network is left as it was, and trains on.
         training.step()
         norm, before = training.parameter_norm(), training.validate()

@@ -17,7 +17,7 @@ def parameters(net):
     found = [p for convolution in net.convolutions for p in (convolution[0].weight, convolution[0].bias)]
     for layer in net.recurrent:
         found += [getattr(layer, name + suffix) for suffix in ("", "_reverse") for name in DIRECTION]
-    return [*found, *net.full.layer.parameters(), *net.output.parameters()]
+    return [*found, *net.full[1].parameters(), *net.output.parameters()]
 
 
 def losses(size):

@@ -10,8 +10,4 @@ from train_pytorch import Mlp
 from with_pytorch.ranks import Alone
 
 training = Mlp(alike.flags(parser, "mlp-512-reuters"), torch, torch.device("cpu"), Alone())
-with torch.no_grad():
-    values = alike.weights([p.shape for p in training.parameters], normalized=False)
-    for parameter, value in zip(training.parameters, values, strict=True):
-        parameter.copy_(torch.from_numpy(value))
-alike.hold({"mlp-512-reuters": [training.step().item() for _ in range(alike.STEPS)]})
+alike.hold({"mlp-512-reuters": alike.copied(training)})

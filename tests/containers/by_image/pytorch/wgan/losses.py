@@ -12,11 +12,7 @@ from with_pytorch.ranks import Alone
 
 def losses(model):
     training = Wgan(alike.flags(parser, model), torch, torch.device("cpu"), Alone())
-    with torch.no_grad():
-        values = alike.weights([p.shape for p in training.parameters], normalized=model == "wgan")
-        for parameter, value in zip(training.parameters, values, strict=True):
-            parameter.copy_(torch.from_numpy(value))
-    return [training.step().item() for _ in range(alike.STEPS)]
+    return alike.copied(training, normalized=model == "wgan")
 
 
 alike.hold({model: losses(model) for model in ("wgan", "wgan-nobn")})

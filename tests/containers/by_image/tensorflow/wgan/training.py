@@ -16,9 +16,9 @@ import flags
 import numpy as np
 from models_tensorflow import build
 from train_tensorflow import Wgan
-from with_tensorflow.operations import layers
+from with_tensorflow.layers import multiplied
+from with_tensorflow.optimizers import RmsProp
 from with_tensorflow.ranks import Alone, Mirrored
-from with_tensorflow.rmsprop import RmsProp
 from with_tensorflow.shim import tf
 
 CATALOG = json.loads(sys.argv[2])
@@ -50,7 +50,7 @@ def the_networks_are_the_catalogs():
     for name, (size, parameters) in CATALOG["wgan"].items():
         nets = build(name, size, 100)
         assert count(nets) == parameters, name
-        assert [layers(net) for net in nets] == [GENERATOR, CRITIC], name
+        assert [multiplied(net) for net in nets] == [GENERATOR, CRITIC], name
         assert [net.output.shape for net in nets] == [(None, 64, 64, 3), (None, 1, 1, 1)]
 
 

@@ -1,17 +1,21 @@
-"""SGD with momentum and weight decay for the TensorFlow program, the same arithmetic as PyTorch's and MXNet's: v = m v + (g + d w), w -= r v.
+"""Optimizers of the TensorFlow programs, the same arithmetic as PyTorch's and MXNet's.
 
-Keras' own optimizers decouple the decay from the gradient (Loshchilov and Hutter, https://arxiv.org/abs/1711.05101), which trains
-otherwise, and aggregate gradients in their own way under a distribution strategy.
+They update variables from gradients that are already averaged over all replicas; `apply` is called in each replica, which all do the same.
 """
 
 from with_tensorflow.shim import tf
 
 # The schedule of PyTorch's GradScaler.
 FIRST_SCALE, GROWTH_INTERVAL = 2.0**16, 2000
+# What RMSprop keeps of the mean of squares, and what it adds beside the root.
+RHO, EPSILON = 0.99, 1e-8
 
 
 class Sgd:
-    """Updates variables from gradients that are already averaged over all replicas, so that each replica does the same.
+    """SGD with momentum and weight decay: v = m v + (g + d w), w -= r v.
+
+    Keras' own optimizers decouple the decay from the gradient (Loshchilov and Hutter, https://arxiv.org/abs/1711.05101), which trains
+    otherwise, and aggregate gradients in their own way under a distribution strategy.
 
     With `scaled`, the loss is multiplied before it is differentiated so that gradients fit fp16. A step whose gradients overflow is
     skipped and halves the scale; the verdict stays on the device, as waiting for it would stop the pipeline at each step.
@@ -54,3 +58,33 @@ class Sgd:
                 grad=gradient,
                 momentum=momentum,
             )
+
+
+class RmsProp:
+    """RMSprop: v = 0.99 v + 0.01 g², w -= r g / (sqrt(v) + 1e-8).
+
+    Tieleman and Hinton, lecture 6.5 (https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf). Keras' own and
+    TensorFlow's fused operator add their number below the root, which is another step where gradients are as small as a WGAN's.
+    """
+
+    def __init__(self, variables, *, learning_rate):
+        self.variables, self.learning_rate = variables, learning_rate
+        self.squares = [tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables]
+
+    def apply(self, gradients):
+        """Do one step; to be called in each replica."""
+        for number, variable in enumerate(self.variables):
+            gradient, square = gradients[number], self.squares[number]
+            mean = RHO * square + (1 - RHO) * gradient**2
+            put(square, mean)
+            put(variable, variable - self.learning_rate * gradient / (tf.sqrt(mean) + EPSILON))
+
+    def clip(self, limit):
+        """Bring the variables to between -limit and limit; to be called in each replica."""
+        for variable in self.variables:
+            put(variable, tf.clip_by_value(variable, -limit, limit))
+
+
+def put(variable, value):
+    """Assign to the replica's own copy; `assign` asks for an aggregation, of which there is none."""
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

@@ -1,10 +1,13 @@
-"""Where a rank runs: its number on this host, and the cores that it has for itself. Syntax of Python 3.6 only; before any import.
+"""A rank as a process: its number on this host, the cores that it has for itself, its end. Syntax of Python 3.6 only; before any import.
 
 Thread pools take their size and place from the affinity at import, so that `pin` comes first.
 """
 
+import atexit
+import ctypes
 import os
 import platform
+import sys
 
 # What torchrun and `tf_workers.py`, Horovod's Gloo launcher, and Open MPI tell a process.
 LOCAL_RANKS = ("LOCAL_RANK", "HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
@@ -31,3 +34,16 @@ def environment(args, **told: object):
     absent = dict.fromkeys(("cuda", "cudnn", "nccl"))
     here = {"device": args.device, "threads": args.threads, "cpus": sorted(os.sched_getaffinity(0))}
     return {"python": platform.python_version(), **here, **absent, **told}
+
+
+def leave():
+    """End this process with exit code 0, when what is registered for its end has been called and what was written is out; never returns.
+
+    What an interpreter takes apart before it ends takes PyTorch and TensorFlow up to a second on a core, for which whoever waits for the
+    process waits too; the kernel takes all of it back in a hundredth of that.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - what the interpreter calls first when it ends; it has no public name
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)  # what libraries wrote by C's own streams, as NCCL does
+    os._exit(0)
