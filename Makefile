@@ -39,6 +39,9 @@ NEAREST = $(shell $(PYTHON) -c 'import difflib, sys; a, b = map(str.split, sys.a
 MEANT = $(if $(NEAREST), did you mean $(NEAREST)? See, see)
 $(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN);$(MEANT) `make help`, and set what is for the environment before `make`))
 
+# make expands what it exports, and it exports what its command line has: none of it, for the flags say it all.
+unexport $(filter-out $(ALWAYS),$(GIVEN))
+
 # FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it: `value` expands no $ of it.
 lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
 typed = '$(subst ','\'',$(value $(1)))'

@@ -209,6 +209,17 @@ def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path,
     assert not owned.exists()
 
 
+@pytest.mark.parametrize("words", [["regrade", "DIR={}"], ["query", "SQL={}"], ["reproduce", "STUDY={}"]])
+def test_make_expands_no_variable_that_it_hands_on_to_its_programs(tmp_path, words):
+    """Where make really ran a command it exported what it was given, and expanded it for that: `make -n` showed nothing of it."""
+    owned = tmp_path / "owned"
+    hostile = f"$(shell touch {owned})"
+    argv = ["make", "--no-print-directory", "DLSCALE=true", *(word.format(hostile) for word in words)]
+    done = subprocess.run(argv, cwd=examples.ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not owned.exists()
+
+
 @pytest.fixture
 def main(monkeypatch):
     """The command line in this process, without what it does to the whole of one."""
