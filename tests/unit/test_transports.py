@@ -317,7 +317,7 @@ def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
         len(panels(compare(curves([ONE, *(run(kind, inner(kind), seconds=0.1) for kind in ("nvlink", "shm"))])))) == 1
     )
     other = run("lost-2", two(interconnect="roce"), seconds=0.1, reasons=("x",))
-    assert written(compare(curves([ONE, LOST, other]))).pictures["m"].png() is None
+    assert written(compare(curves([ONE, LOST, other]))).pictures["m"]() is None
 
 
 def test_a_matrix_over_several_transports_leaves_a_report_of_each_and_the_comparison(tmp_path):
