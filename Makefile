@@ -53,8 +53,9 @@ FLAGS = $(call flags,$(VARIABLES)) $(call switches,$(SWITCHES))
 
 .PHONY: help
 help: ## list targets and variables
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo; echo "Variables: $(VARIABLES)"; echo "Switches:  $(SWITCHES) (=1; 0, no or false for off)"; echo "Example:   make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {n = split($$2, words, " "); row = sprintf("  make %-12s", $$1); \
+	  for (i = 1; i <= n; i++) {if (length(row words[i]) > 78) {print row; row = sprintf("%19s", "")} row = row " " words[i]} print row}' $(MAKEFILE_LIST)
+	@echo; printf '%s\n' "Variables: $(VARIABLES)" "Switches: $(SWITCHES) (=1; 0, no or false for off)" "Example: make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2" | fmt -s -w 79
 
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "dlscale needs Python 3.10 or newer; set PYTHON=/path/to/one" >&2; exit 2; }

@@ -115,12 +115,12 @@ def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
     else:
         found = read_runs(every)
         on_file, passed_over = _OnFile(folders=_by_folder(found.runs)), found.passed_over
+    complain(passed_over)
     if not on_file.folders:
         names = ", ".join(str(directory) for directory in directories)
         raise RequestError(
             f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
         )
-    complain(passed_over)
     return on_file
 
 

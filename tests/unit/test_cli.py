@@ -209,6 +209,13 @@ def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path,
     assert not owned.exists()
 
 
+def test_make_help_keeps_to_80_columns():
+    """Lines of 470 characters broke in the middle of words, in what a newcomer types first."""
+    done = subprocess.run(["make", "--no-print-directory", "help"], cwd=examples.ROOT, capture_output=True, text=True)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "WORKERS" in done.stdout
+
+
 @pytest.mark.parametrize("words", [["regrade", "DIR={}"], ["query", "SQL={}"], ["reproduce", "STUDY={}"]])
 def test_make_expands_no_variable_that_it_hands_on_to_its_programs(tmp_path, words):
     """Where make really ran a command it exported what it was given, and expanded it for that: `make -n` showed nothing of it."""

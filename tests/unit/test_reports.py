@@ -8,6 +8,7 @@ reports from being written; a copy of a run drawn as a repeat; a record left out
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 from urllib.parse import unquote
@@ -209,7 +210,19 @@ def test_nothing_to_draw_is_one_sentence(tmp_path):
             report([place], out=None)
     done = dlscale("report", tmp_path)
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"dlscale: {tmp_path}: holds no run record")
+    assert done.stderr.splitlines()[-1].startswith(f"dlscale: {tmp_path}: holds no run record")
+
+
+def test_why_the_only_record_can_not_be_read_is_said(runs, tmp_path):
+    """A folder of a newer version's records alone was said to hold none, and nothing said that they are newer."""
+    kept = runs / "m0-fp32-4"
+    fields = json.loads((kept / "record.json").read_text()) | {"schema": 99}
+    (tmp_path / "newer" / "run").mkdir(parents=True)
+    path = tmp_path / "newer" / "run" / "record.json"
+    path.write_text(json.dumps(fields))
+    done = dlscale("report", tmp_path / "newer")
+    assert done.code == 2
+    assert done.stderr.startswith(f"{path}: schema 99 is newer than this version's 1; update dlscale to read it\n")
 
 
 def test_where_reports_can_not_go_is_one_sentence(runs, tmp_path):
