@@ -1,4 +1,4 @@
-"""Which framework a request runs with that names none: the first that offers everything else that was asked."""
+"""Which framework a request runs with that names none: the first that offers everything else that was asked; and the trials with it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from runner.core.errors import RequestError
 from runner.core.request import Request
+from runner.core.trial import Trial
 from runner.engines.environment import find_interpreter
 from runner.plan.discovery import Resources, candidates
 from runner.plan.plan import plan
 
 
-def choose_image(request: Request, resources: Resources, *, say: Callable[[str], None]) -> Resources:
-    """The same resources with the image that the whole request can be planned with; says what was not typed in full.
+def choose(
+    request: Request, resources: Resources, *, say: Callable[[str], None]
+) -> tuple[Resources, tuple[Trial, ...]]:
+    """The resources with the image that the whole request can be planned with, and its trials; says what was not typed in full.
 
     RequestError: no framework offers all of it, or none that this machine has a Python for where there are no containers; the reason is
     the first one's.
@@ -21,7 +24,8 @@ def choose_image(request: Request, resources: Resources, *, say: Callable[[str],
     if request.framework:
         if request.version and request.version != resources.image.version:
             say(f"VERSION={request.version} is taken as {resources.image.version}")
-        return resources
+        resources.check_engine()
+        return resources, plan(request, resources)
     refusals: list[RequestError] = []
     for image in candidates(request, resources.device, resources.cluster):
         found = replace(resources, image=image)
@@ -29,11 +33,11 @@ def choose_image(request: Request, resources: Resources, *, say: Callable[[str],
             found.check_engine()
             if found.engine.name == "venv":
                 find_interpreter(image.requires_python)
-            plan(request, found)
+            trials = plan(request, found)
         except RequestError as error:
             refusals.append(error)
         else:
             why = ": " + str(refusals[0]).partition(";")[0] if refusals else ""
             say(f"no FRAMEWORK is given, {image.name} is taken{why}")
-            return found
+            return found, trials
     raise refusals[0]

@@ -17,17 +17,15 @@ from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
 from runner.engines import docker, shaper
 from runner.plan import external
-from runner.plan.choice import choose_image
+from runner.plan.choice import choose
 from runner.plan.discovery import (
     AnyResources,
     EngineChoice,
-    ExternalResources,
     Resources,
     discover,
     discover_external,
     emulate_for_comparison,
 )
-from runner.plan.plan import plan
 from runner.report.progress import Progress, progress
 from runner.results import disk
 from runner.results.disk import check_writable
@@ -84,11 +82,7 @@ def run(
     request = emulate_for_comparison(request)
     resources = _discover(request, say=shown.stage)
     with closing(resources.cluster):
-        if isinstance(resources, Resources):
-            resources = choose_image(request, resources, say=shown.stage)
-        trials = _plan(request, resources)
-        if note := external.note(request):
-            shown.stage(note)
+        resources, trials = _plan(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
         _tidy(resources, shown)
         try:
@@ -97,9 +91,7 @@ def run(
             if not isinstance(resources, Resources) or request.engine is not None or resources.cluster.way != "here":
                 raise
             resources = replace(resources, engine=EngineChoice("venv", f"no image can be built here: {error}"))
-            resources = choose_image(request, resources, say=shown.stage)
-            resources.check_engine()
-            trials = _plan(request, resources)
+            resources, trials = _plan(request, resources, say=shown.stage)
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         try:
             _check_links(trials, prepared)
@@ -113,10 +105,14 @@ def _discover(request: Request, *, contact: bool = True, say: Callable[[str], No
     return discover_external(request, say=say) if request.command else discover(request, contact=contact, say=say)
 
 
-def _plan(request: Request, resources: AnyResources) -> tuple[AnyTrial, ...]:
-    if isinstance(resources, ExternalResources):
-        return external.plan(request, resources)
-    return plan(request, resources)
+def _plan(
+    request: Request, resources: AnyResources, *, say: Callable[[str], None]
+) -> tuple[AnyResources, tuple[AnyTrial, ...]]:
+    if isinstance(resources, Resources):
+        return choose(request, resources, say=say)
+    if note := external.note(request):
+        say(note)
+    return resources, external.plan(request, resources)
 
 
 def _tidy(resources: AnyResources, shown: Progress) -> None:
@@ -140,12 +136,8 @@ def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
     request = emulate_for_comparison(request)
     resources = _discover(request, contact=False)
-    if isinstance(resources, Resources):
-        resources = choose_image(request, resources, say=lambda text: complain([text]))
-    trials = _plan(request, resources)
+    resources, trials = _plan(request, resources, say=lambda text: complain([text]))
     prepared = preview(resources, packed_at=trials[0].packed_at)
-    if note := external.note(request):
-        sys.stdout.write(f"# {note}\n")
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
         found = lay_out(trial, resources, prepared, run_id=f"RUN{number}", hz=request.telemetry_hz)

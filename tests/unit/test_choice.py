@@ -9,14 +9,15 @@ from test_plan import of, resources
 
 from runner.core.errors import RequestError
 from runner.core.request import Request
-from runner.plan.choice import choose_image
+from runner.plan.choice import choose
 from runner.plan.discovery import EngineChoice
 
 
 def chosen(device="cpu", **asked):
     said = []
     there = resources("mxnet", device, workload=of(asked.get("model")))
-    return choose_image(Request(**asked), there, say=said.append).image, said
+    found, _ = choose(Request(**asked), there, say=said.append)
+    return found.image, said
 
 
 @pytest.mark.parametrize(
@@ -71,8 +72,8 @@ def test_without_containers_a_framework_is_taken_that_a_python_here_can_install(
 
     monkeypatch.setattr("runner.plan.choice.find_interpreter", find_interpreter)
     said = []
-    found = choose_image(Request(), resources("mxnet", engine=EngineChoice("venv", None)), say=said.append)
-    assert found.image.framework == "tensorflow"
+    found, trials = choose(Request(), resources("mxnet", engine=EngineChoice("venv", None)), say=said.append)
+    assert found.image.framework == trials[0].framework == "tensorflow"
     assert said[0].endswith("is taken: no Python ==3.11.* with its venv module is on PATH (found 3.12.3)")
     assert chosen()[0].framework == "pytorch"
 
@@ -80,8 +81,8 @@ def test_without_containers_a_framework_is_taken_that_a_python_here_can_install(
 def test_a_framework_that_is_named_is_kept_and_a_version_in_full_is_not_repeated():
     there = resources("mxnet")
     said = []
-    assert choose_image(Request(framework="mxnet", precision="bf16"), there, say=said.append) is there
-    choose_image(Request(framework="mxnet", version="1.9.1"), there, say=said.append)
+    assert choose(Request(framework="mxnet"), there, say=said.append)[0] is there
+    choose(Request(framework="mxnet", version="1.9.1"), there, say=said.append)
     assert said == []
-    choose_image(Request(framework="mxnet", version="1.9"), there, say=said.append)
+    choose(Request(framework="mxnet", version="1.9"), there, say=said.append)
     assert said == ["VERSION=1.9 is taken as 1.9.1"]

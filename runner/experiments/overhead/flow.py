@@ -24,7 +24,7 @@ from runner.engines.process import CommandError, read_git, run
 from runner.experiments.overhead import options
 from runner.experiments.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
 from runner.experiments.overhead.report import from_file
-from runner.plan.choice import choose_image
+from runner.plan.choice import choose
 from runner.plan.discovery import Resources, discover
 from runner.plan.launch.job import spec
 from runner.plan.plan import counted, plan
@@ -57,7 +57,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
 
     A RequestError before anything was started, a RunFailedError where a run of any side failed.
     """
-    resources = choose_image(request, discover(request), say=lambda text: complain([text]))
+    resources, _ = choose(request, discover(request), say=lambda text: complain([text]))
     request = counted(request, resources)
     with closing(resources.cluster):
         options.refuse(request, resources, beside_host=beside_host)
