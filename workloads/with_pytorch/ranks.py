@@ -108,9 +108,12 @@ class Ddp(Alone):
         shared = "local-statistics" not in self.techniques
         if "one-message" in self.techniques:
             self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
-            if shared:
-                model.register_forward_pre_hook(lambda *_: self.share(list(model.buffers())))
-            return model
+
+            def sharing(*inputs):  # no hook: whoever counts or validates the network itself sends nothing
+                self.share(list(model.buffers()))
+                return model(*inputs)
+
+            return sharing if shared else model
         buffers = {} if shared else {"broadcast_buffers": False}
         model = DistributedDataParallel(model, static_graph=True, gradient_as_bucket_view=True, **buffers)
         if "bf16-gradients" in self.techniques:

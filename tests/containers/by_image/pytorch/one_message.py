@@ -1,7 +1,8 @@
 """Inside the image: gradients that travel in one message are those that DistributedDataParallel averages.
 
 Prevents: gradients summed and not averaged, one rank's kept, those of another layer in their place, a layout that is copied askew, weights
-or running statistics that start or stay different where they are to be shared, gradients that are averaged after they were shortened.
+or running statistics that start or stay different where they are to be shared, gradients that are averaged after they were shortened, a
+network that sends its statistics when it is only counted, on the CPU, which NCCL refuses.
 """
 
 import os
@@ -9,6 +10,7 @@ import os
 import torch
 from programs import torchrun
 from torch import multiprocessing, nn
+from with_pytorch.operations import layers
 from with_pytorch.ranks import Ddp
 
 RANKS, STEPS = 2, 3
@@ -29,6 +31,8 @@ def trained(ranks, *, clip_norm):
     """Parameters, buffers and the last gradients after some steps."""
     net = network(ranks.rank, local="local-statistics" in ranks.techniques)
     model = ranks.model(net)
+    if ranks.rank == 0:
+        layers(net, 13)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     torch.manual_seed(100 + ranks.rank)
