@@ -14,7 +14,7 @@ from runner.core.request import BARE_ENGINES, NARROWED, OF_COMMAND, Request
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
 OF_EXTERNAL: Final = frozenset(
-    {"image", "mounts", "command", "gpus", "workers", "device", "batch", "warmup", "repeat", "data"}
+    {"image", "mounts", "command", "gpus", "workers", "device", "batch", "scaling", "warmup", "repeat", "data"}
     | {"engine", "out", "timeout_s", "inactivity_timeout_s", "telemetry_hz", "idle_s"}
     | OF_COMMAND.keys()
 )

@@ -331,10 +331,10 @@ def test_a_pattern_reads_a_log_in_its_own_unit():
     assert setting == "log read by a pattern, batch 8 per device (as asked)"
 
 
-def swept_alike(scale, line=""):
+def swept_alike(scale, line="", **asked):
     """What comes of a run whose log says 5 ms a step, however many workers there are."""
     pattern = LogPattern(lines=(r"took (?P<ms>\d+) ms", r"world (?P<devices>\d+)", r"rank (?P<rank>\d+)"))
-    asked = {"pattern": pattern, "command": ("x", "{workers}"), "batch": 8, "workers": (2,)}
+    asked = {"pattern": pattern, "command": ("x", "{workers}"), "batch": 8, "workers": (2,)} | asked
     trial = trials(**asked)[scale - 1]
     (reader,) = readers(trial, [container(trial, resources(), DOCKER, run_id="r")]).values()
     events = [event for text in (*line.splitlines(), *["took 5 ms"] * 5) for event in reader.feed(text, received=0.0)]
@@ -356,6 +356,16 @@ def test_a_run_on_several_is_valid_where_its_log_shows_them(line, status):
     assert found.validity.status == status
     assert ("2 CPU workers" in "".join(found.validity.reasons)) == (status == "degraded")
     assert swept_alike(1)[1].validity.status == "valid"
+
+
+def test_a_batch_is_of_all_devices_where_the_user_says_so():
+    one, alone = swept_alike(1, scaling="strong")
+    two, shared = swept_alike(2, scaling="strong")
+    assert one.key == two.key != swept_alike(2)[0].key
+    assert scaling(two, "two", shared, recorded(one, alone)).speedup.value == pytest.approx(1.0)
+    assert summarize([(Path("a"), recorded(two, shared))]).setting.endswith("batch 8 of all devices (as asked)")
+    with pytest.raises(RequestError, match="SCALING=strong asked, and batch 9"):
+        swept_alike(2, scaling="strong", batch=9)
 
 
 def test_a_bandwidth_test_has_a_bandwidth_and_no_training():
