@@ -83,6 +83,7 @@ def dlscale(*words, env=None):
     ("words", "says"),
     [
         (["--", "python3", "train.py"], "'python3 train.py' is a command without an image to run it in"),
+        (["--engine=host", "--", "python3", "x.py"], "'python3 x.py' is a command without an image to run it in"),
         (["--image=i:1"], "--image i:1 without a command; type `dlscale bench --image i:1 -- COMMAND ...`"),
         (["--dialect=mxnet"], "--dialect reads the log of a command of yours; give --image IMG"),
         (["--image=i:1", "--mount={here}/gone", "--", "x"], "/gone is not there"),
