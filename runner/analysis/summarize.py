@@ -88,7 +88,10 @@ def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
     """What was run as a title, and how in one line; `record` is of the smallest scale."""
     trial = record.trial
     if isinstance(trial, ExternalTrial):
-        batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
+        size, of = trial.batch_per_device or 0, "per device"
+        if trial.scaling == "strong":
+            size, of = size * trial.world_size, "of all devices"
+        batch = f", batch {size} {of} (as asked)" if size else ""
         read = "log read by a pattern" if trial.pattern else f"dialect {trial.dialect}"
         warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
         return trial.name, f"{read}{batch}{warmup}"

@@ -14,7 +14,7 @@ from runner.core.request import BARE_ENGINES, NARROWED, OF_COMMAND, Request
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
 OF_EXTERNAL: Final = frozenset(
-    {"image", "mounts", "command", "gpus", "workers", "device", "batch", "warmup", "repeat", "data"}
+    {"image", "mounts", "command", "gpus", "workers", "device", "batch", "scaling", "warmup", "repeat", "data"}
     | {"engine", "out", "timeout_s", "inactivity_timeout_s", "telemetry_hz", "idle_s"}
     | OF_COMMAND.keys()
 )
@@ -209,7 +209,7 @@ def _of_command_alone(request: Request, step: str) -> Iterator[str]:
 
 def _without_image(request: Request) -> Iterator[str]:
     """What says something about an image that nobody gave, or picks one where the machine's own software runs as it is."""
-    if request.engine == "host":
+    if request.engine == "host" and not request.command:
         if request.framework is None:
             yield "ENGINE=host runs a framework that is installed here, and none is named; add FRAMEWORK=mxnet, pytorch or tensorflow"
         if request.version:
@@ -222,7 +222,7 @@ def _without_image(request: Request) -> Iterator[str]:
     if request.command:
         yield (
             f"{shlex.join(request.command)!r} is a command without an image to run it in; "
-            "type `dlscale bench --image IMG -- COMMAND ...`, or leave it out to train a model of the suite"
+            "it runs in a container alone, type `dlscale bench --image IMG -- COMMAND ...`; or leave it out to train a model of the suite"
         )
     yield from _of_command_alone(request, "give --image IMG and -- COMMAND ... too")
     if request.mounts:

@@ -26,6 +26,7 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
         "total_s": "seconds of the whole training, with `rate` beside it",
         "samples": "samples of one step, of all devices together",
         "batch": "samples of one step, of one device",
+        "devices": "devices of the whole job",
         "loss": "loss",
         "step": "number of the step, from which follow how many there were since the line before",
         "epoch": "number of the epoch; steps count anew in each",

@@ -269,6 +269,7 @@ class ExternalTrial(Frozen):
         dialect: what its log is read in; `auto` in a plan, and in the record of a log that is in none; `events` when it writes the
             suite's own.
         batch_per_device: samples that a device takes at once, as the user says; None where the log has to tell.
+        scaling: `strong` where the batch that was told is of all devices, and a device's its share.
         warmup: iterations from the first that count in no figure; None for none beyond the program's own.
         data: the host's folder that it sees at `/dlscale/data`; None for none.
         cpus_per_worker: CPU cores that it was given for each CPU worker; None on GPUs.
@@ -286,6 +287,7 @@ class ExternalTrial(Frozen):
     world_size: int
     nodes: int = 1
     batch_per_device: int | None
+    scaling: Scaling = "weak"
     warmup: int | None
     data: str | None
     cpus_per_worker: int | None

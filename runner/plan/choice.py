@@ -19,7 +19,7 @@ def choose(
     """The resources with the image that the whole request can be planned with, and its trials; says what was not typed in full.
 
     RequestError: no framework offers all of it, or none that this machine has a Python for where there are no containers; the reason is
-    the first one's.
+    the first one's, which says so where it is about a framework.
     """
     if request.framework:
         if request.version and request.version != resources.image.version:
@@ -27,7 +27,8 @@ def choose(
         resources.check_engine()
         return resources, plan(request, resources)
     refusals: list[RequestError] = []
-    for image in candidates(request, resources.device, resources.cluster):
+    tried = candidates(request, resources.device, resources.cluster)
+    for image in tried:
         found = replace(resources, image=image)
         try:
             found.check_engine()
@@ -40,4 +41,9 @@ def choose(
             why = ": " + str(refusals[0]).partition(";")[0] if refusals else ""
             say(f"no FRAMEWORK is given, {image.name} is taken{why}")
             return found, trials
-    raise refusals[0]
+    what, name, rest = str(refusals[0]).partition(f"FRAMEWORK={tried[0].framework}")
+    if not name or len(tried) == 1:
+        raise refusals[0]
+    if all(str(refusal).startswith(what) for refusal in refusals):
+        raise RequestError(f"{what}any framework{rest}")
+    raise RequestError(f"no framework offers all that was asked; the first that was tried: {refusals[0]}")

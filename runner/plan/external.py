@@ -28,7 +28,11 @@ def plan(request: Request, resources: ExternalResources) -> tuple[ExternalTrial,
     node, device, image = resources.node, resources.device, resources.image.found
     scales = _scales(request, node, device)
     share = len(node.cores) // scales[-1] if device == "cpu" else None
-    batch = request.batch or batch_of_command(request)
+    batch, strong = request.batch or batch_of_command(request), request.scaling == "strong"
+    if strong and (batch is None or any(batch % scale for scale in scales)):
+        raise RequestError(
+            f"SCALING=strong asked, and batch {batch or 'of an unknown size'} can't be shared by {scales[-1]} devices; give --batch N, of all devices"
+        )
     data = str(resources.data) if resources.data else None
     accelerator = node.gpus[0].name if device == "gpu" else node.cpu_model
     # Only where they are given, as older records have none.
@@ -36,6 +40,7 @@ def plan(request: Request, resources: ExternalResources) -> tuple[ExternalTrial,
         "mounts": tuple(f"{mount.source}:{mount.target}" for mount in request.mounts),
         "env": tuple(f"{name}={value}" for name, value in sorted(request.env)),
         "workdir": request.workdir,
+        "scaling": "strong" if strong else None,
     }
     # Not the dialect: `auto` and the one that it finds read the same log.
     key = comparison_key(
@@ -65,7 +70,8 @@ def plan(request: Request, resources: ExternalResources) -> tuple[ExternalTrial,
             pattern=request.pattern,
             device=device,
             world_size=scale,
-            batch_per_device=batch,
+            batch_per_device=batch // scale if batch and strong else batch,
+            scaling=request.scaling,
             warmup=request.warmup,
             data=data,
             cpus_per_worker=share,
@@ -94,9 +100,10 @@ def batch_of_command(request: Request) -> int | None:
 def note(request: Request) -> str | None:
     """What of the command line was taken for an answer, in one line."""
     found = batch_of(request.command) if batch_of_command(request) else None
-    return (
-        f"batch {found[0]} a device, as the command says with `{found[1]}`; --batch N overrides it" if found else None
-    )
+    if not found:
+        return None
+    of, other = ("of all devices", "weak") if request.scaling == "strong" else ("a device", "strong")
+    return f"batch {found[0]} {of}, as the command says with `{found[1]}`; --batch N or --scaling {other} overrides it"
 
 
 def _scales(request: Request, node: Node, device: Device) -> tuple[int, ...]:

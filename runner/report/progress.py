@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
@@ -204,9 +204,14 @@ class PlainProgress(Progress):
         if self._clock() - self._last_window_s < PLAIN_INTERVAL_S:
             return
         self._last_window_s = self._clock()
-        done = f"measuring {done_iterations}/{self._iterations or '?'}, {_rate(rate, unit)}"
+        done = f"measuring {done_iterations}{_of(self._iterations)}, {_rate(rate, unit)}"
         left = self._eta.words(done_iterations, self._iterations)
         self.stage(f"{self._title}: {done}{left and f', {left}'}")
+
+
+def _of(iterations: int | None) -> str:
+    """Behind the iterations that are done: how many there are, where that is known."""
+    return f"/{iterations}" if iterations else ""
 
 
 class LiveProgress(Progress):
@@ -220,7 +225,7 @@ class LiveProgress(Progress):
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[phase]}", style="cyan", markup=False),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            TextColumn("{task.completed:.0f}{task.fields[of]}", style="progress.download", markup=False),
             TextColumn("{task.fields[speed]}", style="bold", markup=False),
             TextColumn("{task.fields[left]}", style="dim", markup=False),
             console=console,
@@ -246,12 +251,14 @@ class LiveProgress(Progress):
         """Begin a bar."""
         super().trial_started(title, iterations)
         self._drop()
-        self._trial = self._rich.add_task(title, total=iterations, phase="", speed="", left=self._eta.words())
+        self._trial = self._rich.add_task(
+            title, total=iterations, of=_of(iterations), phase="", speed="", left=self._eta.words()
+        )
 
     def expect(self, iterations: int) -> None:
         """Give the bar its length."""
         super().expect(iterations)
-        self._show(total=iterations)
+        self._show(total=iterations, of=_of(iterations))
 
     def phase(self, name: str) -> None:
         """Show the phase beside the bar."""

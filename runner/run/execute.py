@@ -24,7 +24,7 @@ from runner.core.interrupts import Stopped
 from runner.core.record import Outcome, Status
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, Trial
-from runner.engines.base import Engine, EngineError, Line
+from runner.engines.base import CUT, Engine, EngineError, Line
 from runner.results.store import RunWriter
 from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
 from runner.run.dialects.base import Reader
@@ -115,10 +115,13 @@ class _Output:
     watch: Callable[[Event], None]
     readers: Mapping[str, Reader]
     torn: defaultdict[tuple[str, str], TornLines] = field(default_factory=lambda: defaultdict(TornLines))
+    cut: set[str] = field(default_factory=set)
 
     def line(self, name: str, line: Line, *, received: float) -> None:
         """Take in one line, as it came; an event in it that breaks the contract ends the run."""
         if line.whole:
+            if line.text.endswith(CUT):
+                self.cut.add(name)
             for text in self.torn[name, line.stream].feed(line.text):
                 self._whole(name, line.stream, text, received=received)
 
@@ -181,8 +184,8 @@ def execute(
     phases: dict[str, float] = {}
     status: Status = "ok"
     reason: str | None = None
+    output = _Output(group, writer, watch, readers or {})
     try:
-        output = _Output(group, writer, watch, readers or {})
         _heed(stopped)
         if remote:
             group.give_signs_of_life({spec.node: engines[spec.node] for spec in specs})
@@ -203,6 +206,7 @@ def execute(
         started=started,
         phases_s=phases,
         containers=group.identifiers,
+        cut=tuple(sorted(output.cut)),
     )
 
 

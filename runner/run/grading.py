@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from runner.analysis.grading import measure
 from runner.analysis.grading.grade import Graded, grade, watch
-from runner.analysis.grading.validity import finite_losses, unsettled, with_doubts
-from runner.core.events import Event
+from runner.analysis.grading.validity import degraded, finite_losses, unsettled, with_doubts
+from runner.core.events import Event, RunStop
 from runner.core.measurement import Measurement, Throughput
 from runner.core.provenance import Provenance
 from runner.core.record import Outcome, RunPlan, Validity
 from runner.core.transport import Evidence, Transport
-from runner.core.trial import AnyTrial, ExternalTrial
+from runner.core.trial import AnyTrial, ExternalTrial, devices_in_words
 from runner.core.workload import Workload
 from runner.run.dialects import UNITS
 from runner.run.dialects.nccl_tests import bus_bandwidth
@@ -80,9 +80,19 @@ def grade_external(
             used="none" if trial.world_size == 1 else "unknown",
             evidence=Evidence(traffic=(), nccl_lines=()),
         ),
-        validity=with_doubts(judge(outcome, measurement), watched),
+        validity=with_doubts(degraded(judge(outcome, measurement), _unseen(trial, events)), watched),
         telemetry=watched,
     )
+
+
+def _unseen(trial: ExternalTrial, events: Sequence[Event]) -> tuple[str, ...]:
+    """That nothing shows as many devices as were asked for: one that ignores the number would get their speedup all the same."""
+    stops = [event for event in events if isinstance(event, RunStop)]
+    shown = max([len({stop.rank for stop in stops}), *(stop.devices or 0 for stop in stops)])
+    if trial.world_size in (1, shown) or shown > trial.world_size:
+        return ()
+    devices = devices_in_words(trial.device, trial.world_size, cores=None)
+    return (f"nothing in the log shows that {devices} ran; let it say so (`devices` or `rank` in --pattern)",)
 
 
 def judge(outcome: Outcome, measurement: Measurement) -> Validity:

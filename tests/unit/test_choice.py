@@ -52,7 +52,15 @@ def test_why_it_is_not_the_usual_one_is_said():
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"precision": "int8"}, "PRECISION=int8 is not offered by FRAMEWORK=pytorch"),
+        ({"precision": "int8"}, "PRECISION=int8 is not offered by any framework"),
+        (
+            {"techniques": ("compile",)},
+            "TECHNIQUES=compile of imagenet_cnn is not offered by any framework on DEVICE=cpu",
+        ),
+        (
+            {"techniques": ("channels-last",), "strategy": "mirrored"},
+            "no framework offers all that was asked; the first that was tried: ",
+        ),
         ({"strategy": "ddp", "xla": True}, "XLA compiles TensorFlow's step, not pytorch's"),
         ({"version": "2.20"}, "unknown VERSION '2.20'; did you mean 2.21.0-cpu?"),
     ],

@@ -83,6 +83,7 @@ def dlscale(*words, env=None):
     ("words", "says"),
     [
         (["--", "python3", "train.py"], "'python3 train.py' is a command without an image to run it in"),
+        (["--engine=host", "--", "python3", "x.py"], "'python3 x.py' is a command without an image to run it in"),
         (["--image=i:1"], "--image i:1 without a command; type `dlscale bench --image i:1 -- COMMAND ...`"),
         (["--dialect=mxnet"], "--dialect reads the log of a command of yours; give --image IMG"),
         (["--image=i:1", "--mount={here}/gone", "--", "x"], "/gone is not there"),
@@ -207,7 +208,7 @@ def test_name_variables_and_folder_reach_the_container_and_its_runs():
 def test_the_batch_is_read_from_the_command_and_said(command, changes, batch):
     assert trials(command=command, **changes)[0].batch_per_device == batch
     said = external.note(request(command=command, **changes))
-    stated = f"batch 64 a device, as the command says with `{' '.join(command[1:])}`; --batch N overrides it"
+    stated = f"batch 64 a device, as the command says with `{' '.join(command[1:])}`; --batch N or --scaling strong overrides it"
     assert said == (stated if batch == 64 else None)
 
 
@@ -329,6 +330,43 @@ def test_a_pattern_reads_a_log_in_its_own_unit():
     assert found.validity.status == "valid"
     setting = summarize([(Path("a"), recorded(trial, found))]).setting
     assert setting == "log read by a pattern, batch 8 per device (as asked)"
+
+
+def swept_alike(scale, line="", **asked):
+    """What comes of a run whose log says 5 ms a step, however many workers there are."""
+    pattern = LogPattern(lines=(r"took (?P<ms>\d+) ms", r"world (?P<devices>\d+)", r"rank (?P<rank>\d+)"))
+    asked = {"pattern": pattern, "command": ("x", "{workers}"), "batch": 8, "workers": (2,)} | asked
+    trial = trials(**asked)[scale - 1]
+    (reader,) = readers(trial, [container(trial, resources(), DOCKER, run_id="r")]).values()
+    events = [event for text in (*line.splitlines(), *["took 5 ms"] * 5) for event in reader.feed(text, received=0.0)]
+    return trial, grade_external(trial, outcome=OK, events=[*events, *reader.close(received=1.0)])
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("", "degraded"),
+        ("world 2", "valid"),
+        ("rank 0\nrank 1", "valid"),
+        ("[1,0]<stdout>:a\n[1,1]<stdout>:b", "valid"),
+    ],
+)
+def test_a_run_on_several_is_valid_where_its_log_shows_them(line, status):
+    """A command that ignored its number of workers was valid, with a speedup of 2.000 and an efficiency of 100 %."""
+    _, found = swept_alike(2, line)
+    assert found.validity.status == status
+    assert ("2 CPU workers" in "".join(found.validity.reasons)) == (status == "degraded")
+    assert swept_alike(1)[1].validity.status == "valid"
+
+
+def test_a_batch_is_of_all_devices_where_the_user_says_so():
+    one, alone = swept_alike(1, scaling="strong")
+    two, shared = swept_alike(2, scaling="strong")
+    assert one.key == two.key != swept_alike(2)[0].key
+    assert scaling(two, "two", shared, recorded(one, alone)).speedup.value == pytest.approx(1.0)
+    assert summarize([(Path("a"), recorded(two, shared))]).setting.endswith("batch 8 of all devices (as asked)")
+    with pytest.raises(RequestError, match="SCALING=strong asked, and batch 9"):
+        swept_alike(2, scaling="strong", batch=9)
 
 
 def test_a_bandwidth_test_has_a_bandwidth_and_no_training():

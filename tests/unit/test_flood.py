@@ -45,7 +45,7 @@ outcome = execute(
     readers={{"w0": reader}},
 )
 writer.close()
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, outcome.status, outcome.reason)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, outcome.status, *outcome.cut, outcome.reason)
 """
 
 
@@ -67,7 +67,7 @@ def test_a_line_without_an_end_is_cut_with_a_word(hear):
     took, reason, log = hear("import os, sys\nfor _ in range(1200): os.write(1, b'x' * 65536)\nsys.exit(3)")
     assert took < ROOM_MIB
     assert log.read_text() == "x" * LONGEST + CUT + "\n"
-    assert re.match(r"failed w0: exit code 3.*; it last said: x+$", reason)
+    assert re.match(r"failed w0 w0: exit code 3.*; it last said: x+$", reason)
 
 
 def test_lines_without_number_are_kept_on_disk_alone(hear):

@@ -109,7 +109,7 @@ class Ddp(Alone):
         if "one-message" in self.techniques:
             self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
 
-            def sharing(*inputs):  # no hook: whoever counts or validates the network itself sends nothing
+            def sharing(*inputs: torch.Tensor):  # no hook: whoever counts or validates the network itself sends nothing
                 self.share(list(model.buffers()))
                 return model(*inputs)
 

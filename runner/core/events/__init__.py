@@ -198,12 +198,16 @@ class Usage(EventBase):
 
 
 class RunStop(EventBase):
-    """The rank has done all its iterations; `parameter_norm` is null where it is not finite, or where nobody can read the weights."""
+    """The rank has done all its iterations; `parameter_norm` is null where it is not finite, or where nobody can read the weights.
+
+    `devices` are those of the job that a log shows; None where a program of the suite's writes its own events.
+    """
 
     event: Literal["run_stop"]
     iterations: int
     samples: int
     parameter_norm: float | None = None
+    devices: int | None = None
 
 
 class Validated(EventPart):

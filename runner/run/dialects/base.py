@@ -96,28 +96,35 @@ class LogReader(ABC):
         self._track = Track(facts.container)
         self._first_line = ""
         self._fault: str | None = None
+        self._told_devices = 1  # of the job, as the log itself says
+        self._heard: set[int] = set()  # ranks whose own lines are in it
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
         """Take in one line; see `Reader.feed`."""
         text = text[:LONGEST]
         self._first_line = self._first_line or text.strip()
-        return tuple(self._read(untag(text.rstrip()), received))
+        line = untag(text.rstrip())
+        if line.rank is not None:
+            self._heard.add(line.rank)
+        return tuple(self._read(line, received))
 
     def close(self, *, received: float) -> tuple[Event, ...]:
         """End the log; see `Reader.close`."""
         if not self.found:
             raise DialectError(self._nothing_found())
-        events = tuple(self._end(received))
+        events = self._end(received)
         if self._fault is not None:
             raise DialectError(self._fault)
-        return events
+        shown = {"devices": max(self._told_devices, len(self._heard))}
+        return tuple(event.model_copy(update=shown) if isinstance(event, RunStop) else event for event in events)
 
     def complain(self, sentence: str) -> None:
         """Keep the first thing that is wrong with the log; `close` raises it."""
         self._fault = self._fault or sentence
 
     def agree(self, *, devices: int) -> None:
-        """Complain when the log speaks of another number of devices than the run was asked for."""
+        """Take note of the devices that the log speaks of; complain when the run was asked for another number."""
+        self._told_devices = devices
         if devices != self.facts.devices:
             self.complain(
                 f"the {self.name} log speaks of {devices} device{'s' * (devices != 1)}, the run was asked for "

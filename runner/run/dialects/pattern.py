@@ -50,6 +50,12 @@ class PatternReader(LogReader):
         if not told:
             return []
         self.found = True
+        if devices := self._number(told, "devices"):
+            self.agree(devices=round(devices))
+        if told.get("rank", "").isdecimal():
+            self._heard.add(int(told["rank"]))
+        if told.keys() <= {"devices", "rank"}:
+            return []
         self._take_samples(told)
         timed = any(name in told for name in TIMES)
         rank = int(told["rank"]) if told.get("rank", "").isdecimal() else line.rank or 0
