@@ -10,6 +10,7 @@ import base64
 import gzip
 import json
 import re
+from collections import Counter
 from importlib import resources
 from pathlib import Path
 
@@ -19,7 +20,8 @@ import pytest
 import records
 from swept import measured
 
-from runner.commands.report import report
+from runner.commands.report import _collected, _page, report
+from runner.core.console import no_console
 from runner.core.trial import ExternalTrial
 from runner.report.page import overview, render, runs
 from runner.report.page.collect import Collected, told_apart
@@ -119,7 +121,17 @@ def test_blocks_of_one_title_are_told_apart_by_what_differs():
         "t, batch 32, H200",
         "t, batch 64, P100",
     ]
-    assert titles(("x", "y"), ("x", "y"), ()) == ["t, x, y, a0", "t, x, y, a1", "t, a2"]
+    assert titles(("x", "y"), ("x", "y"), ()) == ["t, x, y, a0", "t, x, y, a1", "t"]
+
+
+@pytest.mark.parametrize("folder", ["epyc-2core", "h200"])
+def test_headings_of_the_committed_records_differ(folder):
+    """Prevents `mxnet 1.9.1: resnet18 train` seven times in a chapter, and a figure's title above that of other figures too."""
+    kept = Path(__file__).parents[2] / "results" / folder
+    page = _page(_collected([kept], page=kept, beside=Path, write=False, pictures=False, console=no_console()))
+    headings = [one.title for one in (*page.sections, *page.figures)]
+    headings += [block.title for section in page.sections for block in section.blocks]
+    assert [title for title, number in Counter(headings).items() if number > 1] == []
 
 
 def two_matrices():
