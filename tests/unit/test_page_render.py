@@ -163,7 +163,8 @@ def test_the_page_opens_with_the_latest_run_and_what_differs_from_the_one_before
         "Against the one before",
         "What differs from the one before",
     ]
-    assert first["tables"][2]["columns"] == ["fact", "a", "b"]
+    assert first["tables"][2]["columns"] == ["fact", "before", "latest"]
+    assert first["tables"][1]["columns"][2:5] == ["before", "latest", "ratio"]
     assert "workers=1,2" in first["empty"]
     assert Collected().page(title="t", made="m").latest is None
 
