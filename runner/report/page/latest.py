@@ -61,9 +61,9 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
     tables = [figures.screen(last.summary).titled("Result")]
     if before:
         compared = compare(before.records, last.records, names=(before.name, last.name))
-        shown = against.table(compared).titled("Against the one before", legend=LEGEND)
+        pairs = against.table(compared).titled("Against the one before", legend=LEGEND)
         sides = {"A": "before", "B": "latest", "B/A": "ratio"}
-        tables.append(shown.model_copy(update={"columns": tuple(sides.get(name, name) for name in shown.columns)}))
+        tables.append(pairs.model_copy(update={"columns": tuple(sides.get(name, name) for name in pairs.columns)}))
         differ = tuple(one for one in _parts(before, last) if one[1] != one[2])
         tables.append(
             Table(
