@@ -134,18 +134,18 @@ def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
     """A line a source; a title that does not fit is cut."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     table.add_column("source", no_wrap=True)
-    for header in ("figures", "findings", "year"):
-        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("figures", justify="right", no_wrap=True)
     table.add_column("what", overflow="ellipsis")
     for each in listed:
-        source = each.published.source
-        counts = (len(each.figures), len(each.published.findings) or ABSENT, source.year or ABSENT)
-        table.add_row(each.published.id, *map(str, counts), Text(source.title, no_wrap=True))
+        table.add_row(each.published.id, str(len(each.figures)), Text(each.published.source.title, no_wrap=True))
     console.print(table)
     contradicted = ", ".join(f"{each.published.id} {n}" for each in listed if (n := len(each.contradictions)))
     console.print(f"\nfigures that others of their source contradict: {contradicted or 'none'}", style="dim")
     total = sum(len(each.figures) for each in listed)
-    console.print(f"{total} figures of {len(listed)} sources; --source, --model and --framework show them")
+    found = sum(len(each.published.findings) for each in listed)
+    console.print(
+        f"{total} figures and {found} findings of {len(listed)} sources; --source, --model and --framework show them"
+    )
 
 
 def _print_source(console: Console, listed: Listed) -> None:

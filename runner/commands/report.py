@@ -262,7 +262,9 @@ def _files(folder: Path, *, page: Path) -> dict[str, str]:
 
 def _page(found: Collected) -> Page:
     count = len(found.records) + len(found.others)
-    return found.page(title="dlscale report", made=f"{count:,} records, drawn by dlscale {runner.__version__}")
+    return found.page(
+        title="dlscale report", made=f"{count:,} record{'s' * (count > 1)}, drawn by dlscale {runner.__version__}"
+    )
 
 
 def _write(found: Collected, place: Path, *, console: Console) -> None:

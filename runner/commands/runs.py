@@ -120,7 +120,7 @@ def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     """What is told of a run, by name; throughput and time are those of all its repeats."""
     from runner.analysis.summarize import summarize
     from runner.core import units
-    from runner.core.trial import title
+    from runner.core.trial import Trial, title
 
     summary = summarize(names.repeats_of(path).runs)
     (row,) = summary.rows
@@ -133,7 +133,8 @@ def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     elif row.throughput is not None:
         interval = f", {units.counted(row.repeats)}" if row.throughput_ci95 else ""
         yield row.unit, units.estimate(row.throughput, row.throughput_ci95, runs=row.repeats) + interval
-        yield "training time", f"{units.figure(row.training_time_s)} s"
+        inferred = isinstance(record.trial, Trial) and record.trial.mode == "infer"
+        yield "inference time" if inferred else "training time", f"{units.figure(row.training_time_s)} s"
     speedup, efficiency = record.scaling.speedup, record.scaling.efficiency
     if speedup and efficiency and record.trial.world_size > 1:
         yield "speedup", f"{units.figure(speedup.value)} (efficiency {100 * efficiency.value:.1f} %), this run"

@@ -71,9 +71,9 @@ def test_long_tables_are_left_out_with_their_length_and_short_ones_behind_them_a
 @pytest.mark.parametrize(
     ("files", "entry"),
     [
-        ({"s-7.md": "x/s-7.md", "s-7.csv": "x/s-7.csv"}, "[title](x/s-7.md): lead"),
-        ({"s-7.md": "x/s-7.md", "s-7-power.png": "x/p.png"}, "[title](x/s-7.md): lead · [p.png](x/p.png)"),
-        ({}, "[title](topic/r/): lead"),
+        ({"s-7.md": "x/s-7.md", "s-7.csv": "x/s-7.csv"}, "[title, s-7](x/s-7.md): lead"),
+        ({"s-7.md": "x/s-7.md", "s-7-power.png": "x/p.png"}, "[title, s-7](x/s-7.md): lead · [p.png](x/p.png)"),
+        ({}, "[title, s-7](topic/r/): lead"),
     ],
 )
 def test_of_many_blocks_each_is_a_line_that_leads_to_its_own_report(files, entry):

@@ -10,6 +10,7 @@ import base64
 import gzip
 import json
 import re
+from collections import Counter
 from importlib import resources
 from pathlib import Path
 
@@ -19,10 +20,12 @@ import pytest
 import records
 from swept import measured
 
-from runner.commands.report import report
+from runner.commands.report import _collected, _page, report
+from runner.core.console import no_console
 from runner.core.trial import ExternalTrial
 from runner.report.page import overview, render, runs
 from runner.report.page.collect import Collected, told_apart
+from runner.report.page.markdown import markdown
 from runner.report.page.model import Block, Figure, Series
 from runner.report.publish import Measured
 
@@ -82,6 +85,12 @@ def test_points_lead_to_their_runs_by_number(small):
     assert behind == {"m001-2-r1", "m001-2-r2"}
 
 
+def test_one_run_is_no_several(small):
+    (run, *_) = small.runs
+    text = markdown(small.model_copy(update={"runs": (run,)}))
+    assert "all 1 runs" not in text
+
+
 def test_the_newest_run_comes_first(small):
     assert [line.run_id for line in small.runs][:2] == ["m001-8-r2", "m001-4-r2"]
 
@@ -119,7 +128,17 @@ def test_blocks_of_one_title_are_told_apart_by_what_differs():
         "t, batch 32, H200",
         "t, batch 64, P100",
     ]
-    assert titles(("x", "y"), ("x", "y"), ()) == ["t, x, y, a0", "t, x, y, a1", "t, a2"]
+    assert titles(("x", "y"), ("x", "y"), ()) == ["t, x, y, a0", "t, x, y, a1", "t"]
+
+
+@pytest.mark.parametrize("folder", ["epyc-2core", "h200"])
+def test_headings_of_the_committed_records_differ(folder):
+    """Prevents `mxnet 1.9.1: resnet18 train` seven times in a chapter, and a figure's title above that of other figures too."""
+    kept = Path(__file__).parents[2] / "results" / folder
+    page = _page(_collected([kept], page=kept, beside=Path, write=False, pictures=False, console=no_console()))
+    headings = [one.title for one in (*page.sections, *page.figures)]
+    headings += [block.title for section in page.sections for block in section.blocks]
+    assert [title for title, number in Counter(headings).items() if number > 1] == []
 
 
 def two_matrices():
@@ -144,7 +163,8 @@ def test_the_page_opens_with_the_latest_run_and_what_differs_from_the_one_before
         "Against the one before",
         "What differs from the one before",
     ]
-    assert first["tables"][2]["columns"] == ["fact", "a", "b"]
+    assert first["tables"][2]["columns"] == ["fact", "before", "latest"]
+    assert first["tables"][1]["columns"][2:5] == ["before", "latest", "ratio"]
     assert "workers=1,2" in first["empty"]
     assert Collected().page(title="t", made="m").latest is None
 

@@ -33,7 +33,9 @@ def test_without_a_name_every_source_has_its_line():
     table, rest = done.stdout.split("\n\n")
     assert [line.split()[0] for line in table.splitlines()[2:]] == [each.id for each in load_all()]
     assert "nvidia-dle-mxnet-rn50 12" in " ".join(rest.split())
-    assert "1457 figures of 33 sources" in rest
+    assert "1457 figures and" in rest
+    assert "33 sources" in rest
+    assert table.splitlines()[0].index("what") <= 80 - 30
 
 
 def test_figures_are_listed_with_source_conditions_and_speedup():

@@ -8,6 +8,7 @@ of its runs.
 import json
 import shutil
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from records import record
@@ -162,6 +163,14 @@ def test_repeats_are_pooled_and_an_invalid_run_shows_no_figure(tree):
     assert "images/s" not in shown
     assert "invalid" in shown
     assert "made up" in shown
+
+
+def test_seconds_of_inference_are_not_called_training():
+    run = next((Path(__file__).parents[2] / "results/h200/inference").glob("*/record.json")).parent
+    shown = dlscale("show", run)
+    assert shown.exit_code == 0
+    assert "inference time" in shown.stdout
+    assert "training time" not in shown.stdout
 
 
 def test_the_record_itself_is_the_json_of_a_run(tree):

@@ -67,7 +67,7 @@ def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
             anchor=anchor(record.run_id),
             title=what,
             lead=first,
-            lines=(*more, summary.setting, summary.ran_on),
+            lines=(summary.setting, summary.ran_on, *more),
             figures=drawn.time_shares(
                 record.profile,
                 name=f"{record.run_id}-shares",

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from runner.report.page import blocks, overview, runs
 from runner.report.page.latest import Shown, hardware, latest
-from runner.report.page.model import Block, Page, Section
+from runner.report.page.model import Block, Page, Section, apart
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.core.record import RunRecord
     from runner.report.page.curves import Watched
-    from runner.report.page.model import RunLine
+    from runner.report.page.model import Figure, RunLine
 from runner.report.publish import Measured
 
 CHAPTERS: Final = {
@@ -84,8 +84,6 @@ CHAPTERS: Final = {
 """By anchor, the title, what it is about, and what to run for it."""
 _OF_FILES: Final = frozenset({"studies", "overheads"})
 """The chapters that are made from other files than records, and always whole."""
-_OF_RUNS: Final = frozenset({"matrices", "passes"})
-"""The chapters of single matrices and passes, whose blocks may well have one title."""
 
 
 @dataclass
@@ -167,34 +165,40 @@ def _sections(chapters: Mapping[str, Sequence[Block]], reserve: str) -> Iterable
     anchors: dict[str, int] = {}
     names: dict[str, int] = {}
     for name, (title, about, _) in CHAPTERS.items():
-        found = tuple(
-            _apart(block, anchors, names)
-            for block in (chapters[name] if name in _OF_RUNS else told_apart(chapters[name]))
-        )
+        found = tuple(_apart(block, anchors, names) for block in told_apart(chapters[name]))
         if found:
             said = f"{about} {reserve}" if reserve and name not in _OF_FILES else about
             yield Section(anchor=name, title=title, about=said, blocks=found)
 
 
 def told_apart(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks of one title each with the parts of its first lines that not all of these have, and with its stem where those are the same."""
-    alike: dict[str, list[Block]] = {}
-    for block in blocks:
-        alike.setdefault(block.title, []).append(block)
-    found = []
-    for block in blocks:
-        others = [_parts(one) for one in alike[block.title] if one is not block]
-        telling = [part for part in _parts(block) if not all(part in parts for parts in others)] if others else []
-        same = any(set(telling) <= set(parts) for parts in others)
-        words = (block.title, *telling, *([block.stem or block.anchor] if same else []))
-        found.append(block.model_copy(update={"title": ", ".join(words)}))
-    return found
+    """Blocks of one title each with what of its setting and machine differs, else image, engine, day, stem or first run; figures by their block's title."""
+    ran = [
+        next((line for line in block.lines[1:] if " · " in line), "".join(block.lines[1:2])).split(" · ")
+        for block in blocks
+    ]
+    titles = apart(
+        [block.title for block in blocks],
+        [[*"".join(block.lines[:1]).split(", "), where] for block, (where, *_) in zip(blocks, ran, strict=True)],
+        [[line for line in block.lines[1:2] if " · " not in line] for block in blocks],
+        *([own[number : number + 1] for own in ran] for number in range(1, max(map(len, ran), default=0))),
+        [[block.stem or block.anchor] for block in blocks],
+        [block.runs[:1] for block in blocks],
+    )
+    return [
+        block.model_copy(update={"title": title, "figures": tuple(_of_block(block.figures, block.title, title))})
+        for block, title in zip(blocks, titles, strict=True)
+    ]
 
 
-def _parts(block: Block) -> list[str]:
-    """What ran where, part by part, up to the day."""
-    setting, ran_on, *_ = (*block.lines, "", "")
-    return [part for part in (*setting.split(", "), *ran_on.split(" · ")) if part]
+def _of_block(figures: Sequence[Figure], title: str, new: str) -> Iterable[Figure]:
+    """The figures of a block, titled by its new title in place of the old one or of the beginning that they have of it."""
+    told = []
+    for figure in figures:
+        what, _, old = figure.title.partition(", ")
+        told.append(f"{what}, {new}" if title.startswith(old) else figure.title)
+    for figure, own in zip(figures, apart(told, [[f"by {figure.x}"] for figure in figures]), strict=True):
+        yield figure.model_copy(update={"title": own})
 
 
 def _apart(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Block:

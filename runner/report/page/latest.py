@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from runner.analysis.summary import Summary
     from runner.core.record import RunRecord
 
-LEGEND: Final = "A: the one before, B: the latest; B/A with its 95 % interval over runs; p: two-sided Mann-Whitney U test, corrected by Holm"
+LEGEND: Final = (
+    "ratio: latest/before, with its 95 % interval over runs; p: two-sided Mann-Whitney U test, corrected by Holm"
+)
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,17 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
     tables = [figures.screen(last.summary).titled("Result")]
     if before:
         compared = compare(before.records, last.records, names=(before.name, last.name))
-        tables.append(against.table(compared).titled("Against the one before", legend=LEGEND))
+        pairs = against.table(compared).titled("Against the one before", legend=LEGEND)
+        sides = {"A": "before", "B": "latest", "B/A": "ratio"}
+        tables.append(pairs.model_copy(update={"columns": tuple(sides.get(name, name) for name in pairs.columns)}))
         differ = tuple(one for one in _parts(before, last) if one[1] != one[2])
         tables.append(
-            Table(title="What differs from the one before", columns=("fact", before.name, last.name), rows=differ)
+            Table(
+                title="What differs from the one before",
+                columns=("fact", "before", "latest"),
+                rows=differ,
+                legend=f"before: {before.name}; latest: {last.name}",
+            )
         )
     block = Block(
         anchor="latest-run",

@@ -35,7 +35,7 @@ def markdown(page: Page) -> str:
         "<!-- written by `dlscale report`: do not edit -->",
         f"# {escaped(page.title)}",
         "",
-        f"{escaped(page.made)}. The same with figures, and with a table of all {len(page.runs):,} runs, is `report.html`, which the same command draws.",
+        f"{escaped(page.made)}. The same with figures, and with a table of all runs, is `report.html`, which the same command draws.",
         "",
         line([words for words, _ in page.counts]),
         line(["--:"] * len(page.counts)),

@@ -110,6 +110,21 @@ def error_bars(*series: Series) -> str:
     return f"none from fewer than {FEWEST_RUNS} runs"
 
 
+def apart(titles: Sequence[str], *facts: Sequence[Sequence[str]]) -> list[str]:
+    """Titles, those that are alike each with the facts that not all of these have; of several lists a later one parts what is alike still."""
+    found = list(titles)
+    for told in facts:
+        alike: dict[str, list[set[str]]] = {}
+        for title, own in zip(found, told, strict=True):
+            alike.setdefault(title, []).append(set(own))
+        shared = {title: set.intersection(*own) for title, own in alike.items()}
+        found = [
+            ", ".join((title, *(fact for fact in own if fact and fact not in shared[title])))
+            for title, own in zip(found, told, strict=True)
+        ]
+    return found
+
+
 class Figure(Frozen):
     """One figure.
 

@@ -17,7 +17,7 @@ from runner.report.block import Block as TextTable
 from runner.report.comparison import anchor
 from runner.report.page import runs as lines
 from runner.report.page.latest import hardware
-from runner.report.page.model import Block, Figure, RunLine, Table, error_bars, series_of
+from runner.report.page.model import Block, Figure, RunLine, Table, apart, error_bars, series_of
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.cells import Cell
@@ -141,12 +141,17 @@ def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
         own = groups.setdefault(alike, {})
         if name not in own or cell.rate > own[name].rate:
             own[name] = cell
-    for alike, own in groups.items():
-        if len({cell.record.trial.framework for cell in own.values() if isinstance(cell.record.trial, Trial)}) > 1:
-            yield _beside(alike, own)
+    several = {
+        alike: own
+        for alike, own in groups.items()
+        if len({cell.record.trial.framework for cell in own.values() if isinstance(cell.record.trial, Trial)}) > 1
+    }
+    titles = apart([f"Frameworks beside each other, {one[1]} on {one[5]}" for one in several], list(several))
+    for title, (alike, own) in zip(titles, several.items(), strict=True):
+        yield _beside(title, alike, own)
 
 
-def _beside(alike: Sequence[str], own: dict[str, Cell]) -> Figure:
+def _beside(title: str, alike: Sequence[str], own: dict[str, Cell]) -> Figure:
     names = sorted(own, key=lambda name: -own[name].rate)[:BARS]
     series = series_of(
         names,
@@ -156,10 +161,10 @@ def _beside(alike: Sequence[str], own: dict[str, Cell]) -> Figure:
         degraded=lambda name: own[name].row.status == "degraded",
         runs=lambda name: own[name].runs,
     )
-    place, network, mode, precision, batch, devices, data = alike
+    place, _, mode, precision, batch, _, data = alike
     return Figure(
         name=anchor("frameworks", *alike),
-        title=f"Frameworks beside each other, {network} on {devices}",
+        title=title,
         shape="lying",
         x="framework",
         y=f"throughput ({own[names[0]].row.unit})",

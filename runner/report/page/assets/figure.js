@@ -104,7 +104,7 @@ function idealTrace(figure, series, number) {
   return { type: 'scatter', name: series.name, x: lying ? series.y : series.x, y: lying ? places(series) : series.y, ...hover(figure, series),
     mode: lying ? 'markers' : 'lines', line: { color: tone('--quiet'), dash: 'dash', width: 1.5 },
     marker: number ? { symbol: 'diamond-tall-open', size: 16, line: { width: 2, color: tone('--ink') }, color: tone('--ink') }
-      : { symbol: 'line-ns-open', size: 20, line: { width: 2, color: tone('--bad') } } };
+      : { symbol: 'line-ns-open', size: 20, line: { width: 3 }, color: tone('--ink') } };
 }
 
 function curveTrace(figure, series, number, both) {
