@@ -100,13 +100,16 @@ def test_the_first_one_is_named_and_the_handlers_before_are_back():
 
 
 def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line():
-    """Ctrl-C in the first second printed a traceback: the command line was loaded before anything listened."""
+    """Ctrl-C in the first second printed a traceback; where it fell into a finalizer, as here, the command went on as well."""
     code = """
-        import runpy, sys
+        import os, runpy, signal, sys
+        class Stopped:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGINT)
         class Stopping:
             def find_spec(self, name, *_):
                 if name == "runner.cli":
-                    raise KeyboardInterrupt
+                    Stopped()
         sys.meta_path.insert(0, Stopping())
         runpy.run_module("runner", run_name="__main__")
     """
