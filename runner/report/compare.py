@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Final
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from runner.analysis.comparisons.regression import Compared, Pair, Verdict
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, INTERVAL, figure
-from runner.report.block import Block, plain_table, section
+from runner.report.block import Block, section
 
 LEGEND: Final = (
     f"runs: of A and of B; A, B: samples of all runs ÷ their seconds; {INTERVAL}: Welch's of B/A, from {FEWEST_RUNS} of each on; p: two-sided "
@@ -46,6 +47,17 @@ _COLUMNS: Final[dict[str, Callable[[Pair], str]]] = {
 }
 
 
+# Of a pair in a terminal, below its trial: what stands in 80 columns.
+_FIGURES: Final[dict[str, Callable[[Pair], str]]] = {
+    "runs": lambda pair: f"{pair.a.repeats}, {pair.b.repeats}",
+    "A": lambda pair: figure(pair.a.throughput),
+    "B": _COLUMNS["B"],
+    "B/A": _COLUMNS["B/A"],
+    "95 % interval": _COLUMNS["95 % interval"],
+    "p": lambda pair: _p(pair).partition(",")[0],
+}
+
+
 def table(compared: Compared) -> Block:
     """A line for each pair."""
     return Block.laid(compared.pairs, _COLUMNS, words=("verdict",))
@@ -53,10 +65,8 @@ def table(compared: Compared) -> Block:
 
 def notes(compared: Compared) -> Iterator[str]:
     """What the table alone would hide: where reasons may lie, what is not known, and what is not in it."""
+    yield from _different(compared.pairs)
     for pair in compared.pairs:
-        if pair.differences:
-            what = "; ".join(f"{each.what} {', '.join(each.a)} → {', '.join(each.b)}" for each in pair.differences)
-            yield f"{pair.trial}: also different: {what}"
         for name, side in (("A", pair.a), ("B", pair.b)):
             if side.doubts:
                 yield f"{pair.trial}: degraded in {name}: {'; '.join(side.doubts)}"
@@ -76,6 +86,18 @@ def notes(compared: Compared) -> Iterator[str]:
         yield f"not compared: {out.run_id} of {out.side}, {out.reason}"
 
 
+def _different(pairs: Sequence[Pair]) -> Iterator[str]:
+    """What else is different, once for all pairs in which it is the same."""
+    different: dict[str, list[str]] = {}
+    for pair in pairs:
+        if pair.differences:
+            what = "; ".join(f"{each.what} {', '.join(each.a)} → {', '.join(each.b)}" for each in pair.differences)
+            different.setdefault(what, []).append(pair.trial)
+    for what, trials in different.items():
+        every = len(trials) == len(pairs) > 1
+        yield f"{'all' if every else '; '.join(trials)}: also different: {what}"
+
+
 def markdown(compared: Compared) -> str:
     """A section to paste into a review; ends with a newline."""
     return section(f"{compared.b} against {compared.a}", (), table(compared), LEGEND, tuple(notes(compared)))
@@ -87,14 +109,32 @@ def as_json(compared: Compared) -> str:
 
 
 def print_compared(console: Console, compared: Compared, passed_over: Sequence[str]) -> None:
-    """Print the table, and under it what it does not say."""
+    """Print the answer, then what the pairs have in common and the figures of each below what it has for itself; then what they don't say."""
     console.print(f"A  {compared.a}\nB  {compared.b}", markup=False, soft_wrap=True)
-    shown = plain_table()
-    for header in _COLUMNS:
-        shown.add_column(header, justify="left" if header in ("trial", "verdict") else "right")
-    for pair, (*plain, verdict) in zip(compared.pairs, table(compared).rows, strict=True):
-        shown.add_row(*plain, Text(verdict, style=_STYLES[pair.verdict]))
-    console.print(Padding(shown, (1, 0)))
-    console.print(LEGEND, style="dim", markup=False, soft_wrap=True)
+    count = Counter(pair.verdict for pair in compared.pairs)
+    console.print(
+        f"\n{', '.join(f'{count[verdict]} {verdict}' for verdict in _STYLES if count[verdict])}", style="bold"
+    )
+    common = _common([pair.trial.split(", ") for pair in compared.pairs])
+    if common:
+        console.print(", ".join(common), markup=False)
+    lines = [[cell(pair) for cell in _FIGURES.values()] for pair in compared.pairs]
+    widths = [max(map(len, column)) for column in zip(_FIGURES, *lines, strict=True)]
+    console.print(_aligned(_FIGURES, widths), style="dim", markup=False, soft_wrap=True)
+    for pair, line in zip(compared.pairs, lines, strict=True):
+        console.print(", ".join(pair.trial.split(", ")[len(common) :]) or "(that alone)", markup=False)
+        console.print(
+            Text.assemble(_aligned(line, widths), (f"  {pair.verdict}", _STYLES[pair.verdict])), soft_wrap=True
+        )
+    console.print(f"\n{LEGEND}", style="dim", markup=False)
     for note in (*notes(compared), *passed_over):
         console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _common(trials: Sequence[Sequence[str]]) -> list[str]:
+    """The parts that all begin with."""
+    return [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*trials, strict=False))]
+
+
+def _aligned(cells: Iterable[str], widths: Sequence[int]) -> str:
+    return "  " + "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
