@@ -7,6 +7,8 @@ order and leaves its record.
 from __future__ import annotations
 
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -33,6 +35,7 @@ def listen() -> None:
     """Have all of them raise KeyboardInterrupt, but for those that whoever started this process has it ignore (`nohup`)."""
     for number in _heeded():
         signal.signal(number, _interrupt)
+    sys.unraisablehook = _again
 
 
 def ignore() -> None:
@@ -75,3 +78,13 @@ def _heeded() -> list[signal.Signals]:
 def _interrupt(number: int, _: FrameType | None) -> None:
     _came.append(number)
     raise KeyboardInterrupt
+
+
+def _again(lost: sys.UnraisableHookArgs) -> None:
+    """Raise once more what fell into a finalizer or a weak reference's callback, where Python prints it and goes on."""
+    if not (_came and lost.exc_type is KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    soon = threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, _came[-1]))
+    soon.daemon = True
+    soon.start()

@@ -118,6 +118,21 @@ def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line():
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "dlscale: stopped by Ctrl-C\n")
 
 
+def test_one_that_falls_into_a_finalizer_still_ends_the_command():
+    """Python printed the interrupt and went on; the command ended with 0."""
+    process = command("""
+        class Stopped:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+        print("at work", flush=True)
+        Stopped()
+        time.sleep(60)
+        return 0
+    """)
+    _, said = process.communicate()
+    assert (process.returncode, said) == (130, "dlscale: stopped by Ctrl-C\n")
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_command_that_is_done_ends_with_its_own_code_whatever_still_comes(number):
     """A second Ctrl-C after the record gave -2."""
