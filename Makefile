@@ -34,10 +34,13 @@ ALWAYS := SHELL PYTHON PYTEST DLSCALE% PIP_% DOCKER_% CUDA_% %_proxy %_PROXY
 GOALS := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $(v))),$(v)))
 UNKNOWN := $(sort $(filter-out $(ALWAYS) $(foreach goal,$(GOALS),$(TAKES.$(goal))),$(GIVEN)))
-NEAREST = $(shell $(PYTHON) -c 'import difflib, sys; a, b = map(str.split, sys.argv[1:]); \
-  print(" or ".join(dict.fromkeys(m for w in a for m in difflib.get_close_matches(w, b, 2, 0.75))))' '$(subst ','\'',$(UNKNOWN))' '$(foreach goal,$(GOALS),$(TAKES.$(goal)))' 2>/dev/null)
-MEANT = $(if $(NEAREST), did you mean $(NEAREST)? See, see)
-$(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN);$(MEANT) `make help`, and set what is for the environment before `make`))
+# Of some words, which of others they are most like: `; did you mean bench? See`, else `; see`.
+meant = $(or $(patsubst %,; did you mean %? See,$(shell $(PYTHON) -c 'import difflib, sys; a, b = map(str.split, sys.argv[1:]); \
+  print("-or-".join(dict.fromkeys(m for w in a for m in difflib.get_close_matches(w, b, 2, 0.75))))' '$(subst ','\'',$(1))' '$(2)' 2>/dev/null)),; see)
+$(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN)$(subst -or-, or ,$(call meant,$(UNKNOWN),$(foreach goal,$(GOALS),$(TAKES.$(goal))))) `make help`, and set what is for the environment before `make`))
+TARGETS := $(shell sed -n 's/^\([a-z][a-z-]*\):.* ## .*/\1/p' Makefile)
+STRANGE := $(filter-out $(TARGETS) .venv/%,$(MAKECMDGOALS))
+$(if $(STRANGE),$(error no target $(STRANGE)$(subst -or-, or ,$(call meant,$(STRANGE),$(TARGETS))) `make help`))
 
 # make expands what it exports, and it exports what its command line has: none of it, for the flags say it all.
 unexport $(filter-out $(ALWAYS),$(GIVEN))

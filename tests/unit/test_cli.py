@@ -152,9 +152,10 @@ def make(*words):
         (["bench", "WORKER=2"], "`make bench` takes no WORKER; did you mean WORKERS? See `make help`"),
         (["doctor", "HOSTS=a:1", "MODEL=lenet"], "`make doctor` takes no MODEL;"),
         (["images", "bench", "DIR=x"], "`make images bench` takes no DIR;"),
+        (["bnech"], "no target bnech; did you mean bench? See `make help`"),
     ],
 )
-def test_make_refuses_a_variable_that_its_target_would_ignore_and_hands_on_what_is_for_all(words, says):
+def test_make_refuses_a_target_it_lacks_and_a_variable_that_one_would_ignore_and_hands_on_what_is_for_all(words, says):
     """A mistyped one planned the default."""
     done = make(*words)
     assert (done.returncode, done.stdout) == (2, "")
