@@ -7,6 +7,7 @@ the signal that ended it, but 3 where Ctrl-C ended a run, whose record says so.
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -38,7 +39,7 @@ ALIKE = (
 OVERHEAD = (*ALIKE, "version", "preset", "techniques", "seed", "telemetry_hz")
 ABLATE = (*ALIKE, "workers", "data")
 
-EXAMPLES = """\b
+EXAMPLES = """\
 Examples:
   dlscale doctor                               what this machine has
   dlscale bench                                a first measurement, in minutes
@@ -49,7 +50,7 @@ Examples:
 _SIDE = "run directory, folder of them, or glob; a run's id or a beginning of it; last or last~N: all runs of a command"
 
 app = typer.Typer(
-    epilog=EXAMPLES,
+    epilog=f"\b\n{EXAMPLES}",  # \b: the lines stay as they are
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -66,7 +67,9 @@ def root(
         typer.echo(f"dlscale {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        commands = ", ".join(context.command.list_commands(context))  # type: ignore[attr-defined]  # of a group of commands
+        names = f"Commands: {commands}. Each tells more with --help."
+        typer.echo("\n".join((textwrap.fill(context.command.help or "", 80), "", EXAMPLES, textwrap.fill(names, 80))))
 
 
 app.add_typer(images_app, name="images")

@@ -234,10 +234,12 @@ def test_models_are_listed_by_a_word_of_their_own():
     assert "resnet50 " in dlscale("models").stdout
 
 
-def test_the_program_alone_helps_with_five_examples_and_says_its_version():
+def test_the_program_alone_helps_with_five_examples_on_one_screen_and_says_its_version():
     done = dlscale()
     assert done.exit_code == 0
     assert len([line for line in done.stdout.split("Examples:")[1].splitlines() if "dlscale" in line]) == 5
+    assert len(lines := done.stdout.splitlines()) <= 24
+    assert max(map(len, lines)) <= 80
     assert dlscale("--version").stdout == f"dlscale {__version__}\n"
 
 
