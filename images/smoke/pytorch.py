@@ -6,7 +6,10 @@
 A GPU build imports without a driver; the architectures that it says it was compiled for are held against versions.yaml.
 """
 
+import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,11 +20,17 @@ assert torch.__version__.partition("+")[0] == version, torch.__version__
 assert torch.distributed.is_gloo_available(), "no Gloo"
 assert features.check("jpg"), "Pillow without JPEG"
 if device == "gpu":
+    import triton
+
     cuda, *capabilities = gpu
     assert torch.version.cuda == cuda, torch.version.cuda
     assert torch.distributed.is_nccl_available(), "no NCCL"
     compiled = torch._C._cuda_getArchFlags().split()
     assert compiled == ["sm_" + capability.replace(".", "") for capability in capabilities], compiled
+    # Triton compiles this when a job starts.
+    nvidia = Path(triton.__file__).parent / "backends" / "nvidia"
+    headers = (f"-I{nvidia / 'include'}", f"-I{sysconfig.get_path('include')}")
+    subprocess.run(("gcc", "-fsyntax-only", *headers, str(nvidia / "driver.c")), check=True)
     print(f"CUDA {cuda}, NCCL {torch.cuda.nccl.version()}, {' '.join(compiled)}")
 else:
     assert torch.version.cuda is None, torch.version.cuda

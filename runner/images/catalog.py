@@ -164,7 +164,7 @@ def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> Imag
 
 
 def _with_horovod(file: VersionsFile, plain: ImageSpec, entry: Horovod) -> ImageSpec:
-    base = file.base(file.horovod.base)
+    base = file.base(entry.base or file.horovod.base)
     return plain.model_copy(
         update={
             "reference": f"{plain.reference}-horovod",

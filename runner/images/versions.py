@@ -108,6 +108,7 @@ class Cuda(Frozen):
 class Horovod(Frozen):
     """One framework's image with Horovod in it."""
 
+    base: str | None = None  # where it needs more than the base of all of them
     build_requirements: tuple[Pin, ...] = ()  # what only its build needs: CUDA's compiler, for an image with NCCL
     wheels_mib: Annotated[int, Field(gt=0)]
     size_mib: Annotated[int, Field(gt=0)]
@@ -204,7 +205,8 @@ class VersionsFile(Frozen):
         for name, entry in self.bases.items():
             if entry.suite not in self.suites:
                 yield f"bases.{name} is of suite {entry.suite}, which 'suites' does not list"
-        for name in (self.horovod.base, self.horovod.build_base):
+        own = (image.horovod.base for entries in self.images.values() for image in entries if image.horovod)
+        for name in filter(None, (self.horovod.base, self.horovod.build_base, *own)):
             if name not in self.bases:
                 yield f"horovod is built on base {name}, which 'bases' does not list"
         for framework, entries in self.images.items():
