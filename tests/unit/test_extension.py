@@ -81,6 +81,12 @@ def test_cudas_compiler_builds_it_and_is_not_in_it():
     assert "/compiler" not in runtime
 
 
+def test_pytorchs_gpu_images_failed_to_find_a_c_compiler_for_triton():
+    gpu = [image for image in CATALOG.everything if (image.framework, image.device) == ("pytorch", "gpu")]
+    assert {image.extension for image in gpu} == {None, "horovod"}
+    assert all({"g++", "libpython3-dev"} <= {*image.base.packages} for image in gpu)
+
+
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
 def test_every_framework_that_horovod_serves_has_it_on_cpus_and_each_patch_says_why(framework):
     plain = CATALOG.find(framework, None, "cpu")
