@@ -318,6 +318,35 @@ def published(
 
 
 @app.command()
+def predict(
+    run: Annotated[
+        str, typer.Argument(help="a run on one device: its id, a beginning of it, a path, or last", metavar="RUN")
+    ] = "last",
+    *,
+    wire: Annotated[
+        Text, flag("--wire", help="between the devices, as runs on several of them had it, e.g. nvlink")
+    ] = None,
+    gpus: Annotated[Text, flag("--gpus", help="scales, e.g. 8,64 (default: 8 to 1024)", metavar="N,...")] = None,
+    place: Annotated[
+        Text, flag("--in", help="take records from here (default: all in results/)", metavar="DIR")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print it as JSON")] = False,
+    plot: Annotated[Text, flag("--plot", help="draw it, too, with what was measured", metavar="FILE.png")] = None,
+) -> None:
+    """Predict what a run on one device would reach on more of them, from exchanges that were timed, with an interval."""
+    from runner.commands.predict import show_prediction
+
+    show_prediction(
+        run,
+        wire=wire or None,
+        devices=parsing.counts("GPUS", gpus),
+        place=Path(place) if place else None,
+        as_json=as_json,
+        plot=Path(plot) if plot else None,
+    )
+
+
+@app.command()
 def clean(
     *,
     hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,

@@ -20,6 +20,8 @@ bandwidth     operation ("all_reduce", "push_pull"), size_bytes, elements, dtype
 peak          precision, cores (that this rank may run on), flop_per_s (of the fastest product of square matrices on them, all ranks at
               once), library (what multiplied them, and in what); on CPUs, before the first step: `probe.py`
 compute       seconds (a list, one for each forward and backward pass whose gradients are dropped): `probe.py`
+backward      forward_s, backward_s, gradients ([bytes, seconds since the backward pass began] of at most 60 groups, in their order) of one
+              pass on one device, by programs that can tell: `with_pytorch/backward.py`
 first_step    (none) emitted once the first iteration's result is on the device
 compiled      fresh, kept: graphs of the network that its compiler made anew, and those that an earlier run had left; after the first step,
               by programs that compile

@@ -6,11 +6,12 @@ the same sequence, whatever they measure. Neither changes a weight, a random num
 
 `peak` times products of matrices on CPUs, whose peak no table has, before the first step: utilisation is held against the fastest.
 
-The program hands over the object that `loop.py` describes; for its probe it has two more methods, and on CPUs, where it has any, a third:
+The program hands over the object that `loop.py` describes; for its probe it has two more methods, and where it can a third, and on CPUs a fourth:
 
     exchange(elements)  a new buffer of fp32 on each device of this process, None where there is nobody to exchange it with
     alone()             a function that enqueues one forward and backward pass on a batch that nobody trains on and drops the gradients;
                         None where no pass by itself is like those of a step
+    backward()          what the event `backward` has of one pass, None where it can't be told
     product(size, precision)  ``(run, count, library)``: a function that multiplies `count` pairs of square matrices of `size` rows, one on
                         each device of this process, to be waited for by `synchronize`, and what does it
 
@@ -120,6 +121,9 @@ def compute(training, events):
         training.synchronize()
         seconds.append(time.monotonic() - start)
     events.emit("compute", seconds=seconds)
+    passed = training.backward() if hasattr(training, "backward") else None
+    if passed:
+        events.emit("backward", **passed)
     events.phase("probe_compute", began)
 
 

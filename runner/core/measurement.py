@@ -127,6 +127,17 @@ class Exchange(Frozen):
     wrong: int | None  # elements of the result that were not the sum
 
 
+class Backward(Frozen):
+    """One forward and backward pass on one device, in seconds: what an exchange that overlaps with it has to wait for.
+
+    `gradients` are (bytes to be exchanged, seconds since the backward pass began at which they are there), in their order.
+    """
+
+    forward_s: float
+    backward_s: float
+    gradients: tuple[tuple[int, float], ...]
+
+
 class StepParts(Frozen):
     """A mean step of the windows that count, in seconds: `step_s` = input + compute + stragglers + communication, none of them negative.
 
@@ -292,6 +303,7 @@ class Measurement(Frozen):
         gradient_bytes: what a device hands over to be exchanged in one step.
         probe: exchanges that were timed before the first step.
         step_parts: where the time of a step went.
+        backward: when the gradients of a step on one device are there, where the program tells.
         flop: what the arithmetic of the model came to, also from what its devices are.
         epochs: how a training that is watched converged.
         accuracy, batch, latency: what inference came to, and ran with.
@@ -318,6 +330,7 @@ class Measurement(Frozen):
     gradient_bytes: int | None = None
     probe: tuple[Exchange, ...] = ()
     step_parts: StepParts | None = None
+    backward: Backward | None = None
     used: dict[str, Used] = Field(default={})
     flop: FlopFigures | None = None
     epochs: tuple[EpochFigures, ...] = ()

@@ -2,6 +2,7 @@
 
 start()              the first edge: wait for the device, time.monotonic()
 mark()               what time the device has now, between two steps, without waiting for it
+between(a, b)        seconds between two marks that the device has passed
 edge(marks, losses)  the last edge: a function that waits until the device has come here, and gives (time.monotonic() there, losses as
                      numbers, seconds between marks); called in the order of the edges
 lag                  how many windows may be enqueued before that function is called
@@ -24,9 +25,12 @@ class HostClock:
     def mark(self):
         return time.perf_counter()
 
+    def between(self, before, after):
+        return after - before
+
     def edge(self, marks, losses):
         ended = time.monotonic()
-        read = ended, torch.stack(losses).tolist(), [after - before for before, after in itertools.pairwise(marks)]
+        read = ended, torch.stack(losses).tolist(), [self.between(*pair) for pair in itertools.pairwise(marks)]
         return lambda: read
 
 
@@ -49,6 +53,9 @@ class CudaClock:
         event.record()
         return event
 
+    def between(self, before, after):
+        return before.elapsed_time(after) / 1e3
+
     def edge(self, marks, losses):
         kept = torch.stack(losses)
         end = self.mark()
@@ -56,8 +63,8 @@ class CudaClock:
 
     def read(self, end, marks, losses):
         end.synchronize()
-        self.last_at += self.last.elapsed_time(end) / 1e3
+        self.last_at += self.between(self.last, end)
         self.last = end
         with torch.cuda.stream(self.copies):  # on the current stream a copy would wait for all that is enqueued
             values = losses.tolist()
-        return self.last_at, values, [before.elapsed_time(after) / 1e3 for before, after in itertools.pairwise(marks)]
+        return self.last_at, values, [self.between(*pair) for pair in itertools.pairwise(marks)]

@@ -149,6 +149,14 @@ class Training:
         # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
         return lambda: self.torch.autograd.grad(loss(), self.parameters)
 
+    def backward(self):
+        """What the event `backward` has; None on several devices, whose gradients are exchanged, and where a step is one launch."""
+        if self.ranks.world_size > 1 or not hasattr(self, "computed") or "cuda-graphs" in self.args.techniques:
+            return None
+        from with_pytorch.backward import timed
+
+        return timed(self)
+
     def shared_loss(self):
         """A function that computes the loss on the batch that all ranks share, in training mode."""
         return self.loss_of(self.net)

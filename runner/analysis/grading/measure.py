@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from runner.analysis.grading import attribution, metrics
 from runner.core.events import (
     Accuracy,
+    Backward,
     Data,
     Epoch,
     Event,
@@ -23,6 +24,7 @@ from runner.core.events import (
 )
 from runner.core.events import BatchUsed as BatchEvent
 from runner.core.measurement import AccuracyFigures, BatchUsed, EpochFigures, LatencyFigures, Measurement, Throughput
+from runner.core.measurement import Backward as BackwardFigures
 from runner.core.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
@@ -54,6 +56,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     data = [event for event in events if isinstance(event, Data)]
     alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
     batches = [event for event in events if isinstance(event, BatchEvent)]
+    passed = next((event for event in events if isinstance(event, Backward)), None)
     in_flight = in_flight_of(events)
     decoded = [event.decoded for event in data if event.decoded is not None]
     probes_s = longest.get(WIRES, 0.0) + longest.get(PEAK, 0.0)
@@ -75,6 +78,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         gradient_bytes=gradient_bytes,
         probe=attribution.exchanges(events),
         step_parts=step_parts,
+        backward=BackwardFigures.model_validate(passed, from_attributes=True) if passed else None,
         used=metrics.used(events),
         epochs=epochs(events),
         accuracy=accuracy(events),

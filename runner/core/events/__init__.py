@@ -337,6 +337,15 @@ class Compute(EventBase):
     seconds: tuple[float, ...] = Field(min_length=1)
 
 
+class Backward(EventBase):
+    """One pass on one device; `gradients` are (bytes, seconds since the backward pass began) in their order."""
+
+    event: Literal["backward"]
+    forward_s: float
+    backward_s: float
+    gradients: tuple[tuple[int, float], ...]
+
+
 ProfileKind = Literal["kernels", "metrics", "memory", "region"]
 Region = Literal["forward", "backward", "optimizer", "input"]
 """A part of a step that a profiler can be asked to look at."""
@@ -465,6 +474,7 @@ Event = Annotated[
     | Nccl
     | Bandwidth
     | Compute
+    | Backward
     | RunStop
     | ProfileStart
     | ProfileStop

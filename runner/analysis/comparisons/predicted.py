@@ -1,0 +1,206 @@
+"""Records on file → what the model of `analysis/prediction.py` stands on: trainings on one device, wires with a probe, and measured points. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from runner.analysis.comparisons.grouping import trial_of
+from runner.analysis.grading import metrics
+from runner.analysis.prediction import OneDevice, Point, PredictedRow, Wire, held_out, predict
+from runner.analysis.summarize import between, machine, usable_windows
+from runner.core.errors import RequestError, nearest
+from runner.core.frozen import Frozen
+from runner.core.measurement import Backward
+from runner.core.record import RunRecord
+from runner.core.trial import Trial, title
+
+_MODELLED: Final = ("single", "ddp")
+
+
+class Prediction(Frozen):
+    """A training at several scales over one wire.
+
+    `errors` are those of throughputs that a fit to other networks predicts, by point; `farthest` is the most devices that any point has.
+    """
+
+    title: str
+    unit: str
+    wire: Wire
+    rows: tuple[PredictedRow, ...]
+    errors: tuple[tuple[str, float], ...]
+    farthest: int
+    notes: tuple[str, ...]
+
+
+def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None, devices: Sequence[int]) -> Prediction:
+    """Predict a run on one device at some scales over a wire, from all usable records.
+
+    RequestError: the run is none that can be predicted, its program does not tell when gradients are there, or no such wire was timed.
+    """
+    usable = [record for record in records if _trains(record)]
+    own = [record for record in usable if record.trial.key == run.trial.key and record.trial.world_size == 1]
+    _refuse(run, own)
+    model = _trial(run).model
+    one = _one_device(own, [record for record in usable if record.measurement.backward], joined=run)
+    if one is None:
+        raise RequestError(
+            f"{run.run_id}: its program does not tell when gradients are there, and no run of {model} at this precision on file does; "
+            "run it again on one device with PyTorch, without cuda-graphs"
+        )
+    over = _wire(usable, wire, model)
+    points = tuple(_points(usable))
+    windows = usable_windows(own)
+    measured = [
+        (record.trial.world_size, record.measurement.throughput.value)
+        for record in usable
+        if record.trial.key == run.trial.key and _label(record) == over.label and record.measurement.throughput
+    ]
+    rows = predict(
+        one,
+        over,
+        points,
+        devices=devices,
+        throughput=metrics.pooled_rate(windows),
+        ci95=metrics.rate_interval(windows),
+        measured=measured,
+    )
+    unit = next(record.measurement.throughput.unit for record in own if record.measurement.throughput)
+    farthest = max((point.devices for point in points), default=0)
+    return Prediction(
+        title=f"{title(run.trial)}, {machine(run)}",
+        unit=unit,
+        wire=over,
+        rows=rows,
+        errors=tuple((_of(held.point), held.error) for held in held_out(points)),
+        farthest=farthest,
+        notes=tuple(_notes(own, over, farthest, devices)),
+    )
+
+
+def _trains(record: RunRecord) -> bool:
+    """Whether a PyTorch program of the suite trained by itself, as the model knows it, and its figures may be used."""
+    trial = record.trial
+    return (
+        isinstance(trial, Trial)
+        and (trial.framework, trial.mode, trial.concurrent) == ("pytorch", "train", None)
+        and trial.strategy in _MODELLED
+        and not record.profiled
+        and record.validity.status in ("valid", "degraded")
+        and record.measurement.step_parts is not None
+    )
+
+
+def _trial(record: RunRecord) -> Trial:
+    """The trial of a record that `_trains` let in."""
+    return trial_of((Path(), record))
+
+
+def _refuse(run: RunRecord, own: Sequence[RunRecord]) -> None:
+    if run.trial.world_size > 1:
+        raise RequestError(
+            f"{run.run_id} is a run on {run.trial.world_size} devices; name its baseline, {run.scaling.baseline_run_id}"
+        )
+    if not own:
+        raise RequestError(
+            f"{run.run_id}: only a PyTorch training on one device is predicted, by ddp, and only where its figures may be used; "
+            "`dlscale ls` lists the runs"
+        )
+
+
+def _kind(record: RunRecord) -> tuple[object, ...]:
+    """What the moments at which gradients are there have in common, as shares of a step, whatever device and batch."""
+    trial = _trial(record)
+    return trial.model, trial.image_shape, trial.precision, "compile" in trial.techniques
+
+
+def _one_device(own: Sequence[RunRecord], telling: Sequence[RunRecord], *, joined: RunRecord) -> OneDevice | None:
+    """A training on one device, whose gradients are exchanged as those of `joined` are; None where nobody tells when they are there.
+
+    Where it does not tell that itself, another run of the same network does, as shares of a step.
+    """
+    step_s, techniques = _step_s(own), _trial(joined).techniques
+    like = [record for record in telling if _kind(record) == _kind(own[0])]
+    source = next((record for record in (*own, *like) if record.measurement.backward), None)
+    if source is None or not source.measurement.backward:
+        return None
+    size = (joined.measurement.gradient_bytes or 0) / (source.measurement.gradient_bytes or 1)
+    return OneDevice(
+        network=_trial(joined).model,
+        step_s=step_s,
+        backward=_scaled(source.measurement.backward, time=step_s / _step_s([source]), size=size),
+        overlap="one message" if "one-message" in techniques else "buckets",
+        wire_share=0.5 if "bf16-gradients" in techniques else 1.0,
+    )
+
+
+def _step_s(records: Sequence[RunRecord]) -> float:
+    return statistics.fmean(parts.step_s for record in records if (parts := record.measurement.step_parts))
+
+
+def _scaled(backward: Backward, *, time: float, size: float) -> Backward:
+    return Backward(
+        forward_s=time * backward.forward_s,
+        backward_s=time * backward.backward_s,
+        gradients=tuple((round(size * own), time * ready) for own, ready in backward.gradients),
+    )
+
+
+def _points(records: Sequence[RunRecord]) -> Iterable[Point]:
+    """The runs on several devices whose wire was timed and whose baseline is on file, with the moments of its gradients."""
+    by_id = {record.run_id: record for record in records}
+    telling = [record for record in records if record.measurement.backward]
+    for record in records:
+        base, parts = by_id.get(record.scaling.baseline_run_id or ""), record.measurement.step_parts
+        if record.trial.world_size == 1 or base is None or not record.measurement.probe or not parts:
+            continue
+        if one := _one_device([base], telling, joined=record):
+            yield Point(one=one, wire=_timed(record), devices=record.trial.world_size, step_s=parts.step_s)
+
+
+def _timed(record: RunRecord) -> Wire:
+    trial = _trial(record)
+    return Wire(label=_label(record), devices=trial.world_size, nodes=trial.nodes, probe=record.measurement.probe)
+
+
+def _label(record: RunRecord) -> str:
+    """`nvlink`, or `ethernet eth0, emulated 10gbit, 2 nodes`."""
+    nodes = record.trial.nodes if isinstance(record.trial, Trial) else 1
+    return between(record) + (f", {nodes} nodes" if nodes > 1 else "")
+
+
+def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
+    """The wire of that name, as timed among the most devices, beside a training of this network where there is one.
+
+    RequestError: none was timed, none begins like that, or several do.
+    """
+    timed = [record for record in records if record.trial.world_size > 1 and record.measurement.probe]
+    labels = list(dict.fromkeys(_label(record) for record in timed))
+    if not labels:
+        raise RequestError("no exchange between devices was timed on file; run any training on two devices first")
+    if wanted is None and len(labels) > 1:
+        raise RequestError(f"several wires were timed; name one with --wire: {', '.join(map(repr, labels))}")
+    found = [label for label in labels if wanted in (None, label)] or [
+        one for one in labels if one.startswith(wanted or "")
+    ]
+    if not found:
+        raise RequestError(f"--wire={wanted}: was not timed; nearest: {nearest(wanted or '', labels)}")
+    if len(found) > 1:
+        raise RequestError(f"--wire={wanted}: are several; name one of {', '.join(map(repr, found))}")
+    own = [record for record in timed if _label(record) == found[0]]
+    return _timed(max(own, key=lambda record: (record.trial.world_size, _trial(record).model == model)))
+
+
+def _of(point: Point) -> str:
+    return f"{point.one.network} on {point.devices}, {point.wire.label}"
+
+
+def _notes(own: Sequence[RunRecord], wire: Wire, farthest: int, devices: Sequence[int]) -> Iterable[str]:
+    if not any(record.measurement.backward for record in own):
+        yield "when its gradients are there is taken from another run of the same network and precision, as shares of a step"
+    if any(scale > farthest for scale in devices):
+        yield f"beyond {farthest} devices nothing was measured: the interval holds for what was, and there the model is extrapolated"
+    if wire.nodes > 1:
+        yield f"more devices are more nodes on the same wire, with {wire.devices // wire.nodes} in each"

@@ -1,0 +1,232 @@
+"""What a data-parallel training would reach on more devices, from a step on one of them and exchanges that were timed. Pure.
+
+A step on n devices is a step on one, plus the part of the exchange that ends after the backward pass, plus what training side by side with
+an exchange costs: a share of the step (copies, bookkeeping) and a share of the seconds of the exchange (cores and memory that it takes from
+the backward pass). Both shares are fitted to measured points (`fit`), and the errors that remain are those at points whose network took no
+part in the fit (`held_out`).
+
+DistributedDataParallel exchanges gradients in buckets, one after the other, each once its last gradient is there: 1 MiB first, then 25 MiB
+(torch.nn.parallel.DistributedDataParallel, `bucket_cap_mb`). With one message the exchange begins when the backward pass has ended.
+
+An exchange of b bytes that took t seconds among m devices is taken for latency, the time of the smallest message, and transfer, all else.
+Among n devices the latency grows with the depth of a tree, log2 n / log2 m, and the transfer with what a ring has each device send,
+(n - 1)/n over (m - 1)/m (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import numpy as np
+
+from runner.analysis.grading.attribution import exchange_seconds
+from runner.analysis.grading.metrics import student_t
+from runner.core.frozen import Frozen
+from runner.core.measurement import Backward, Exchange, Interval
+
+Overlap = Literal["buckets", "one message"]
+
+_FIRST_BUCKET: Final = 2**20
+_BUCKET: Final = 25 * 2**20
+_SHARE, _ERROR = 0.1, 0.03
+FEWEST_POINTS: Final = 3
+"""Fewer measured points say nothing of how far a prediction is off."""
+
+
+class Wire(Frozen):
+    """Exchanges that were timed among some devices over one wire."""
+
+    label: str
+    devices: int
+    nodes: int
+    probe: tuple[Exchange, ...]
+
+    @property
+    def kind(self) -> str:
+        """`nvlink`, `ethernet`."""
+        return self.label.split()[0].rstrip(",")
+
+    def seconds(self, size_bytes: int, devices: int) -> float:
+        """Seconds of an all-reduce of so many bytes among so many devices, at least 2."""
+        alone = exchange_seconds(self.probe, size_bytes) or 0.0
+        latency = min(alone, self.probe[0].seconds)
+        depth = math.log2(devices) / math.log2(self.devices)
+        sent = (1 - 1 / devices) / (1 - 1 / self.devices)
+        return latency * depth + (alone - latency) * sent
+
+
+class OneDevice(Frozen):
+    """A training on one device: seconds of its step, when its gradients are there, and how they are exchanged.
+
+    `wire_share` is what is exchanged of each byte of a gradient: 0.5 where it travels in half precision.
+    """
+
+    network: str
+    step_s: float
+    backward: Backward
+    overlap: Overlap = "buckets"
+    wire_share: float = 1.0
+
+    def messages(self) -> list[tuple[int, float]]:
+        """What is exchanged at once, in order: (bytes, seconds since the backward pass began at which all of it is there)."""
+        gradients = self.backward.gradients
+        if self.overlap == "one message":
+            return [(sum(size for size, _ in gradients), self.backward.backward_s)]
+        found: list[tuple[int, float]] = []
+        size, limit = 0, _FIRST_BUCKET * self.wire_share
+        for own, ready in gradients:
+            size += own
+            if size >= limit:
+                found.append((size, ready))
+                size, limit = 0, _BUCKET * self.wire_share
+        return [*found, (size, gradients[-1][1])] if size else found
+
+    def exchange(self, wire: Wire, devices: int) -> tuple[float, float]:
+        """``(exposed, total)`` seconds of a step's exchange: what ends after the backward pass, and all of it."""
+        ended = total = 0.0
+        for size, ready in self.messages():
+            seconds = wire.seconds(size, devices)
+            ended = max(ended, ready) + seconds
+            total += seconds
+        return max(0.0, ended - self.backward.backward_s), total
+
+
+class Point(Frozen):
+    """A step that was measured on several devices, beside the same training on one."""
+
+    one: OneDevice
+    wire: Wire
+    devices: int
+    step_s: float
+
+
+class Cost(Frozen):
+    """What an exchange costs beyond the part that is exposed: shares of the step on one device and of the seconds of the exchange."""
+
+    of_step: float = 0.0
+    of_exchange: float = 0.0
+
+    def step_s(self, one: OneDevice, wire: Wire, devices: int) -> float:
+        """Seconds of a step on so many devices."""
+        if devices == 1:
+            return one.step_s
+        exposed, total = one.exchange(wire, devices)
+        return one.step_s * (1 + self.of_step) + exposed + self.of_exchange * total
+
+    def error(self, point: Point) -> float:
+        """The logarithm of predicted over measured step."""
+        return math.log(self.step_s(point.one, point.wire, point.devices) / point.step_s)
+
+
+class HeldOut(Frozen):
+    """A measured point, and the step that is predicted for it by a fit to other networks."""
+
+    point: Point
+    step_s: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured throughput, less 1."""
+        return self.point.step_s / self.step_s - 1
+
+
+class PredictedRow(Frozen):
+    """One scale: the throughput in the unit of the run, its 95 % interval, and the part of the step that is exchange."""
+
+    devices: int
+    throughput: float
+    ci95: Interval | None
+    efficiency: float
+    exposed_s: float
+    measured: float | None = None
+
+
+def fit(points: Sequence[Point]) -> Cost:
+    """Least squares of the relative error of steps, both shares at least 0 and, where the points tell little of one, near it.
+
+    They are taken for draws around 0 with a deviation of `_SHARE`, beside errors with one of `_ERROR`: ridge regression.
+    """
+    if len(points) < FEWEST_POINTS:
+        return Cost()
+    exchanges = [point.one.exchange(point.wire, point.devices) for point in points]
+    measured = np.array([point.step_s for point in points])
+    steps = np.array([point.one.step_s for point in points])
+    terms = np.stack([steps, np.array([total for _, total in exchanges])], axis=1) / measured[:, None]
+    left = 1 - (steps + np.array([exposed for exposed, _ in exchanges])) / measured
+    terms, left = np.vstack([terms, np.eye(2) * _ERROR / _SHARE]), np.append(left, [0.0, 0.0])
+    best, least = Cost(), float(left @ left)
+    for chosen in ([0, 1], [0], [1]):
+        shares = np.zeros(2)
+        shares[chosen] = np.linalg.lstsq(terms[:, chosen], left, rcond=None)[0]
+        rest = left - terms @ shares
+        if shares.min() >= 0 and float(rest @ rest) < least:
+            best, least = Cost(of_step=float(shares[0]), of_exchange=float(shares[1])), float(rest @ rest)
+    return best
+
+
+def held_out(points: Sequence[Point]) -> tuple[HeldOut, ...]:
+    """Each point as a fit to the points of all other networks predicts it."""
+    return tuple(
+        HeldOut(point=point, step_s=cost.step_s(point.one, point.wire, point.devices))
+        for network in dict.fromkeys(point.one.network for point in points)
+        for point in points
+        if point.one.network == network
+        for cost in [fit([other for other in alike(points, point.one) if other.one.network != network])]
+    )
+
+
+def alike(points: Iterable[Point], one: OneDevice) -> list[Point]:
+    """The points whose gradients are exchanged as those of a training are: what that costs depends on it."""
+    return [point for point in points if point.one.overlap == one.overlap]
+
+
+def predict(
+    one: OneDevice,
+    wire: Wire,
+    points: Sequence[Point],
+    *,
+    devices: Iterable[int],
+    throughput: float,
+    ci95: Interval | None,
+    measured: Sequence[tuple[int, float]] = (),
+) -> tuple[PredictedRow, ...]:
+    """The throughput of a training at some scales, from `throughput` and its interval on one device.
+
+    The interval joins that of one device with the errors at points that were held out, as independent: those on a wire of this kind, all where
+    these are fewer than 3, None where all are.
+    `measured` are (devices, throughput) to be set beside.
+    """
+    cost, beside = fit(alike(points, one)), dict(measured)
+    held = held_out(points)
+    own = [one for one in held if one.point.wire.kind == wire.kind]
+    errors = [math.log1p(one.error) for one in (own if len(own) >= FEWEST_POINTS else held)]
+    return tuple(
+        PredictedRow(
+            devices=scale,
+            throughput=rate,
+            ci95=_around(rate, errors, _half_width(throughput, ci95)) if scale > 1 else ci95,
+            efficiency=one.step_s / step_s,
+            exposed_s=one.exchange(wire, scale)[0] if scale > 1 else 0.0,
+            measured=beside.get(scale),
+        )
+        for scale in devices
+        for step_s in [cost.step_s(one, wire, scale)]
+        for rate in [throughput * scale * one.step_s / step_s]
+    )
+
+
+def _half_width(value: float, interval: Interval | None) -> float:
+    """Of an interval around a rate, in logarithms; 0 where there is none."""
+    return max(math.log(interval.high / value), math.log(value / interval.low)) if interval else 0.0
+
+
+def _around(rate: float, errors: Sequence[float], half_width: float) -> Interval | None:
+    """A 95 % interval: errors are taken for draws around 0, so that their root mean square has as many degrees of freedom."""
+    if len(errors) < FEWEST_POINTS:
+        return None
+    spread = student_t(len(errors)) * math.sqrt(statistics.fmean(error * error for error in errors))
+    factor = math.exp(math.hypot(spread, half_width))
+    return Interval(low=rate / factor, high=rate * factor)

@@ -1,0 +1,94 @@
+"""`dlscale predict`: reads what is on file, predicts a training on more devices, and prints it beside what was measured."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+from typing import Final
+
+from runner.analysis.comparisons.predicted import Prediction, predicted
+from runner.core.console import complain, open_screen
+from runner.core.errors import RequestError
+from runner.core.units import figure
+from runner.report.block import Block
+from runner.report.figures import with_interval
+from runner.results.find import read_runs
+from runner.results.names import named, newest_first
+from runner.results.store import read_record
+
+DEVICES: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def show_prediction(
+    word: str,
+    *,
+    wire: str | None,
+    devices: tuple[int, ...] | None,
+    place: Path | None,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Predict the run that a word means, from the records at a place (default: `results/`), and print it; `plot` is for a PNG.
+
+    RequestError: see `predicted`; or the plot can't be written.
+    """
+    run = read_record(named(word)[0])
+    every = read_runs(newest_first(place))
+    complain(every.passed_over)
+    found = predicted(run, [record for _, record in every.runs], wire=wire, devices=(1, *(devices or DEVICES)))
+    if plot is not None:
+        _draw(found, plot)
+    if as_json:
+        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
+        return
+    console = open_screen()
+    console.print(found.title, style="bold")
+    console.print(f"over {found.wire.label}, timed among {found.wire.devices} devices", style="dim")
+    console.print(_block(found).table())
+    console.print(_accuracy(found))
+    for note in found.notes:
+        console.print(note, style="dim")
+
+
+def _block(found: Prediction) -> Block:
+    return Block.of(
+        found.rows,
+        {
+            "devices": lambda row: str(row.devices),
+            f"predicted {found.unit}": lambda row: with_interval(row.throughput, row.ci95),
+            "efficiency (%)": lambda row: figure(100 * row.efficiency),
+            "exposed exchange (ms)": lambda row: figure(1e3 * row.exposed_s),
+            f"measured {found.unit}": lambda row: figure(row.measured),
+        },
+    )
+
+
+def _accuracy(found: Prediction) -> str:
+    """How far predictions were off where somebody has measured."""
+    if not found.errors:
+        return "No run on several devices is on file that the prediction could be held against: it has no interval."
+    worst = max(found.errors, key=lambda one: abs(one[1]))
+    median = statistics.median(abs(error) for _, error in found.errors)
+    return (
+        f"Held against {len(found.errors)} measured points, each predicted from other networks alone: median error {100 * median:.1f} %, "
+        f"the largest {100 * worst[1]:+.1f} % ({worst[0]})."
+    )
+
+
+def _draw(found: Prediction, path: Path) -> None:
+    from runner.report import picture
+    from runner.report.published_plot import Curve, panels
+
+    rate = found.rows[0].throughput
+    curves = [Curve("predicted", tuple((row.devices, row.throughput / rate) for row in found.rows))]
+    if measured := tuple((row.devices, row.measured / rate) for row in found.rows if row.measured):
+        curves.append(Curve("measured", measured))
+    sheet = picture.png(*panels(curves), title=found.title, lines=(f"over {found.wire.label}", _accuracy(found)))
+    try:
+        path.write_bytes(sheet or b"")
+    except OSError as error:
+        raise RequestError(
+            f"{path}: can't be written ({error.strerror}); give another file with --plot FILE.png"
+        ) from error
+    sys.stderr.write(f"plot: {path}\n")
