@@ -12,9 +12,8 @@ from runner.analysis.comparisons.regression import Compared, compare
 from runner.core.console import complain, open_screen
 from runner.core.errors import RequestError, SlowerError
 from runner.report import compare as show
-from runner.results.find import FoundRuns, read_runs, runs_at
-from runner.results.names import by_matrix, named
-from runner.results.names import since as parted
+from runner.results.find import FoundRuns, by_matrix, named, read_runs, runs_at
+from runner.results.find import since as parted
 
 Form = Literal["table", "markdown", "json"]
 Side = tuple[str, FoundRuns]

@@ -24,7 +24,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Option, Request
 from runner.core.workload import load_workloads
 from runner.images.catalog import load_images
-from runner.results.names import named, newest_first
+from runner.results.find import named, newest_first
 
 Text = str | None
 Read = Callable[[str, str], object]

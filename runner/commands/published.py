@@ -18,8 +18,7 @@ from rich.text import Text
 from runner.core.console import open_console
 from runner.core.errors import RequestError, nearest
 from runner.core.units import ABSENT
-from runner.results.published.contradict import Contradiction, contradictions
-from runner.results.published.derive import Scaled, scaled
+from runner.results.published.derive import Contradiction, Scaled, contradictions, scaled
 from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
 

@@ -15,7 +15,7 @@ from runner.commands.options import named_directory, run_argument
 from runner.core import parsing
 from runner.core.console import complain, open_console, open_screen
 from runner.core.errors import RequestError
-from runner.results import names
+from runner.results import find
 
 if TYPE_CHECKING:
     from runner.core.record import RunRecord
@@ -42,8 +42,8 @@ def ls(
     from runner.core.units import ABSENT, figure
     from runner.results.store import read_record
 
-    place = place or names.RESULTS
-    runs = names.newest_first(place)
+    place = place or find.RESULTS
+    runs = find.newest_first(place)
     if not runs:
         raise RequestError(
             f"{place} holds no run that ended; `dlscale bench` leaves some, --in DIR lists another place"
@@ -104,7 +104,7 @@ def show(
 
     from runner.results.store import RECORD, read_record
 
-    (path,) = [run] if run else names.named("last")
+    (path,) = [run] if run else find.named("last")
     record = read_record(path)
     if as_json:
         sys.stdout.write((path / RECORD).read_text("utf-8"))
@@ -122,7 +122,7 @@ def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     from runner.core import units
     from runner.core.trial import Trial, title
 
-    summary = summarize(names.repeats_of(path).runs)
+    summary = summarize(find.repeats_of(path).runs)
     (row,) = summary.rows
     yield "run", record.run_id
     yield "what", f"{title(record.trial)}, repeat {record.trial.repeat}"

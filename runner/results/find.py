@@ -1,15 +1,24 @@
-"""Runs that are on file, each once: those of a folder, of a run directory, of folders of any depth, or of a glob. `results` reads each record."""
+"""Runs that are on file, each once: those of a folder, of a run directory, of folders of any depth, or of a glob.
+
+`named` finds those that a word of the command line means by their directories' names, which begin with the time: no record is read for it.
+"""
 
 from __future__ import annotations
 
+import difflib
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Final
 
-from runner.core.errors import RequestError
+from runner.core.errors import RequestError, shorten
+from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
+from runner.core.units import counted
 from runner.results.store import RECORD, folders_under, read_record, run_directories
 
 Run = tuple[Path, RunRecord]
@@ -100,3 +109,107 @@ def _below(place: Path) -> list[Path]:
     if (place / RECORD).is_file():
         return [place]
     return [directory for folder in folders_under(place) for directory in run_directories(folder)]
+
+
+RESULTS: Final = SUITE_ROOT / "results"
+"""Where runs are looked for by name."""
+_LAST: Final = re.compile(r"last(?:~(\d{1,9}))?", re.ASCII)
+_ID: Final = re.compile(r"(\d{8}T\d{6}Z-[0-9a-f]{4})(-.*)?", re.ASCII)
+_CANDIDATES: Final = 4
+"""Runs that a sentence names."""
+
+
+def newest_first(place: Path | None = None) -> list[Path]:
+    """The run directories at or below a place (default: `results/`), each run once, by the time that their names begin with; no record is read."""
+    found = [run for folder in folders_under(place or RESULTS) for run in run_directories(folder)]
+    kept, _ = each_once([(run, run.name) for run in found])
+    return sorted(kept, key=_age, reverse=True)
+
+
+def _age(run: Path) -> tuple[str, str]:
+    """Sorts by time; within a matrix by number, so that `r10` comes after `r9`. A directory that was renamed counts as old."""
+    match = _ID.fullmatch(run.name)
+    own = (match[2] or "") if match else run.name
+    return match[1] if match else "", re.sub(r"\d+", lambda digits: digits[0].zfill(9), own)
+
+
+def by_run(run: Path) -> str:
+    """Each run counts for itself."""
+    return run.name
+
+
+def by_matrix(run: Path) -> str:
+    """The runs of one command count as one."""
+    match = _ID.fullmatch(run.name)
+    return match[1] if match else run.name
+
+
+def since(day: datetime, place: str | None) -> tuple[list[Path], list[Path]]:
+    """The run directories at a place (default: `results/`) of before a time and from then on, by the time in their names.
+
+    Of before, those are left out whose name is that of no later run but for time and repeat.
+    """
+    begin = f"{day:%Y%m%dT%H%M%SZ}"
+    runs = [run for run in newest_first(Path(place) if place else None) if _ID.fullmatch(run.name)]
+    after = [run for run in runs if by_matrix(run) >= begin]
+    cells = {_cell(run) for run in after}
+    return [run for run in runs if by_matrix(run) < begin and _cell(run) in cells], after
+
+
+def _cell(run: Path) -> str:
+    return re.sub(r"-r\d+$", "", run.name.removeprefix(by_matrix(run)))
+
+
+def repeats_of(run: Path) -> FoundRuns:
+    """A run and its repeats, which lie beside it and have its name but for the number at the end."""
+    known = _ID.fullmatch(run.name)  # another name tells nothing of its neighbours
+    beside = [one for one in run_directories(run.parent) if known and _cell(one) == _cell(run)]
+    return read_runs((run, *(one for one in beside if by_matrix(one) == by_matrix(run))))
+
+
+def is_pass(run: Path) -> bool:
+    """Whether a run directory has the name of a pass under a profiler."""
+    return "-profile-" in run.name
+
+
+def named(
+    word: str, *, each: Callable[[Path], str] = by_run, wanted: Callable[[Path], bool] = lambda _: True
+) -> list[Path]:
+    """What a word of the command line means: a path or glob, which is left as it is, or runs in `results/`.
+
+    Args:
+        word: a path; `last`, or `last~2` for the second before it; a run's id, or a beginning of it that no other has.
+        each: what `last` counts and an id may mean: runs (one is found), or matrices (all runs of one are).
+        wanted: by their directories, the runs that count.
+
+    Raises:
+        RequestError: no run is meant, or several are; the sentence names some.
+    """
+    last = _LAST.fullmatch(word)
+    if not last and (os.path.exists(word) or "/" in word or glob.has_magic(word)):  # noqa: PTH110 - no error for what is no path
+        return [Path(word)]
+    runs = [run for run in newest_first() if wanted(run)]
+    groups: dict[str, list[Path]] = {}
+    for run in runs:
+        groups.setdefault(each(run), []).append(run)
+    if last:
+        back = int(last[1] or 0)
+        if back >= len(groups):
+            raise RequestError(f"{word} is not there: {RESULTS} holds {counted(len(groups))}; `dlscale ls` lists them")
+        return list(groups.values())[back]
+    found = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
+    if not found:
+        names = [run.name for run in runs]
+        near = [name for name in names if word in name] or difflib.get_close_matches(word, names, _CANDIDATES, 0.5)
+        meant = f"did you mean {_listed(near)}?" if near else "`dlscale ls` lists them"
+        raise RequestError(f"{shorten(word)} is no path, and begins the id of no run in {RESULTS}; {meant}")
+    if len({each(run) for run in found}) > 1:
+        raise RequestError(
+            f"{word} begins the ids of {counted(len(found))}: {_listed([r.name for r in found])}; name one"
+        )
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _CANDIDATES
+    return ", ".join(names[:_CANDIDATES]) + (f" and {more:,} more" if more > 0 else "")

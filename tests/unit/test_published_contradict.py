@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_source import rate, source, table
 
-from runner.results.published.contradict import Span, contradictions
+from runner.results.published.derive import Span, contradictions
 
 
 def found(*tables, **parts):

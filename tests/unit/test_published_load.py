@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from runner.core.errors import RequestError
-from runner.results.published.contradict import contradictions
+from runner.results.published.derive import contradictions
 from runner.results.published.load import DIRECTORY, load, load_all, published_schema
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(published_schema()))

@@ -16,8 +16,7 @@ from runner.commands.published import Wanted, select, sentence
 from runner.core.errors import RequestError
 from runner.report.picture import draw
 from runner.report.published_plot import curves, curves_png, panels
-from runner.results.published.contradict import contradictions
-from runner.results.published.derive import scaled
+from runner.results.published.derive import contradictions, scaled
 from runner.results.published.load import load_all
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning

@@ -26,9 +26,8 @@ from runner.core.record import RunRecord, Validity
 from runner.core.trial import ExternalTrial, Trial
 from runner.report.query import print_answer
 from runner.results.published.load import load_all
-from runner.results.query.columns import columns_of, meanings
 from runner.results.query.database import Database
-from runner.results.query.tables import RUNS, TABLES
+from runner.results.query.tables import RUNS, TABLES, columns_of, meanings
 from runner.results.store import write_record
 
 EPOCH = EpochFigures(

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from runner import __version__, cli
 from runner.core.errors import RequestError
 from runner.results import find
-from runner.results import names as by_name
-from runner.results.names import by_matrix, is_pass, named, newest_first
+from runner.results import find as by_name
+from runner.results.find import by_matrix, is_pass, named, newest_first
 from runner.results.store import write_record
 
 RUNNER = CliRunner()

@@ -11,9 +11,8 @@ from runner.core.request import Device
 from runner.experiments.studies.matching import described, selects
 from runner.experiments.studies.model import CellRun, Missing, Observation
 from runner.experiments.studies.noise import Amount
-from runner.results.published.findings import Selector
+from runner.results.published.findings import BYTES, METRICS, TIME, Selector
 from runner.results.published.model import Published
-from runner.results.published.units import BYTES, METRICS, TIME
 
 SHOWN: Final = 6
 """Cases that a sentence lists one by one."""

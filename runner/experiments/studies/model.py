@@ -16,9 +16,8 @@ from runner.core.request import Device, EngineName, Interconnect, Request
 from runner.core.trial import AnyTrial, Case, ExternalTrial, Trial
 from runner.core.wire import Link
 from runner.experiments.studies.request import Scale
-from runner.results.published.findings import Finding
+from runner.results.published.findings import Finding, Metric
 from runner.results.published.model import Conditions, Identifier
-from runner.results.published.units import Metric
 
 State = Literal["training", "idle"]
 Indicated = Literal["indicated", "not indicated"]

@@ -23,9 +23,9 @@ from runner.core.trial import Case
 from runner.core.workload import Workload, load_workloads
 from runner.images.catalog import Catalog, load_images
 from runner.results.published import load as published
+from runner.results.published.findings import METRICS
 from runner.results.published.load import line_of
 from runner.results.published.model import Conditions, Identifier, Published
-from runner.results.published.units import METRICS
 
 Count = Annotated[int, Field(ge=1)]
 BatchOf = Literal["device", "node", "all"]

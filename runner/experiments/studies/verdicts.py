@@ -21,9 +21,8 @@ from runner.experiments.studies.observe import is_measured, observation_of
 from runner.experiments.studies.predicates import pairs_of
 from runner.experiments.studies.study import NOT_STATED, Study
 from runner.results.published.derive import Scaled, scaled
-from runner.results.published.findings import Selector
+from runner.results.published.findings import RATE, Selector
 from runner.results.published.model import Conditions, Figure
-from runner.results.published.units import RATE
 
 SHAPES: Final = frozenset(
     {"speedup", "scaling_efficiency", "throughput_ratio", "time_ratio", "throughput_gain"}

@@ -1,15 +1,20 @@
-"""Speedups and efficiencies, computed again from a source's own throughputs."""
+"""A source's own figures against each other: speedups and efficiencies computed again from its throughputs, and what it contradicts itself in.
+
+A printed figure stands for all that round to it: 13.5 for 13.45 to 13.55. Two agree if what they stand for overlaps. Approximate figures
+(`almost`) are not checked. A ratio whose last digit was cut off instead of rounded is found under a name of its own.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Literal
 
-from runner.results.published.model import Figure, Published
+from runner.results.published.findings import Finding, Ratio
+from runner.results.published.model import Check, Conditions, Figure, Published
 
 Scaling = Literal["weak", "strong", "unstated"]
 
@@ -93,4 +98,234 @@ def _against(baseline: Figure, figure: Figure, *, scaling: Scaling) -> Scaled:
         speedup=float(speedup),
         efficiency_percent=float(100 * speedup / times),
         scaling=scaling,
+    )
+
+
+# What may differ as well in the run that a ratio is against, once this differs.
+_FREES: Final = {
+    "gpus": frozenset({"nodes", "global_batch", "batch", "system", "network"}),
+    "build": frozenset({"version", "container"}),
+    "framework": frozenset({"build", "version", "container"}),
+    "device": frozenset({"gpu"}),
+    "precision": frozenset({"batch_per_gpu", "global_batch", "batch"}),
+}
+_NO_CONDITION: Final = frozenset({"versus", "note", "run"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """Two figures of a source that can't both be right as printed: one, or a finding, and what the others, `against`, make of it.
+
+    `difference` is (printed - recomputed) ÷ recomputed, of the figures as printed.
+    """
+
+    check: Check
+    figure: str
+    printed: float
+    recomputed: float
+    unit: str
+    against: tuple[str, ...]
+    difference: float
+
+
+@dataclass(frozen=True)
+class Span:
+    """Everything that rounds to a printed figure, ends included."""
+
+    low: Fraction
+    high: Fraction
+
+    @classmethod
+    def of(cls, printed: Decimal) -> Span:
+        """Half a unit of the last printed digit to both sides: ``Span.of(Decimal("13.5"))`` is 13.45 to 13.55."""
+        half = _last_digit(printed) / 2
+        return cls(Fraction(printed) - half, Fraction(printed) + half)
+
+    @classmethod
+    def cut(cls, printed: Decimal) -> Span:
+        """One unit of the last printed digit upwards: ``Span.cut(Decimal("13.5"))`` is 13.5 to 13.6."""
+        return cls(Fraction(printed), Fraction(printed) + _last_digit(printed))
+
+    def __add__(self, other: Span) -> Span:
+        return Span(self.low + other.low, self.high + other.high)
+
+    def __truediv__(self, other: Span) -> Span:
+        return Span(self.low / other.high, self.high / other.low)
+
+    def times(self, factor: Fraction, *, less: int = 0) -> Span:
+        """Both ends times a factor, and less a number."""
+        return Span(self.low * factor - less, self.high * factor - less)
+
+    def meets(self, other: Span) -> bool:
+        """Whether some figure rounds to both."""
+        return self.low <= other.high and other.low <= self.high
+
+
+def _last_digit(printed: Decimal) -> Fraction:
+    exponent = printed.as_tuple().exponent
+    return Fraction(10) ** exponent if isinstance(exponent, int) else Fraction(0)
+
+
+Beside = Mapping[tuple[str, Conditions], Figure]
+"""Exact figures by metric and conditions."""
+Made = tuple[Figure, Span, Fraction, tuple[Figure, ...]]
+"""A figure, what others make of it (everything that rounds to theirs, and the printed ones alone), and these."""
+
+
+def contradictions(published: Published) -> tuple[Contradiction, ...]:
+    """Everything in a source that its own figures contradict, in the order of the rules and of the file."""
+    figures = published.figures
+    exact = [one for one in figures if isinstance(one.value, Decimal) and not one.approx and one.bound is None]
+    beside = {(figure.metric, figure.conditions): figure for figure in exact}
+    return (
+        *_unlike("ratio", _ratios(exact)),
+        *_unlike("sum", _sums(exact, beside)),
+        *_unlike("per device", _per_device(exact, beside)),
+        *_twice(figures),
+        *_ranges(exact, beside),
+        *_batches(figures),
+        *_findings(exact, published.findings),
+    )
+
+
+def _unlike(check: Check, found: Iterable[Made]) -> Iterator[Contradiction]:
+    """The figures that agree with nothing that rounds to what others make of them."""
+    for figure, made, value, against in found:
+        if not made.meets(Span.of(number(figure))):
+            cut = check == "ratio" and made.meets(Span.cut(number(figure)))
+            yield _found("cut" if cut else check, figure, value, against)
+
+
+def _ratios(exact: Sequence[Figure]) -> Iterator[Made]:
+    """Speedups, ratios, gains and efficiencies against the throughputs that they are of, where the source has exactly those two."""
+    for figure in exact:
+        conditions = figure.conditions
+        if figure.unit not in {"x", "%"} or conditions.versus is None:
+            continue
+        wanted = {name: (value,) for name, value in conditions.stated.items() if name not in _NO_CONDITION}
+        other = conditions.versus.stated
+        freed = {name for changed in other for name in _FREES.get(changed, frozenset())}
+        above = _only(exact, wanted)
+        below = _only(exact, {name: value for name, value in wanted.items() if name not in freed} | other)
+        if above is None or below is None or above is below:
+            continue
+        factor, less = Fraction(1), 0
+        if figure.metric == "scaling_efficiency":
+            factor = Fraction(100 * devices(below), devices(above))
+        elif figure.metric == "throughput_gain":
+            factor, less = Fraction(100), 100
+        made = (Span.of(number(above)) / Span.of(number(below))).times(factor, less=less)
+        yield figure, made, _quotient(above, below) * factor - less, (above, below)
+
+
+def _quotient(above: Figure, below: Figure) -> Fraction:
+    return Fraction(number(above)) / Fraction(number(below))
+
+
+def _only(
+    exact: Sequence[Figure], wanted: Mapping[str, tuple[object, ...]], metric: str = "throughput"
+) -> Figure | None:
+    """The one figure of a metric under these conditions; None if there is none, or more than one."""
+    found = [
+        figure
+        for figure in exact
+        if figure.metric == metric
+        and all(getattr(figure.conditions, name, None) in values for name, values in wanted.items())
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _sums(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
+    """Forward and backward pass against both together."""
+    for figure in exact:
+        forward, backward = (beside.get((f"time_{of}", figure.conditions)) for of in ("forward", "backward"))
+        if figure.metric == "time_forward_backward" and forward and backward:
+            total = Span.of(number(forward)) + Span.of(number(backward))
+            yield figure, total, Fraction(number(forward) + number(backward)), (forward, backward)
+
+
+def _per_device(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
+    """The throughput of a device against that of all of them."""
+    for figure in exact:
+        total = beside.get(("throughput", figure.conditions))
+        if figure.metric == "throughput_per_gpu" and total and devices(total):
+            share = Fraction(1, devices(total))
+            yield figure, Span.of(number(total)).times(share), Fraction(number(total)) * share, (total,)
+
+
+def _twice(figures: Sequence[Figure]) -> Iterator[Contradiction]:
+    """A figure that is printed once more, under the same conditions."""
+    first: dict[Hashable, Figure] = {}
+    for figure in figures:
+        if figure.approx or not isinstance(figure.value, Decimal):
+            continue
+        bare = figure.conditions.model_copy(update={"note": None})
+        earlier = first.setdefault((figure.metric, figure.unit, bare), figure)
+        if earlier is figure or earlier.bound is not None:
+            continue
+        value, known = figure.value, Span.of(number(earlier))
+        if figure.bound == ">":
+            wrong = known.high <= Fraction(value)
+        elif figure.bound == "<":
+            wrong = known.low >= Fraction(value)
+        else:
+            wrong = not known.meets(Span.of(value))
+        if wrong:
+            yield _found("twice", figure, Fraction(number(earlier)), (earlier,))
+
+
+def _ranges(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
+    """Means that lie outside their smallest or largest value."""
+    for figure in exact:
+        if not figure.metric.endswith("_avg"):
+            continue
+        mean, stem = Span.of(number(figure)), figure.metric.removesuffix("_avg")
+        least, most = (beside.get((f"{stem}_{end}", figure.conditions)) for end in ("min", "max"))
+        if least and mean.high < Span.of(number(least)).low:
+            yield _found("range", figure, Fraction(number(least)), (least,))
+        if most and mean.low > Span.of(number(most)).high:
+            yield _found("range", figure, Fraction(number(most)), (most,))
+
+
+def _batches(figures: Sequence[Figure]) -> Iterator[Contradiction]:
+    """Global batches that are not the devices' batches together."""
+    for figure in figures:
+        a_device, together = figure.conditions.batch_per_gpu, figure.conditions.global_batch
+        sum_of_them = (a_device or 0) * devices(figure)
+        if together and sum_of_them and sum_of_them != together:
+            printed, recomputed = Fraction(together), Fraction(sum_of_them)
+            yield _contradiction("batch", figure.id, printed, recomputed, unit="images", against=(figure,))
+
+
+def _findings(exact: Sequence[Figure], findings: Sequence[Finding]) -> Iterator[Contradiction]:
+    """Ratios that the source states, against the two figures of its own that they are of, where it has exactly those."""
+    for finding in findings:
+        predicate = finding.predicate
+        if not isinstance(predicate, Ratio):
+            continue
+        everywhere = predicate.for_all.stated
+        above = _only(exact, everywhere | predicate.num.stated, predicate.metric)
+        below = _only(exact, everywhere | predicate.den.stated, predicate.metric)
+        if above is None or below is None:
+            continue
+        stated, made = Fraction(predicate.value), _quotient(above, below)
+        if abs(made / stated - 1) > Fraction(predicate.rel_tol):
+            yield _contradiction("finding", finding.id, stated, made, unit="x", against=(above, below))
+
+
+def _found(check: Check, figure: Figure, recomputed: Fraction, against: Sequence[Figure]) -> Contradiction:
+    return _contradiction(check, figure.id, Fraction(number(figure)), recomputed, unit=figure.unit, against=against)
+
+
+def _contradiction(
+    check: Check, of: str, printed: Fraction, recomputed: Fraction, *, unit: str, against: Sequence[Figure]
+) -> Contradiction:
+    return Contradiction(
+        check=check,
+        figure=of,
+        printed=float(printed),
+        recomputed=float(recomputed),
+        unit=unit,
+        against=tuple(other.id for other in against),
+        difference=float(printed / recomputed - 1) if recomputed else float("inf"),
     )

@@ -11,7 +11,7 @@ from typing import Final
 from runner.core import yamlfile
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
-from runner.results.published.contradict import contradictions
+from runner.results.published.derive import contradictions
 from runner.results.published.findings import Order, Selector
 from runner.results.published.model import Conditions, Published
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, field_validator
 
 from runner.core.frozen import Frozen
-from runner.results.published.findings import Finding, Selector
-from runner.results.published.units import METRICS, Metric, Unit
+from runner.results.published.findings import METRICS, Finding, Metric, Selector, Unit
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "fp8-tensorwise", "amp", "mixed"]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
@@ -291,7 +290,7 @@ class Figure(Frozen):
 
 
 class KnownContradiction(Frozen):
-    """A contradiction in the source itself, not in its copy here: `contradict.Contradiction` finds it again in each of its `figures`."""
+    """A contradiction in the source itself, not in its copy here: `derive.Contradiction` finds it again in each of its `figures`."""
 
     check: Check
     figures: Annotated[tuple[Identifier, ...], Field(min_length=1)]
