@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.analysis.summary import Row, Summary
+from runner.analysis.summarize import Row, Summary
 from runner.core.measurement import Interval, StepParts
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from runner.analysis.comparisons.cells import cells
+from runner.analysis.comparisons.identity import cells
 from runner.analysis.comparisons.transports import across
 from runner.commands.matrix import support_matrix
 from runner.core.errors import DlscaleError

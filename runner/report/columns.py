@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from runner.analysis.summary import Row, Summary
+    from runner.analysis.summarize import Row, Summary
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.analysis.comparisons.ablation import Ablation, Losses, ablations
 from runner.analysis.comparisons.devices import Devices, OnGpu, Standing, Training
-from runner.analysis.comparisons.networks import Network, Networks
-from runner.analysis.comparisons.networks import networks as find_networks
 from runner.analysis.comparisons.settings import INCOMPARABLE, CrossCheck, InputReport, Source, cross_checks
 from runner.analysis.comparisons.settings import inputs as find_inputs
 from runner.analysis.comparisons.settings import strategies as find_strategies
-from runner.analysis.comparisons.sweeps import sweeps
+from runner.analysis.comparisons.sweeps import Network, Networks, sweeps
+from runner.analysis.comparisons.sweeps import networks as find_networks
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, percent
 from runner.report import picture
 from runner.report.block import Block, fields
@@ -27,9 +26,9 @@ from runner.report.page.model import Figure, Series
 from runner.report.sweep import sweep
 
 if TYPE_CHECKING:
-    from runner.analysis.comparisons.concurrency import CaseFigures
     from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison
-    from runner.analysis.summary import Row, Summary
+    from runner.analysis.comparisons.settings import CaseFigures
+    from runner.analysis.summarize import Row, Summary
     from runner.core.trial import Case
 
 UNUSABLE: Final = "no usable run"

@@ -16,7 +16,7 @@ from runner.report import columns
 from runner.report.block import Block, csv_text
 
 if TYPE_CHECKING:
-    from runner.analysis.summary import Answers, Row, Summary
+    from runner.analysis.summarize import Answers, Row, Summary
     from runner.core.measurement import EpochFigures, Interval
 
 LOPSIDED: Final = 1.5

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from runner.analysis.summary import Row, Status, Summary
+    from runner.analysis.summarize import Row, Status, Summary
 
 _STYLES: Final[dict[Status, str]] = {
     "valid": "green",

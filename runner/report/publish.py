@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from runner.analysis.comparisons.concurrency import CaseFigures
-from runner.analysis.comparisons.concurrency import figures as case_figures
+from runner.analysis.comparisons.settings import CaseFigures, case_figures
 from runner.analysis.comparisons.transports import Comparison, Curve, compare, curves
-from runner.analysis.summarize import summarize
-from runner.analysis.summary import Summary
+from runner.analysis.summarize import Summary, summarize
 from runner.core import units
 from runner.core.console import no_console
 from runner.core.record import RunRecord

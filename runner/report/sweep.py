@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from runner.analysis.comparisons.sweeps import Point, Sweep
-from runner.analysis.summary import Status
+from runner.analysis.summarize import Status
 from runner.core.units import ABSENT, PLUS_MINUS, figure
 from runner.report import picture
 from runner.report.block import Block

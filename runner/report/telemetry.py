@@ -12,7 +12,7 @@ from runner.core.units import ABSENT, figure
 from runner.report.block import Block
 
 if TYPE_CHECKING:
-    from runner.analysis.summary import Row, Summary
+    from runner.analysis.summarize import Row, Summary
     from runner.core.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
 
 Subject = TypeVar("Subject", "Telemetry", "GpuTelemetry", "HostTelemetry")

@@ -6,7 +6,7 @@ import signal
 from commands import running
 from waiting import wait_until
 
-from runner.analysis.comparisons.concurrency import figures
+from runner.analysis.comparisons.settings import case_figures
 from runner.results.store import read_events, read_record
 
 WORDS = (
@@ -37,7 +37,7 @@ def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
     # Half the devices take twice the iterations: each training has the samples that it has alone.
     assert {record.measurement.samples for record in done.records} == {3200}
     runs = [(tmp_path / record.run_id, record) for record in done.records]
-    assert [(case.case, len(case.total_s)) for case in figures(runs)] == [
+    assert [(case.case, len(case.total_s)) for case in case_figures(runs)] == [
         ("one", 1),
         ("sequential", 1),
         ("together", 1),

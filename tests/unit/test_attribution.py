@@ -6,8 +6,7 @@ import wires
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.analysis.grading.attribution import exchange_seconds, exchanges, step_parts
-from runner.analysis.grading.measure import measure, phases
+from runner.analysis.grading.measure import exchange_seconds, exchanges, measure, phases, step_parts
 from runner.core.events import Bandwidth, Compute, FirstStep, InputAlone, Phase, RunStop, WarmupEnd, Window
 from runner.core.measurement import Exchange
 

@@ -7,7 +7,7 @@ import examples
 import pytest
 from records import record
 
-from runner.analysis.comparisons.concurrency import figures
+from runner.analysis.comparisons.settings import case_figures
 from runner.analysis.grading.grade import scaling
 from runner.analysis.summarize import summarize
 from runner.core.errors import RequestError
@@ -98,7 +98,7 @@ RUNS = [
 
 
 def test_a_case_takes_what_its_trainings_take_together():
-    one, sequential, together = figures(RUNS)
+    one, sequential, together = case_figures(RUNS)
     assert (one.total_s, one.trainings, one.samples) == ((4.0,), 1, 320)
     assert (sequential.total_s, sequential.samples) == ((9.0,), 640)
     assert (together.total_s, together.median_s) == ((10.0,), 10.0)
@@ -106,10 +106,10 @@ def test_a_case_takes_what_its_trainings_take_together():
 
 def test_half_a_case_is_none():
     halves = [run("together", 1, windows=[(0.0, 4.0)]), run("together", 2, windows=[(0.0, 4.0)], valid=False)]
-    (together,) = figures(halves)
+    (together,) = case_figures(halves)
     assert (together.total_s, together.median_s, together.samples) == ((), None, 0)
     assert together.reasons == ("a rank failed",)
-    assert figures([]) == ()
+    assert case_figures([]) == ()
 
 
 def test_no_training_at_once_is_a_baseline_or_has_one():
@@ -121,7 +121,7 @@ def test_no_training_at_once_is_a_baseline_or_has_one():
 
 
 def test_the_tables():
-    cases_ = figures(RUNS)
+    cases_ = case_figures(RUNS)
     found = concurrent(summarize(RUNS[:1]), cases_, name="m")
     text = found.markdown()
     assert "| one alone | 1 | 1 | 1 | 4 | 80 | 0.444 |" in text

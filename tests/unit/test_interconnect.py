@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from wires import DDP, ITERATIONS, ON_GPU, counts, gpu_trial, nccl, net, on_nodes, sent, start, window, wire
 
 from runner.analysis.interconnect import causes, transport
-from runner.analysis.interconnect.volume import gradient_factor
+from runner.analysis.interconnect.evidence import gradient_factor
 from runner.commands.regrade import regrade
 from runner.core.node import Nic
 from runner.core.transport import InterfaceTraffic, PcieTraffic

@@ -10,7 +10,7 @@ import io
 import pytest
 from scaled import ran
 
-from runner.analysis.comparisons.networks import networks
+from runner.analysis.comparisons.sweeps import networks
 from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.analysis.profile.intervals import Spans, gaps, intersect, overlap, percent, union
+from runner.analysis.profile.devices import Spans, gaps_within, intersect, overlap, percent, union
 
 
 def spans(*pairs):
@@ -98,14 +98,14 @@ class TestIntersect:
 
 class TestGaps:
     def test_by_hand(self):
-        assert pairs_of(gaps(merged((1, 3), (5, 6)), merged((0, 10)))) == [(0, 1), (3, 5), (6, 10)]
-        assert pairs_of(gaps(merged((1, 3), (5, 6)), merged((2, 5.5)))) == [(3, 5)]
-        assert pairs_of(gaps(merged(), merged((2, 5)))) == [(2, 5)]
+        assert pairs_of(gaps_within(merged((1, 3), (5, 6)), merged((0, 10)))) == [(0, 1), (3, 5), (6, 10)]
+        assert pairs_of(gaps_within(merged((1, 3), (5, 6)), merged((2, 5.5)))) == [(3, 5)]
+        assert pairs_of(gaps_within(merged(), merged((2, 5)))) == [(2, 5)]
 
     @given(intervals, some)
     def test_gaps_and_work_fill_the_time(self, pairs, within):
         work, time = merged(*pairs), merged(*within)
-        assert gaps(work, time).total + intersect(work, time).total == time.total
+        assert gaps_within(work, time).total + intersect(work, time).total == time.total
 
 
 class TestOverlap:

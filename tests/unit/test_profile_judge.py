@@ -8,7 +8,7 @@ import pytest
 from passes import NCU, rows, said, trial
 
 from runner.analysis.grading.validity import pass_doubts, pass_faults
-from runner.analysis.telemetry.spans import pass_windows
+from runner.analysis.telemetry.summary import pass_windows
 from runner.core.events import ProfileStart, ProfileStop
 
 SAMPLER = {"source": "sampler", "reason": "there is no ncu"}

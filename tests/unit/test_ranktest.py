@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.analysis.comparisons import ranktest
-from runner.analysis.comparisons.ranktest import EXACT, holm, mann_whitney, smallest_p
+from runner.analysis.comparisons import regression
+from runner.analysis.comparisons.regression import EXACT, holm, mann_whitney, smallest_p
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_the_normal_p_takes_over_without_a_jump(smaller, shift):
     """Where counting ends, both ways must lead to one verdict."""
     a = [float(i) for i in range(smaller)]
     b = [i + 0.5 + shift * smaller / EXACT for i in range(EXACT - smaller)]
-    ranks = ranktest._doubled_ranks([*a, *b])
-    assert ranktest._normal(ranks, len(b)) == pytest.approx(ranktest._exact(ranks, len(b)), abs=0.01)
+    ranks = regression._doubled_ranks([*a, *b])
+    assert regression._normal(ranks, len(b)) == pytest.approx(regression._exact(ranks, len(b)), abs=0.01)
 
 
 def test_the_normal_p_by_hand():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.analysis.interconnect.volume import gradient_factor, least_factor
+from runner.analysis.interconnect.evidence import gradient_factor, least_factor
 from runner.results.find import records_under
 from runner.results.store import read_record
 

@@ -44,7 +44,6 @@ class Losses(Frozen):
     shift: float  # mean of the differences: above 0 where this line's losses are higher
     sway: float  # the most that this is between two of those seeds, whatever its sign
     steps: int  # from the first on, that were compared
-    seeds: tuple[int, ...]  # of the plain program
 
     @property
     def within(self) -> bool:
@@ -150,7 +149,6 @@ def _losses(runs: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Losses | No
         shift=shift(own[:steps], curves[trial.seed]),
         sway=max(abs(shift(*pair)) for pair in pairs),
         steps=steps * SMOOTHED,
-        seeds=tuple(sorted(seeds)),
     )
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from runner.analysis.comparisons.grouping import Names, Run, alike, grouped, ids, slug, trial_of, usable
 from runner.analysis.comparisons.identity import identity, in_words
-from runner.analysis.summarize import device_name, summarize, version_of
-from runner.analysis.summary import Status
+from runner.analysis.summarize import Status, device_name, summarize, version_of
 from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 
 from runner.analysis.comparisons.identity import identity
 from runner.analysis.grading import metrics
-from runner.analysis.summarize import machine, summarize, usable_windows, version_of
-from runner.analysis.summary import Row, Summary
+from runner.analysis.summarize import Row, Summary, machine, summarize, usable_windows, version_of
 from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord

@@ -1,4 +1,4 @@
-"""Records on file → one training on several inputs, by several strategies, or by several engines, alike in all else. Pure.
+"""Records on file → one training on several inputs, by several strategies, by several engines, or several times at once. Pure.
 
 Runs of one setting are pooled as repeats of a matrix are, and ratios are of the pools:
 
@@ -7,10 +7,12 @@ Runs of one setting are pooled as repeats of a matrix are, and ratios are of the
     cross_checks   the engine and what it ran from, against runs without a container. That is a ratio of one software on one machine:
                    where the programs, the framework or anything below it is another version, or the machine another one, there is no
                    ratio, and the report says what differs
+    case_figures   trainings of one matrix one after the other and at once
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -20,8 +22,9 @@ from runner.analysis.comparisons import grouping
 from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison, trial_of
 from runner.analysis.summarize import machine, model_in_words, summarize, version_of
 from runner.core.dataset import PACKED
+from runner.core.frozen import Frozen
 from runner.core.record import RunRecord
-from runner.core.trial import Horovod, Trial
+from runner.core.trial import Case, Horovod, Trial
 
 BAREST: Final = ("host", "venv", "docker")
 """Engines, those with the least around the program first."""
@@ -301,3 +304,64 @@ def _engine_notes(rows: Sequence[EngineRow], places: Iterable[Sequence[Run]], *,
         if row.differs:
             told = (f"{name} {ours} beside {theirs}" for name, ours, theirs in nearest(row.software, others))
             yield f"{row.label} {INCOMPARABLE} with {bare}: {'; '.join(told)}"
+
+
+CASES: tuple[Case, ...] = ("one", "sequential", "together")
+
+
+class CaseFigures(Frozen):
+    """What the trainings of one case, each on `devices`, took together over its repeats; `reasons` are why runs are not valid."""
+
+    case: Case
+    trainings: int
+    devices: int
+    shared: bool  # whether those at once had all devices in common
+    total_s: tuple[float, ...]  # of each usable repeat, as `total_s`
+    samples: int  # that all trainings of one repeat trained on in that time
+    reasons: tuple[str, ...]
+
+    @property
+    def median_s(self) -> float | None:
+        """Median of the repeats; None where none can be used."""
+        return statistics.median(self.total_s) if self.total_s else None
+
+
+def case_figures(runs: Sequence[Run]) -> tuple[CaseFigures, ...]:
+    """What the runs of one matrix came to, a case each; one without runs is not there."""
+    return tuple(found for case in CASES if (found := _of_case(case, [record for _, record in runs])))
+
+
+def _of_case(case: Case, records: Sequence[RunRecord]) -> CaseFigures | None:
+    own = [record for record in records if record.trial.concurrent and record.trial.concurrent.case == case]
+    if not own or not (concurrent := own[0].trial.concurrent):
+        return None
+    repeats: dict[int, list[RunRecord]] = {}
+    for record in own:
+        repeats.setdefault(record.trial.repeat, []).append(record)
+    expected = 1 if case == "one" else concurrent.trainings
+    whole = [
+        repeat
+        for repeat in repeats.values()
+        if len(repeat) == expected and all(record.validity.status != "invalid" for record in repeat)
+    ]
+    return CaseFigures(
+        case=case,
+        trainings=expected,
+        devices=own[0].trial.world_size,
+        shared=concurrent.shared,
+        total_s=tuple(total_s(repeat, case=case) for repeat in whole),
+        samples=sum(record.measurement.samples for record in whole[0]) if whole else 0,
+        reasons=tuple(dict.fromkeys(reason for record in own for reason in record.validity.reasons)),
+    )
+
+
+def total_s(records: Sequence[RunRecord], *, case: Case) -> float:
+    """Seconds that the trainings of one repeat took together, without start, model and warm-up.
+
+    At once, they are from the first one's first measured window to the last one's end, by the clock of the machine; else their measured
+    times added up.
+    """
+    if case != "together":
+        return math.fsum(record.measurement.training_time_s or 0.0 for record in records)
+    windows = [window for record in records for window in record.measurement.windows]
+    return max(window.start + window.seconds for window in windows) - min(window.start for window in windows)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, get_args
 
 from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, ratio, slug, trial_of, usable
-from runner.analysis.interconnect.volume import least_factor
-from runner.analysis.summarize import between, summarize, version_of
-from runner.analysis.summary import Row
+from runner.analysis.interconnect.evidence import least_factor
+from runner.analysis.summarize import Row, between, summarize, version_of
 from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord

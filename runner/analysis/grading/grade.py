@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from runner.analysis.flop.figures import flop_figures
 from runner.analysis.grading import measure, metrics, validity
 from runner.analysis.interconnect import transport as transport_module
-from runner.analysis.telemetry.spans import node_spans, pass_windows
-from runner.analysis.telemetry.summary import summarize
+from runner.analysis.telemetry.summary import node_spans, pass_windows, summarize
 from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event
 from runner.core.measurement import Measurement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from runner.analysis.interconnect.volume import in_words
+from runner.analysis.interconnect.evidence import in_words
 from runner.core.request import Interconnect
 from runner.core.transport import IP_ONLY, Transport, Used, carrier
 from runner.core.trial import Placed, Trial

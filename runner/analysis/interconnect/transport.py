@@ -1,24 +1,206 @@
 """Evidence → the transport that carried the gradients of a run. Pure.
 
-What is claimed is what can be shown. Within a node the library's word is held against every counter (`proof`). Between nodes the
-gradients have to leave each of them by interfaces or RDMA ports that count: where NCCL names the kind, those have to have moved as many
-bytes as the gradients have; of all others, the interface or port carried them that did. A run in which none did, or a faster wire did
-as well, is contradicted, and invalid.
+What is claimed is what can be shown, and proof is a conjunction. Within a node the library's word is held against the counters of every
+wire. A library that names one wire while a faster one moved the gradients, or while the named one did not, is contradicted, and the run
+invalid. What has no counter of its own (shared memory, PCIe where no sampler looked) is proved when the library says so and every other
+wire was counted, and idle. Where such a counter is missing the transport is `unknown`, and it is said what is missing.
+
+Between nodes the gradients have to leave each of them by interfaces or RDMA ports that count: where NCCL names the kind, those have to have
+moved as many bytes as the gradients have; of all others, the interface or port carried them that did. A run in which none did, or a faster
+wire did as well, is contradicted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
-from runner.analysis.interconnect import volume
-from runner.analysis.interconnect.evidence import collect, read_channels, sent_by_node
-from runner.analysis.interconnect.proof import Observed, Verdict, against, known, unproved, within_a_node
+from runner.analysis.interconnect import evidence
+from runner.analysis.interconnect.evidence import Channels, NodeSent, Via, collect, read_channels, sent_by_node
 from runner.core import transport
 from runner.core.events import Event, Nccl
 from runner.core.node import Gpu, Nic
-from runner.core.transport import IP_ONLY, Counted, PcieTraffic, Transport, Used
+from runner.core.transport import (
+    IP_ONLY,
+    LIBRARIES,
+    Carrier,
+    Counted,
+    CountedWire,
+    Evidence,
+    PcieTraffic,
+    Transport,
+    Used,
+    carrier,
+)
 from runner.core.trial import Placed, Trial
+
+# By wire that is there and that the library could use; None where its bytes were not counted.
+Counts = Mapping[CountedWire, Counted | None]
+
+_Claim = Literal["nvlink", "pcie", "shm", "loopback", "infiniband", "roce"]
+# What is faster than the wire that is claimed: not even a part of the gradients may have gone there.
+_FASTER: Final[Mapping[_Claim, tuple[CountedWire, ...]]] = {
+    "nvlink": (),
+    "pcie": ("nvlink",),
+    "shm": ("nvlink",),
+    "infiniband": ("nvlink",),
+    "roce": ("nvlink",),
+    "loopback": ("nvlink", "rdma"),
+}
+_OWN: Final[Mapping[_Claim, CountedWire]] = {
+    "nvlink": "nvlink",
+    "loopback": "loopback",
+    "infiniband": "rdma",
+    "roce": "rdma",
+}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A run as far as its wires go; bytes are None where the program does not tell how large its gradients are."""
+
+    trial: Trial
+    channels: Channels
+    evidence: Evidence
+    sent: Mapping[str | None, NodeSent]  # by node; the only one is None
+    needed: int | None  # bytes that each device hands over in the measured windows
+    least: int | None  # bytes that have to cross between the nodes, or the devices of one
+    own: frozenset[str]  # UUIDs of the GPUs that the run used; empty where they are not known
+    linked: bool  # whether any of them has an NVLink; True where that is not known
+    iterations: int  # between the readings of the counters
+
+    @property
+    def carrier(self) -> Carrier:
+        """What carries the gradients."""
+        return carrier(self.trial)
+
+    @property
+    def library(self) -> str:
+        """Its name."""
+        return LIBRARIES[self.carrier]
+
+    @property
+    def verbs(self) -> Literal["infiniband", "roce"]:
+        """What RDMA is here: as NCCL says, else by the ports' link layer."""
+        layers = self.channels.layers or {port.link_layer for port in self.evidence.ports}
+        return "roce" if layers & {"RoCE", "Ethernet"} else "infiniband"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was used and the counts that tell, with the fields of a `Transport`.
+
+    `contradiction` says what speaks against what the library says, `unproved` what is missing to know.
+    """
+
+    used: Used
+    counted: tuple[Counted, ...] = ()
+    contradiction: str | None = None
+    unproved: str | None = None
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    hcas: tuple[str, ...] = ()
+    sent_bytes_per_step: Mapping[str, float] = field(default_factory=dict)
+
+
+def unproved(why: str, *counts: Counted | None) -> Verdict:
+    """Nobody knows what was used."""
+    return Verdict("unknown", known(*counts), unproved=why)
+
+
+def known(*counts: Counted | None) -> tuple[Counted, ...]:
+    """The wires that were counted."""
+    return tuple(count for count in counts if count)
+
+
+def within_a_node(run: Observed) -> Verdict:
+    """Judge a run on one node."""
+    if run.carrier == "none":
+        return Verdict("none")
+    if run.carrier == "memory" and run.trial.device == "cpu":
+        return Verdict("process")  # one process has nobody to send to
+    if run.needed is None or run.least is None:
+        return unproved("the program does not tell how large its gradients are")
+    counts = _counts(run, needed=run.needed, least=run.least)
+    claim = _claim(run, counts)
+    if claim == "p2p":
+        links = counts.get("nvlink")
+        if links and links.found and not links.carried:
+            said = f"{run.library} copies from GPU to GPU, and {evidence.in_words([links])}"
+            return unproved(said, *counts.values())
+        # Without a count, NVLink is what has to be proved.
+        claim = "pcie" if "nvlink" not in counts or (links and not links.carried) else "nvlink"
+    if claim is None:
+        return unproved(f"{run.library} names no wire that is known here", *counts.values())
+    return _held_against(run, claim, counts)
+
+
+def _counts(run: Observed, *, needed: int, least: int) -> Counts:
+    devices = run.trial.world_size
+    found: dict[CountedWire, Counted | None] = {}
+    if run.trial.device == "gpu":
+        links = evidence.nvlink(run.evidence, run.own, devices=devices, needed=needed)
+        if links or run.linked:
+            found["nvlink"] = links
+        if slots := evidence.pcie(run.evidence, run.own, devices=devices, needed=needed):
+            found["pcie"] = slots
+    if run.carrier not in IP_ONLY and run.evidence.ports:
+        found["rdma"] = evidence.of_nodes("rdma", [sum(port.tx_bytes for port in run.evidence.ports)], needed=needed)
+    found["loopback"] = evidence.loopback(run.sent.values(), needed=least)
+    return found
+
+
+def _claim(run: Observed, counts: Counts) -> _Claim | Literal["p2p"] | None:
+    """What the library says, or the only wire that it can use; of NCCL's channels the slowest, as the ring is as fast as that one."""
+    if run.carrier in IP_ONLY:
+        return "loopback"
+    if run.carrier == "memory":
+        return "p2p"
+    if run.carrier == "mpi":  # says nothing, and was left shared memory where nothing else carried them
+        told: tuple[tuple[CountedWire, _Claim], ...] = (("loopback", "loopback"), ("rdma", run.verbs))
+        return next((claim for wire, claim in told if (count := counts.get(wire)) and count.carried), "shm")
+    slowest_first: tuple[tuple[Via, _Claim | Literal["p2p"] | None], ...] = (
+        ("other", None),
+        ("socket", "loopback"),  # whichever the interface: the kernel sends to itself over the loopback
+        ("verbs", run.verbs),
+        ("shm", "shm"),
+        ("p2p", "p2p"),
+        ("nvls", "p2p"),
+    )
+    return next((claim for via, claim in slowest_first if via in run.channels.via), None)
+
+
+def _held_against(run: Observed, claim: _Claim, counts: Counts) -> Verdict:
+    """Hold what is claimed against every counter that would have to agree."""
+    faster, own = _FASTER[claim], _OWN.get(claim)
+    counts = {**counts, own: counts.get(own)} if own else counts
+    found = known(*counts.values())
+    says = f"{run.library} says {claim}" if run.carrier == "nccl" else f"{run.library} can only have used {claim}"
+    others = faster if own else tuple(wire for wire in counts if wire != "pcie")
+    for wire in (*others, *((own,) if own else ())):
+        if wire in counts and counts[wire] is None:
+            of = f" of all {run.trial.world_size} GPUs" if wire == "nvlink" else ""
+            return unproved(f"{says}, and the bytes of {transport.NAMES[wire]}{of} were not counted", *found)
+    by_wire = {count.wire: count for count in found}
+    mine = [by_wire[wire] for wire in (own or "pcie",) if wire in by_wire]
+    for wire, other in ((wire, by_wire[wire]) for wire in others if wire in by_wire):
+        if other.carried or (other.found and wire in faster):
+            used = _NAMED.get(wire, run.verbs) if other.carried else "unknown"
+            return Verdict(used, found, contradiction=against(says, other, *mine))
+        if other.found:
+            return unproved(f"{says}, and {evidence.in_words([other])}", *found)
+    if any(not one.carried for one in mine):
+        return Verdict("unknown", found, contradiction=against(says, *mine))
+    return Verdict(claim, found)
+
+
+_NAMED: Final[Mapping[CountedWire, Used]] = {"nvlink": "nvlink", "loopback": "loopback"}
+
+
+def against(says: str, *found: Counted) -> str:
+    """What the counters say against what is claimed, both wires and their bytes in one sentence."""
+    return f"{says}, but {evidence.in_words(found)}"
+
 
 # A bond, a VLAN or a bridge counts the bytes of the interface below it again: of two that carried alike, the chosen one is named.
 ALIKE: Final = 0.9
@@ -49,22 +231,22 @@ def used(
         channels=read_channels(event.lines for event in events if isinstance(event, Nccl)),
         evidence=collect(events, pcie),
         sent=sent_by_node(events),
-        needed=volume.handed_over(trial, events),
-        least=volume.least_sent(trial, events),
+        needed=evidence.handed_over(trial, events),
+        least=evidence.least_sent(trial, events),
         own=frozenset(gpu.uuid for gpu in own),
         linked=not own or any(gpu.nvlinks for gpu in own),
-        iterations=volume.measured_iterations(trial, events),
+        iterations=evidence.measured_iterations(trial, events),
     )
     if not several:
         return Transport(requested=trial.interconnect, evidence=run.evidence, **vars(within_a_node(run)))
-    gradients = volume.gradient_bytes(events)
+    gradients = evidence.gradient_bytes(events)
     emulated = "emulated: nodes of one machine" if one_machine else None
     return Transport(
         requested=trial.interconnect,
         evidence=run.evidence,
         **vars(_between_nodes(run, nics or {}, one_machine=one_machine)),
         gradient_bytes=gradients,
-        expected_bytes_per_step=None if gradients is None else gradients * volume.gradient_factor(trial),
+        expected_bytes_per_step=None if gradients is None else gradients * evidence.gradient_factor(trial),
         emulated=trial.link.label if trial.link and trial.link.emulated else emulated,
     )
 
@@ -76,7 +258,7 @@ def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_mach
     if run.least is None or run.needed is None:
         return unproved("the program does not tell how large its gradients are")
     needed = run.least // len(run.trial.placement)
-    links = volume.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.needed)
+    links = evidence.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.needed)
     via = run.channels.via if run.carrier == "nccl" else frozenset()
     if via and not via & {"socket", "verbs"}:
         if "other" in via:
@@ -103,7 +285,7 @@ def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Verdict:
     if silent := [node for node, own in ports.items() if not own]:
         return unproved(f"{says}, and {', '.join(silent)} told no counters of its ports")
     moved = {node: sum(own) for node, own in ports.items()}
-    count = volume.of_nodes("rdma", list(moved.values()), needed=needed)
+    count = evidence.of_nodes("rdma", list(moved.values()), needed=needed)
     if not count.carried:
         return Verdict("unknown", known(count), contradiction=against(says, count))
     if links and links.found:
@@ -131,7 +313,7 @@ def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int
             return unproved(f"{placed.node} told of no network interface")
         busiest[placed.node] = _busiest(abroad, placed)
     moved = {node: run.sent[node].interfaces[name] for node, name in busiest.items()}
-    count = volume.of_nodes("sockets", list(moved.values()), needed=needed)
+    count = evidence.of_nodes("sockets", list(moved.values()), needed=needed)
     names = ", ".join(dict.fromkeys(busiest.values()))
     if not count.carried:
         inner = ", ".join(sorted(run.channels.via)) if not run.channels.via & {"socket", "verbs"} else ""
@@ -162,7 +344,7 @@ def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used,
         return None  # whoever used the adapters, these can't
     ports = [sum(node.ports.values()) for node in run.sent.values()]
     over_ip = [sum(count for name, count in node.interfaces.items() if name != "lo") for node in run.sent.values()]
-    count = volume.of_nodes("rdma", ports, needed=needed)
+    count = evidence.of_nodes("rdma", ports, needed=needed)
     beyond = (
         sent > COUNTED_TWICE * other + transport.STRAY * needed for sent, other in zip(ports, over_ip, strict=True)
     )

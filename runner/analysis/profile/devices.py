@@ -2,6 +2,8 @@
 
 GPU compute utilisation = union of kernel intervals ÷ elapsed × 100. The profiler's own cost is no part of elapsed: of the profiled seconds,
 what the steps took longer than the plain ones right before them is taken off, though never below the union itself.
+
+Arrays of intervals are one-dimensional and of equal length. Nothing loops over them in Python: half a million take well under a second.
 """
 
 from __future__ import annotations
@@ -12,12 +14,95 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from runner.analysis.profile import classify, intervals
-from runner.analysis.profile.intervals import Spans, percent
+from runner.analysis.profile import classify
 from runner.analysis.profile.rows import of_kind, short
 from runner.core.profile import COLLECTIVES, Concurrency, Copies, Gap, GpuUse
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Intervals that are sorted and do not touch each other: what `union` gives."""
+
+    start: Floats
+    end: Floats
+
+    @property
+    def total(self) -> float:
+        """Their length together."""
+        return float((self.end - self.start).sum())
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many intervals run at once while any does: the mean weighted by time, the most, and how long at least two do."""
+
+    mean: float
+    most: int
+    parallel: float
+
+
+NOTHING = Spans(start=np.empty(0), end=np.empty(0))
+
+
+def union(start: Floats, end: Floats) -> Spans:
+    """The time that at least one interval covers; intervals that touch become one."""
+    if not len(start):
+        return NOTHING
+    order = np.argsort(start, kind="stable")
+    begins = start[order]
+    # How far anything has reached up to each interval: an interval within an earlier one must not cut that short.
+    reached = np.maximum.accumulate(end[order])
+    opens = np.concatenate(([True], begins[1:] > reached[:-1]))
+    closes = np.concatenate((opens[1:], [True]))
+    return Spans(start=begins[opens], end=reached[closes])
+
+
+def intersect(a: Spans, b: Spans) -> Spans:
+    """The time that both cover."""
+    # For each span of b, the stretch of spans of a that end after it begins and begin before it ends.
+    low = np.searchsorted(a.end, b.start, side="right")
+    high = np.searchsorted(a.start, b.end, side="left")
+    counts = np.maximum(high - low, 0)
+    of_b = np.repeat(np.arange(len(counts)), counts)
+    of_a = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
+    return Spans(start=np.maximum(a.start[of_a], b.start[of_b]), end=np.minimum(a.end[of_a], b.end[of_b]))
+
+
+def gaps_within(spans: Spans, within: Spans) -> Spans:
+    """The time that `within` covers and `spans` does not."""
+    outside = Spans(start=np.concatenate(([-np.inf], spans.end)), end=np.concatenate((spans.start, [np.inf])))
+    return intersect(outside, within)
+
+
+def overlap(start: Floats, end: Floats) -> Overlap | None:
+    """How many intervals run at once; one that ends when another begins is not at once with it. None where none has a length."""
+    lasting = end > start
+    begins, ends = start[lasting], end[lasting]
+    if not len(begins):
+        return None
+    times = np.concatenate((ends, begins))
+    change = np.concatenate((np.full(len(ends), -1), np.ones(len(begins), dtype=np.int64)))
+    order = np.argsort(times, kind="stable")  # ends stand before the begins of the same moment
+    running = np.cumsum(change[order])
+    lengths = np.diff(times[order])
+    at_once = running[:-1]
+    busy = float(lengths[at_once >= 1].sum())
+    return Overlap(
+        mean=float((lengths * at_once).sum()) / busy,
+        most=int(running.max()),
+        parallel=float(lengths[at_once > 1].sum()),
+    )
+
+
+def percent(part: float, whole: float) -> float:
+    """A share as 0..100, 0 of nothing; sums of doubles may leave that by their last digit."""
+    return min(100.0, 100 * part / whole) if whole else 0.0
+
 
 ALL: Final = "all"
 LONGEST_GAPS: Final = 5
@@ -42,7 +127,7 @@ class Elapsed:
 
 def spans(rows: pd.DataFrame) -> Spans:
     """Union of the rows' intervals."""
-    return intervals.union(rows["start"].to_numpy(), rows["end"].to_numpy())
+    return union(rows["start"].to_numpy(), rows["end"].to_numpy())
 
 
 def by_gpu(rows: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
@@ -66,7 +151,7 @@ def uses(device_work: pd.DataFrame, elapsed: Mapping[int, Elapsed]) -> tuple[tup
 def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> GpuUse:
     busy = spans(kernels)
     own = spans(kernels[~kernels["category"].isin(COLLECTIVES)])
-    at_once = intervals.overlap(kernels["start"].to_numpy(), kernels["end"].to_numpy())
+    at_once = overlap(kernels["start"].to_numpy(), kernels["end"].to_numpy())
     elapsed_s = elapsed.without_profiler(busy.total)
     return GpuUse(
         device=device,
@@ -120,7 +205,7 @@ def gaps(device_work: pd.DataFrame, regions: pd.DataFrame, *, region: str | None
             within = Spans(start=starts[:1], end=np.array([ends.max()]))
         else:
             within = spans(regions[(regions["rank"] == rank) & (regions["name"] == region)])
-        idle = intervals.gaps(intervals.union(starts, ends), within)
+        idle = gaps_within(union(starts, ends), within)
         longest = np.argsort(idle.start - idle.end, kind="stable")[:LONGEST_GAPS]
         names, by_end = ordered["name"].to_numpy(), np.argsort(ends, kind="stable")
         for start, end in zip(idle.start[longest], idle.end[longest], strict=True):
@@ -168,5 +253,5 @@ def _overlap_percent(rows: pd.DataFrame, kernels: pd.DataFrame) -> float | None:
         here = kernels[(kernels["rank"] == rank) & (kernels["device"] == device) & kernels["start"].notna()]
         copied = spans(mine)
         copying += copied.total
-        both += intervals.intersect(copied, spans(here)).total
+        both += intersect(copied, spans(here)).total
     return percent(both, copying) if copying else None

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from runner.analysis.profile import classify
-from runner.analysis.profile.intervals import percent
+from runner.analysis.profile.devices import percent
 from runner.analysis.profile.rows import short
 from runner.core.events import Regions, StepPart
 from runner.core.profile import CallClassShare, CallShare, CategoryShare, Counters, NameShare, RegionUse

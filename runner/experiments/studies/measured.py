@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Final
 
-from runner.analysis.comparisons.concurrency import total_s
+from runner.analysis.comparisons.settings import total_s
 from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import student_t
 from runner.analysis.summarize import latency, usable_windows
@@ -212,7 +212,7 @@ def _share(percents: Sequence[float], samples: int) -> Amount:
 
 
 def _total_time(cell: CellFigures) -> None:
-    """How long several trainings took in all, as `concurrency.total_s` has it; repeats of which a training is missing are left out."""
+    """How long several trainings took in all, as `settings.total_s` has it; repeats of which a training is missing are left out."""
     if not cell.measured:
         cell.lack(cell.why_none(), "total_time")
         return

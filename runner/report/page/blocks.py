@@ -17,7 +17,7 @@ from runner.report.page.model import Block, Table
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.transports import Curve
-    from runner.analysis.summary import Summary
+    from runner.analysis.summarize import Summary
     from runner.core.record import RunRecord
     from runner.report.page.curves import Watched
 from runner.report.publish import Measured

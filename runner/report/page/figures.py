@@ -17,9 +17,9 @@ from runner.report.profile import spelt, worked
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.grouping import TrainingComparison
-    from runner.analysis.comparisons.networks import Networks
+    from runner.analysis.comparisons.sweeps import Networks
     from runner.analysis.comparisons.transports import ComparedRow, Comparison
-    from runner.analysis.summary import Row, Summary
+    from runner.analysis.summarize import Row, Summary
     from runner.core.measurement import Interval
     from runner.core.profile import Profile
 

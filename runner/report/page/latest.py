@@ -18,7 +18,7 @@ from runner.report.matrix import verdict
 from runner.report.page.model import Block, Figure, Table
 
 if TYPE_CHECKING:
-    from runner.analysis.summary import Summary
+    from runner.analysis.summarize import Summary
     from runner.core.record import RunRecord
 
 LEGEND: Final = (

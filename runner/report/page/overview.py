@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from runner.analysis.comparisons.cells import cells
+from runner.analysis.comparisons.identity import cells
 from runner.analysis.summarize import machine, mode_in_words
 from runner.core import units
 from runner.core.trial import Trial
@@ -20,7 +20,7 @@ from runner.report.page.latest import hardware
 from runner.report.page.model import Block, Figure, RunLine, Table, apart, error_bars, series_of
 
 if TYPE_CHECKING:
-    from runner.analysis.comparisons.cells import Cell
+    from runner.analysis.comparisons.identity import Cell
     from runner.core.record import RunRecord
 
 MOST = 40
