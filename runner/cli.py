@@ -28,7 +28,7 @@ from runner.core.advice import spoken
 from runner.core.console import open_console
 from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 from runner.core.request import Request
-from runner.experiments.studies.request import Scale, StudyRequest
+from runner.experiments.studies.model import Scale, StudyRequest
 from runner.results.find import is_pass
 
 # What both take of a request; samples, threads and rounds are those of one device.

@@ -17,7 +17,7 @@ from runner.core.measurement import AccuracyFigures, EpochFigures, RawWindow
 from runner.core.profile import CallClassShare, CallShare, CategoryShare
 from runner.core.trial import Concurrent
 from runner.experiments.studies.cells import cells
-from runner.experiments.studies.machine import usable
+from runner.experiments.studies.flow import usable
 from runner.experiments.studies.model import CellRun, Machine, Observation, Usable
 from runner.experiments.studies.reproduction import judge
 from runner.experiments.studies.study import DIRECTORY, Study

@@ -11,7 +11,7 @@ from runner.analysis.comparisons.transports import across
 from runner.commands.matrix import support_matrix
 from runner.core.errors import DlscaleError
 from runner.core.provenance import SUITE_ROOT
-from runner.experiments.overhead.raw import overhead_schema
+from runner.experiments.overhead.figures import overhead_schema
 from runner.images.catalog import load_images
 from runner.report import transports
 from runner.report.block import escaped

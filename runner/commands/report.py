@@ -18,7 +18,7 @@ from runner.analysis.comparisons.devices import devices
 from runner.analysis.comparisons.transports import across
 from runner.core.console import complain, no_console, open_console
 from runner.core.errors import DlscaleError, RequestError
-from runner.experiments.overhead.raw import PREFIX, read_overhead
+from runner.experiments.overhead.figures import PREFIX, read_overhead
 from runner.experiments.overhead.report import from_file
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction

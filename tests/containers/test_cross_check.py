@@ -12,7 +12,7 @@ from commands import ROOT
 from runner.analysis.comparisons.settings import cross_checks
 from runner.core.cache import cache_dir
 from runner.engines.environment import ensure_environment
-from runner.experiments.overhead.raw import read_overhead
+from runner.experiments.overhead.figures import read_overhead
 from runner.images.catalog import load_images
 from runner.results.find import records_under
 

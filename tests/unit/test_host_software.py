@@ -26,7 +26,7 @@ from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.engines.local import LocalEngine
-from runner.experiments.studies import machine as of_studies
+from runner.experiments.studies import flow as of_studies
 from runner.images import host_software
 from runner.images.host_software import HostPython, HostSoftware, find_host_python, find_host_software
 from runner.plan import discovery

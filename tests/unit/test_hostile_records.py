@@ -11,7 +11,7 @@ import yaml
 from runner import cli
 from runner.core import yamlfile
 from runner.core.errors import RequestError
-from runner.experiments.overhead.raw import read_overhead
+from runner.experiments.overhead.figures import read_overhead
 from runner.experiments.studies.reproduction import read_reproduction
 from runner.images.build import Manifest
 from runner.images.versions import VersionsFile

@@ -29,9 +29,17 @@ from runner.core.record import EVENTS, EngineDetails, ImageUsed
 from runner.core.request import Request
 from runner.engines import process
 from runner.engines.local import LocalEngine
-from runner.experiments.overhead import flow, options
-from runner.experiments.overhead.figures import RunOnFile, overhead_figures, program_s
-from runner.experiments.overhead.raw import Command, Overhead, Printed, overhead_schema, read_overhead
+from runner.experiments.overhead import flow
+from runner.experiments.overhead.figures import (
+    Command,
+    Overhead,
+    Printed,
+    RunOnFile,
+    overhead_figures,
+    overhead_schema,
+    program_s,
+    read_overhead,
+)
 from runner.experiments.overhead.report import costs, overhead_report, rounds
 from runner.plan.discovery import WORKLOADS, EngineChoice
 from runner.plan.plan import plan
@@ -86,7 +94,7 @@ def test_each_side_trains_what_was_asked_for(monkeypatch, words):
     looked = test_plan.resources("pytorch", "gpu" if asked.gpus else "cpu", workload=test_plan.of(asked.model))
     trial = plan(asked, looked)[0]
     for hz in (10, 0):
-        inner = options.bench(asked, looked, trial, engine="docker", telemetry_hz=hz)
+        inner = flow.bench_words(asked, looked, trial, engine="docker", telemetry_hz=hz)
         again = as_request(monkeypatch, *inner)["request"]
         assert (again.framework, again.version, again.engine) == ("pytorch", looked.image.version, "docker")
         assert (again.telemetry_hz, again.idle_s, again.repeat) == (hz, 0, 1)
@@ -100,18 +108,16 @@ def test_every_flag_that_describes_the_training_is_passed_on():
     flags = {name for p in typer.main.get_command(cli.app).commands["overhead"].params for name in p.opts}
     about = {"--help", "--repeat", "--out", "--beside-host", "--telemetry-hz"}
     which = {"--framework", "--version", "--model", "--engine", "--gpus", "--image", "--mount"}
-    assert flags - about - which == {f"--{name.replace('_', '-')}" for name in options.GIVEN}
+    assert flags - about - which == {f"--{name.replace('_', '-')}" for name in flow.GIVEN}
 
 
 def test_the_host_is_asked_for_neither_image_nor_version():
     looked = test_plan.resources("pytorch")
     asked = Request(framework="pytorch", version=looked.image.version, precision="bf16", workers=(1,))
-    words = options.bench(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
+    words = flow.bench_words(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
     assert not [word for word in words if word.startswith(("--version", "--image", "--mount"))]
     assert {"--engine=host", "--framework=pytorch", "--precision=bf16"} <= set(words)
-    there = options.on_host(
-        Request(framework="pytorch", image="hostroot:1", mounts=test_host_software.MOUNT), "pytorch"
-    )
+    there = flow.on_host(Request(framework="pytorch", image="hostroot:1", mounts=test_host_software.MOUNT), "pytorch")
     assert (there.engine, there.image, there.mounts, there.version) == ("host", None, (), None)
 
 
@@ -126,7 +132,7 @@ def test_the_host_is_asked_for_neither_image_nor_version():
 def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, beside_host, says):
     framework = resource_changes.pop("framework", "pytorch")
     with pytest.raises(RequestError) as caught:
-        options.refuse(
+        flow.refuse(
             Request.model_validate(asked), test_plan.resources(framework, **resource_changes), beside_host=beside_host
         )
     assert str(caught.value).startswith(says)
@@ -147,14 +153,14 @@ def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, besi
     ],
 )
 def test_the_bare_loop_is_beside_what_it_can_do_alike(changes, has):
-    assert options.has_bare_loop(examples.trial(**{"framework": "pytorch", **changes})) is has
+    assert flow.has_bare_loop(examples.trial(**{"framework": "pytorch", **changes})) is has
 
 
 def test_pytorchs_bare_loop_is_told_what_the_program_is_told():
     asked = {"device": "gpu", "precision": "bf16", "techniques": ("channels-last",)}
-    words = options.bare(examples.trial(framework="pytorch", **asked))
+    words = flow.bare_words(examples.trial(framework="pytorch", **asked))
     assert words[-3:] == ("--device=gpu", "--precision=bf16", "--techniques=channels-last")
-    assert words[:-3] == options.bare(examples.trial(framework="mxnet"))
+    assert words[:-3] == flow.bare_words(examples.trial(framework="mxnet"))
 
 
 # What comes of them

@@ -15,8 +15,7 @@ from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed
 from runner.experiments.studies import flow
 from runner.experiments.studies.flow import RecordedRuns
-from runner.experiments.studies.model import Reproduction
-from runner.experiments.studies.request import StudyRequest
+from runner.experiments.studies.model import Reproduction, StudyRequest
 from runner.results.store import read_record, write_record
 
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)

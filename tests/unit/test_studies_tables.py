@@ -16,7 +16,7 @@ from studied import cpu_machine
 
 from runner.core.measurement import Interval
 from runner.core.units import ABSENT
-from runner.experiments.studies import tables, terminal
+from runner.experiments.studies import tables
 from runner.experiments.studies.model import Altered, CellOutcome, Comparison, Judgement, Observation, Reproduction
 from runner.results.published.findings import Finding
 from runner.results.published.model import Conditions
@@ -199,7 +199,7 @@ def test_a_terminal_gets_what_was_measured_and_judged_and_the_rest_counted():
     )
     other = made(comparisons=(comparison(), bare), judgements=(*made().judgements, untold))
     console = Console(file=io.StringIO(), width=80)
-    terminal.print_reproduction(console, other, whole=Path("x.md"))
+    tables.print_reproduction(console, other, whole=Path("x.md"))
     printed = console.file.getvalue()
     lines = [re.split(r" {2,}", line.strip()) for line in printed.splitlines()]
     assert ["googlenet.1", "220 images/s", "235 ± 5", "1.07", "reproduced"] in lines

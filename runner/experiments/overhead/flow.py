@@ -1,6 +1,7 @@
 """The flow of `dlscale overhead`: look, prepare, run the rounds, write, show. Each stage hands its result on.
 
-The order within a round alternates, so that a drift of the machine falls on all sides.
+Each side of a round is a whole `dlscale bench` whose words follow from the request, so that its trial is the one that was asked for. The
+order within a round alternates, so that a drift of the machine falls on all sides.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from runner.core.console import complain, open_console
-from runner.core.errors import RunFailedError
+from runner.core.errors import RequestError, RunFailedError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import EngineName, Request
 from runner.core.trial import Trial
 from runner.engines.process import CommandError, read_git, run
-from runner.experiments.overhead import options
-from runner.experiments.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
+from runner.experiments.overhead.figures import PREFIX, Command, Overhead, Printed, SideName
 from runner.experiments.overhead.report import from_file
 from runner.plan.choice import choose
 from runner.plan.discovery import Resources, discover
@@ -36,6 +36,92 @@ from runner.run import bench
 from runner.run.execute import run_tool
 from runner.run.prepare import Prepared, prepare
 from runner.run.trial_runner import make_job
+
+BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytorch", "tensorflow")}
+"""Plain loops by framework, in `workloads/`."""
+BARE_TECHNIQUES: Final = frozenset({"channels-last", "fused-optimizer"})
+"""What PyTorch's loop can have: a plain program has these too."""
+GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "threads", "iterations", "warmup", "seed")
+"""Fields of a request that are passed on where the user gave them; all else is said anyway."""
+
+
+def refuse(request: Request, resources: Resources, *, beside_host: bool) -> None:
+    """Refuse, by a RequestError, what leaves nothing to measure: a framework whose own binary is the loop, several devices, a host beside itself."""
+    if resources.image.framework not in BARE:
+        raise RequestError(
+            f"FRAMEWORK={resources.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
+        )
+    for variable, asked in (("GPUS", request.gpus), ("WORKERS", request.workers)):
+        if asked and asked != (1,):
+            told = ",".join(map(str, asked))
+            raise RequestError(
+                f"{variable}={told} asked, and what the suite costs is measured on one device; ask for {variable}=1"
+            )
+    if beside_host and resources.engine.name == "host":
+        raise RequestError(
+            "--beside-host holds another engine against ENGINE=host, which is the only one asked for; leave one of them out"
+        )
+
+
+def bench_words(
+    request: Request, resources: Resources, trial: Trial, *, engine: EngineName, telemetry_hz: int
+) -> tuple[str, ...]:
+    """The words after `dlscale` of one side; the place of its record is left to the caller.
+
+    By engine, `host` takes what is installed, all others the very image of the resources. `telemetry_hz` 0 is without samplers.
+    """
+    return (
+        "bench",
+        "--gpus=1" if trial.device == "gpu" else "--workers=1",
+        "--repeat=1",
+        f"--framework={trial.framework}",
+        *(() if engine == "host" else resources.image.flags),
+        f"--model={trial.model}",
+        f"--engine={engine}",
+        *(f"--{name.replace('_', '-')}={_word(getattr(request, name))}" for name in GIVEN if _given(request, name)),
+        f"--telemetry-hz={telemetry_hz}",
+        "--idle=0",
+    )
+
+
+def has_bare_loop(trial: Trial) -> bool:
+    """Whether the bare loop is the same training: a classifier's; PyTorch's loop knows devices, precisions and what costs a word."""
+    if trial.workload != "imagenet_cnn":
+        return False
+    if trial.framework == "pytorch":
+        return trial.precision != "fp16" and BARE_TECHNIQUES.issuperset(trial.techniques)
+    return trial.device == "cpu" and trial.precision == "fp32" and not trial.techniques
+
+
+def bare_words(trial: Trial) -> tuple[str, ...]:
+    """The words after the program of the bare loop."""
+    flags: dict[str, object] = {
+        "model": trial.model,
+        "image-size": trial.image_size,
+        "batch": trial.batch_per_device,
+        "iterations": trial.iterations,
+        "warmup": trial.warmup,
+        "seed": trial.seed,
+        "threads": trial.threads,
+    }
+    if trial.framework == "pytorch":
+        flags |= {"device": trial.device, "precision": trial.precision, "techniques": trial.techniques}
+    return tuple(f"--{name}={_word(value)}" for name, value in flags.items())
+
+
+def on_host(request: Request, framework: str) -> Request:
+    """The same request of the machine's own software."""
+    plain = {"image": None, "mounts": (), "version": None}
+    return request.model_copy(update={"engine": "host", "framework": framework, **plain})
+
+
+def _given(request: Request, name: str) -> bool:
+    return name in request.model_fields_set and getattr(request, name) not in (None, ())
+
+
+def _word(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
 
 _RATE: Final = re.compile(r"^images/sec (\S+)$")
 _FIRST: Final = re.compile(r"^first step (\S+)$")
@@ -60,12 +146,10 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
     resources, _ = choose(request, discover(request), say=lambda text: complain([text]))
     request = counted(request, resources)
     with closing(resources.cluster):
-        options.refuse(request, resources, beside_host=beside_host)
+        refuse(request, resources, beside_host=beside_host)
         trial = plan(request, resources)[0]
         if beside_host:
-            discover(
-                options.on_host(request, resources.image.framework)
-            ).cluster.close()  # refused now, not in the first round
+            discover(on_host(request, resources.image.framework)).cluster.close()  # refused now, not in the first round
         check_writable(resources.out)
         with progress(open_console(stderr=True)) as shown:
             prepared = prepare(resources, shown, packed_at=trial.packed_at, run="overhead")
@@ -105,7 +189,7 @@ def _sides(setup: _Setup, *, beside_host: bool) -> dict[SideName, Side]:
     }
     if beside_host:
         sides["host"] = lambda: _bench(setup, "host", engine="host", telemetry_hz=hz)
-    if options.has_bare_loop(setup.trial):
+    if has_bare_loop(setup.trial):
         sides["bare"] = lambda: _bare(setup)
     return sides
 
@@ -113,7 +197,7 @@ def _sides(setup: _Setup, *, beside_host: bool) -> dict[SideName, Side]:
 def _bench(setup: _Setup, side: SideName, *, engine: EngineName, telemetry_hz: int) -> Command:
     """A whole `dlscale bench` in a process of its own."""
     out = setup.resources.out
-    words = options.bench(setup.request, setup.resources, setup.trial, engine=engine, telemetry_hz=telemetry_hz)
+    words = bench_words(setup.request, setup.resources, setup.trial, engine=engine, telemetry_hz=telemetry_hz)
     words = (*words, f"--out={out}")
     before = set(run_directories(out))
     began = time.monotonic()
@@ -140,8 +224,8 @@ def _bare(setup: _Setup) -> Command:
     lines: list[str] = []
     began = time.monotonic()
     engine = setup.prepared.engines[job.head.node.name]
-    program = f"{job.site.workloads}/{options.BARE[setup.trial.framework]}"
-    argv = (job.site.python, program, *options.bare(setup.trial))
+    program = f"{job.site.workloads}/{BARE[setup.trial.framework]}"
+    argv = (job.site.python, program, *bare_words(setup.trial))
     run_tool(engine, spec(job, job.head, role="tool", argv=argv), lines.append)
     printed = Printed(rate_per_s=_figure(_RATE, lines), first_step_s=_figure(_FIRST, lines))
     return Command(side="bare", began_s=began, ended_s=time.monotonic(), printed=printed)

@@ -10,8 +10,7 @@ from typing import Final
 
 from runner.core import units
 from runner.core.units import ABSENT, PLUS_MINUS
-from runner.experiments.overhead.figures import OverheadFigures, RunOnFile, overhead_figures
-from runner.experiments.overhead.raw import Overhead, SideName
+from runner.experiments.overhead.figures import Overhead, OverheadFigures, RunOnFile, SideName, overhead_figures
 from runner.report.block import Block, code, escaped
 from runner.report.comparison import ComparisonReport
 from runner.results.store import read_events, read_record

@@ -19,8 +19,7 @@ from typing import Any
 from runner.core.request import Device, Precision, Request, Scaling
 from runner.core.wire import Link, parse_rate
 from runner.experiments.studies.differences import merged
-from runner.experiments.studies.model import Altered, Cell, Machine, Pick, Usable
-from runner.experiments.studies.request import Scale
+from runner.experiments.studies.model import Altered, Cell, Machine, Pick, Scale, Usable
 from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
 from runner.results.published.model import Conditions, Published
 

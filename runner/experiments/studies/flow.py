@@ -1,18 +1,21 @@
 """`dlscale reproduce` and `dlscale studies`: survey the machine, plan the cells, run them, judge, write.
 
-Runs on file are taken as they are, so that a study which was stopped resumes.
+A survey tells devices, nodes, engine, and which of the suite's images run there. Runs on file are taken as they are, so that a study which
+was stopped resumes.
 """
 
 from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from runner.cluster.cluster import Cluster, assemble
 from runner.core.cache import alone, cache_dir
 from runner.core.console import open_console
 from runner.core.dataset import inspect
@@ -20,19 +23,25 @@ from runner.core.errors import DlscaleError, RequestError, nearest
 from runner.core.provenance import SUITE_ROOT
 from runner.core.record import ImageUsed, RunRecord
 from runner.core.request import BARE_ENGINES, Request
+from runner.core.strategies import STRATEGIES
 from runner.core.trial import AnyTrial, Trial
+from runner.engines import docker
+from runner.engines.base import EngineError
 from runner.engines.process import read_git
-from runner.experiments.studies import tables, terminal
+from runner.experiments.studies import tables
 from runner.experiments.studies.cells import cells, requests
-from runner.experiments.studies.machine import survey
-from runner.experiments.studies.model import Cell, CellRun, Machine
+from runner.experiments.studies.model import Cell, CellRun, Machine, Scale, StudyRequest, Usable
 from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions, write
-from runner.experiments.studies.request import Scale, StudyRequest
 from runner.experiments.studies.study import load_study, study_names
-from runner.plan.discovery import read_by_others
+from runner.images.build import find_built
+from runner.images.catalog import load_images, misfit
+from runner.images.spec import ImageSpec
+from runner.plan.discovery import EngineChoice, choose_engine, device_of, read_by_others
+from runner.plan.strategy import offered
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
 from runner.results.find import Run, records_under
+from runner.results.published.model import Identifier
 from runner.run import bench
 from runner.run.sample import make_sample
 
@@ -106,7 +115,7 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     )
     found = _chosen(found, options)
     nothing = not requests(found)
-    terminal.print_plan(console, study, found, machine=machine, scale=options.scale, whole=options.dry_run or nothing)
+    tables.print_plan(console, study, found, machine=machine, scale=options.scale, whole=options.dry_run or nothing)
     if nothing:
         raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
     if options.dry_run:
@@ -126,7 +135,7 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     )
     path = out / f"{reproduction.made_at:%Y%m%dT%H%M%SZ}-{study.id}{SUFFIX}"
     text = write(path, reproduction)
-    terminal.print_reproduction(console, reproduction, whole=text)
+    tables.print_reproduction(console, reproduction, whole=text)
     console.print(f"written: {path}", style="dim", soft_wrap=True)
     if stopped:
         console.print(f"stopped; the same command goes on from here: {shlex.join(command)}", style="yellow")
@@ -221,7 +230,7 @@ def list_studies(options: StudyRequest) -> None:
             key=lambda one: ((one.machine.name, one.machine.device) == (machine.name, machine.device), one.made_at),
             default=None,
         )
-        terminal.print_study(console, study, own, last=last, command=command.replace("STUDY", name))
+        tables.print_study(console, study, own, last=last, command=command.replace("STUDY", name))
 
 
 def _flags(options: StudyRequest) -> Iterator[str]:
@@ -229,3 +238,75 @@ def _flags(options: StudyRequest) -> Iterator[str]:
     for name in ("scale", "device", "hosts", "engine"):
         if name in options.model_fields_set:
             yield f"--{name}={getattr(options, name)}"
+
+
+def survey(
+    request: Request, *, gpus: Mapping[Identifier, Sequence[str]], say: Callable[[str], None] = lambda _: None
+) -> Machine:
+    """Look at the machines: of the request `device`, `hosts` and `engine` count; `gpus` has the driver's names by the source's id of a GPU.
+
+    A RequestError: the list of hosts is wrong, or an engine that was asked for does not answer or has no images.
+    """
+    if request.engine == "host":
+        raise RequestError(
+            "ENGINE=host has the versions that are installed here, and a study asks for those nearest its source's; ask for ENGINE=docker or "
+            "venv, or leave it out"
+        )
+    with closing(assemble(request, contact=True, say=say)) as cluster:
+        return _of(cluster, request, gpus)
+
+
+def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
+    node = cluster.members[0].node
+    device = device_of(request, node)
+    engine = EngineChoice("docker", None) if cluster.way == "hosts" else choose_engine(request.engine)
+    name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
+    return Machine(
+        name=cluster.machine,
+        device=device,
+        device_name=name,
+        devices=tuple(member.devices(device) for member in cluster.members),
+        gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
+        cores=len(node.cores),
+        engine=engine.name,
+        may_emulate=engine.in_containers,
+        hosts=request.hosts,
+        images=_images(cluster, engine),
+    )
+
+
+def _images(cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
+    """All plain images, with why those that can't run here can't."""
+    return tuple(usable(image, misfit=_misfit(image, cluster, engine)) for image in load_images(SUITE_ROOT).images)
+
+
+def usable(image: ImageSpec, *, misfit: str | None) -> Usable:
+    """What a study has to know of an image."""
+    return Usable(
+        framework=image.framework,
+        version=image.version,
+        device=image.device,
+        alone=offered(image) == ("single",),
+        one_node=not any(STRATEGIES[name].several_nodes for name in offered(image)),
+        misfit=misfit,
+    )
+
+
+def _misfit(image: ImageSpec, cluster: Cluster, engine: EngineChoice) -> str | None:
+    if image.needs_container and not engine.in_containers:
+        return f"{image.needs_container}, and no engine answers here"
+    if image.container and not _built(image):
+        return (
+            f"{image.name} is a vendor's container that was not built here (`dlscale images build {image.framework}`)"
+        )
+    problems = (misfit(image, member.node.gpus, member.node.driver) for member in cluster.members)
+    return next((problem for problem in problems if problem), None)
+
+
+def _built(image: ImageSpec) -> bool:
+    """Whether the engine of this machine has it; a study pulls no 14 GB that nobody asked for."""
+    try:
+        with closing(docker.connect()) as client:
+            return find_built(image, client) is not None
+    except EngineError:
+        return False

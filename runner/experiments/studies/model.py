@@ -1,10 +1,11 @@
-"""The types of a study: `cells.py` plans its `Cell`s for a machine, `flow.py` runs them, `reproduction.py` judges the `CellRun`s."""
+"""The types of a study: `StudyRequest` asks for it, `cells.py` plans its `Cell`s for a machine, `flow.py` runs them, `reproduction.py` judges the `CellRun`s."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import field_validator
@@ -15,9 +16,26 @@ from runner.core.record import RunRecord
 from runner.core.request import Device, EngineName, Interconnect, Request
 from runner.core.trial import AnyTrial, Case, ExternalTrial, Trial
 from runner.core.wire import Link
-from runner.experiments.studies.request import Scale
 from runner.results.published.findings import Finding, Metric
 from runner.results.published.model import Conditions, Identifier
+
+Scale = Literal["full", "small"]
+
+
+class StudyRequest(Frozen):
+    """What was asked for; None leaves the choice to the suite. `framework` is in place of the source's, `cells` begin the ids of those to run."""
+
+    study: str | None = None
+    scale: Scale = "full"
+    device: Device | None = None
+    hosts: str | None = None
+    framework: str | None = None
+    engine: EngineName | None = None
+    data: Path | None = None
+    out: Path | None = None
+    cells: tuple[str, ...] = ()
+    dry_run: bool = False
+
 
 State = Literal["training", "idle"]
 Indicated = Literal["indicated", "not indicated"]

@@ -10,8 +10,17 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
-from runner.experiments.studies.evidence import BY_DEFINITION, Evidence, amount, in_unit, made_of
-from runner.experiments.studies.matching import freed, mode, partners, term
+from runner.experiments.studies.evidence import (
+    BY_DEFINITION,
+    Evidence,
+    amount,
+    freed,
+    in_unit,
+    made_of,
+    mode,
+    partners,
+    term,
+)
 from runner.experiments.studies.measured import measured
 from runner.experiments.studies.model import CellRun, Machine, Missing, Observation
 from runner.experiments.studies.noise import Amount, ratio

@@ -20,29 +20,27 @@ import numpy as np
 from runner.analysis.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, drift_of, steadiness
 from runner.experiments.studies.evidence import (
     BY_DEFINITION,
+    TERMS,
     Answer,
     Evidence,
     amount,
     answer,
-    in_doubt,
-    in_unit,
-    shown,
-    together,
-    worded,
-    written,
-)
-from runner.experiments.studies.matching import (
-    TERMS,
     curves,
     described,
     differing,
     expand,
     freed,
+    in_doubt,
+    in_unit,
     mode,
     partners,
     selects,
+    shown,
     term,
+    together,
     told_apart,
+    worded,
+    written,
 )
 from runner.experiments.studies.model import INDICATED, FindingVerdict, Judgement, Observation
 from runner.experiments.studies.noise import Amount, contrast, order, ratio

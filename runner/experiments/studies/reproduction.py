@@ -18,10 +18,9 @@ from runner.core.frozen import load_fields, misfit
 from runner.experiments.studies import tables
 from runner.experiments.studies.differences import as_ran, counted, software
 from runner.experiments.studies.evidence import Evidence
-from runner.experiments.studies.model import Cell, CellOutcome, CellRun, Machine, Observation, Reproduction
+from runner.experiments.studies.model import Cell, CellOutcome, CellRun, Machine, Observation, Reproduction, Scale
 from runner.experiments.studies.observe import observed
 from runner.experiments.studies.predicates import judged
-from runner.experiments.studies.request import Scale
 from runner.experiments.studies.study import Study, load_study
 from runner.experiments.studies.verdicts import compared
 from runner.results.published.findings import Steady

@@ -13,8 +13,18 @@ from statistics import median_low
 from typing import Final
 
 from runner.experiments.studies.differences import hardware
-from runner.experiments.studies.evidence import BY_DEFINITION, Evidence, amount, doubts, in_unit, made_of, not_run
-from runner.experiments.studies.matching import agreement, partners, term
+from runner.experiments.studies.evidence import (
+    BY_DEFINITION,
+    Evidence,
+    agreement,
+    amount,
+    doubts,
+    in_unit,
+    made_of,
+    not_run,
+    partners,
+    term,
+)
 from runner.experiments.studies.model import INDICATED, Comparison, FigureVerdict, Observation
 from runner.experiments.studies.noise import Amount, ratio
 from runner.experiments.studies.observe import is_measured, observation_of
