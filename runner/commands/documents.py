@@ -14,9 +14,9 @@ from runner.core.provenance import SUITE_ROOT
 from runner.experiments.overhead.figures import overhead_schema
 from runner.images.catalog import load_images
 from runner.report import transports
-from runner.report.block import escaped
 from runner.report.page.overview import fastest
 from runner.report.publish import Measured
+from runner.report.table import escaped
 from runner.results.find import records_under
 from runner.results.published.load import published_schema
 from runner.results.store import folders_under, record_schema

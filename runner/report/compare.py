@@ -13,7 +13,7 @@ from rich.text import Text
 from runner.analysis.comparisons.regression import Compared, Pair, Verdict
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, INTERVAL, figure
-from runner.report.block import Block, section
+from runner.report.table import Table, section
 
 LEGEND: Final = (
     f"runs: of A and of B; A, B: samples of all runs ÷ their seconds; {INTERVAL}: Welch's of B/A, from {FEWEST_RUNS} of each on; p: two-sided "
@@ -58,9 +58,9 @@ _FIGURES: Final[dict[str, Callable[[Pair], str]]] = {
 }
 
 
-def table(compared: Compared) -> Block:
+def table(compared: Compared) -> Table:
     """A line for each pair."""
-    return Block.laid(compared.pairs, _COLUMNS, words=("verdict",))
+    return Table.laid(compared.pairs, _COLUMNS, words=("verdict",))
 
 
 def notes(compared: Compared) -> Iterator[str]:

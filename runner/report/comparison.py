@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from rich.console import Group
 from rich.text import Text
 
-from runner.report.block import Block, csv_text, section
-from runner.report.page.model import Block as PageBlock
-from runner.report.page.model import Figure
+from runner.report.page.model import Block, Figure
+from runner.report.table import Table, csv_text, section
 
 Reports = dict[str, str | bytes | None]
 
@@ -30,7 +29,7 @@ class ComparisonReport:
         lead: what came of it, in one line.
         lines: what ran on what.
         measured: what follows them, in Markdown alone.
-        tables: by their headings on the page.
+        tables: the first is what a terminal shows.
         pictures: what draws those that lie beside the Markdown as well, by the names of their files without `.png`.
     """
 
@@ -40,7 +39,7 @@ class ComparisonReport:
     lead: str
     lines: tuple[str, ...]
     measured: tuple[str, ...] = ()
-    tables: Mapping[str, Block]
+    tables: tuple[Table, ...]
     legends: tuple[str, ...]
     notes: tuple[str, ...] = ()
     csv: Sequence[Mapping[str, object]] = ()
@@ -48,15 +47,10 @@ class ComparisonReport:
     pictures: Mapping[str, Callable[[], bytes | None]] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
 
-    @property
-    def table(self) -> Block:
-        """The first table."""
-        return next(iter(self.tables.values()))
-
     def markdown(self) -> str:
         """A section; ends with a newline."""
         legend = "; ".join(self.legends)
-        return section(self.title, self.lines, *self.tables.values(), legend, self.notes, measured=self.measured)
+        return section(self.title, self.lines, *self.tables, legend, self.notes, measured=self.measured)
 
     def files(self, *, pictures: bool = True) -> Reports:
         """Every report by the name of its file, with or without pictures."""
@@ -74,21 +68,21 @@ class ComparisonReport:
             Text(first),
             *(Text(line, style="dim") for line in others),
             Text(),
-            self.table.table(),
+            self.tables[0].terminal(),
             Text(),
             Text("; ".join(self.legends), style="dim"),
             *(Text(note, style="yellow") for note in self.notes),
         )
 
-    def page_block(self) -> PageBlock:
+    def page_block(self) -> Block:
         """The block of the page, which shows the lead above all else."""
-        return PageBlock(
+        return Block(
             anchor=anchor(self.name),
             title=self.title,
             lead=self.lead,
             lines=(*(line for line in self.lines if line != self.lead), *self.legends),
             figures=self.figures,
-            tables=tuple(table.titled(name) for name, table in self.tables.items()),
+            tables=self.tables,
             notes=self.notes,
             runs=self.runs,
             stem=self.name,

@@ -18,12 +18,12 @@ from runner.analysis.comparisons.sweeps import Network, Networks, sweeps
 from runner.analysis.comparisons.sweeps import networks as find_networks
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, percent
 from runner.report import picture
-from runner.report.block import Block, fields
 from runner.report.comparison import ComparisonReport
 from runner.report.figures import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Figure, Series
 from runner.report.sweep import sweep
+from runner.report.table import Table, fields
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison
@@ -202,7 +202,7 @@ def networks(found: Networks) -> ComparisonReport:
         title=f"{found.title}: scaling",
         lead=lead or "no usable run on several devices",
         lines=(*found.how, found.ran_on),
-        tables={"Networks": Block.of(rows, columns)},
+        tables=(Table.of(rows, columns, title="Networks"),),
         legends=(
             (
                 f"batch: of one device, of all with strong scaling; {PLUS_MINUS}; speedup, efficiency: to one device; power: of all devices, energy ÷ "
@@ -265,7 +265,7 @@ def devices(found: Devices) -> ComparisonReport:
         title=f"{found.title}: devices",
         lead=found.lead,
         lines=(found.lead, found.ran_on),
-        tables={"Trainings": Block.of(found.trainings, trainings), "GPUs": Block.of(found.standings, gpus)},
+        tables=(Table.of(found.trainings, trainings, title="Trainings"), Table.of(found.standings, gpus, title="GPUs")),
         legends=(
             (
                 f"a training: one version of the programs and of what they ran in; {PLUS_MINUS}; of one GPU it knows of that GPU only; ÷ slowest has "
@@ -305,7 +305,7 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
             summary.setting,
             f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}",
         ),
-        tables={"Trainings": Block.of(cases, columns)},
+        tables=(Table.of(cases, columns, title="Trainings"),),
         legends=(
             (
                 "devices: of each training; time: of all of them, measured windows alone, the median of the repeats and from the smallest to the "
@@ -349,7 +349,7 @@ def _of_training(
         title=f"{found.title}: {what}",
         lead=lead,
         lines=(found.setting, found.ran_on),
-        tables={heading: Block.of(found.rows, columns)},
+        tables=(Table.of(found.rows, columns, title=heading),),
         legends=(legend,),
         notes=found.notes,
         csv=csv,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
 from runner.report import columns
-from runner.report.block import Block, csv_text
+from runner.report.table import Table, csv_text
 
 if TYPE_CHECKING:
     from runner.analysis.summarize import Answers, Row, Summary
@@ -56,9 +56,9 @@ def interval_marks(summary: Summary) -> str:
     return " and ".join(mark for mark, on in (("±", not all(known)), ("(low–high)", any(known))) if on and known)
 
 
-def screen(summary: Summary) -> Block:
+def screen(summary: Summary) -> Table:
     """The table that `bench` ends on."""
-    return Block.laid(
+    return Table.laid(
         summary.rows,
         {
             "devices": lambda row: row.devices,
@@ -69,12 +69,13 @@ def screen(summary: Summary) -> Block:
             "runs": runs,
             "validity": lambda row: row.status,
         },
+        title="Result",
     )
 
 
-def scaling(summary: Summary) -> Block:
+def scaling(summary: Summary) -> Table:
     """The scaling table; an unusable row shows no figure, and what `columns.py` declares has a column where it is known."""
-    return Block.laid(
+    return Table.laid(
         summary.rows,
         {
             "devices": lambda row: row.devices,
@@ -86,6 +87,7 @@ def scaling(summary: Summary) -> Block:
             **{one.header: _written(one) for one in columns.COLUMNS if one.shown(summary)},
             "validity": validity,
         },
+        title="Scaling",
         words=("validity",),
     )
 
@@ -110,11 +112,12 @@ PARTS_LEGEND = (
 )
 
 
-def parts(summary: Summary) -> Block | None:
+def parts(summary: Summary) -> Table | None:
     """Where the time of a step went, one line a scale that tells of it; None where none does."""
     rows = [row for row in summary.rows if row.parts]
     cells: dict[str, Callable[[Row], str]] = {header: partial(part, name=name) for header, name in PARTS.items()}
-    return Block.laid(rows, {"devices": lambda row: row.devices, **cells}) if rows else None
+    columns = {"devices": lambda row: row.devices, **cells}
+    return Table.laid(rows, columns, title="Parts of a step", legend=PARTS_LEGEND) if rows else None
 
 
 def part(row: Row, name: str) -> str:
@@ -201,14 +204,14 @@ _ACCURACY: Final = (
 _EPOCHS: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
 
 
-def modes(summary: Summary) -> tuple[tuple[Block, str], ...]:
-    """Of inference and of a training that is watched to converge, each table with what is said below it."""
+def modes(summary: Summary) -> tuple[Table, ...]:
+    """Of inference and of a training that is watched to converge."""
     found = []
     if answers := [(row.devices, row.answers) for row in summary.rows if row.answers]:
         placed = any(one.latency and one.latency.without_transfer for _, one in answers)
         labelled = any(one.accuracy for _, one in answers)
         legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
-        found.append((Block.of(answers, _answer_columns()), legend))
+        found.append(Table.of(answers, _answer_columns(), legend=legend))
     if epochs := [(row.devices, one) for row in summary.rows for one in _few(row.epochs)]:
         columns: dict[str, Callable[[tuple[str, EpochFigures]], str]] = {
             "devices": lambda one: one[0],
@@ -218,7 +221,7 @@ def modes(summary: Summary) -> tuple[tuple[Block, str], ...]:
             "accuracy (%)": lambda one: f"{one[1].accuracy_percent:.1f}",
             "elapsed (s)": lambda one: figure(one[1].elapsed_s),
         }
-        found.append((Block.laid(epochs, columns), _EPOCHS))
+        found.append(Table.laid(epochs, columns, legend=_EPOCHS))
     return tuple(found)
 
 

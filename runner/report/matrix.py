@@ -13,11 +13,11 @@ from rich.text import Text
 from runner.core import units
 from runner.core.measurement import FEWEST_RUNS, StepParts
 from runner.report import columns, figures, telemetry
-from runner.report.block import Block, csv_text, escaped, fields, plain_table, section
+from runner.report.table import Table, csv_text, escaped, fields, plain_table, section
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
     from runner.analysis.summarize import Row, Status, Summary
 
@@ -48,8 +48,8 @@ def print_short(console: Console, summary: Summary) -> None:
     shown = every if _narrowest(every) <= console.width else few
     table = _table(shown, summary.rows, wrap=_narrowest(shown) > console.width)
     console.print(Padding(table, (1, 0)))
-    for block, _ in figures.modes(summary):
-        console.print(Padding(block.table(), (0, 0, 1, 0)))
+    for one in figures.modes(summary):
+        console.print(Padding(one.terminal(), (0, 0, 1, 0)))
     said = figures.interval_marks(summary)
     say(console, f"{said}: {units.INTERVAL}" if said else None, style="dim")
     say(console, verdict(summary), style="bold")
@@ -104,7 +104,6 @@ def _told(row: Row) -> str:
 
 def print_whole(console: Console, summary: Summary) -> None:
     """Print every table of a matrix, what they mean, every reservation, and where each record is."""
-    block = figures.scaling(summary)
     console.print(Text(summary.title, style="bold"))
     for line, style in (
         (summary.setting, ""),
@@ -115,9 +114,9 @@ def print_whole(console: Console, summary: Summary) -> None:
     ):
         if line:
             console.print(Text(line, style=style))
-    console.print(Padding(_table(block, summary.rows), (1, 0)))
-    for block, legend in _details(summary):
-        console.print(Group(block.table(), Text(legend, style="dim"), *([Text()] if legend else [])))
+    console.print(Padding(_table(figures.scaling(summary), summary.rows), (1, 0)))
+    for one in _details(summary):
+        console.print(Group(one.terminal(), Text(one.legend, style="dim"), *([Text()] if one.legend else [])))
     noted = telemetry.notes(summary)
     console.print(Group(*(Text(note, style="dim") for note in noted), *([Text()] if noted else [])), end="")
     for note in figures.notes(summary):
@@ -127,36 +126,36 @@ def print_whole(console: Console, summary: Summary) -> None:
         console.print(f"record: {directory}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _table(block: Block, rows: Sequence[Row], *, wrap: bool = False) -> Table:
+def _table(shown: Table, rows: Sequence[Row], *, wrap: bool = False) -> RichTable:
     """Lay out a line a scale; headers and words wrap so that 80 columns hold it, and where they have to, intervals."""
     table = plain_table()
-    for name in block.headers:
+    for name in shown.columns:
         text = name == "devices" or (name == "validity" and not wrap)
         header = name.replace(" ", "\n", 1) if "(" in name else name
         table.add_column(header, justify="left" if name in ("devices", "validity") else "right", no_wrap=not text)
-    for row, (*plain, validity) in zip(rows, block.rows, strict=True):
+    for row, (*plain, validity) in zip(rows, shown.rows, strict=True):
         cells = [cell.replace(" (", "\n(") if wrap else cell for cell in plain]
         table.add_row(*cells, Text(validity, style=_STYLES[row.status]))
     return table
 
 
-def _narrowest(block: Block) -> int:
+def _narrowest(shown: Table) -> int:
     """Columns of a terminal that hold the table without breaking a figure; devices may take a line a word."""
     widths = []
-    for name, *cells in zip(block.headers, *block.rows, strict=True):
+    for name, *cells in zip(shown.columns, *shown.rows, strict=True):
         texts = [word for cell in cells for word in cell.split()] if name == "devices" else cells
         widths.append(max(map(len, (*name.split(" ", 1), *texts))))
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _details(summary: Summary) -> Iterator[tuple[Block, str]]:
-    """The tables below that of the scales, each with what is said of it: of inference or convergence, the parts of a step, telemetry."""
+def _details(summary: Summary) -> Iterator[Table]:
+    """The tables below that of the scales: of inference or convergence, the parts of a step, telemetry."""
     yield from figures.modes(summary)
     if parts := figures.parts(summary):
-        yield parts, figures.PARTS_LEGEND
-    watched = telemetry.blocks(summary)
-    for number, block in enumerate(watched, start=1):
-        yield block, telemetry.LEGEND if number == len(watched) else ""
+        yield parts
+    watched = telemetry.tables(summary)
+    yield from (one.model_copy(update={"legend": ""}) for one in watched[:-1])
+    yield from watched[-1:]
 
 
 def markdown(summary: Summary) -> str:
@@ -166,7 +165,7 @@ def markdown(summary: Summary) -> str:
         summary.title,
         tuple(line for line in lead if line),
         figures.scaling(summary),
-        *(part for table_and_legend in _details(summary) for part in table_and_legend),
+        *_details(summary),
         telemetry.notes(summary),
         figures.notes(summary),
         measured=(figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary))),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group
 from rich.text import Text
 
 from runner.core.trial import Trial
 from runner.core.units import ABSENT, figure
-from runner.report.block import Block, escaped, plain_table, section
-from runner.report.page.model import Table
+from runner.report.table import Columns, Entry, Table, escaped, section
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,14 +44,7 @@ def profile_report(profile: Profile) -> RenderableType:
     """Lay a pass out for a terminal."""
     parts: list[RenderableType] = [Text(text) for text in summary(profile)]
     for one in sections(profile):
-        table = plain_table()
-        for name in one.columns:
-            words = name in WORDS
-            # Figures are never broken; names give way where the terminal is narrow.
-            table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-        for row in one.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        parts += [Text(f"\n{one.title}", style="bold"), table]
+        parts += [Text(f"\n{one.title}", style="bold"), one.terminal()]
         if one.legend:
             parts.append(Text(one.legend, style="dim"))
     missing = unavailable(profile)
@@ -61,10 +53,7 @@ def profile_report(profile: Profile) -> RenderableType:
 
 def markdown(profile: Profile, *, title: str, ran_on: Sequence[str], notes: Sequence[str] = ()) -> str:
     """A section for people who paste: what ran, how and on what, the tables, and `notes` below them; ends with a newline."""
-    parts: list[Block | str | Sequence[str]] = []
-    for one in sections(profile):
-        table = Block(headers=one.columns, rows=one.rows, words=WORDS)
-        parts += [f"**{escaped(one.title)}**", table, escaped(one.legend)]
+    parts = [part for one in sections(profile) for part in (f"**{escaped(one.title)}**", one)]
     ran = "\n".join(f"{escaped(text)}  " for text in (*ran_on, *summary(profile)))
     return section(title, (), ran, *parts, (*notes, *unavailable(profile)))
 
@@ -225,8 +214,6 @@ def _sections(profile: Profile) -> Iterator[Table]:
     )
 
 
-Subject = TypeVar("Subject")
-Columns = dict[str, Callable[[Subject], str]]
 # Columns that several tables have.
 _TIMED: Final[Columns[Any]] = {"time (ms)": lambda one: figure(MILLI * one.seconds)}
 _SHARE: Final[Columns[Any]] = {"share (%)": lambda one: _percent(one.share_percent)}
@@ -237,8 +224,8 @@ _CALLS: Final[Columns[Any]] = {
 }
 
 
-def _table(title: str, rows: Sequence[Subject], columns: Columns[Subject], *, legend: str = "") -> Table:
-    return Block.laid(rows, columns).titled(title, legend=legend)
+def _table(title: str, rows: Sequence[Entry], columns: Columns[Entry], *, legend: str = "") -> Table:
+    return Table.laid(rows, columns, title=title, legend=legend, words=WORDS)
 
 
 def _gpu_columns(iterations: int) -> Columns[GpuUse]:

@@ -11,10 +11,10 @@ from runner.analysis.comparisons.sweeps import Point, Sweep
 from runner.analysis.summarize import Status
 from runner.core.units import ABSENT, PLUS_MINUS, figure
 from runner.report import picture
-from runner.report.block import Block
 from runner.report.comparison import ComparisonReport
 from runner.report.figures import rate, runs
 from runner.report.page.model import Figure, Series, error_bars, series_of
+from runner.report.table import Table
 
 LEGEND_GPU = (
     f"batch: of one device; {PLUS_MINUS}; NVML: share of time "
@@ -51,7 +51,7 @@ def sweep(found: Sweep) -> ComparisonReport:
         title=f"{found.title}: sweep over the batch",
         lead=f"{len(found.points)} points{most}",
         lines=(found.setting, found.ran_on),
-        tables={"Sweep over the batch": Block.of(found.points, columns, words=("validity",))},
+        tables=(Table.of(found.points, columns, title="Sweep over the batch", words=("validity",)),),
         legends=(LEGEND_GPU if found.device == "gpu" else LEGEND_CPU,),
         notes=found.notes,
         figures=drawn,

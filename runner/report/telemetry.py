@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from runner.core.units import ABSENT, figure
-from runner.report.block import Block
+from runner.report.table import Table
 
 if TYPE_CHECKING:
     from runner.analysis.summarize import Row, Summary
@@ -27,18 +27,18 @@ LEGEND: Final = (
 ).format(dash="\N{EN DASH}")
 
 
-def blocks(summary: Summary) -> tuple[Block, ...]:
+def tables(summary: Summary) -> tuple[Table, ...]:
     """All devices together by scale, then each GPU, its clocks, its pipes, and each host; columns of which nothing is known are left out."""
     watched = [(row, row.telemetry) for row in summary.rows if row.telemetry]
     gpus = list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))
     found = (
-        _block(_together(summary), [(row.devices, telemetry) for row, telemetry in watched]),
-        _block(_GPU, gpus),
-        _block(_CLOCKS, gpus),
-        _block(_PIPES, gpus),
-        _block(_HOST, list(_named(watched, lambda one: one.hosts, lambda _: "host"))),
+        _table(_together(summary), [(row.devices, telemetry) for row, telemetry in watched]),
+        _table(_GPU, gpus),
+        _table(_CLOCKS, gpus),
+        _table(_PIPES, gpus),
+        _table(_HOST, list(_named(watched, lambda one: one.hosts, lambda _: "host"))),
     )
-    return tuple(block for block in found if block)
+    return tuple(table for table in found if table)
 
 
 def notes(summary: Summary) -> tuple[str, ...]:
@@ -126,15 +126,15 @@ _HOST: Final[dict[str, Callable[[HostTelemetry], str]]] = {
 }
 
 
-def _block(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tuple[str, Subject]]) -> Block | None:
+def _table(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tuple[str, Subject]]) -> Table | None:
     """Lay out the columns that any subject has something in; None where there is none."""
 
     def of(cell: Callable[[Subject], str]) -> Callable[[tuple[str, Subject]], str]:
         return lambda one: cell(one[1])
 
     named = {"devices": lambda one: one[0], **{header: of(cell) for header, cell in columns.items()}}
-    found = Block.of(subjects, named)
-    return found if len(found.headers) > 1 else None
+    found = Table.of(subjects, named, title="Telemetry by devices", legend=LEGEND)
+    return found if len(found.columns) > 1 else None
 
 
 def _named(

@@ -11,11 +11,11 @@ from rich.text import Text
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report import picture
-from runner.report.block import Block, fields
 from runner.report.comparison import ComparisonReport
 from runner.report.figures import efficiency, rate, told
 from runner.report.figures import runs as counted
 from runner.report.page.figures import transports as draw
+from runner.report.table import Table, fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -114,11 +114,11 @@ def transports_table(comparison: Comparison) -> RenderableType:
     results = [name for name in every if name == "transport" or name not in (*WIRES, "devices")]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
         own = [row for row in comparison.rows if row.row.devices == devices]
-        shown = Block.laid((*_baseline(comparison), *own), {name: every[name] for name in results}, words=WORDS)
-        parts += [Text(f"\n{devices}", style="bold"), shown.table()]
+        shown = Table.laid((*_baseline(comparison), *own), {name: every[name] for name in results}, words=WORDS)
+        parts += [Text(f"\n{devices}", style="bold"), shown.terminal()]
         if any(row.sent_bytes is not None for row in own):
-            wires = Block.laid(own, {name: every[name] for name in WIRES}, words=WORDS)
-            parts += [Text(), wires.table()]
+            wires = Table.laid(own, {name: every[name] for name in WIRES}, words=WORDS)
+            parts += [Text(), wires.terminal()]
     return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
 
 
@@ -138,7 +138,7 @@ def report(
         title=f"{comparison.title}: transports",
         lead=f"fastest over {fastest.transport}: {told(fastest.row)}" if fastest else "no usable run",
         lines=(comparison.setting, comparison.ran_on, legend(comparison)),
-        tables={"Transports": table(comparison)},
+        tables=(table(comparison),),
         legends=(),
         notes=notes(comparison),
         csv=[
@@ -177,6 +177,7 @@ def _bytes(comparison: Comparison, value: float | None, name: str) -> float | No
     return value if known or value is None else float(value)
 
 
-def table(comparison: Comparison) -> Block:
+def table(comparison: Comparison) -> Table:
     """The table without columns that hold nothing, the line of one device first where there is one."""
-    return Block.of((*_baseline(comparison), *comparison.rows), columns(comparison), words=WORDS)
+    rows = (*_baseline(comparison), *comparison.rows)
+    return Table.of(rows, columns(comparison), title="Transports", words=WORDS)

@@ -133,7 +133,10 @@ def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
         f"+ {COMPILE}: over 20 steps its losses are 2.1 from the plain program's and +2.1" in note
         for note in found.notes
     )
-    assert comparisons.ablation(found).table.rows[2][-3:-1] == ("2.100 of 2.000, outside", "2.100 of 2.000, outside")
+    assert comparisons.ablation(found).tables[0].rows[2][-3:-1] == (
+        "2.100 of 2.000, outside",
+        "2.100 of 2.000, outside",
+    )
 
 
 def test_a_line_that_learns_a_little_less_in_every_step_is_outside():

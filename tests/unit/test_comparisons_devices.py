@@ -53,7 +53,7 @@ def test_each_gpu_stands_beside_the_median_of_those_that_ran_the_same():
     assert slow.median == pytest.approx((2000 / 2050 + 1000 / 1010) / 2)
     assert (second.low, second.high) == pytest.approx((1.0, 2100 / 2050))
     assert third.median == pytest.approx(1100 / 1010)
-    assert comparisons.devices(found).tables["GPUs"].rows[2] == ("GPU-cccc-ddd", "1", "1.089", "1.089", "1.089")
+    assert comparisons.devices(found).tables[1].rows[2] == ("GPU-cccc-ddd", "1", "1.089", "1.089", "1.089")
 
 
 def test_runs_on_one_gpu_are_its_repeats():
@@ -71,8 +71,8 @@ def test_a_rate_of_one_run_has_no_interval_and_the_ratio_of_picked_gpus_never():
     """The fastest of several is picked for what it did: an interval of its ratio to the slowest would not hold what it says."""
     often = [on(H200, rate) for rate in (1000, 1001, 1002)]
     (found,) = devices((*often, SMALL[1]))
-    table = comparisons.devices(found).tables["Trainings"]
-    row = dict(zip(table.headers, table.rows[0], strict=True))
+    table = comparisons.devices(found).tables[0]
+    row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (row["runs"], row["slowest's runs"], row["fastest's runs"]) == ("4", "3", "1")
     assert row["slowest (images/s) ±"] == "1,001.0 ± 2.5"  # t(2) × 1 ÷ sqrt(3)
     assert (row["fastest (images/s) ±"], row["÷ slowest"]) == ("1,010", "1.009")
@@ -100,7 +100,7 @@ def test_what_differs_in_more_than_the_gpu_is_not_held_against_it(other):
 
 def test_without_samplers_the_gpu_is_the_only_one_that_the_run_could_see():
     (found,) = devices((on(H200, 1000, telemetry=False), on(SECOND, 1010, telemetry=False)))
-    assert "slowest's clock (MHz)" not in comparisons.devices(found).tables["Trainings"].headers
+    assert "slowest's clock (MHz)" not in comparisons.devices(found).tables[0].columns
     unknown = on(SECOND, 1010, telemetry=False, told={"gpus": (SECOND, THIRD)})
     assert devices((SMALL[0], unknown)) == ()
     assert devices(()) == ()
@@ -108,10 +108,10 @@ def test_without_samplers_the_gpu_is_the_only_one_that_the_run_could_see():
 
 def test_a_gpu_that_was_throttled_is_told():
     (found,) = devices((SMALL[0], on(SECOND, 1010, status="degraded")))
-    table = comparisons.devices(found).tables["Trainings"]
-    assert (table.headers[-1], table.rows[0][-1]) == ("degraded", "1")
+    table = comparisons.devices(found).tables[0]
+    assert (table.columns[-1], table.rows[0][-1]) == ("degraded", "1")
     (found,) = devices(SMALL)
-    assert "degraded" not in comparisons.devices(found).tables["Trainings"].headers
+    assert "degraded" not in comparisons.devices(found).tables[0].columns
 
 
 def test_gpus_are_compared_across_folders(tmp_path):

@@ -50,7 +50,13 @@ def test_without_a_run_on_one_device_there_is_no_efficiency_but_a_ratio():
     (found,) = strategies((HOROVOD, DDP, ran("lenet", 1, 100, key="another")))
     assert [way.row.efficiency for way in found.rows] == [None, None]
     assert found.rows[1].ratio == pytest.approx(150 / 180)
-    assert comparisons.strategies(found).table.headers == ("strategy", "runs", "images/s ±", "÷ first ±", "validity")
+    assert comparisons.strategies(found).tables[0].columns == (
+        "strategy",
+        "runs",
+        "images/s ±",
+        "÷ first ±",
+        "validity",
+    )
 
 
 def test_what_horovod_is_told_makes_a_way_of_its_own():
@@ -114,8 +120,8 @@ def test_ranks_that_do_not_wait_for_each_other_and_other_requirements_are_told()
 def test_the_table_says_where_a_step_goes():
     parts = StepParts(step_s=0.4, exchange_alone_s=0.05, communication_s=0.1)
     (found,) = strategies((DDP, ALONE, but(HOROVOD, measurement={"step_parts": parts})))
-    table = comparisons.strategies(found).table
-    assert table.headers[5:8] == ("step (ms)", "exchange alone (ms)", "communication (ms)")
+    table = comparisons.strategies(found).tables[0]
+    assert table.columns[5:8] == ("step (ms)", "exchange alone (ms)", "communication (ms)")
     assert [row[5:8] for row in table.rows] == [("–", "–", "–"), ("400.0", "50.00", "100.0")]
     assert "| horovod over gloo, gloo controller | 1 | 150.0 | 0.833 |" in comparisons.strategies(found).markdown()
     shown = comparisons.strategies(found).page_block()

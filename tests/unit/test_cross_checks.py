@@ -113,7 +113,9 @@ def test_rows_of_one_engine_and_image_say_what_tells_them_apart():
     words = [f"training programs {digit * 12}" for digit in "bd"]
     names = [f"{name}, {word}" for name in (f"host, {HERE}", "docker, hostroot:1") for word in words]
     assert [row.label for row in found.rows] == names
-    assert [row[1] for row in comparisons.engines(found).table.rows[2:]] == [f"hostroot:1, {word}" for word in words]
+    assert [row[1] for row in comparisons.engines(found).tables[0].rows[2:]] == [
+        f"hostroot:1, {word}" for word in words
+    ]
     (series,) = comparisons.engines(found).page_block().figures[0].series
     assert (series.x, series.y) == (tuple(names), pytest.approx((1000, 990, 995, 990)))
 
@@ -172,9 +174,9 @@ def test_what_may_not_be_used_has_a_line_and_no_figure():
 
 def test_the_table_and_the_file_have_every_figure():
     (found,) = cross_checks((HOST, DOCKER))
-    table = comparisons.engines(found).table
+    table = comparisons.engines(found).tables[0]
     assert comparisons.engines(found).page_block().lead == "docker, hostroot:1: 0.995 of host"
-    assert table.headers == (*("engine", "ran from", "runs", "images/s ±", "÷ host ±", "first step (s)", "validity"),)
+    assert table.columns == (*("engine", "ran from", "runs", "images/s ±", "÷ host ±", "first step (s)", "validity"),)
     assert table.rows == (
         ("host", HERE, "1", "1,000", "–", "8.000", "valid"),
         ("docker", "hostroot:1", "1", "995.0", "0.995", "9.000", "valid"),

@@ -6,7 +6,7 @@ The launchers' lines are as they were written when a rank of a real run was kill
 import pytest
 
 from runner.analysis.grading.failures import explain
-from runner.report.block import escaped
+from runner.report.table import escaped
 
 TORCHRUN = """\
 [default0]:[rank0]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:13719

@@ -15,7 +15,7 @@ from runner.experiments.overhead.figures import read_overhead
 from runner.experiments.studies.reproduction import read_reproduction
 from runner.images.build import Manifest
 from runner.images.versions import VersionsFile
-from runner.report.block import code, escaped, line
+from runner.report.table import code, escaped, line
 
 ROOT = Path(__file__).parents[2]
 CODES = "\x1b]0;owned\x07\x1b[31mred\x9b2J\x08"

@@ -56,8 +56,8 @@ def test_a_training_is_held_against_itself_on_synthetic_images():
 def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
     waited = but(CPU2, measurement={"step_parts": StepParts(step_s=0.256, input_s=0.192)})
     (found,) = inputs((SYNTHETIC, waited, GPU8))
-    table = comparisons.inputs(found).table
-    assert table.headers == (
+    table = comparisons.inputs(found).tables[0]
+    assert table.columns == (
         "input", "runs", "images/s ±", "÷ synthetic ±", "input of a step (ms)", "input alone (images/s)", "limit", "validity",
     )  # fmt: skip
     assert table.rows == (
@@ -67,7 +67,7 @@ def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
     )
     assert "| JPEGs, GPU decode, 8 loader workers | 1 | 950.0 |" in comparisons.inputs(found).markdown()
     (found,) = inputs((SYNTHETIC, real(800.0)))
-    assert comparisons.inputs(found).table.headers == ("input", "runs", "images/s ±", "÷ synthetic ±", "validity")
+    assert comparisons.inputs(found).tables[0].columns == ("input", "runs", "images/s ±", "÷ synthetic ±", "validity")
 
 
 def test_repeats_are_pooled_and_what_the_input_delivers_is_that_of_the_middle_one():

@@ -73,8 +73,8 @@ def test_what_may_not_be_used_shows_no_figure_and_says_why():
 
 def test_every_form_has_the_same_figures():
     (found,) = networks((*LENET, *ALEXNET))
-    table = comparisons.networks(found).table
-    column = table.headers.index("efficiency (%) ±")
+    table = comparisons.networks(found).tables[0]
+    column = table.columns.index("efficiency (%) ±")
     assert [row[column].partition(" ")[0] for row in table.rows] == ["100.0", "90.00", "100.0", "90.00", "80.00"]
     assert f"| {' | '.join(table.rows[-1])} |" in comparisons.networks(found).markdown()
     lines = list(csv.DictReader(io.StringIO(comparisons.networks(found).files()[f"{found.name}.csv"])))

@@ -241,7 +241,7 @@ def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
         ("outside of the program (s)", "2", "3.00", "2.50", "3.50"),
         ("delay of the first step (s)", "2", "1.50", "1.50", "1.50"),
     ]
-    assert rounds(found).headers == (
+    assert rounds(found).columns == (
         *("round", "suite (images/s)", "unwatched (images/s)", "÷ unwatched", "host (images/s)", "÷ host"),
         *("bare (images/s)", "÷ bare", "outside (s)", "delay (s)"),
     )
@@ -250,7 +250,7 @@ def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
     )
     few = RAW.model_copy(update={"rounds": (RAW.rounds[0][:2],)})
     alone = overhead_figures(few, RUNS)
-    assert rounds(alone).headers == (
+    assert rounds(alone).columns == (
         *("round", "suite (images/s)", "unwatched (images/s)", "÷ unwatched", "outside (s)"),
     )
     assert [row[0] for row in costs(alone).rows] == ["throughput ÷ unwatched", "outside of the program (s)"]
@@ -273,8 +273,8 @@ def test_other_software_on_the_host_has_no_ratio_and_is_told():
     assert (found.ratios_to("host"), found.together["host"][0], found.differs) == ((None, None), None, ("Python",))
     assert found.notes == ("not comparable with host: Python 3.12.3 beside 3.11.2",)
     assert ("throughput ÷ host", "–", "–", "–", "–", "not comparable: Python") in costs(found).rows
-    assert "÷ host" not in rounds(found).headers
-    assert "host (images/s)" in rounds(found).headers
+    assert "÷ host" not in rounds(found).columns
+    assert "host (images/s)" in rounds(found).columns
 
 
 def test_a_run_that_may_not_be_used_has_no_figure_and_a_degraded_one_is_named():

@@ -12,7 +12,8 @@ import records
 
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import MOST_BLOCKS, MOST_ROWS, MOST_RUNS, markdown
-from runner.report.page.model import Block, Table
+from runner.report.page.model import Block
+from runner.report.table import Table
 
 
 def page_of(*blocks, runs=()):

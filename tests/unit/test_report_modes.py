@@ -60,8 +60,8 @@ def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
     summary = summarize(
         [inferred(str(n), p50=p50, percent=p) for n, (p50, p) in enumerate(((0.009, 70), (0.010, 78), (0.011, 76)))]
     )
-    ((block, legend),) = figures.modes(summary)
-    assert dict(zip(block.headers, block.rows[0], strict=True)) == {
+    (block,) = figures.modes(summary)
+    assert dict(zip(block.columns, block.rows[0], strict=True)) == {
         "devices": "1 worker × 1 core",
         "batch": "64",
         "in flight": "1",
@@ -73,7 +73,7 @@ def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
         "difference (points)": "-4.0",
         "same (%)": "95.0",
     }
-    assert "predictions that are those of fp32" in legend
+    assert "predictions that are those of fp32" in block.legend
     assert "10.00" in shown(summary)
     assert "-4.0" in shown(summary)
     header, line = to_csv(summary).splitlines()
@@ -93,13 +93,13 @@ def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
         return run_of(examples.trial(mode="infer"), str(number), {"latency": latency, "in_flight": 4})
 
     summary = summarize([run(number, ms) for number, ms in enumerate((10, 30, 20))])
-    ((block, legend),) = figures.modes(summary)
-    assert block.headers[1:] == (
+    (block,) = figures.modes(summary)
+    assert block.columns[1:] == (
         "in flight",
         *(f"{what} {name} (ms)" for what in ("latency", "on device") for name in ("p50", "p90", "p99")),
     )
     assert block.rows[0][1:] == ("4", "20.00", "40.00", "60.00", "7.000", "14.00", "21.00")
-    assert "accuracy" not in legend
+    assert "accuracy" not in block.legend
     assert "4 batches in flight" in summary.title
 
 
@@ -114,7 +114,7 @@ def test_inference_that_waited_for_each_batch_says_what_it_said():
 
 
 def test_a_batch_that_was_made_smaller_says_so():
-    ((block, _),) = figures.modes(
+    (block,) = figures.modes(
         summarize([inferred("a", p50=0.01, percent=75), inferred("b", p50=0.01, percent=75, used=16)])
     )
     assert block.rows[0][1] == "16 (of 64)"
@@ -122,7 +122,7 @@ def test_a_batch_that_was_made_smaller_says_so():
 
 def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
     summary = summarize([converged("a", 10, 20, 30), converged("b", 30, 40, loss=4.0), converged("c", 20, 60, 90)])
-    ((block, _),) = figures.modes(summary)
+    (block,) = figures.modes(summary)
     assert [row[1:] for row in block.rows] == [
         ("1", "2.000", "2.000", "20.0", "2.000"),
         ("2", "2.000", "1.000", "40.0", "4.000"),
@@ -133,7 +133,7 @@ def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
 @pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 12), (50, 12)])
 def test_a_long_curve_is_told_in_a_dozen_lines_with_both_ends(count, lines):
     summary = summarize([converged("a", *range(1, count + 1))])
-    ((block, _),) = figures.modes(summary)
+    (block,) = figures.modes(summary)
     epochs = [int(row[1]) for row in block.rows]
     assert len(epochs) == lines
     assert (epochs[0], epochs[-1]) == (1, count)

@@ -65,7 +65,7 @@ def test_it_fits_80_columns_and_24_lines_and_breaks_no_word(found):
 
 def test_it_has_the_figures_of_a_scaling_and_no_others():
     found = summary(row(1, mfu_percent=40.0), row(2), peak="1 × NVIDIA H200")
-    assert figures.screen(found).headers == (
+    assert figures.screen(found).columns == (
         *("devices", "images/s", "training time (s)", "speedup", "efficiency (%)", "runs", "validity"),
     )
     assert "MFU" not in short(found)

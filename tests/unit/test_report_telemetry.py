@@ -94,11 +94,11 @@ def test_golden(name, text):
 
 def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
     # From 10 s to 14 s, 90 + t / 4: from 92.5 to 93.5; power from 600 to 640 W; 620 J a second.
-    together, each, *_ = telemetry.blocks(GPUS)
-    assert together.headers == ("devices", "utilisation (%)", "power (W)", "energy (J)", "images/J")
+    together, each, *_ = telemetry.tables(GPUS)
+    assert together.columns == ("devices", "utilisation (%)", "power (W)", "energy (J)", "images/J")
     assert together.rows[0] == ("1 GPU", "93", "620", "2,480", "0.774")
     assert together.rows[1] == ("2 GPUs", "93.5", "1,240", "4,960", "0.387")
-    temperature, idle = each.headers.index("temperature (°C)"), each.headers.index("idle (W)")
+    temperature, idle = each.columns.index("temperature (°C)"), each.columns.index("idle (W)")
     assert [line[0] for line in each.rows] == ["1 GPU: GPU 0", "2 GPUs: GPU 0", "2 GPUs: GPU 1"]
     assert [line[1] for line in each.rows] == ["93 (92.5–93.5)", "93 (92.5–93.5)", "94 (93.5–94.5)"]
     assert [line[temperature] for line in each.rows] == ["52 (50–54)", "52 (50–54)", "–"]
@@ -106,23 +106,23 @@ def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
 
 
 def test_columns_of_which_nothing_is_known_stay_away_and_are_explained():
-    pipes = telemetry.blocks(GPUS)[3]
-    assert pipes.headers == ("devices", "tensor (%)", "DRAM (%)", "by")
+    pipes = telemetry.tables(GPUS)[3]
+    assert pipes.columns == ("devices", "tensor (%)", "DRAM (%)", "by")
     assert any(note.startswith("fp32_percent, ") and "GPU 0" in note for note in telemetry.notes(GPUS))
 
 
 def test_clocks_stand_beside_what_held_them_down():
-    clocks = telemetry.blocks(GPUS)[2]
-    assert clocks.headers == ("devices", "SM clock (MHz)", "limit (W)", "held down (%)")
+    clocks = telemetry.tables(GPUS)[2]
+    assert clocks.columns == ("devices", "SM clock (MHz)", "limit (W)", "held down (%)")
     assert [row[-1] for row in clocks.rows] == ["nothing", "nothing", "power cap 75"]
     assert clocks.rows[2][1] == "1,860 (1,840\N{EN DASH}1,880)"
 
 
 def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
     assert "GPUs unavailable: no NVIDIA device" in telemetry.notes(CPUS)
-    together, host = telemetry.blocks(CPUS)
+    together, host = telemetry.tables(CPUS)
     assert together.rows == (("1 CPU worker", "50.5"),)
-    assert dict(zip(host.headers, host.rows[0], strict=True)) == {
+    assert dict(zip(host.columns, host.rows[0], strict=True)) == {
         "devices": "host",
         "CPUs (%)": "50.5 (50–51)",
         "busiest (%)": "100",
@@ -134,7 +134,7 @@ def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
 
 def test_without_telemetry_there_is_no_table_of_it():
     plain = summary(row(1))
-    assert telemetry.blocks(plain) == telemetry.notes(plain) == ()
+    assert telemetry.tables(plain) == telemetry.notes(plain) == ()
     assert "measured windows" not in matrix.markdown(plain)
 
 
@@ -173,7 +173,7 @@ def test_devices_of_several_nodes_are_told_apart():
     one = watched(gpu_rows(0))
     other = one.gpus[0].model_copy(update={"node": "b"})
     two = one.model_copy(update={"gpus": (one.gpus[0], other)})
-    assert [line[0] for line in telemetry.blocks(summary(row(2, telemetry=two)))[1].rows] == ["here GPU 0", "b GPU 0"]
+    assert [line[0] for line in telemetry.tables(summary(row(2, telemetry=two)))[1].rows] == ["here GPU 0", "b GPU 0"]
 
 
 # --- over time

@@ -163,7 +163,7 @@ def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
         assert "34.56" in text
         assert "66.9 TFLOP/s in fp32" in text
     assert max(len(line) for line in printed(print_whole, known, width=80).splitlines()) <= 80
-    assert figures.scaling(known).headers[-2:] == ("MFU (%)", "validity")
+    assert figures.scaling(known).columns[-2:] == ("MFU (%)", "validity")
     assert figures.scaling(known).rows[1][-2:] == ("\N{EN DASH}", "valid")
     assert "MFU" not in matrix.markdown(GPUS) + printed(print_whole, GPUS, width=100)
 

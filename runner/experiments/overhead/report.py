@@ -11,8 +11,8 @@ from typing import Final
 from runner.core import units
 from runner.core.units import ABSENT, PLUS_MINUS
 from runner.experiments.overhead.figures import Overhead, OverheadFigures, RunOnFile, SideName, overhead_figures
-from runner.report.block import Block, code, escaped
 from runner.report.comparison import ComparisonReport
+from runner.report.table import Table, code, escaped
 from runner.results.store import read_events, read_record
 
 LEGEND: Final = (
@@ -44,7 +44,7 @@ def overhead_report(raw: Overhead, found: OverheadFigures) -> ComparisonReport:
         lead=f"with samplers {on_off} of the throughput without them, {len(found.rounds)} rounds",
         lines=(found.setting, found.ran_on),
         measured=(f"{code(shlex.join(raw.command))}{f', commit {escaped(raw.commit)}' if raw.commit else ''}",),
-        tables={"Costs": costs(found), "Rounds": rounds(found), "Commands": commands(found)},
+        tables=(costs(found), rounds(found), commands(found)),
         legends=(LEGEND,),
         notes=found.notes,
         csv=[
@@ -66,7 +66,7 @@ def overhead_report(raw: Overhead, found: OverheadFigures) -> ComparisonReport:
     )
 
 
-def costs(found: OverheadFigures) -> Block:
+def costs(found: OverheadFigures) -> Table:
     """One line a cost: the middle of the rounds and their ends, and where it is one the ratio of all rounds together."""
     named: tuple[tuple[str, SideName], ...] = (("unwatched", "unwatched"), ("host", "host"), ("bare loop", "bare"))
     every = [
@@ -84,10 +84,11 @@ def costs(found: OverheadFigures) -> Block:
             rows.append((label, f"{len(values):,}", *(f"{value:.{digits}f}" for value in middle), together))
         elif together != ABSENT:
             rows.append((label, ABSENT, ABSENT, ABSENT, ABSENT, together))
-    return Block(headers=("cost", "rounds", "median", "smallest", "largest", "all rounds ±"), rows=tuple(rows))
+    columns = ("cost", "rounds", "median", "smallest", "largest", "all rounds ±")
+    return Table(title="Costs", columns=columns, rows=tuple(rows))
 
 
-def rounds(found: OverheadFigures) -> Block:
+def rounds(found: OverheadFigures) -> Table:
     """One line a round; columns of sides that were not run are left out."""
     every: dict[str, list[str]] = {"round": [str(number + 1) for number in range(len(found.rounds))]}
     names: tuple[SideName, ...] = ("suite", "unwatched", "host", "bare")
@@ -99,12 +100,13 @@ def rounds(found: OverheadFigures) -> Block:
             every[f"÷ {name}"] = [_cell(ratio, RATIO_DIGITS) for ratio in found.ratios_to(name)]
     every["outside (s)"] = [_cell(each["suite"].outside_s, 2) for each in found.rounds]
     every["delay (s)"] = [_cell(delay, 2) for delay in found.delays_s]
-    return Block.of(range(len(found.rounds)), {name: cells.__getitem__ for name, cells in every.items()})
+    columns = {name: cells.__getitem__ for name, cells in every.items()}
+    return Table.of(range(len(found.rounds)), columns, title="Rounds")
 
 
-def commands(found: OverheadFigures) -> Block:
+def commands(found: OverheadFigures) -> Table:
     """One line a command, in the order in which they ran, with the run that it left."""
-    headers = ("run", "round", "side", f"{found.unit}", "command (s)", "program (s)", "first step (s)")
+    columns = ("run", "round", "side", f"{found.unit}", "command (s)", "program (s)", "first step (s)")
     rows = [
         (
             *(one.run_id or ABSENT, str(number), one.side, f"{one.rate:,.3f}", _cell(one.command_s, 3)),
@@ -113,7 +115,7 @@ def commands(found: OverheadFigures) -> Block:
         for number, each in enumerate(found.rounds, start=1)
         for one in each.values()
     ]
-    return Block(headers=headers, rows=tuple(rows))
+    return Table(title="Commands", columns=columns, rows=tuple(rows))
 
 
 def _together(found: OverheadFigures, side: SideName) -> str:

@@ -6,14 +6,12 @@ A terminal of 80 columns shows what can run, what was measured and judged, and o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from runner.core.measurement import FEWEST_RUNS, Interval
@@ -29,12 +27,8 @@ from runner.experiments.studies.model import (
     Scale,
 )
 from runner.experiments.studies.study import Study
-from runner.report.block import Block, code, escaped, listed
-from runner.report.page.model import Table
+from runner.report.table import Columns, Table, code, escaped, listed, plain_table
 from runner.results.published.model import Conditions
-
-Entry = TypeVar("Entry")
-Columns = Mapping[str, Callable[[Entry], str]]
 
 _FIGURES_LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; a figure that differs from the source's run in anything is not reproduced"
 _FINDINGS_LEGEND: Final = f"indicated, not indicated: seen, or not, but on degraded runs, on fewer than {FEWEST_RUNS} of a cell, or without an interval"
@@ -54,8 +48,8 @@ def markdown(reproduction: Reproduction) -> str:
     ]
     skipped = reasons([cell for cell in reproduction.cells if cell.status == "skipped"])
     for table in (runs(reproduction), differences(reproduction.cells), figures(reproduction), findings(reproduction)):
-        block = Block(headers=table.columns, rows=table.rows, words=table.columns)
-        lines += [f"## {table.title}", "", *(block.markdown() if table.rows else ["none"]), ""]
+        words = table.model_copy(update={"words": table.columns})
+        lines += [f"## {table.title}", "", *(words.markdown() if table.rows else ["none"]), ""]
         if table.title == "Runs" and skipped:
             lines += ["not here:", "", *listed(skipped), ""]
         lines += [table.legend, ""] if table.legend else []
@@ -69,11 +63,11 @@ def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
     missing = tuple((one.cell, one.metric.replace("_", " "), one.why) for one in reproduction.missing)
     software = "runs: those that may be used; software, image, devices: by the records of the runs"
     every = (
-        _table("Published figures", _PAGE_FIGURES, reproduction.comparisons, _FIGURES_LEGEND),
-        _table("Findings", _PAGE_FINDINGS, reproduction.judgements, _FINDINGS_LEGEND),
+        Table.laid(reproduction.comparisons, _PAGE_FIGURES, title="Published figures", legend=_FIGURES_LEGEND),
+        Table.laid(reproduction.judgements, _PAGE_FINDINGS, title="Findings", legend=_FINDINGS_LEGEND),
         differences(reproduction.cells),
         Table(title="Quantities that could not be had", columns=("cell", "quantity", "why"), rows=missing),
-        _table("Cells", _PAGE_CELLS, reproduction.cells, software),
+        Table.laid(reproduction.cells, _PAGE_CELLS, title="Cells", legend=software),
     )
     return tuple(table for table in every if table.rows)
 
@@ -97,7 +91,7 @@ def runs(reproduction: Reproduction) -> Table:
         "image": lambda cell: " and ".join(cell.images) or ABSENT,
         "status": lambda cell: ": ".join(filter(None, (cell.status, _reasons_of(cell)))),
     }
-    return _table("Runs", columns, [cell for cell in reproduction.cells if cell.status != "skipped"])
+    return Table.laid([cell for cell in reproduction.cells if cell.status != "skipped"], columns, title="Runs")
 
 
 def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
@@ -116,17 +110,12 @@ def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
 
 def figures(reproduction: Reproduction) -> Table:
     """Published beside measured."""
-    return _table("Figures", _FIGURES, reproduction.comparisons, _FIGURES_LEGEND)
+    return Table.laid(reproduction.comparisons, _FIGURES, title="Figures", legend=_FIGURES_LEGEND)
 
 
 def findings(reproduction: Reproduction) -> Table:
     """The verdict on each conclusion."""
-    return _table("Findings", _FINDINGS, reproduction.judgements, _FINDINGS_LEGEND)
-
-
-def _table(title: str, columns: Columns[Entry], entries: Iterable[Entry], legend: str = "") -> Table:
-    rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
-    return Table(title=title, columns=tuple(columns), rows=rows, legend=legend)
+    return Table.laid(reproduction.judgements, _FINDINGS, title="Findings", legend=_FINDINGS_LEGEND)
 
 
 def place(machine: Machine, scale: str, cells: Sequence[CellOutcome] = ()) -> str:
@@ -303,6 +292,19 @@ _PAGE_CELLS: Final[Columns[CellOutcome]] = {
 }
 
 
+_TERMINAL_FIGURES: Final[Columns[Comparison]] = {
+    "figure": lambda one: one.figure,
+    "published": published,
+    "measured ±": lambda one: amount(one.measured).removesuffix(
+        f" {one.unit}"
+    ),  # the unit once, where both have the same
+    "ratio": lambda one: with_interval(one.ratio, None),
+    "verdict": lambda one: one.verdict,
+}
+_TERMINAL_FINDINGS: Final[Columns[Judgement]] = {
+    "verdict": lambda one: one.verdict,
+    "finding": lambda one: one.finding.says,
+}
 _STYLES: Final = {
     **dict.fromkeys(("holds", "reproduced", "shape agrees", "ran"), "green"),
     **dict.fromkeys(("does not hold", "differs", "shape differs"), "red"),
@@ -360,10 +362,9 @@ def print_reproduction(console: Console, reproduction: Reproduction, *, whole: P
     console.print(Text(reproduction.title, style="bold"))
     console.print(Text(place(reproduction.machine, reproduction.scale, reproduction.cells)))
     console.print(Text(outcome(reproduction), style="bold"))
-    _print(console, _terminal_runs(reproduction))
-    _print(console, _terminal_figures(measured))
-    findings = tuple((one.verdict, one.finding.says) for one in told)
-    _print(console, Table(title="Findings", columns=("verdict", "finding"), rows=findings))
+    _print(console, runs(reproduction).without("software", "image"))
+    _print(console, Table.laid(measured, _TERMINAL_FIGURES))
+    _print(console, Table.laid(told, _TERMINAL_FINDINGS))
     rest = {
         "figures that nothing was measured for": len(reproduction.comparisons) - len(measured),
         "findings that can't be tested here": len(reproduction.judgements) - len(told),
@@ -384,35 +385,11 @@ def _count(cells: Sequence[Cell]) -> str:
     return f"{own} of {sum(not cell.extra for cell in cells)} runs can run here{beside}"
 
 
-def _terminal_runs(reproduction: Reproduction) -> Table:
-    """The runs without what they ran in."""
-    table = runs(reproduction)
-    kept = [place for place, name in enumerate(table.columns) if name not in {"software", "image"}]
-    columns, *rows = (tuple(row[place] for place in kept) for row in (table.columns, *table.rows))
-    return table.model_copy(update={"columns": columns, "rows": tuple(rows)})
-
-
-def _terminal_figures(measured: Sequence[Comparison]) -> Table:
-    """Published beside measured; the unit once, where both have the same."""
-    columns = ("figure", "published", "measured ±", "ratio", "verdict")
-    rows = tuple(
-        (
-            one.figure,
-            published(one),
-            amount(one.measured).removesuffix(f" {one.unit}"),
-            with_interval(one.ratio, None),
-            one.verdict,
-        )
-        for one in measured
-    )
-    return Table(title="Figures", columns=columns, rows=rows)
-
-
 def _print(console: Console, table: Table) -> None:
     """Print a table that has rows; a status or verdict has a colour by its first words."""
     if not table.rows:
         return
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    drawn = plain_table()
     for column in table.columns:
         drawn.add_column(column, overflow="fold", no_wrap=column in _UNBROKEN)
     for row in table.rows:

@@ -13,7 +13,7 @@ from runner.report.comparison import anchor
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
 from runner.report.page.latest import one_scale
-from runner.report.page.model import Block, Table
+from runner.report.page.model import Block
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.transports import Curve
@@ -106,20 +106,16 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
             *(over.over_time(watched, name=name, title=summary.title) if watched else ()),
             *over.over_epochs(records, name=name, title=summary.title),
         ),
-        tables=tuple(_tables(summary)),
+        tables=(
+            figures.scaling(summary),
+            *filter(None, (figures.parts(summary),)),
+            *telemetry.tables(summary),
+        ),
         notes=(*figures.notes(summary), *telemetry.notes(summary)),
         runs=tuple(record.run_id for record in records),
         stem=name,
         empty=one_scale(summary),
     )
-
-
-def _tables(summary: Summary) -> list[Table]:
-    found = [figures.scaling(summary).titled("Scaling")]
-    if parts := figures.parts(summary):
-        found.append(parts.titled("Parts of a step", legend=figures.PARTS_LEGEND))
-    watched = telemetry.blocks(summary)
-    return [*found, *(one.titled(f"Telemetry by {one.headers[0]}", legend=telemetry.LEGEND) for one in watched)]
 
 
 def _lead(summary: Summary) -> str:

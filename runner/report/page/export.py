@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from runner.core import units
-from runner.report.block import csv_text
 from runner.report.page.model import Figure, Place, Series
+from runner.report.table import csv_text
 
 
 def to_csv(figure: Figure) -> str:

@@ -15,7 +15,8 @@ from runner.core.units import ABSENT
 from runner.report import compare as against
 from runner.report import figures
 from runner.report.matrix import verdict
-from runner.report.page.model import Block, Figure, Table
+from runner.report.page.model import Block, Figure
+from runner.report.table import Table
 
 if TYPE_CHECKING:
     from runner.analysis.summarize import Summary
@@ -58,12 +59,15 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
         return None
     last = ordered[-1]
     before = _before(last, ordered[:-1])
-    tables = [figures.screen(last.summary).titled("Result")]
+    tables = [figures.screen(last.summary)]
     if before:
         compared = compare(before.records, last.records, names=(before.name, last.name))
-        pairs = against.table(compared).titled("Against the one before", legend=LEGEND)
+        pairs = against.table(compared)
         sides = {"A": "before", "B": "latest", "B/A": "ratio"}
-        tables.append(pairs.model_copy(update={"columns": tuple(sides.get(name, name) for name in pairs.columns)}))
+        columns = tuple(sides.get(name, name) for name in pairs.columns)
+        tables.append(
+            pairs.model_copy(update={"title": "Against the one before", "columns": columns, "legend": LEGEND})
+        )
         differ = tuple(one for one in _parts(before, last) if one[1] != one[2])
         tables.append(
             Table(

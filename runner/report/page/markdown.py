@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from runner.core.units import ABSENT
-from runner.report.block import escaped, line, listed
+from runner.report.table import Table, escaped, line, listed
 
 if TYPE_CHECKING:
-    from runner.report.page.model import Block, Page, Section, Table
+    from runner.report.page.model import Block, Page, Section
 
 MOST_BLOCKS: Final = 12
 """Of a chapter with more there is a line each, which leads to the report that the block has of its own."""

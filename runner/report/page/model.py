@@ -13,6 +13,7 @@ from pydantic import field_validator, model_validator
 from runner.core.frozen import Frozen
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import INTERVAL, ends
+from runner.report.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,16 +152,6 @@ class Figure(Frozen):
     series: tuple[Series, ...]
     interval: str = ""
     notes: tuple[str, ...] = ()
-
-
-class Table(Frozen):
-    """A table as text; columns that hold nothing but figures are set right and sorted by value; a folded one is closed at first."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    legend: str = ""
-    folded: bool = False
 
 
 class Block(Frozen):

@@ -13,11 +13,11 @@ from runner.core import units
 from runner.core.trial import Trial
 from runner.core.units import ABSENT
 from runner.report import figures
-from runner.report.block import Block as TextTable
 from runner.report.comparison import anchor
 from runner.report.page import runs as lines
 from runner.report.page.latest import hardware
-from runner.report.page.model import Block, Figure, RunLine, Table, apart, error_bars, series_of
+from runner.report.page.model import Block, Figure, RunLine, apart, error_bars, series_of
+from runner.report.table import Table
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.identity import Cell
@@ -113,7 +113,7 @@ def fastest(found: Iterable[Cell]) -> Table:
         "cell: one training in one setting, all its usable runs pooled (samples ÷ seconds); of the cells of a network on as many devices the "
         f"one with the highest pooled throughput; {units.PLUS_MINUS}; batch: of one device{more}"
     )
-    return TextTable.laid(ordered[:MOST], columns).titled("Fastest cell of each network", legend=legend)
+    return Table.laid(ordered[:MOST], columns, title="Fastest cell of each network", legend=legend)
 
 
 def _network(record: RunRecord) -> str:

@@ -120,7 +120,7 @@ def _block(block: Block, places: dict[str, int]) -> dict[str, object]:
     return {
         "lines": block.lines,
         "figures": [_figure(figure, places) for figure in block.figures],
-        "tables": [table.model_dump() for table in block.tables],
+        "tables": [table.model_dump(exclude={"words"}) for table in block.tables],
         "notes": block.notes,
         "empty": "" if block.figures else block.empty,
         "runs": _numbers(block.runs, places),

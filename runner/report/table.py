@@ -1,4 +1,4 @@
-"""A table as text, for a terminal and for Markdown alike: its cells are made once."""
+"""Tables as text, made once for a terminal, Markdown, CSV and the page."""
 
 from __future__ import annotations
 
@@ -6,90 +6,92 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from rich import box
-from rich.table import Table
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from runner.core.errors import printable
+from runner.core.frozen import Frozen
 from runner.core.units import ABSENT, ends_by_column
-from runner.report.page.model import Table as PageTable
 
 Entry = TypeVar("Entry")
+Columns = Mapping[str, Callable[[Entry], str]]
 # What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
 _MARKUP: Final = re.compile(r"[\\`*\[\]~&|]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)|^\s*(?:[#>+-]|\d+[.)])(?=\s)")
 
 
-@dataclass(frozen=True)
-class Block:
-    """A table as text; the first column and those named in `words` are text, all others are figures."""
+class Table(Frozen):
+    """A table as text; the first column and those named in `words` are text, all others are figures.
 
-    headers: tuple[str, ...]
+    The page shows the title, and at first a `folded` table closed; there columns that hold nothing but figures are set right and sorted by value.
+    """
+
+    title: str = ""
+    columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     words: tuple[str, ...] = ()
+    legend: str = ""
+    folded: bool = False
 
     @classmethod
-    def laid(
-        cls, rows: Sequence[Entry], columns: Mapping[str, Callable[[Entry], str]], *, words: tuple[str, ...] = ()
-    ) -> Block:
-        """Lay out a row for each entry."""
-        cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
-        return cls(headers=tuple(columns), rows=cells, words=words)
+    def laid(cls, entries: Iterable[Entry], columns: Columns[Entry], **more: Any) -> Table:
+        """Lay out a row for each entry; `more` are other fields."""
+        rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
+        return cls(columns=tuple(columns), rows=rows, **more)
 
     @classmethod
-    def of(
-        cls, rows: Sequence[Entry], columns: Mapping[str, Callable[[Entry], str]], *, words: tuple[str, ...] = ()
-    ) -> Block:
+    def of(cls, entries: Sequence[Entry], columns: Columns[Entry], **more: Any) -> Table:
         """The same without columns of which nothing is known."""
-        known = {header: cell for header, cell in columns.items() if any(cell(row) != ABSENT for row in rows)}
-        return cls.laid(rows, known, words=words)
+        known = {header: cell for header, cell in columns.items() if any(cell(one) != ABSENT for one in entries)}
+        return cls.laid(entries, known, **more)
 
-    def without(self, header: str) -> Block:
-        """The same but for a column."""
-        kept = [place for place, name in enumerate(self.headers) if name != header]
-        rows = tuple(tuple(cells[place] for place in kept) for cells in self.rows)
-        return Block(headers=tuple(self.headers[place] for place in kept), rows=rows, words=self.words)
+    def without(self, *names: str) -> Table:
+        """The same but for some columns."""
+        kept = [place for place, name in enumerate(self.columns) if name not in names]
+        columns, *rows = (tuple(row[place] for place in kept) for row in (self.columns, *self.rows))
+        return self.model_copy(update={"columns": columns, "rows": tuple(rows)})
 
-    def titled(self, title: str, *, legend: str = "") -> PageTable:
-        """The same for the page."""
-        return PageTable(title=title, columns=self.headers, rows=self.rows, legend=legend)
-
-    def table(self) -> Table:
+    def terminal(self) -> RichTable:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
         table = plain_table()
-        for number, name in enumerate(self.headers):
-            justify: Literal["left", "right"] = "right" if number and name not in self.words else "left"
-            table.add_column(name.replace(" ", "\n", 1), justify=justify, no_wrap=number > 0)
-        for cells in self.rows:
-            table.add_row(*cells)
+        for number, name in enumerate(self.columns):
+            words = not number or name in self.words
+            table.add_column(
+                name.replace(" ", "\n", 1), justify="left" if words else "right", no_wrap=not words, overflow="fold"
+            )
+        for row in self.rows:
+            table.add_row(*map(Text, row))
         return table
 
     def markdown(self) -> list[str]:
-        """Lines of it."""
-        align = [":--" if not number or name in self.words else "--:" for number, name in enumerate(self.headers)]
-        return [line(row) for row in (self.headers, align, *self.rows)]
+        """Lines of it, without title and legend."""
+        align = [":--" if not number or name in self.words else "--:" for number, name in enumerate(self.columns)]
+        return [line(row) for row in (self.columns, align, *self.rows)]
 
 
-def plain_table() -> Table:
+def plain_table() -> RichTable:
     """A table for a terminal, without columns yet."""
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    return RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
 
 
-def section(title: str, lead: Sequence[str], *parts: Block | str | Sequence[str], measured: Sequence[str] = ()) -> str:
+def section(title: str, lead: Sequence[str], *parts: Table | str | Sequence[str], measured: Sequence[str] = ()) -> str:
     """A section in Markdown; ends with a newline.
 
     Args:
         title: text, whatever is in it.
         lead: what ran where, text, a line each.
-        parts: what is below, in order: a table, a paragraph in Markdown, or texts as a list; empty ones are left out.
+        parts: what is below, in order: a table with its legend, a paragraph in Markdown, or texts as a list; empty ones are left out.
         measured: lines that follow the lead, in Markdown.
     """
     lines = "  \n".join((*map(escaped, lead), *measured))  # two spaces: a line break
     found = [f"### {escaped(title)}", lines]
     for part in parts:
-        texts = part.markdown() if isinstance(part, Block) else [part] if isinstance(part, str) else listed(part)
-        found.append("\n".join(texts))
+        if isinstance(part, Table):
+            found += ["\n".join(part.markdown()), escaped(part.legend)]
+        else:
+            found.append(part if isinstance(part, str) else "\n".join(listed(part)))
     return "\n\n".join(filter(None, found)) + "\n"
 
 
