@@ -16,7 +16,7 @@ from runner.analysis.grading.measure import measure
 from runner.core.measurement import EpochFigures
 from runner.report.page import render
 from runner.report.page.collect import Collected
-from runner.report.page.curves import Watched
+from runner.report.page.figures import Watched
 from runner.report.publish import Measured
 
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)

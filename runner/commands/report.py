@@ -23,16 +23,15 @@ from runner.experiments.overhead.report import from_file
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture
-from runner.report.comparison import ComparisonReport
-from runner.report.comparisons import compare_matrices
+from runner.report.comparisons import ComparisonReport, compare_matrices
 from runner.report.comparisons import devices as device_report
-from runner.report.kept import prune
-from runner.report.page import blocks, export, render
+from runner.report.page import blocks, model, render
 from runner.report.page.collect import Collected
-from runner.report.page.curves import watched
+from runner.report.page.figures import watched
 from runner.report.page.markdown import markdown
 from runner.report.page.model import Page, RunLine
 from runner.report.page.runs import line
+from runner.report.picture import prune
 from runner.report.progress import progress
 from runner.report.publish import Measured, of_comparison, redraw, save
 from runner.results.disk import check_writable
@@ -275,7 +274,7 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
         for number, figure in enumerate(page.figures):
             if number and number % TOLD == 0:
                 shown.stage(f"{number} of {len(page.figures)} figures drawn")
-            write_report(place / BESIDE, f"{figure.name}.csv", export.to_csv(figure))
+            write_report(place / BESIDE, f"{figure.name}.csv", model.to_csv(figure))
             drawn = None if found.reserve else picture.png(figure)
             if drawn:
                 write_report(place / BESIDE, f"{figure.name}.png", drawn)

@@ -1,9 +1,16 @@
-"""The report of one matrix: what a terminal shows, in short or in whole; Markdown for people who paste, CSV for people who compute."""
+"""The report of one matrix: its tables, what a terminal shows in short or in whole, Markdown for people who paste, CSV for people who compute.
+
+A figure has no more digits than its interval supports; columns of which nothing is known are left out. What a figure of `COLUMNS` is made
+from are the records of the row's usable runs (`Row.records`), or what the row has already.
+"""
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group
@@ -12,14 +19,303 @@ from rich.text import Text
 
 from runner.core import units
 from runner.core.measurement import FEWEST_RUNS, StepParts
-from runner.report import columns, figures, telemetry
+from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
+from runner.report import telemetry
 from runner.report.table import Table, csv_text, escaped, fields, plain_table, section
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from runner.analysis.summarize import Row, Status, Summary
+    from runner.analysis.summarize import Answers, Row, Status, Summary
+    from runner.core.measurement import EpochFigures, Interval
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure of a row: `header` and `name` (of the CSV) each with the unit, `of` None where a row has none.
+
+    A table shows it where it is `known`, or where that is left out, where a row has it.
+    """
+
+    header: str
+    name: str
+    of: Callable[[Row], float | None]
+    known: Callable[[Summary], bool] | None = None
+
+    def shown(self, summary: Summary) -> bool:
+        """Whether a table has the column."""
+        if self.known:
+            return self.known(summary)
+        return any(self.of(row) is not None for row in summary.rows)
+
+
+COLUMNS: Final[tuple[Column, ...]] = (
+    Column("MFU (%)", "mfu_percent", lambda row: row.mfu_percent, known=lambda summary: summary.peak is not None),
+)
+
+
+LOPSIDED: Final = 1.5
+"""How many times as far from the value one end of an interval is than the other where both are written."""
+
+_NOTHING: Final = 1e-9
+"""Share of a value below which an interval has no width but by rounding."""
+
+
+def with_interval(value: float | None, interval: Interval | None, *, scale: float = 1) -> str:
+    """A figure and its interval, both times `scale`: `6,525 ± 12`, and `13 (6–306)` where it is lopsided."""
+    if value is None or interval is None:
+        return figure(None if value is None else scale * value)
+    if not _lopsided(value, interval):
+        return figure(scale * value, half_width(interval, scale=scale))
+    interval = interval.scaled(scale)
+    low, high = rounded(interval.low, interval), rounded(interval.high, interval)
+    return f"{rounded(scale * value, interval)} ({low}–{high})"
+
+
+def rounded(value: float | None, interval: Interval) -> str:
+    """A value of a lopsided interval with the digits that its lower half supports."""
+    reach = math.sqrt(max(interval.low, 0.0) * interval.high) - interval.low or interval.half_width
+    decimals = min(3, max(0, -math.floor(math.log10(reach)))) if reach > 0 else 0
+    return ABSENT if value is None else f"{value:,.{decimals}f}"
+
+
+def _lopsided(value: float, interval: Interval) -> bool:
+    below, above = sorted((value - interval.low, interval.high - value))
+    return interval.half_width > _NOTHING * value and above > LOPSIDED * below
+
+
+def interval_marks(summary: Summary) -> str:
+    """The marks of intervals that the short table has: `±`, `(low–high)`, both or none."""
+    rates = [(row.throughput, row.throughput_ci95) for row in summary.rows]
+    known = [_lopsided(value, ends) for value, ends in rates if value is not None and ends and ends.half_width]
+    return " and ".join(mark for mark, on in (("±", not all(known)), ("(low–high)", any(known))) if on and known)
+
+
+def screen(summary: Summary) -> Table:
+    """The table that `bench` ends on."""
+    return Table.laid(
+        summary.rows,
+        {
+            "devices": lambda row: row.devices,
+            summary.rate_unit: lambda row: with_interval(row.throughput, row.throughput_ci95),
+            "training time (s)": lambda row: figure(row.training_time_s),
+            "speedup": lambda row: with_interval(row.speedup, row.speedup_ci95),
+            "efficiency (%)": lambda row: with_interval(row.efficiency, row.efficiency_ci95, scale=100),
+            "runs": runs,
+            "validity": lambda row: row.status,
+        },
+        title="Result",
+    )
+
+
+def scaling(summary: Summary) -> Table:
+    """The scaling table; an unusable row shows no figure, and what `py` declares has a column where it is known."""
+    return Table.laid(
+        summary.rows,
+        {
+            "devices": lambda row: row.devices,
+            "runs": runs,
+            f"{summary.rate_unit} ±": rate,
+            "training time (s)": lambda row: figure(row.training_time_s),
+            "speedup ±": speedup,
+            "efficiency (%) ±": efficiency,
+            **{one.header: _written(one) for one in COLUMNS if one.shown(summary)},
+            "validity": validity,
+        },
+        title="Scaling",
+        words=("validity",),
+    )
+
+
+def _written(column: Column) -> Callable[[Row], str]:
+    return lambda row: figure(column.of(row))
+
+
+PARTS: Final = {
+    "step (ms)": "step_s",
+    "input": "input_s",
+    "compute": "compute_s",
+    "stragglers": "stragglers_s",
+    "communication": "communication_s",
+    "exchange alone": "exchange_alone_s",
+}
+"""By column of the table of parts, all in milliseconds, the field of `StepParts`."""
+PARTS_LEGEND = (
+    "a step = input + compute + stragglers + communication; compute: on one device all but the input, on several a pass without any "
+    "exchange, mean of the ranks; stragglers: what the slowest rank takes longer; communication: the exchange that compute did not hide, and "
+    "the update; exchange alone: all gradients by the probe, no part of the sum"
+)
+
+
+def parts(summary: Summary) -> Table | None:
+    """Where the time of a step went, one line a scale that tells of it; None where none does."""
+    rows = [row for row in summary.rows if row.parts]
+    cells: dict[str, Callable[[Row], str]] = {header: partial(part, name=name) for header, name in PARTS.items()}
+    columns = {"devices": lambda row: row.devices, **cells}
+    return Table.laid(rows, columns, title="Parts of a step", legend=PARTS_LEGEND) if rows else None
+
+
+def part(row: Row, name: str) -> str:
+    """A field of `StepParts` in milliseconds."""
+    return figure(milliseconds(getattr(row.parts, name, None)))
+
+
+def rate(row: Row) -> str:
+    """Throughput ± half its interval."""
+    return figure(row.throughput, half_width(row.throughput_ci95))
+
+
+def speedup(row: Row) -> str:
+    """Speedup ± half its interval."""
+    return figure(row.speedup, half_width(row.speedup_ci95))
+
+
+def efficiency(row: Row) -> str:
+    """Efficiency in percent ± half its interval."""
+    return figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100))
+
+
+def validity(row: Row) -> str:
+    """The verdict, and whether the speedup is above what is to be expected."""
+    return row.status + (", superlinear" if row.superlinear else "")
+
+
+def told(row: Row) -> str:
+    """One scale in a line: throughput, devices, speedup, validity."""
+    words = [f"{estimate(row.throughput, row.throughput_ci95, runs=row.repeats)} {row.unit} on {row.devices}"]
+    if row.speedup is not None and row.scale > 1:
+        words.append(f"speedup {speedup(row)}")
+    return ", ".join([*words, row.status])
+
+
+def runs(row: Row) -> str:
+    """How many runs a row is made from; absent where none may be used."""
+    return f"{row.repeats:,}" if row.usable else ABSENT
+
+
+def interval_legend(summary: Summary) -> str:
+    """Name what `±` is; where there is none, say why."""
+    if any(row.throughput_ci95 for row in summary.rows):
+        return PLUS_MINUS
+    return f"no ±: an interval is over runs, from {FEWEST_RUNS} on (REPEAT={FEWEST_RUNS})"
+
+
+def peak_legend(summary: Summary) -> tuple[str, ...]:
+    """Say what utilisation is, and of what; nothing where none is known."""
+    if summary.peak is None:
+        return ()
+    return (f"MFU = model FLOP/s ÷ dense peak, which is {summary.peak}",)
+
+
+def notes(summary: Summary) -> tuple[str, ...]:
+    """One sentence for each thing that the figures alone would hide."""
+    found = []
+    for row in summary.rows:
+        if row.reasons:
+            found.append(f"{row.devices} {row.status}: {'; '.join(row.reasons)}")
+        if row.superlinear:
+            found.append(
+                f"{row.devices} superlinear: more than {row.scale} times as fast as one device; look first for a baseline that "
+                "was throttled or short of input, or a working set that fits a cache only when it is split"
+            )
+        if row.above_peak:
+            found.append(
+                f"{row.devices}: no MFU, as the model's FLOP/s are above the peak; look first for an algorithm with fewer multiplications "
+                "than the definition (Winograd's), another precision than the one asked for, or cores that others used while the peak was measured"
+            )
+    return (*found, *summary.notes)
+
+
+MOST_EPOCHS: Final = 12
+"""Lines of a table of epochs; the CSV beside it has all."""
+_ANSWERS: Final = (
+    "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
+    "samples in the host's memory to its predictions there, the median of the repeats"
+)
+_ON_DEVICE: Final = "; on device: the same from its samples in the device's memory until the device is done"
+_ACCURACY: Final = (
+    "; accuracy: of held-out images, beside that of the same network in fp32; same: predictions that are those of fp32"
+)
+_EPOCHS: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
+
+
+def modes(summary: Summary) -> tuple[Table, ...]:
+    """Of inference and of a training that is watched to converge."""
+    found = []
+    if answers := [(row.devices, row.answers) for row in summary.rows if row.answers]:
+        placed = any(one.latency and one.latency.without_transfer for _, one in answers)
+        labelled = any(one.accuracy for _, one in answers)
+        legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
+        found.append(Table.of(answers, _answer_columns(), legend=legend))
+    if epochs := [(row.devices, one) for row in summary.rows for one in _few(row.epochs)]:
+        columns: dict[str, Callable[[tuple[str, EpochFigures]], str]] = {
+            "devices": lambda one: one[0],
+            "epoch": lambda one: str(one[1].epoch),
+            "train loss": lambda one: figure(one[1].train_loss),
+            "validation loss": lambda one: figure(one[1].val_loss),
+            "accuracy (%)": lambda one: f"{one[1].accuracy_percent:.1f}",
+            "elapsed (s)": lambda one: figure(one[1].elapsed_s),
+        }
+        found.append(Table.laid(epochs, columns, legend=_EPOCHS))
+    return tuple(found)
+
+
+def _answer_columns() -> dict[str, Callable[[tuple[str, Answers]], str]]:
+    """What a line says of inference on so many devices."""
+
+    def latency(one: tuple[str, Answers], *, field: str, name: str) -> str:
+        return figure(milliseconds(getattr(getattr(one[1].latency, field, None), name, None)))
+
+    def accuracy(one: tuple[str, Answers], *, name: str, form: str) -> str:
+        known = one[1].accuracy
+        return format(getattr(known, name), form) if known else ABSENT
+
+    return {
+        "devices": lambda one: one[0],
+        "batch": lambda one: _batch(one[1]),
+        "in flight": lambda one: str(one[1].in_flight),
+        **{
+            f"{words} {name} (ms)": partial(latency, field=field, name=name)
+            for words, field in (("latency", "with_transfer"), ("on device", "without_transfer"))
+            for name in ("p50", "p90", "p99")
+        },
+        "accuracy (%)": partial(accuracy, name="percent", form=".1f"),
+        "in fp32 (%)": partial(accuracy, name="reference_percent", form=".1f"),
+        "difference (points)": partial(accuracy, name="difference", form="+.1f"),
+        "same (%)": partial(accuracy, name="agree_percent", form=".1f"),
+    }
+
+
+def epochs_csv(summary: Summary) -> str | None:
+    """One line an epoch and scale, full precision, an empty field where there is no figure; None where nothing converged."""
+    names = (
+        *("epoch", "iterations", "train_loss", "val_loss"),
+        *("accuracy_percent", "validation_samples", "seconds", "elapsed_s"),
+    )
+    rows = [
+        {"scale": row.scale, **{name: getattr(one, name) for name in names}}
+        for row in summary.rows
+        for one in row.epochs
+    ]
+    return csv_text(rows) if rows else None
+
+
+def _batch(answers: Answers) -> str:
+    """The batch that ran, and the one that was asked for where that is another."""
+    batch = answers.batch
+    if batch is None:
+        return ABSENT
+    return str(batch.used) if batch.used == batch.asked else f"{batch.used} (of {batch.asked})"
+
+
+def _few(epochs: Sequence[EpochFigures]) -> list[EpochFigures]:
+    """All of them, or as many as a table takes, evenly apart, the first and the last among them."""
+    if len(epochs) <= MOST_EPOCHS:
+        return list(epochs)
+    last = len(epochs) - 1
+    return [epochs[round(number * last / (MOST_EPOCHS - 1))] for number in range(MOST_EPOCHS)]
+
 
 _STYLES: Final[dict[Status, str]] = {
     "valid": "green",
@@ -43,14 +339,14 @@ def print_short(console: Console, summary: Summary) -> None:
         say(console, line)
     say(console, summary.ran_on, style="dim")
     say(console, summary.engine_reason, style="yellow")
-    every = figures.screen(summary)
+    every = screen(summary)
     few = every.without(_OPTIONAL)
     shown = every if _narrowest(every) <= console.width else few
     table = _table(shown, summary.rows, wrap=_narrowest(shown) > console.width)
     console.print(Padding(table, (1, 0)))
-    for one in figures.modes(summary):
+    for one in modes(summary):
         console.print(Padding(one.terminal(), (0, 0, 1, 0)))
-    said = figures.interval_marks(summary)
+    said = interval_marks(summary)
     say(console, f"{said}: {units.INTERVAL}" if said else None, style="dim")
     say(console, verdict(summary), style="bold")
 
@@ -77,8 +373,8 @@ def verdict(summary: Summary) -> str:
         if ends and ends.high >= NOISY * ends.low:
             repeat = ENOUGH_RUNS if row.repeats < ENOUGH_RUNS else 2 * row.repeats
             return (
-                f"Too noisy to tell: {figures.rounded(row.throughput, ends)} {row.unit} on {row.devices}, "
-                f"{figures.rounded(ends.low, ends)} to {figures.rounded(ends.high, ends)}; close other programs or REPEAT={repeat}."
+                f"Too noisy to tell: {rounded(row.throughput, ends)} {row.unit} on {row.devices}, "
+                f"{rounded(ends.low, ends)} to {rounded(ends.high, ends)}; close other programs or REPEAT={repeat}."
             )
     row = usable[-1]
     said = [_told(row)]
@@ -89,16 +385,16 @@ def verdict(summary: Summary) -> str:
 
 
 def _told(row: Row) -> str:
-    rate = f"{figures.with_interval(row.throughput, row.throughput_ci95)} {row.unit} on {row.devices}"
+    rate = f"{with_interval(row.throughput, row.throughput_ci95)} {row.unit} on {row.devices}"
     if row.scale == 1:
         return rate
     if row.speedup is None:
         return f"{rate}; no speedup: {row.withheld or 'no usable run on one device'}"
     ends = row.speedup_ci95
-    times = f"{row.devices} are {figures.with_interval(row.speedup, ends)} times as fast as one"
+    times = f"{row.devices} are {with_interval(row.speedup, ends)} times as fast as one"
     if ends and ends.low <= 1 <= ends.high:
         return f"No speedup shown: {times}"
-    share = figures.with_interval(row.efficiency, row.efficiency_ci95, scale=100)
+    share = with_interval(row.efficiency, row.efficiency_ci95, scale=100)
     return f"{times}, efficiency {share} %{', superlinear' if row.superlinear else ''}"
 
 
@@ -110,16 +406,16 @@ def print_whole(console: Console, summary: Summary) -> None:
         (summary.wires, ""),
         (summary.ran_on, "dim"),
         (summary.engine_reason, "yellow"),
-        *((legend, "dim") for legend in (figures.interval_legend(summary), *figures.peak_legend(summary))),
+        *((legend, "dim") for legend in (interval_legend(summary), *peak_legend(summary))),
     ):
         if line:
             console.print(Text(line, style=style))
-    console.print(Padding(_table(figures.scaling(summary), summary.rows), (1, 0)))
+    console.print(Padding(_table(scaling(summary), summary.rows), (1, 0)))
     for one in _details(summary):
         console.print(Group(one.terminal(), Text(one.legend, style="dim"), *([Text()] if one.legend else [])))
     noted = telemetry.notes(summary)
     console.print(Group(*(Text(note, style="dim") for note in noted), *([Text()] if noted else [])), end="")
-    for note in figures.notes(summary):
+    for note in notes(summary):
         console.print(Text(note, style="yellow"))
     for directory in summary.record_dirs:
         # Unwrapped whatever the width: a path broken in two cannot be copied.
@@ -150,9 +446,9 @@ def _narrowest(shown: Table) -> int:
 
 def _details(summary: Summary) -> Iterator[Table]:
     """The tables below that of the scales: of inference or convergence, the parts of a step, telemetry."""
-    yield from figures.modes(summary)
-    if parts := figures.parts(summary):
-        yield parts
+    yield from modes(summary)
+    if table := parts(summary):
+        yield table
     watched = telemetry.tables(summary)
     yield from (one.model_copy(update={"legend": ""}) for one in watched[:-1])
     yield from watched[-1:]
@@ -164,11 +460,11 @@ def markdown(summary: Summary) -> str:
     return section(
         summary.title,
         tuple(line for line in lead if line),
-        figures.scaling(summary),
+        scaling(summary),
         *_details(summary),
         telemetry.notes(summary),
-        figures.notes(summary),
-        measured=(figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary))),
+        notes(summary),
+        measured=(interval_legend(summary), *map(escaped, peak_legend(summary))),
     )
 
 
@@ -183,7 +479,7 @@ def to_csv(summary: Summary) -> str:
             {
                 **fields(row, "scale", "device", "throughput", "throughput_ci95", "unit", "training_time_s"),
                 **fields(row, "speedup", "speedup_ci95", "efficiency", "efficiency_ci95"),
-                **{column.name: column.of(row) for column in columns.COLUMNS},
+                **{column.name: column.of(row) for column in COLUMNS},
                 "repeats": row.repeats,
                 **_answered(row),
                 **fields(row.parts, *StepParts.model_fields),

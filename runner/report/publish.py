@@ -21,12 +21,11 @@ from runner.core import units
 from runner.core.console import no_console
 from runner.core.record import RunRecord
 from runner.core.trial import title
-from runner.report import figures, picture, profile, transports
-from runner.report.comparison import Reports
-from runner.report.comparisons import concurrent
+from runner.report import matrix, picture, profile, transports
+from runner.report.comparisons import Reports, concurrent
 from runner.report.matrix import markdown, print_short, print_whole, to_csv
 from runner.report.page import figures as drawn
-from runner.report.page.curves import Watched, over_time, watched
+from runner.report.page.figures import Watched, over_time, watched
 from runner.results.store import write_report
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _of_measured(measured: Measured, *, name: str, console: Console, pictures: b
         found |= {
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
-            f"{stem}-epochs.csv": figures.epochs_csv(summary),
+            f"{stem}-epochs.csv": matrix.epochs_csv(summary),
         }
         if pictures:
             found[f"{stem}.png"] = scaling_png(summary)

@@ -11,9 +11,9 @@ from rich.text import Text
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report import picture
-from runner.report.comparison import ComparisonReport
-from runner.report.figures import efficiency, rate, told
-from runner.report.figures import runs as counted
+from runner.report.comparisons import ComparisonReport
+from runner.report.matrix import efficiency, rate, told
+from runner.report.matrix import runs as counted
 from runner.report.page.figures import transports as draw
 from runner.report.table import Table, fields
 

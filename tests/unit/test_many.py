@@ -20,7 +20,7 @@ import pytest
 from runner.commands import query_flow
 from runner.commands import report as reports
 from runner.commands.report import report
-from runner.report import canvas
+from runner.report import picture
 from runner.results import store
 from runner.results.query import index
 
@@ -165,14 +165,13 @@ def test_two_queries_at_once_both_answer(runs, tmp_path, cache):
 def drawn(monkeypatch):
     """The pictures that were drawn."""
     found = []
-    real = canvas.png
+    real = picture.encoded
 
-    def png(figure):
-        made = real(figure)
-        found.extend([made] if made else [])
-        return made
+    def encoded(sheet):
+        found.append(real(sheet))
+        return found[-1]
 
-    monkeypatch.setattr(canvas, "png", png)
+    monkeypatch.setattr(picture, "encoded", encoded)
     return found
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from swept import measured, traced
 
 from runner.analysis.comparisons.sweeps import sweeps
-from runner.report import sweep
-from runner.report.page import curves, figures
+from runner.report import comparisons
+from runner.report.page import figures
 from runner.report.page.model import Series
 
 ASSETS = Path(figures.__file__).with_name("assets")
@@ -80,7 +80,7 @@ def test_one_scale_is_no_figure():
 
 
 def test_figures_against_the_batch_lead_to_their_runs():
-    found = by_name(sweep.figures(pages.batches()), "sweep-pytorch-2.15.0-resnet50-224px-1gpu")
+    found = by_name(comparisons.figures(pages.batches()), "sweep-pytorch-2.15.0-resnet50-224px-1gpu")
     assert list(found) == ["throughput", "utilisation", "sm-active", "compute"]
     (rates,) = found["throughput"].series
     assert (rates.name, rates.x) == ("fp32", (4.0, 16.0))
@@ -95,7 +95,7 @@ def test_figures_against_the_batch_lead_to_their_runs():
 def test_a_batch_without_a_figure_is_no_point():
     runs = [measured(4, 400.0), measured(16, 1600.0), measured(64, 9000.0, status="invalid")]
     (found,) = sweeps(runs)
-    assert sweep.figures(found)[0].series[0].x == (4.0, 16.0)
+    assert comparisons.figures(found)[0].series[0].x == (4.0, 16.0)
 
 
 def test_shares_of_time_are_those_of_the_pass():
@@ -108,8 +108,8 @@ def test_shares_of_time_are_those_of_the_pass():
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=1500))
 def test_a_thinned_curve_keeps_its_mean_and_its_ends(values):
-    times, found, each = curves.thinned(np.arange(len(values), dtype=float), np.array(values))
-    assert len(found) <= curves.POINTS
+    times, found, each = figures.thinned(np.arange(len(values), dtype=float), np.array(values))
+    assert len(found) <= figures.POINTS
     assert len(values) <= each * len(found) < len(values) + each
     sizes = [min(each, len(values) - start) for start in range(0, len(values), each)]
     assert sum(value * size for value, size in zip(found, sizes, strict=True)) == pytest.approx(sum(values), abs=1e-6)
@@ -118,14 +118,14 @@ def test_a_thinned_curve_keeps_its_mean_and_its_ends(values):
 
 def test_a_hole_in_the_samples_stays_one():
     values = np.array([1.0, 1.0, np.nan, 3.0])
-    assert curves.thinned(np.arange(4.0), values)[1] == (1.0, 1.0, None, 3.0)
+    assert figures.thinned(np.arange(4.0), values)[1] == (1.0, 1.0, None, 3.0)
     long = np.full(900, 2.0)
     long[450] = np.nan
-    assert curves.thinned(np.arange(900.0), long)[1].count(None) == 1
+    assert figures.thinned(np.arange(900.0), long)[1].count(None) == 1
 
 
 def test_accuracy_and_loss_after_each_epoch():
-    accuracy, loss = curves.over_epochs([pages.converging()], name="m", title="t")
+    accuracy, loss = figures.over_epochs([pages.converging()], name="m", title="t")
     assert accuracy.series[0].x == (1.0, 2.0, 3.0)
     assert accuracy.series[0].y == (20.0, 40.0, 60.0)
     assert [(one.name, one.y) for one in loss.series] == [
@@ -133,5 +133,5 @@ def test_accuracy_and_loss_after_each_epoch():
         ("validation", pytest.approx((2.5, 1.25, 2.5 / 3))),
     ]
     two = [pages.converging(), pages.converging()]
-    assert len(curves.over_epochs(two, name="m", title="t")[1].series) == 4
-    assert curves.over_epochs([pages.scaled(1, matrix="m")], name="m", title="t") == ()
+    assert len(figures.over_epochs(two, name="m", title="t")[1].series) == 4
+    assert figures.over_epochs([pages.scaled(1, matrix="m")], name="m", title="t") == ()

@@ -11,9 +11,8 @@ import struct
 
 import pytest
 
-from runner.report import canvas, picture
-from runner.report.page.export import to_csv
-from runner.report.page.model import Figure, Series
+from runner.report import picture
+from runner.report.page.model import Figure, Series, to_csv
 
 MEASURED = Series(
     name="measured",
@@ -58,7 +57,7 @@ def test_a_csv_has_every_point_with_its_runs():
 def test_every_shape_is_drawn_the_same_each_time(figure):
     png = picture.png(figure)
     assert struct.unpack(">II", png[16:24])[0] == (1680 if len(figure.series) > 1 else 1280)
-    assert canvas.png(picture.draw(figure)) == png
+    assert picture.encoded(picture.draw(figure)) == png
 
 
 def test_nothing_known_is_no_picture():

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from runner.report.page.export import told
-from runner.report.page.model import Figure, Series
+from runner.report.page.model import Figure, Series, told
 
 
 def figure(*series, **changes):

@@ -26,7 +26,7 @@ from runner.images.catalog import load_images
 from runner.plan import launch
 from runner.plan.launch import single
 from runner.plan.strategy import offered
-from runner.report import columns, matrix
+from runner.report import matrix
 from runner.run import dialects
 
 
@@ -38,8 +38,8 @@ def slowest_step(row):
 def test_a_column_is_one_declaration(monkeypatch, tmp_path):
     ran = [(tmp_path / "one", record())]
     before = matrix.markdown(summarize(ran))
-    declared = columns.Column("p99 step (ms)", "step_p99_ms", slowest_step)
-    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, declared))
+    declared = matrix.Column("p99 step (ms)", "step_p99_ms", slowest_step)
+    monkeypatch.setattr(matrix, "COLUMNS", (*matrix.COLUMNS, declared))
     found = summarize(ran)
     console = Console(file=io.StringIO(), width=120)
     matrix.print_whole(console, found)

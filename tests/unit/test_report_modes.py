@@ -13,7 +13,7 @@ from rich.console import Console
 
 from runner.analysis.summarize import summarize
 from runner.core.measurement import AccuracyFigures, BatchUsed, EpochFigures, LatencyFigures, Percentiles, StepTime
-from runner.report import figures
+from runner.report import matrix
 from runner.report.matrix import markdown, print_whole, to_csv
 from runner.results.store import read_record
 
@@ -60,7 +60,7 @@ def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
     summary = summarize(
         [inferred(str(n), p50=p50, percent=p) for n, (p50, p) in enumerate(((0.009, 70), (0.010, 78), (0.011, 76)))]
     )
-    (block,) = figures.modes(summary)
+    (block,) = matrix.modes(summary)
     assert dict(zip(block.columns, block.rows[0], strict=True)) == {
         "devices": "1 worker × 1 core",
         "batch": "64",
@@ -93,7 +93,7 @@ def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
         return run_of(examples.trial(mode="infer"), str(number), {"latency": latency, "in_flight": 4})
 
     summary = summarize([run(number, ms) for number, ms in enumerate((10, 30, 20))])
-    (block,) = figures.modes(summary)
+    (block,) = matrix.modes(summary)
     assert block.columns[1:] == (
         "in flight",
         *(f"{what} {name} (ms)" for what in ("latency", "on device") for name in ("p50", "p90", "p99")),
@@ -114,7 +114,7 @@ def test_inference_that_waited_for_each_batch_says_what_it_said():
 
 
 def test_a_batch_that_was_made_smaller_says_so():
-    (block,) = figures.modes(
+    (block,) = matrix.modes(
         summarize([inferred("a", p50=0.01, percent=75), inferred("b", p50=0.01, percent=75, used=16)])
     )
     assert block.rows[0][1] == "16 (of 64)"
@@ -122,7 +122,7 @@ def test_a_batch_that_was_made_smaller_says_so():
 
 def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
     summary = summarize([converged("a", 10, 20, 30), converged("b", 30, 40, loss=4.0), converged("c", 20, 60, 90)])
-    (block,) = figures.modes(summary)
+    (block,) = matrix.modes(summary)
     assert [row[1:] for row in block.rows] == [
         ("1", "2.000", "2.000", "20.0", "2.000"),
         ("2", "2.000", "1.000", "40.0", "4.000"),
@@ -133,16 +133,16 @@ def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
 @pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 12), (50, 12)])
 def test_a_long_curve_is_told_in_a_dozen_lines_with_both_ends(count, lines):
     summary = summarize([converged("a", *range(1, count + 1))])
-    (block,) = figures.modes(summary)
+    (block,) = matrix.modes(summary)
     epochs = [int(row[1]) for row in block.rows]
     assert len(epochs) == lines
     assert (epochs[0], epochs[-1]) == (1, count)
     assert epochs == sorted(set(epochs))
-    assert len(figures.epochs_csv(summary).splitlines()) == count + 1
+    assert len(matrix.epochs_csv(summary).splitlines()) == count + 1
 
 
 def test_an_ordinary_training_has_neither_tables_nor_columns():
     summary = summarize([(Path("x"), record(trial=examples.trial()))])
-    assert figures.modes(summary) == ()
-    assert figures.epochs_csv(summary) is None
+    assert matrix.modes(summary) == ()
+    assert matrix.epochs_csv(summary) is None
     assert "latency" not in to_csv(summary) + markdown(summary)

@@ -15,7 +15,7 @@ from summaries import CPUS, GPUS, NODES, row, summary, unusable
 
 from runner.core.console import open_console
 from runner.core.measurement import Interval
-from runner.report import figures
+from runner.report import matrix
 from runner.report.matrix import print_short, verdict
 from runner.report.publish import publish
 
@@ -58,14 +58,14 @@ def test_it_fits_80_columns_and_24_lines_and_breaks_no_word(found):
         found.setting,
         found.ran_on,
         verdict(found),
-        *figures.screen(found).without("training time (s)").rows[-1],
+        *matrix.screen(found).without("training time (s)").rows[-1],
     ):
         assert set(said.split()) <= set(words)
 
 
 def test_it_has_the_figures_of_a_scaling_and_no_others():
     found = summary(row(1, mfu_percent=40.0), row(2), peak="1 × NVIDIA H200")
-    assert figures.screen(found).columns == (
+    assert matrix.screen(found).columns == (
         *("devices", "images/s", "training time (s)", "speedup", "efficiency (%)", "runs", "validity"),
     )
     assert "MFU" not in short(found)
@@ -84,8 +84,8 @@ def test_it_has_the_figures_of_a_scaling_and_no_others():
     ],
 )
 def test_an_interval_is_written_by_its_ends_where_it_is_lopsided(value, low, high, text):
-    assert figures.with_interval(value, Interval(low=low, high=high)) == text
-    assert figures.with_interval(value, None) == figures.figure(value)
+    assert matrix.with_interval(value, Interval(low=low, high=high)) == text
+    assert matrix.with_interval(value, None) == matrix.figure(value)
 
 
 @pytest.mark.parametrize(

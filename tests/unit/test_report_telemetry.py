@@ -23,7 +23,7 @@ from runner.analysis.telemetry.summary import summarize
 from runner.core.telemetry import Range, Span
 from runner.report import matrix, picture, telemetry
 from runner.report.matrix import print_whole
-from runner.report.page.curves import Watched, over_time
+from runner.report.page.figures import Watched, over_time
 from runner.report.publish import power_png
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"

@@ -21,7 +21,7 @@ from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 
 from runner.core import units
 from runner.core.measurement import Interval
-from runner.report import figures, matrix
+from runner.report import matrix
 from runner.report.matrix import print_whole
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
@@ -82,31 +82,31 @@ def test_an_unusable_row_cannot_carry_a_figure(status, figure):
 
 def test_unusable_rows_show_their_reasons_and_nothing_else():
     found = summary(row(1), unusable(2, "failed", "rank 1 hung", "no output for 600 s"))
-    assert figures.scaling(found).rows[1] == ("2 GPUs", *("\N{EN DASH}",) * 5, "failed")
-    assert figures.notes(found) == ("2 GPUs failed: rank 1 hung; no output for 600 s",)
+    assert matrix.scaling(found).rows[1] == ("2 GPUs", *("\N{EN DASH}",) * 5, "failed")
+    assert matrix.notes(found) == ("2 GPUs failed: rank 1 hung; no output for 600 s",)
 
 
 @pytest.mark.parametrize(("speedup", "flagged"), [(2.0, False), (2.0001, True), (1.9, False), (None, False)])
 def test_speedup_above_n_is_flagged_and_never_clamped(speedup, flagged):
     fast = row(2, speedup=speedup)
     assert fast.superlinear is flagged
-    assert ("superlinear" in figures.scaling(summary(fast)).rows[0][-1]) is flagged
-    assert (len(figures.notes(summary(fast))) == 1) is flagged
+    assert ("superlinear" in matrix.scaling(summary(fast)).rows[0][-1]) is flagged
+    assert (len(matrix.notes(summary(fast))) == 1) is flagged
     if speedup is not None:
-        assert figures.scaling(summary(fast)).rows[0][4] == f"{speedup:.3f}"
+        assert matrix.scaling(summary(fast)).rows[0][4] == f"{speedup:.3f}"
 
 
 def test_the_legend_says_what_the_interval_is_over_and_the_table_of_how_many_runs():
     found = summary(row(1, repeats=3), row(2, repeats=2, throughput_ci95=None))
     legend = "± = half the width of the 95 % interval over runs, each a process started anew (Student's t); fewer than 3 runs have none"
-    assert figures.interval_legend(found) == legend
-    assert [cells[:3] for cells in figures.scaling(found).rows] == [
+    assert matrix.interval_legend(found) == legend
+    assert [cells[:3] for cells in matrix.scaling(found).rows] == [
         ("1 GPU", "3", "100.0 ± 2.0"),
         ("2 GPUs", "2", "200.0"),
     ]
     without = "no ±: an interval is over runs, from 3 on (REPEAT=3)"
-    assert figures.interval_legend(summary(row(1, repeats=1, throughput_ci95=None))) == without
-    assert figures.interval_legend(summary(unusable(1, "failed", "x"))) == without
+    assert matrix.interval_legend(summary(row(1, repeats=1, throughput_ci95=None))) == without
+    assert matrix.interval_legend(summary(unusable(1, "failed", "x"))) == without
 
 
 def test_in_running_text_a_figure_without_an_interval_says_how_many_runs_it_rests_on():
@@ -143,11 +143,11 @@ def test_a_link_that_is_no_real_wire_is_called_emulated_in_every_form():
 def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobody_told():
     """By hand: 5 of 100 ms waited for input, 80 computed, 5 for the slowest rank, 10 for communication; alone the exchange takes 42.1."""
     four = ("4 CPU workers", "100.0", "5.000", "80.00", "5.000", "10.00", "42.10")
-    parts = figures.parts(NODES)
+    parts = matrix.parts(NODES)
     assert parts is not None
     assert parts.rows[1] == four
     assert parts.rows[0][3:] == ("95.00", "\N{EN DASH}", "\N{EN DASH}", "\N{EN DASH}")
-    assert figures.parts(GPUS) is None
+    assert matrix.parts(GPUS) is None
     assert "exchange alone" not in matrix.markdown(GPUS)
 
 
@@ -163,15 +163,15 @@ def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
         assert "34.56" in text
         assert "66.9 TFLOP/s in fp32" in text
     assert max(len(line) for line in printed(print_whole, known, width=80).splitlines()) <= 80
-    assert figures.scaling(known).columns[-2:] == ("MFU (%)", "validity")
-    assert figures.scaling(known).rows[1][-2:] == ("\N{EN DASH}", "valid")
+    assert matrix.scaling(known).columns[-2:] == ("MFU (%)", "validity")
+    assert matrix.scaling(known).rows[1][-2:] == ("\N{EN DASH}", "valid")
     assert "MFU" not in matrix.markdown(GPUS) + printed(print_whole, GPUS, width=100)
 
 
 def test_utilisation_above_the_peak_is_withheld_with_its_reason():
     found = summary(row(1, above_peak=True), row(2, mfu_percent=40.0), peak="a peak")
-    assert figures.scaling(found).rows[0][-2] == "\N{EN DASH}"
-    (note,) = figures.notes(found)
+    assert matrix.scaling(found).rows[0][-2] == "\N{EN DASH}"
+    (note,) = matrix.notes(found)
     assert note.startswith("1 GPU: no MFU, as the model's FLOP/s are above the peak; look first for ")
 
 

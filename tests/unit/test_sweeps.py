@@ -15,7 +15,7 @@ from records import but
 from swept import H200, measured, samples, traced, watched
 
 from runner.analysis.comparisons.sweeps import sweeps
-from runner.report.sweep import sweep
+from runner.report.comparisons import sweep
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

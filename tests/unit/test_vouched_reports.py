@@ -11,7 +11,7 @@ import pytest
 
 from runner.commands import compare_flow
 from runner.commands.report import KEPT_PAGE, report
-from runner.report import canvas
+from runner.report import picture
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 @pytest.mark.parametrize("folder", ["epyc-2core", "h200/telemetry", "h200/cern-wgan"])
 def test_they_are_drawn_again_to_the_byte(folder, tmp_path, monkeypatch):
     """Ten CSVs had no columns for what was measured later, and each redraw rewrote them."""
-    monkeypatch.setattr(canvas, "png", lambda _figure: None)
+    monkeypatch.setattr(picture, "png", lambda *_, **_how: None)
     report([RESULTS / folder], out=tmp_path)
     drawn, kept = tables(tmp_path), tables(RESULTS / folder)
     # `reproduce` writes those of a study, and `regrade` again.

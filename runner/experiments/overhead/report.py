@@ -11,7 +11,7 @@ from typing import Final
 from runner.core import units
 from runner.core.units import ABSENT, PLUS_MINUS
 from runner.experiments.overhead.figures import Overhead, OverheadFigures, RunOnFile, SideName, overhead_figures
-from runner.report.comparison import ComparisonReport
+from runner.report.comparisons import ComparisonReport
 from runner.report.table import Table, code, escaped
 from runner.results.store import read_events, read_record
 

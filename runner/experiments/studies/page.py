@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.analysis.comparisons.grouping import LONGEST
 from runner.experiments.studies.tables import outcome, page_tables, place
-from runner.report.comparison import anchor
-from runner.report.page.model import Block, Figure, Series, bounds, error_bars
+from runner.report.page.model import Block, Figure, Series, anchor, bounds, error_bars
 from runner.results.published.findings import Steady
 
 if TYPE_CHECKING:

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 
 from runner.analysis.summarize import summarize
 from runner.core.trial import title
-from runner.report import figures, profile, telemetry, transports
-from runner.report.comparison import anchor
-from runner.report.page import curves as over
+from runner.report import matrix, profile, telemetry, transports
 from runner.report.page import figures as drawn
-from runner.report.page.latest import one_scale
-from runner.report.page.model import Block
+from runner.report.page import figures as over
+from runner.report.page.model import Block, anchor
+from runner.report.page.overview import one_scale
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.transports import Curve
     from runner.analysis.summarize import Summary
     from runner.core.record import RunRecord
-    from runner.report.page.curves import Watched
+    from runner.report.page.figures import Watched
 from runner.report.publish import Measured
 
 
-def matrix(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> tuple[Block, ...]:
+def curves(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> tuple[Block, ...]:
     """A block for each scaling curve of a matrix; `watched` is what samplers saw, by the label of the curve, "" where there is one."""
     return tuple(
         _curve(
@@ -98,8 +97,8 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
             summary.setting,
             *filter(None, (summary.wires, summary.engine_reason)),
             summary.ran_on,
-            figures.interval_legend(summary),
-            *figures.peak_legend(summary),
+            matrix.interval_legend(summary),
+            *matrix.peak_legend(summary),
         ),
         figures=(
             *drawn.scaling(summary, name=name, runs=_ids(curve.runs)),
@@ -107,11 +106,11 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
             *over.over_epochs(records, name=name, title=summary.title),
         ),
         tables=(
-            figures.scaling(summary),
-            *filter(None, (figures.parts(summary),)),
+            matrix.scaling(summary),
+            *filter(None, (matrix.parts(summary),)),
             *telemetry.tables(summary),
         ),
-        notes=(*figures.notes(summary), *telemetry.notes(summary)),
+        notes=(*matrix.notes(summary), *telemetry.notes(summary)),
         runs=tuple(record.run_id for record in records),
         stem=name,
         empty=one_scale(summary),
@@ -123,4 +122,4 @@ def _lead(summary: Summary) -> str:
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
     if not usable:
         return f"no usable run: {', '.join(sorted({row.status for row in summary.rows}))}"
-    return figures.told(max(usable, key=lambda row: row.scale))
+    return matrix.told(max(usable, key=lambda row: row.scale))

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from runner.report.page import blocks, overview, runs
-from runner.report.page.latest import Shown, hardware, latest
 from runner.report.page.model import Block, Page, Section, apart
+from runner.report.page.overview import Shown, hardware, latest
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from runner.core.record import RunRecord
-    from runner.report.page.curves import Watched
+    from runner.report.page.figures import Watched
     from runner.report.page.model import Figure, RunLine
 from runner.report.publish import Measured
 
@@ -98,7 +98,7 @@ class Collected:
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
         """Add the curves of a matrix, and their comparison."""
-        found = blocks.matrix(measured, name=name, watched=watched)
+        found = blocks.curves(measured, name=name, watched=watched)
         self.chapters["matrices"] += found
         for (curve, summary), block in zip(measured.curves, found, strict=True):
             records = tuple(record for _, record in curve.runs)

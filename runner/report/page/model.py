@@ -1,22 +1,26 @@
 """What the page is made from: figures as columns of numbers, tables as text, and blocks of both.
 
-Nothing here knows how a browser draws: `assets/figure.js` and `picture.py` draw the same `Figure`, `export.py` writes it as CSV.
+Nothing here knows how a browser draws: `assets/figure.js` and `picture.py` draw the same `Figure`. As text it is a CSV, a line a point in full
+precision, and words, for those who hear it and those who paste.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Literal, TypeVar
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from pydantic import field_validator, model_validator
 
+from runner.core import units
 from runner.core.frozen import Frozen
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import INTERVAL, ends
-from runner.report.table import Table
+from runner.report.table import Table, csv_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from runner.core.measurement import Interval
 
@@ -124,6 +128,11 @@ def apart(titles: Sequence[str], *facts: Sequence[Sequence[str]]) -> list[str]:
             for title, own in zip(found, told, strict=True)
         ]
     return found
+
+
+def anchor(*words: str) -> str:
+    """An id within the page, of letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
 
 
 class Figure(Frozen):
@@ -240,3 +249,77 @@ class Page(Frozen):
         """All blocks, in the order of the page."""
         found = (block for section in self.sections for block in section.blocks)
         return (*([self.latest] if self.latest else []), self.overview, *found)
+
+
+def to_csv(figure: Figure) -> str:
+    """Columns: series, kind (measured, published, ideal), x, y, both ends of the interval, degraded, ids of the runs joined by a space.
+
+    The first line names x and y with their units: `x: devices`.
+    """
+    x_name, y_name = f"x: {figure.x}", f"y: {figure.y}"
+    rows = [
+        {
+            "series": series.name,
+            "kind": series.kind,
+            x_name: x,
+            y_name: y,
+            "ci95_low": series.low[at] if series.low else None,
+            "ci95_high": series.high[at] if series.high else None,
+            "degraded": "yes" if series.degraded and series.degraded[at] else "",
+            "runs": " ".join(series.runs[at]) if series.runs else "",
+        }
+        for series in figure.series
+        for at, (x, y) in enumerate(zip(series.x, series.y, strict=True))
+    ]
+    return csv_text(rows, columns=("series", "kind", x_name, y_name, "ci95_low", "ci95_high", "degraded", "runs"))
+
+
+FEW: Final = 8
+"""Points of a curve that are told one by one."""
+NAMED: Final = 16
+"""Bars that are, as nobody can see a name between two others."""
+
+
+def told(figure: Figure) -> str:
+    """The figure in one paragraph: what it is of, then each series."""
+    sentences = [f"{figure.y[0].upper()}{figure.y[1:]} by {figure.x}."]
+    sentences += [f"{_series(series)}." for series in figure.series if series.kind != "ideal"]
+    return " ".join(sentences)
+
+
+def place(value: Place) -> str:
+    """Where a point stands, as it is written beside an axis."""
+    return value if isinstance(value, str) else f"{value:,.6g}"
+
+
+def value_at(series: Series, at: int) -> str:
+    """A value with its interval."""
+    ends = (series.low[at], series.high[at]) if series.low and series.high else (None, None)
+    low, high = ends
+    half = None if low is None or high is None else (high - low) / 2
+    return units.figure(series.y[at], half)
+
+
+def _series(series: Series) -> str:
+    known = [at for at, value in enumerate(series.y) if value is not None]
+    says_so = series.name == "published"
+    who = f"{series.name} (published)" if series.kind == "published" and not says_so else series.name
+    if not known:
+        return f"{who}: no value"
+    if len(known) <= (NAMED if isinstance(series.x[0], str) else FEW):
+        return f"{who}: " + "; ".join(_at(series, at) for at in known)
+    return f"{who}: {_many(series, known)}"
+
+
+def _at(series: Series, at: int) -> str:
+    """A value and its place: a name stands before it, a number behind."""
+    value, where = value_at(series, at), series.x[at]
+    return f"{where} {value}" if isinstance(where, str) else f"{value} at {place(where)}"
+
+
+def _many(series: Series, known: Sequence[int]) -> str:
+    def value(at: int) -> float:
+        return series.y[at] or 0.0
+
+    lowest, highest = min(known, key=value), max(known, key=value)
+    return f"{len(known)} values, first {_at(series, known[0])}, last {_at(series, known[-1])}, smallest {_at(series, lowest)}, largest {_at(series, highest)}"

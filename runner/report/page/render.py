@@ -11,8 +11,8 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from runner.report import canvas
-from runner.report.page.export import told
+from runner.report import picture
+from runner.report.page.model import told
 from runner.report.page.runs import COLUMNS, FILTERED, SHOWN
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
 
     places = {run.run_id: number for number, run in enumerate(page.runs)}
     return {
-        "colours": canvas.SERIES,
+        "colours": picture.SERIES,
         "beside": beside,
         "pictures": pictures,
         "runs": _runs(page, pool),
