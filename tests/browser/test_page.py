@@ -135,6 +135,8 @@ def test_it_works_on_a_phone(visit, everything, scheme):
         draw_all(page)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        cut = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
+        assert page.evaluate(cut) == []
         shown = "[...document.querySelectorAll('#all-runs thead th')].filter((one) => one.offsetWidth).map((one) => one.innerText)"
         assert page.evaluate(shown) == ["run", "throughput", "validity"]
 

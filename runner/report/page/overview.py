@@ -243,7 +243,11 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
         title=last.summary.title,
         lead=verdict(last.summary),
         lines=(last.summary.setting, *([last.summary.wires] if last.summary.wires else []), last.summary.ran_on),
-        figures=tuple(one for one in last.figures if one.name.endswith(("-throughput", "-speedup"))),
+        figures=tuple(
+            one.model_copy(update={"title": f"{one.title} on {last.hardware}: {last.summary.setting}"})
+            for one in last.figures
+            if one.name.endswith(("-throughput", "-speedup"))
+        ),
         tables=tuple(table for table in tables if table.rows),
         notes=matrix.notes(last.summary),
         runs=tuple(record.run_id for record in last.records),

@@ -72,10 +72,12 @@ function dataTable(of) {
       const text = of.cell(line, column);
       const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has a colour of its own
       const long = text.length > LONG ? 'long' : words;
-      return make('td', { class: classOf(column, long || '') }, ...linked(text, of.wide));
+      const absent = text === ABSENT ? ' absent' : '';
+      return make('td', { role: 'cell', class: `${classOf(column, long || '') ?? ''}${absent}`.trim() || undefined, 'data-column': of.columns[column] },
+        ...linked(text, of.wide));
     });
-    if (of.runs) cells.push(make('td', {}, runButtons(of.runs(line))));
-    return make('tr', {}, ...cells);
+    if (of.runs) cells.push(make('td', { role: 'cell', 'data-column': 'runs' }, runButtons(of.runs(line))));
+    return make('tr', { role: 'row' }, ...cells);
   }
 
   function sortBy(column) {
@@ -117,7 +119,8 @@ function dataTable(of) {
   }
 
   show();
-  const table = make('table', { class: of.wide && 'wide' }, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
+  // Roles, as a narrow window shows a line of many columns as a card, which is no table to a browser.
+  const table = make('table', { role: 'table', class: of.wide ? 'wide' : heads.length > 3 && 'cards' }, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
   // Only what can be scrolled with keys is reached by those who have nothing else.
   const scroll = make('div', { class: 'scroll', role: 'region', 'aria-label': of.caption, tabindex: '0' }, table);
   return make('div', { class: 'data', id }, controls, scroll, pages);
