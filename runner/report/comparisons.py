@@ -10,31 +10,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from rich.console import Group
 from rich.text import Text
 
 from runner.analysis.comparisons.ablation import Ablation, Losses, ablations
 from runner.analysis.comparisons.devices import Devices, OnGpu, Standing, Training
-from runner.analysis.comparisons.settings import INCOMPARABLE, CrossCheck, InputReport, Source, cross_checks
+from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison
+from runner.analysis.comparisons.settings import (
+    INCOMPARABLE,
+    CaseFigures,
+    CrossCheck,
+    InputReport,
+    Source,
+    cross_checks,
+)
 from runner.analysis.comparisons.settings import inputs as find_inputs
 from runner.analysis.comparisons.settings import strategies as find_strategies
 from runner.analysis.comparisons.sweeps import Network, Networks, Point, Sweep, sweeps
 from runner.analysis.comparisons.sweeps import networks as find_networks
-from runner.analysis.summarize import Status
+from runner.analysis.summarize import Row, Status, Summary
+from runner.core.trial import Case
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, percent
 from runner.report import picture
 from runner.report.matrix import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Block, Figure, Series, anchor, error_bars, series_of
 from runner.report.table import Table, csv_text, fields, section
-
-if TYPE_CHECKING:
-    from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison
-    from runner.analysis.comparisons.settings import CaseFigures
-    from runner.analysis.summarize import Row, Summary
-    from runner.core.trial import Case
 
 Reports = dict[str, str | bytes | None]
 

@@ -11,24 +11,19 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.padding import Padding
+from rich.table import Table as RichTable
 from rich.text import Text
 
+from runner.analysis.summarize import Answers, Row, Status, Summary
 from runner.core import units
-from runner.core.measurement import FEWEST_RUNS, StepParts
+from runner.core.measurement import FEWEST_RUNS, EpochFigures, Interval, StepParts
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
 from runner.report import telemetry
 from runner.report.table import Table, csv_text, escaped, fields, plain_table, section
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
-    from runner.analysis.summarize import Answers, Row, Status, Summary
-    from runner.core.measurement import EpochFigures, Interval
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,16 @@ import io
 import itertools
 import os
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.core.cache import cache_dir, suite_digest
 from runner.report.page.model import Figure, Series, place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Sheet
     from matplotlib.patheffects import AbstractPathEffect

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
+from runner.core.profile import GpuUse, NameShare, Profile
+from runner.core.record import RunRecord
 from runner.core.trial import Trial
 from runner.core.units import ABSENT, figure
 from runner.report.table import Columns, Entry, Table, escaped, section
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from runner.core.profile import GpuUse, NameShare, Profile
-    from runner.core.record import RunRecord
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
 KERNELS: Final = 15

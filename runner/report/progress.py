@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from typing_extensions import Self  # in typing from Python 3.11
 
 PLAIN_INTERVAL_S = 5.0

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from runner.analysis.comparisons.transports import Comparison, Curve, compare, c
 from runner.analysis.summarize import Summary, summarize
 from runner.core import units
 from runner.core.console import no_console
+from runner.core.profile import Profile
 from runner.core.record import RunRecord
 from runner.core.trial import title
 from runner.report import matrix, picture, profile, transports
@@ -27,9 +28,6 @@ from runner.report.matrix import markdown, print_short, print_whole, to_csv
 from runner.report.page import figures as drawn
 from runner.report.page.figures import Watched, over_time, watched
 from runner.results.store import write_report
-
-if TYPE_CHECKING:
-    from runner.core.profile import Profile
 
 Run = tuple[Path, RunRecord]
 PICTURE_POINTS: Final = 1500

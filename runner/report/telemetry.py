@@ -6,14 +6,12 @@ Where nothing is known of any row, a table stays away; why something is unknown 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from runner.analysis.summarize import Row, Summary
+from runner.core.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
 from runner.core.units import ABSENT, figure
 from runner.report.table import Table
-
-if TYPE_CHECKING:
-    from runner.analysis.summarize import Row, Summary
-    from runner.core.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
 
 Subject = TypeVar("Subject", "Telemetry", "GpuTelemetry", "HostTelemetry")
 Part = TypeVar("Part", "GpuTelemetry", "HostTelemetry")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
+from runner.analysis.comparisons.transports import SAMPLED, ComparedRow, Comparison
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report import picture
 from runner.report.comparisons import ComparisonReport
@@ -16,13 +16,6 @@ from runner.report.matrix import efficiency, rate, told
 from runner.report.matrix import runs as counted
 from runner.report.page.figures import transports as draw
 from runner.report.table import Table, fields
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from rich.console import RenderableType
-
-    from runner.analysis.comparisons.transports import Comparison
 
 MEGA = 1_000_000
 WORDS = ("transport", "devices", "counted by", "validity")

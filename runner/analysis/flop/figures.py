@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -19,10 +19,8 @@ from runner.core import yamlfile
 from runner.core.events import CpuPeak, Env, Event, RunStart
 from runner.core.frozen import Frozen
 from runner.core.measurement import FlopFigures, Peak, utilisation_percent
+from runner.core.telemetry import Telemetry
 from runner.core.trial import Trial
-
-if TYPE_CHECKING:
-    from runner.core.telemetry import Telemetry
 
 METHOD: Final = "2 × multiply-adds of convolutions and dense layers of the network as built"
 PEAKS: Final = Path(__file__).with_name("peaks.yaml")

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from runner.analysis.comparisons.grouping import LONGEST
+from runner.core.measurement import Interval
+from runner.experiments.studies.model import Observation, Reproduction
 from runner.experiments.studies.tables import outcome, page_tables, place
 from runner.report.page.model import Block, Figure, Series, anchor, bounds, error_bars
 from runner.results.published.findings import Steady
-
-if TYPE_CHECKING:
-    from runner.core.measurement import Interval
-    from runner.experiments.studies.model import Observation, Reproduction
 
 AXES: Final = {
     "iterations": "iterations",

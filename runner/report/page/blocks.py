@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from runner.analysis.summarize import summarize
+from runner.analysis.comparisons.transports import Curve
+from runner.analysis.summarize import Summary, summarize
+from runner.core.record import RunRecord
 from runner.core.trial import title
 from runner.report import matrix, profile, telemetry, transports
 from runner.report.page import figures as drawn
 from runner.report.page import figures as over
+from runner.report.page.figures import Watched
 from runner.report.page.model import Block, anchor
 from runner.report.page.overview import one_scale
-
-if TYPE_CHECKING:
-    from runner.analysis.comparisons.transports import Curve
-    from runner.analysis.summarize import Summary
-    from runner.core.record import RunRecord
-    from runner.report.page.figures import Watched
 from runner.report.publish import Measured
 
 

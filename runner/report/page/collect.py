@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
 
+from runner.core.record import RunRecord
 from runner.report.page import blocks, overview, runs
-from runner.report.page.model import Block, Page, Section, apart
+from runner.report.page.figures import Watched
+from runner.report.page.model import Block, Figure, Page, RunLine, Section, apart
 from runner.report.page.overview import Shown, hardware, latest
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from runner.core.record import RunRecord
-    from runner.report.page.figures import Watched
-    from runner.report.page.model import Figure, RunLine
 from runner.report.publish import Measured
 
 CHAPTERS: Final = {

@@ -11,32 +11,30 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from rich.console import Console
 
+from runner.analysis.comparisons.grouping import TrainingComparison
+from runner.analysis.comparisons.sweeps import Networks
+from runner.analysis.comparisons.transports import ComparedRow, Comparison
+from runner.analysis.summarize import Row, Summary
 from runner.analysis.telemetry.series import GAP_PERIODS, stretches
 from runner.core import units
 from runner.core.errors import RequestError
+from runner.core.measurement import EpochFigures, Interval
+from runner.core.profile import Profile
+from runner.core.record import RunRecord
+from runner.core.telemetry import Telemetry
 from runner.report.page.model import Figure, Series, error_bars, series_of, value_at
 from runner.report.profile import spelt, worked
 from runner.results.store import read_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
-    from rich.console import Console
-
-    from runner.analysis.comparisons.grouping import TrainingComparison
-    from runner.analysis.comparisons.sweeps import Networks
-    from runner.analysis.comparisons.transports import ComparedRow, Comparison
-    from runner.analysis.summarize import Row, Summary
-    from runner.core.measurement import EpochFigures, Interval
-    from runner.core.profile import Profile
-    from runner.core.record import RunRecord
-    from runner.core.telemetry import Telemetry
 
 Runs = Mapping[int, tuple[str, ...]]
 """By scale, the ids of the runs of a row."""

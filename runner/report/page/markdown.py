@@ -9,14 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 from runner.core.units import ABSENT
+from runner.report.page.model import Block, Page, Section
 from runner.report.table import Table, escaped, line, listed
-
-if TYPE_CHECKING:
-    from runner.report.page.model import Block, Page, Section
 
 MOST_BLOCKS: Final = 12
 """Of a chapter with more there is a line each, which leads to the report that the block has of its own."""

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeVar
 
 from pydantic import field_validator, model_validator
 
 from runner.core import units
 from runner.core.frozen import Frozen
-from runner.core.measurement import FEWEST_RUNS
+from runner.core.measurement import FEWEST_RUNS, Interval
 from runner.core.units import INTERVAL, ends
 from runner.report.table import Table, csv_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runner.core.measurement import Interval
 
 Row = TypeVar("Row")
 SeriesKind = Literal["measured", "published", "ideal"]

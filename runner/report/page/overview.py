@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
-from runner.analysis.comparisons.identity import cells, differences
+from runner.analysis.comparisons.identity import Cell, cells, differences
 from runner.analysis.comparisons.regression import compare
-from runner.analysis.summarize import machine, mode_in_words
+from runner.analysis.summarize import Summary, machine, mode_in_words
 from runner.core import units
+from runner.core.record import RunRecord
 from runner.core.trial import Trial
 from runner.core.units import ABSENT
 from runner.report import compare as against
@@ -22,11 +23,6 @@ from runner.report.matrix import verdict
 from runner.report.page import runs as lines
 from runner.report.page.model import Block, Figure, RunLine, anchor, apart, error_bars, series_of
 from runner.report.table import Table
-
-if TYPE_CHECKING:
-    from runner.analysis.comparisons.identity import Cell
-    from runner.analysis.summarize import Summary
-    from runner.core.record import RunRecord
 
 MOST = 40
 """Lines of a table here; the table of all runs has the rest."""

@@ -8,19 +8,16 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Callable
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from runner.report import picture
-from runner.report.page.model import told
+from runner.report.page.model import Block, Figure, Page, Series, told
 from runner.report.page.runs import COLUMNS, FILTERED, SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jinja2 import Environment
-
-    from runner.report.page.model import Block, Figure, Page, Series
 
 DIGITS: Final = 6
 """Significant digits of a value on the page; its CSV has all."""

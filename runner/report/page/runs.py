@@ -5,16 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from runner.analysis.summarize import between, machine, mode_in_words, version_of
 from runner.core import units
+from runner.core.record import RunRecord
 from runner.core.trial import ExternalTrial, Trial, devices_in_words
 from runner.core.units import ABSENT
 from runner.report.page.model import Fact, RunLine
-
-if TYPE_CHECKING:
-    from runner.core.record import RunRecord
 
 COLUMNS: Final = (
     "run",
