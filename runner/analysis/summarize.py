@@ -341,7 +341,6 @@ def _parts(records: Sequence[RunRecord]) -> StepParts | None:
 
 
 def _answers(records: Sequence[RunRecord]) -> Answers | None:
-    """What inference came to; None of a training."""
     told = [one.measurement for one in records if isinstance(one.trial, Trial) and one.trial.mode == "infer"]
     if not told:
         return None

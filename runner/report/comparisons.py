@@ -422,7 +422,6 @@ def _of_training(
     figures: tuple[Figure, ...],
     csv: Sequence[Mapping[str, object]] = (),
 ) -> ComparisonReport:
-    """The report of one training in several settings, `what` for the title and `columns` of its rows."""
     return ComparisonReport(
         chapter=chapter,
         name=found.name,
@@ -443,7 +442,6 @@ def _ratio(one: Compared) -> str:
 
 
 def _most(rows: Sequence[Compared]) -> Compared | None:
-    """The row with the highest ratio."""
     return max((one for one in rows if one.ratio is not None), key=lambda one: one.ratio or 0.0, default=None)
 
 

@@ -257,7 +257,6 @@ def modes(summary: Summary) -> tuple[Table, ...]:
 
 
 def _answer_columns() -> dict[str, Callable[[tuple[str, Answers]], str]]:
-    """What a line says of inference on so many devices."""
 
     def latency(one: tuple[str, Answers], *, field: str, name: str) -> str:
         return figure(milliseconds(getattr(getattr(one[1].latency, field, None), name, None)))

@@ -122,7 +122,6 @@ def _draw(
     pictures: bool = True,
     listed: bool = True,
 ) -> None:
-    """Write every report; `listed` prints where each is."""
     told = console if listed else no_console()
     save(_of_measured(measured, name=name, console=console, pictures=pictures), out=out, console=told)
     for run in runs:
@@ -130,7 +129,6 @@ def _draw(
 
 
 def _of_measured(measured: Measured, *, name: str, console: Console, pictures: bool) -> Reports:
-    """The reports of measured runs."""
     found: Reports = {}
     for curve, summary in measured.curves:
         stem = f"{name}-{curve.slug}" if measured.comparison else name

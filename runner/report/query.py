@@ -47,7 +47,6 @@ def print_answer(console: Console, names: Sequence[str], rows: Sequence[Row]) ->
 
 
 def _print_fields(console: Console, names: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print each row as a list of its columns."""
     for number, row in enumerate(rows, start=1):
         console.print(Rule(Text(f"row {number}"), align="left", style="dim"))
         laid = Laid.grid(padding=(0, 2, 0, 0))

@@ -78,7 +78,6 @@ def _unavailable(summary: Summary) -> tuple[str, ...]:
 
 
 def _together(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
-    """What is shown of all devices that trained together."""
     return {
         "utilisation (%)": lambda telemetry: _number(telemetry.utilisation_percent),
         "power (W)": lambda telemetry: _number(telemetry.power_w),

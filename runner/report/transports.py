@@ -73,7 +73,6 @@ def legend(comparison: Comparison) -> str:
 
 
 def _sent(comparison: Comparison) -> Iterator[str]:
-    """What is counted, and by whom."""
     yield "reached: bits that were sent ÷ wall seconds of the measured windows"
     gradients = {row.gradient_bytes for row in comparison.rows if row.gradient_bytes}
     of = f" ({gradients.pop() / MEGA:,.1f} MB a step)" if len(gradients) == 1 else ""

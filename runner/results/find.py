@@ -89,7 +89,6 @@ def directories_at(*places: str) -> list[Path]:
 
 
 def _directories(place: str) -> Iterator[Path]:
-    """The run directories of a place."""
     named = os.path.expanduser(place)  # noqa: PTH111 - leaves what is no user's as it is
     # What exists is itself, whatever characters are in its name.
     found = [named] if os.path.exists(named) else glob.glob(named)  # noqa: PTH110, PTH207 - no error for what is no path

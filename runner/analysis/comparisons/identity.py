@@ -108,7 +108,6 @@ def _unusual(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """A value of a trial's field as words."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(one)}" for key, one in value.items() if one not in (None, False))
     return str(value)

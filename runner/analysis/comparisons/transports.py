@@ -210,7 +210,6 @@ def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
 
 
 def _at(curve: Curve, scale: int) -> list[Run]:
-    """A curve's own runs of one scale."""
     return [run for run in curve.own if run[1].trial.world_size == scale]
 
 

@@ -118,7 +118,6 @@ def flop_figures(
 
 
 def _peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
-    """The peak of all devices of the job, or why there is none."""
     arithmetic = trial.precision
     if arithmetic == "int8":
         return "the peaks on file are of floating-point arithmetic"

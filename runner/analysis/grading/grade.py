@@ -103,7 +103,6 @@ def _profile(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None
 
 
 def _pcie(watched: Telemetry | None, training_time_s: float | None) -> list[PcieTraffic]:
-    """What samplers saw of the GPUs' PCIe, and of how much of the measured time."""
     if watched is None or not training_time_s:
         return []
     return [

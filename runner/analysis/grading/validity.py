@@ -81,7 +81,6 @@ def _verdict(against: Iterable[str], doubts: Iterable[str]) -> Validity:
 
 
 def _faults(trial: Trial, measurement: Measurement, transport: Transport, workload: Workload) -> Iterator[str]:
-    """What makes figures wrong."""
     ranks = len(measurement.parameter_norms)
     if ranks != trial.processes:
         yield f"{ranks} of {trial.processes} ranks reported their end"
@@ -188,7 +187,6 @@ def finite_losses(measurement: Measurement) -> bool:
 
 
 def _doubts(trial: Trial, measurement: Measurement) -> Iterator[str]:
-    """What makes figures less than they seem, and not wrong."""
     yield from _oversubscribed(trial)
     yield from unsettled(measurement)
     if measurement.batch and measurement.batch.used != measurement.batch.asked:
@@ -196,7 +194,6 @@ def _doubts(trial: Trial, measurement: Measurement) -> Iterator[str]:
 
 
 def _oversubscribed(trial: Trial) -> Iterator[str]:
-    """That workers had no cores of their own."""
     if trial.oversubscribed:
         yield f"{trial.world_size} CPU workers shared cores (--oversubscribe)"
 

@@ -89,7 +89,6 @@ def sent_by_node(events: Sequence[Event]) -> dict[str | None, NodeSent]:
 
 
 def _ports(nets: Iterable[Net]) -> dict[tuple[str | None, str], Bytes]:
-    """What crossed each port of each node's RDMA adapters."""
     return _differences(((net.node, name), net.where, port) for net in nets for name, port in net.ports.items())
 
 

@@ -252,7 +252,6 @@ def used(
 
 
 def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Verdict:
-    """What crossed between the nodes."""
     if silent := [placed.node for placed in run.trial.placement if placed.node not in run.sent]:
         return unproved(f"{', '.join(silent)} told no counters")
     if run.least is None or run.needed is None:

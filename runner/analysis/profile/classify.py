@@ -46,7 +46,6 @@ class _Tables(Frozen):
 
 @functools.cache
 def _tables() -> dict[str, tuple[_Entry[Any], ...]]:
-    """By kind of row, the entries in their order."""
     found = yamlfile.load(PATTERNS, _Tables)
     return {"kernel": found.kernels, "copy": found.copies, "call": found.calls, "op": found.operators}
 

@@ -120,7 +120,6 @@ def _steps(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> St
 
 
 def _memory(events: Sequence[Event]) -> tuple[MemoryUse, ...]:
-    """Memory of each device, in the order in which a step passes its phases."""
     phases = ("model", *shares.ORDER)
     told = [event for event in events if isinstance(event, Memory)]
     told.sort(key=lambda e: (e.rank, e.device, phases.index(e.phase) if e.phase in phases else len(phases)))

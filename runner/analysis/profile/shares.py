@@ -149,5 +149,4 @@ def _summed(rows: pd.DataFrame, by: str | list[str] | pd.Series[str], seconds: p
 
 
 def _took(row: Any) -> dict[str, Any]:
-    """What a row of `_summed` says, by the names of the figures."""
     return {"count": row.count_, "seconds": row.seconds, "share_percent": row.share}

@@ -109,7 +109,6 @@ class _Node:
 
 
 def _of_node(frame: pd.DataFrame | None, said: Sequence[Event], span: NodeSpans, own: Collection[str]) -> _Node:
-    """Look at every device of a node whose sampler `said` something."""
     sampler = next((event for event in said if isinstance(event, MonitorStart)), None)
     stop = next((event for event in said if isinstance(event, MonitorStop)), None)
     troubles = [event for event in said if isinstance(event, Trouble)]

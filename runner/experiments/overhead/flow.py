@@ -195,7 +195,6 @@ def _sides(setup: _Setup, *, beside_host: bool) -> dict[SideName, Side]:
 
 
 def _bench(setup: _Setup, side: SideName, *, engine: EngineName, telemetry_hz: int) -> Command:
-    """A whole `dlscale bench` in a process of its own."""
     out = setup.resources.out
     words = bench_words(setup.request, setup.resources, setup.trial, engine=engine, telemetry_hz=telemetry_hz)
     words = (*words, f"--out={out}")
@@ -219,7 +218,6 @@ def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
 
 
 def _bare(setup: _Setup) -> Command:
-    """The bare loop in the same environment, with the same cores and threads."""
     job = make_job(setup.trial, setup.resources, setup.prepared, run_id=f"bare-{time.monotonic_ns()}")
     lines: list[str] = []
     began = time.monotonic()

@@ -148,7 +148,6 @@ def _where(options: StudyRequest) -> Request:
 
 
 def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
-    """The framework that was asked for."""
     known = {image.framework for image in machine.images}
     if options.framework and options.framework not in known:
         raise RequestError(f"unknown FRAMEWORK {options.framework!r}; known: {nearest(options.framework, known)}")
@@ -156,7 +155,6 @@ def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
 
 
 def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
-    """The cells that were asked for, all of them where none was named."""
     for name in options.cells:
         if not any(cell.id.startswith(name) for cell in found):
             blocks = ", ".join(dict.fromkeys(cell.block for cell in found))
@@ -276,7 +274,6 @@ def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[s
 
 
 def _images(cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
-    """All plain images, with why those that can't run here can't."""
     return tuple(usable(image, misfit=_misfit(image, cluster, engine)) for image in load_images(SUITE_ROOT).images)
 
 

@@ -325,7 +325,6 @@ def _idle(telemetry: Telemetry) -> float | None:
 
 
 def _why(seen: Sequence[Telemetry], field: str) -> str:
-    """Why the devices that trained have no such figure."""
     for one in seen[0].trained:
         name = f"gpu{one.index}" if isinstance(one, GpuTelemetry) else "host"
         if reason := seen[0].why_missing(one.node, name, field):

@@ -249,7 +249,6 @@ def _sides(lhs: Selector, rhs: Selector) -> Iterator[tuple[Selector, Selector]]:
 
 
 def _pair_label(one: Observation, other: Observation, lhs: Selector, pairs: Sequence[Pair]) -> str:
-    """Which pair it is, where the predicate has several."""
     apart = told_apart([pair[0] for pair in pairs], one)
     words = ", ".join(dict.fromkeys(word for word in (described(lhs), apart) if word))
     against = told_apart([pair[1] for pair in pairs if pair[0] is one], other)
@@ -320,7 +319,6 @@ def _curves(
 def _too_few(
     metric: str, axis: Axis, levels: Sequence[Level], pool: Sequence[Observation], evidence: Evidence
 ) -> Answer:
-    """Why there is no curve."""
     absent = evidence.gpus_not_here([str(level) for level in levels]) if axis == "gpu" else ()
     if absent:
         return Answer(None, f"no {' and no '.join(absent)} here, but {evidence.device_name}")

@@ -174,7 +174,6 @@ def _here(cells: Sequence[Cell]) -> str:
 
 
 def _throughputs(reproduction: Reproduction) -> Callable[[CellOutcome], str]:
-    """The throughput of a cell, by the runs behind it."""
     rates = [one for one in reproduction.observations if one.metric == "throughput" and one.iterations is None]
     return lambda cell: amount(next((one for one in rates if one.runs and set(one.runs) <= set(cell.runs)), None))
 
@@ -200,7 +199,6 @@ def _reasons_of(cell: CellOutcome) -> str:
 
 
 def _fields(comparison: Comparison) -> tuple[str, ...]:
-    """In what a figure's runs differ, as people write it."""
     return tuple(field.replace("_", " ") for field in comparison.fields)
 
 

@@ -76,7 +76,6 @@ def _speedup(curve: Scaled) -> Figure:
 
 
 def _ratios(figure: Figure, evidence: Evidence) -> list[Observation]:
-    """What is measured in place of a ratio: the middle one of all pairs of cells that it may be of."""
     conditions = figure.conditions
     if conditions.versus is None:
         return []
@@ -170,7 +169,6 @@ def _unclear(figure: Figure, equally: Sequence[Observation]) -> Iterator[tuple[s
 
 
 def _why_not(figure: Figure, evidence: Evidence) -> str:
-    """Why nothing stands in the place of a figure."""
     if figure.metric in _OF_RATIOS and figure.conditions.versus is None:
         return "the source does not say in figures what it is against; a finding may"
     versus = figure.conditions.versus

@@ -48,7 +48,6 @@ def markdown(page: Page) -> str:
 
 
 def _latest(block: Block | None, folders: Mapping[str, str]) -> Iterator[str]:
-    """What was measured last."""
     if block:
         yield from (f"## Latest run: {escaped(block.title)}", "", escaped(block.lead), "")
         yield from _body(block, folders)

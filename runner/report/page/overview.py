@@ -269,7 +269,6 @@ def _before(last: Shown, others: Sequence[Shown]) -> Shown | None:
 
 
 def _parts(before: Shown, last: Shown) -> Iterator[tuple[str, str, str]]:
-    """What there is to say of both."""
     a, b = before.summary, last.summary
     yield "training", a.title, b.title
     yield "setting", a.setting, b.setting

@@ -43,7 +43,6 @@ Wrong = tuple[str, str]
 
 
 def _doubled(published: Published) -> Iterator[Wrong]:
-    """Things with an id that another one has."""
     hardware = published.hardware
     for what, ids in (
         ("figure", [figure.id for figure in published.figures]),
@@ -57,7 +56,6 @@ def _doubled(published: Published) -> Iterator[Wrong]:
 
 
 def _dangling(published: Published) -> Iterator[Wrong]:
-    """Names of things that the file does not have."""
     hardware, runs = published.hardware, published.runs
     models = {figure.conditions.model for figure in published.figures if figure.conditions.model}
     known = {

@@ -160,7 +160,6 @@ def insert(
 
 
 def _columns(table: Table, *, numbered: bool) -> dict[str, str]:
-    """Types of columns by their names."""
     return {column.name: column.type for column in table.columns} | ({"file": "BIGINT"} if numbered else {})
 
 
