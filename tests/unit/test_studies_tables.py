@@ -99,7 +99,7 @@ def made(**changes):
 
 def test_published_stands_beside_measured_with_interval_and_verdict():
     assert tables.figures(made()).rows == (
-        ("googlenet.1", "Figure 3", "220 images/s", "235 ± 5 images/s", "2, 1 degraded", "1.07 ± 0.023", "reproduced"),
+        ("googlenet.1", "Figure 3", "220 images/s", "234.6 ± 5.0 images/s", "2, 1 degraded", "1.066 ± 0.023", "reproduced"),
     )
 
 
@@ -129,7 +129,7 @@ def test_what_can_not_be_compared_names_the_fields_and_what_was_not_measured_say
     assert rows[0][-1] == "not comparable: gpu (P100 there, Example CPU here); version (0.7.0 there, 1.9.1 here)"
     assert rows[1][3:] == (ABSENT, ABSENT, ABSENT, "not measured: no NVIDIA device")
     assert [row[2] for row in rows[2:]] == ["several values", "< 220 images/s", "about 220 images/s"]
-    assert rows[3][5] == "1.07"
+    assert rows[3][5] == "1.066"
 
 
 def test_runs_are_listed_with_what_they_ran_in_but_those_that_can_not_be():
@@ -138,7 +138,7 @@ def test_runs_are_listed_with_what_they_ran_in_but_those_that_can_not_be():
     assert list(tables.runs(made()).rows) == [
         (
             "one",
-            "235 ± 5 images/s",
+            "234.6 ± 5.0 images/s",
             "2 and 1 pass",
             "mxnet 1.9.1 and mxnet 1.9.0",
             "dlscale/mxnet:1.9.1",
@@ -202,7 +202,7 @@ def test_a_terminal_gets_what_was_measured_and_judged_and_the_rest_counted():
     tables.print_reproduction(console, other, whole=Path("x.md"))
     printed = console.file.getvalue()
     lines = [re.split(r" {2,}", line.strip()) for line in printed.splitlines()]
-    assert ["googlenet.1", "220 images/s", "235 ± 5", "1.07", "reproduced"] in lines
+    assert ["googlenet.1", "220 images/s", "234.6 ± 5.0", "1.066", "reproduced"] in lines
     assert ["holds", "more GPUs | more speed"] in lines
     assert ["five", "–", "–", "failed: a rank died"] in lines
     assert "googlenet.16" not in printed

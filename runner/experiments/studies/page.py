@@ -5,7 +5,7 @@ Which quantity stands along the axis follows from the figures: the number that v
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from runner.analysis.comparisons.grouping import LONGEST
 from runner.core.measurement import Interval
 from runner.experiments.studies.model import Observation, Reproduction
 from runner.experiments.studies.tables import outcome, page_tables, place
-from runner.report.page.model import Block, Figure, Series, anchor, bounds, error_bars
+from runner.report.page.model import Block, Figure, Series, anchor, error_bars, series_of
 from runner.results.published.findings import Steady
 
 AXES: Final = {
@@ -198,7 +198,7 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
             continue  # a baseline alone is no curve
         ordered = sorted(own, key=lambda point: _number(point.where[axis]))
         label = _label(dict(rest), [dict(other) for kind, *other in curves if kind == published])  # type: ignore[arg-type]
-        series.append(_series(ordered, label, bool(published), tuple(_number(one.where[axis]) for one in ordered)))
+        series.append(_series(ordered, label, lambda point: _number(point.where[axis])))
     places = sorted({place for one in series for place in one.x if isinstance(place, float)})
     left = sum(axis not in point.where for point in points if point.published)
     if metric == "speedup" and axis == "gpus" and places:
@@ -219,11 +219,10 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
 def _bars(points: Sequence[Point], name: str, title: str, y: str) -> Figure:
     every = [point.where for point in points]
     series = []
-    for published in (True, False):
-        own = [point for point in points if point.published is published]
+    for label in ("published", "measured"):
+        own = [point for point in points if point.published is (label == "published")]
         if own:
-            places = tuple(_label(point.where, every) for point in own)
-            series.append(_series(own, "published" if published else "measured", published, places))
+            series.append(_series(own, label, lambda point: _label(point.where, every)))
     return Figure(
         name=name,
         title=title,
@@ -235,17 +234,18 @@ def _bars(points: Sequence[Point], name: str, title: str, y: str) -> Figure:
     )
 
 
-def _series(points: Sequence[Point], label: str, published: bool, places: tuple[float | str, ...]) -> Series:  # noqa: FBT001
-    low, high = bounds([point.ci95 for point in points])
-    return Series(
+def _series(points: Sequence[Point], label: str, place: Callable[[Point], float | str]) -> Series:
+    """Points that are all published, or all measured, each at its place along the axis."""
+    published = points[0].published
+    return series_of(
+        points,
+        x=place,
+        y=lambda point: point.value,
+        interval=lambda point: point.ci95,
+        degraded=lambda point: point.degraded,
+        runs=None if published else lambda point: point.runs,
         name=label,
         kind="published" if published else "measured",
-        x=places,
-        y=tuple(point.value for point in points),
-        low=low,
-        high=high,
-        degraded=tuple(point.degraded for point in points) if any(point.degraded for point in points) else (),
-        runs=() if published else tuple(point.runs for point in points),
     )
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from runner.core.measurement import FEWEST_RUNS, Interval
+from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.experiments.studies.model import (
     Cell,
@@ -218,20 +218,8 @@ def _verdict(comparison: Comparison) -> str:
 
 
 def amount(observed: Observation | None) -> str:
-    """A measured figure with its interval and unit: `235 ± 5 images/s`."""
-    return f"{with_interval(observed.value, observed.ci95)} {observed.unit}" if observed else ABSENT
-
-
-def with_interval(value: float | None, ci95: Interval | None) -> str:
-    """A number with half the width of its interval, where it has one."""
-    if value is None:
-        return ABSENT
-    return f"{_number(value)} ± {_number(ci95.half_width)}" if ci95 else _number(value)
-
-
-def _number(value: float) -> str:
-    """Three significant digits, and all before the point: 0.0123, 1.23, 12.3, 1,230."""
-    return f"{value:,.0f}" if abs(value) >= 100 or not value else f"{value:.3g}"  # noqa: PLR2004 - more digits than count
+    """A measured figure with its interval and unit: `234.6 ± 5.0 images/s`."""
+    return f"{figure(observed.value, half_width(observed.ci95))} {observed.unit}" if observed else ABSENT
 
 
 def _runs_of(judged: Judgement) -> str:
@@ -244,7 +232,7 @@ _FIGURES: Final[Columns[Comparison]] = {
     "published": published,
     "measured ±": lambda one: amount(one.measured),
     "runs": _runs_behind,
-    "ratio ±": lambda one: with_interval(one.ratio, one.ratio_ci95),
+    "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
     "verdict": _verdict,
 }
 _FINDINGS: Final[Columns[Judgement]] = {
@@ -296,7 +284,7 @@ _TERMINAL_FIGURES: Final[Columns[Comparison]] = {
     "measured ±": lambda one: amount(one.measured).removesuffix(
         f" {one.unit}"
     ),  # the unit once, where both have the same
-    "ratio": lambda one: with_interval(one.ratio, None),
+    "ratio": lambda one: figure(one.ratio),
     "verdict": lambda one: one.verdict,
 }
 _TERMINAL_FINDINGS: Final[Columns[Judgement]] = {

@@ -68,14 +68,6 @@ class Series(Frozen):
         return self
 
 
-def bounds(intervals: Sequence[Interval | None]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """`low` and `high` of a series; both empty where there is no interval at all."""
-    if not any(intervals):
-        return (), ()
-    low, high = zip(*map(ends, intervals), strict=True)
-    return low, high
-
-
 def series_of(
     rows: Sequence[Row],
     *,
@@ -83,20 +75,23 @@ def series_of(
     y: Callable[[Row], float | None],
     interval: Callable[[Row], Interval | None] = lambda _: None,
     degraded: Callable[[Row], bool] = lambda _: False,
-    runs: Callable[[Row], tuple[str, ...]],
+    runs: Callable[[Row], tuple[str, ...]] | None,
     label: Callable[[Row], str] | None = None,
     name: str = "measured",
+    kind: SeriesKind = "measured",
 ) -> Series:
     """A series with a point for each of some rows."""
-    low, high = bounds(list(map(interval, rows)))
+    intervals = list(map(interval, rows))
+    low, high = zip(*map(ends, intervals), strict=True) if any(intervals) else ((), ())
     return Series(
         name=name,
+        kind=kind,
         x=tuple(map(x, rows)),
         y=tuple(map(y, rows)),
         low=low,
         high=high,
         degraded=tuple(map(degraded, rows)),
-        runs=tuple(map(runs, rows)),
+        runs=tuple(map(runs, rows)) if runs else (),
         labels=tuple(map(label, rows)) if label else (),
     )
 
