@@ -99,7 +99,15 @@ def made(**changes):
 
 def test_published_stands_beside_measured_with_interval_and_verdict():
     assert tables.figures(made()).rows == (
-        ("googlenet.1", "Figure 3", "220 images/s", "234.6 ± 5.0 images/s", "2, 1 degraded", "1.066 ± 0.023", "reproduced"),
+        (
+            "googlenet.1",
+            "Figure 3",
+            "220 images/s",
+            "234.6 ± 5.0 images/s",
+            "2, 1 degraded",
+            "1.066 ± 0.023",
+            "reproduced",
+        ),
     )
 
 
