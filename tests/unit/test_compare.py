@@ -29,7 +29,7 @@ from runner.commands.compare_flow import read_percent
 from runner.core.errors import RequestError
 from runner.core.measurement import Interval
 from runner.core.trial import Dataset, ProfilePass
-from runner.report.compare import markdown, notes
+from runner.report.compare import notes
 from runner.results.store import write_record
 
 NAMES = ("before", "after")
@@ -269,17 +269,6 @@ def test_json_has_every_figure(sides):
         "slower",
         "windows",
         ["before-r1", "before-r2", "before-r3"],
-    )
-
-
-def test_markdown_is_a_table():
-    text = markdown(compare(repeats("a", 0.1, 3), repeats("b", 0.2, 3), names=NAMES))
-    lines = text.splitlines()
-    assert lines[0] == "### after against before"
-    assert {line.count("|") for line in lines[2:5]} == {9}
-    assert (
-        "| 3 and 3 | 320.0 images/s | 160.0 images/s | 0.500 | 0.500 to 0.500 | < 0.0001, 60 and 60 windows | slower |"
-        in lines[4]
     )
 
 

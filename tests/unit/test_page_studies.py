@@ -11,7 +11,6 @@ import studied
 
 from runner.core.measurement import Interval
 from runner.experiments.studies import page
-from runner.experiments.studies.model import Comparison
 from runner.experiments.studies.study import DIRECTORY
 from runner.report import picture
 
@@ -114,31 +113,6 @@ def test_every_verdict_and_finding_is_in_a_table(dell):
     assert {row[place["verdict"]] for row in rows} == {one.verdict for one in dell.comparisons}
     assert [row[2] for row in tables["Findings"].rows] == [one.verdict for one in dell.judgements]
     assert len(tables["Cells"].rows) == len(dell.cells)
-
-
-def test_a_figure_that_was_not_measured_says_so(dell):
-    changes = {"measured": None, "ratio": None, "ratio_ci95": None, "verdict": "not measured", "why": "no 16 GPUs"}
-    bare = Comparison.model_validate(dell.comparisons[0].model_dump() | changes)
-    alone = dell.model_copy(update={"comparisons": (bare,), "observations": ()})
-    (row,) = next(one for one in page.block(alone, stem="s").tables if one.title == "Published figures").rows
-    assert row[5:10] == (
-        "–",
-        "–",
-        "–",
-        "not measured",
-        "; ".join(word for word in (*bare.doubts, ", ".join(bare.fields).replace("_", " "), "no 16 GPUs") if word),
-    )
-
-
-def test_what_is_indicated_and_what_differs_is_on_the_page_with_the_number_of_runs(dell):
-    tables = {one.title: one for one in page.block(dell, stem="dell").tables}
-    (rises,) = (row for row in tables["Findings"].rows if row[0] == "dell.nvcaffe.speed_rises")
-    assert rises[2:4] == ("indicated", "3")
-    assert rises[4].startswith("1 run; gpus 1, 2, 4: ")
-    assert ("normalization", "none", "batch normalization after every convolution", "mxnet-googlenet, mxnet-cpu") in (
-        tables["Differences from the source"].rows
-    )
-    assert {row[6] for row in tables["Published figures"].rows} <= {"1", "–"}
 
 
 def test_points_of_degraded_runs_are_hollow():

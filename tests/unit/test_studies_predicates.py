@@ -204,38 +204,6 @@ def test_a_predicate_holds_or_does_not_or_can_not_be_told(predicate, observation
     assert ask(predicate, *observations).holds is holds
 
 
-@pytest.mark.parametrize(
-    ("predicate", "observations", "holds", "why"),
-    [
-        (RISING, rates((4, 390), (1, 100), (2, 195)), True, "gpus 1, 2, 4: 100, 195, 390 images/s"),
-        (RISING, rates((1, 100), (2, 102), half=4), False, "gpus 1, 2: 100 ± 4, 102 ± 4 images/s (within noise)"),
-        (RISING | {"levels": LEVELS}, rates((1, 100), (2, 190), (3, 50)), True, "gpus 1, 2: 100, 190 images/s (2 of 6 levels)"),
-        (RISING, [*rates((1, 100), (2, 190), model="a"), *rates((1, 300), (2, 200), model="b")], False,
-         "b: gpus 1, 2: 300, 200 images/s, wrong way from 1 to 2; but a: gpus 1, 2: 100, 190 images/s"),
-        (BATCH, [seen(104, half=3, batch=256), seen(100, half=4, batch=64)], False,
-         "batch 256: 104 ± 3 images/s against 100 ± 4 images/s (within noise)"),
-        (BATCH, [*batches(900, 1000, gpu="v100"), *batches(90, 100, gpu="k80")], True,
-         "batch 256, v100: 1,000 images/s against 900 images/s; batch 256, k80: 100 images/s against 90 images/s"),
-        (BATCH, [observation(1000, batch=256, gpu="v100"), observation(90, batch=64, gpu="k80")], None,
-         "no throughput of batch 256 and of batch 64 under otherwise the same conditions"),
-        (BATCH | {"metric": "accuracy", "lhs": {"batch": 256, "epoch": 50}, "rhs": {"batch": 64, "epoch": 50}},
-         batches(9, 8, metric="accuracy", unit="%", epoch=3), None, "no accuracy of batch 256, epoch 50 (3 epochs were trained)"),
-        (BATCH | {"for_all": {"model": ["a", "b", "c"]}}, batches(10, 20, model="a"), True,
-         "a: batch 256: 20 images/s against 10 images/s; not told: b, c: no throughput"),
-        (HALF, [seen(50, half=5, network="eth", nodes=2), observation(100, network="ib", nodes=2, ci95=(100, 100))], True,
-         "eth: 0.5 ± 0.05, within 20% of 0.5"),
-        (HALF, [seen(50, half=5, network="eth", nodes=2), observation(100, network="ib", nodes=2)], True, "eth: 0.5, within 20% of 0.5"),
-        (FALLS, on(30), None, "no p100 and no k80 here, but Example"),
-        (BELOW, [util(90, model="a"), util(100, model="b")], False, "b: 100 %; but a: 90 %"),
-        (AFTER, windows(1, 1, 1, 1), None, "40 iterations were run, and it speaks of those after 300"),
-    ],
-)  # fmt: skip
-def test_an_answer_has_the_figures_behind_it_or_what_is_missing(predicate, observations, holds, why):
-    answer = ask(predicate, *observations)
-    assert (answer.holds, answer.why) == (holds, why)
-    assert bool(answer.runs) is (holds is not None)
-
-
 def test_one_case_that_fails_is_enough():
     for_all = BATCH | {"for_all": {"model": ["a", "b", "c"]}}
     assert ask(for_all, *batches(10, 20, model="a"), *batches(20, 10, model="b")).holds is False
