@@ -23,7 +23,7 @@ from runner.experiments.overhead.report import from_file
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture
-from runner.report.comparisons import ComparisonReport, compare_matrices
+from runner.report.comparisons import Report, compare_matrices
 from runner.report.comparisons import devices as device_report
 from runner.report.page import blocks, model, render
 from runner.report.page.collect import Collected
@@ -33,7 +33,7 @@ from runner.report.page.model import Page, RunLine
 from runner.report.page.runs import line
 from runner.report.picture import prune
 from runner.report.progress import progress
-from runner.report.publish import Measured, of_comparison, redraw, save
+from runner.report.publish import Measured, of_comparison, profiled, redraw, save
 from runner.results.disk import check_writable
 from runner.results.find import Run, each_once, read_each, read_runs
 from runner.results.store import RECORD, folders_under, read_record, run_directories, write_report
@@ -198,7 +198,7 @@ def _draw_matrices(
         measured = redraw(every, out=out, name=name, console=told, pictures=alone) if out else Measured.of(every)
         seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves if pictures}
         found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
-        found.add("passes", *(block for run in own for block in blocks.profiled(run)))
+        found.add("passes", *(one.page_block() for one in map(profiled, own) if one))
     if out and not alone:
         console.print(f"reports: {len(named):,} matrices in {out}", style="dim")
 
@@ -234,7 +234,7 @@ def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None
     _add(compare_matrices(runs), found, out=out, console=console)
 
 
-def _add(reports: Iterable[ComparisonReport], found: Collected, *, out: Path | None, console: Console) -> None:
+def _add(reports: Iterable[Report], found: Collected, *, out: Path | None, console: Console) -> None:
     for one in reports:
         if out:
             save(one.files(), out=out, console=console)

@@ -1,6 +1,6 @@
 """What is compared across matrices, declared once: columns, legend, lead and figures of each kind of comparison, for every form that it has.
 
-`runner/analysis/comparisons/` finds the runs and computes the figures; a `ComparisonReport` is Markdown, CSV, PNG, a terminal's table and a
+`runner/analysis/comparisons/` finds the runs and computes the figures; a `Report` is Markdown, CSV, PNG, a terminal's table and a
 block of the page. Interconnects are in `transports.py`.
 """
 
@@ -37,21 +37,21 @@ from runner.report import picture
 from runner.report.matrix import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Block, Figure, Series, anchor, error_bars, series_of
-from runner.report.table import Table, csv_text, fields, section
+from runner.report.table import Table, csv_text, escaped, fields, section
 
 Reports = dict[str, str | bytes | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonReport:
-    """What `runner/report/comparisons.py` declares of a comparison.
+class Report:
+    """One report, ready for every form: Markdown, CSV, PNG, a terminal, a block of the page.
 
     Attributes:
         chapter: of the page, one of `collect.CHAPTERS`.
         lead: what came of it, in one line.
         lines: what ran on what.
         measured: what follows them, in Markdown alone.
-        tables: the first is what a terminal shows.
+        tables: the first is what a terminal shows; Markdown names them where they are `many`.
         pictures: what draws those that lie beside the Markdown as well, by the names of their files without `.png`.
     """
 
@@ -62,7 +62,8 @@ class ComparisonReport:
     lines: tuple[str, ...]
     measured: tuple[str, ...] = ()
     tables: tuple[Table, ...]
-    legends: tuple[str, ...]
+    many: bool = False
+    legends: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     csv: Sequence[Mapping[str, object]] = ()
     figures: tuple[Figure, ...] = ()
@@ -71,8 +72,9 @@ class ComparisonReport:
 
     def markdown(self) -> str:
         """A section; ends with a newline."""
-        legend = "; ".join(self.legends)
-        return section(self.title, self.lines, *self.tables, legend, self.notes, measured=self.measured)
+        names = (f"**{escaped(table.title)}**" if self.many else "" for table in self.tables)
+        tables = (part for both in zip(names, self.tables, strict=True) for part in both)
+        return section(self.title, self.lines, *tables, "; ".join(self.legends), self.notes, measured=self.measured)
 
     def files(self, *, pictures: bool = True) -> Reports:
         """Every report by the name of its file, with or without pictures."""
@@ -114,7 +116,7 @@ class ComparisonReport:
 UNUSABLE: Final = "no usable run"
 
 
-def compare_matrices(found: Sequence[Run]) -> Iterator[ComparisonReport]:
+def compare_matrices(found: Sequence[Run]) -> Iterator[Report]:
     """Every comparison of runs in one folder, whichever matrix they are of; interconnects are in `transports.py`."""
     yield from map(networks, find_networks(found))
     yield from map(strategies, find_strategies(found))
@@ -124,7 +126,7 @@ def compare_matrices(found: Sequence[Run]) -> Iterator[ComparisonReport]:
     yield from map(engines, cross_checks(found))
 
 
-def ablation(found: Ablation) -> ComparisonReport:
+def ablation(found: Ablation) -> Report:
     """A training with one technique more a line."""
     best = _most(found.rows)
     return _of_training(
@@ -152,7 +154,7 @@ def ablation(found: Ablation) -> ComparisonReport:
     )
 
 
-def engines(found: CrossCheck) -> ComparisonReport:
+def engines(found: CrossCheck) -> Report:
     """A training in a container and on the same software without one."""
     incomparable = INCOMPARABLE if any(row.differs for row in found.rows) else UNUSABLE
     return _of_training(
@@ -194,7 +196,7 @@ def engines(found: CrossCheck) -> ComparisonReport:
     )
 
 
-def inputs(found: InputReport) -> ComparisonReport:
+def inputs(found: InputReport) -> Report:
     """A training on synthetic samples and on real ones."""
     best = _most(found.rows)
 
@@ -228,7 +230,7 @@ def inputs(found: InputReport) -> ComparisonReport:
     )
 
 
-def strategies(found: TrainingComparison) -> ComparisonReport:
+def strategies(found: TrainingComparison) -> Report:
     """A training on the same devices whose ranks train together in several ways."""
     return _of_training(
         found,
@@ -255,7 +257,7 @@ def strategies(found: TrainingComparison) -> ComparisonReport:
     )
 
 
-def networks(found: Networks) -> ComparisonReport:
+def networks(found: Networks) -> Report:
     """Networks that were trained alike on one device and on more."""
     rows = [(network, row) for network in found.networks for row in network.rows]
     parts = {header: name for header, name in PARTS.items() if header != "input"}
@@ -276,7 +278,7 @@ def networks(found: Networks) -> ComparisonReport:
     largest = [(one.label, one.rows[-1]) for one in found.networks if one.rows[-1].efficiency is not None]
     lead = "; ".join(f"{label}: {figure(percent(row.efficiency))} % on {row.devices}" for label, row in largest)
     drawn = efficiency_by_network(found)
-    return ComparisonReport(
+    return Report(
         chapter="networks",
         name=found.name,
         title=f"{found.title}: scaling",
@@ -313,7 +315,7 @@ _DIGITS: Final = 12
 """Of a UUID that are shown."""
 
 
-def devices(found: Devices) -> ComparisonReport:
+def devices(found: Devices) -> Report:
     """What ran on several GPUs of a kind, each by itself."""
 
     def at(end: int, read: Callable[[OnGpu], str]) -> Callable[[Training], str]:
@@ -339,7 +341,7 @@ def devices(found: Devices) -> ComparisonReport:
         "median": lambda row: f"{row.median:.3f}",
         "largest": lambda row: f"{row.high:.3f}",
     }
-    return ComparisonReport(
+    return Report(
         chapter="devices",
         name=found.name,
         title=f"{found.title}: devices",
@@ -357,7 +359,7 @@ def devices(found: Devices) -> ComparisonReport:
     )
 
 
-def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> ComparisonReport:
+def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> Report:
     """What several trainings at once are worth; `summary` is of the training alone, `name` that of the matrix."""
     sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
 
@@ -376,7 +378,7 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
         "samples/s": lambda one: f"{one.samples / one.median_s:.4g}" if one.median_s else ABSENT,
         "ratio": lambda one: f"{one.median_s / sequential:.3f}" if one.median_s and sequential else ABSENT,
     }
-    return ComparisonReport(
+    return Report(
         chapter="comparisons",
         name=f"{name}-concurrent",
         title=f"{summary.title}, {max(case.trainings for case in cases)} trainings",
@@ -421,8 +423,8 @@ def _of_training(
     lead: str,
     figures: tuple[Figure, ...],
     csv: Sequence[Mapping[str, object]] = (),
-) -> ComparisonReport:
-    return ComparisonReport(
+) -> Report:
+    return Report(
         chapter=chapter,
         name=found.name,
         title=f"{found.title}: {what}",
@@ -464,7 +466,7 @@ LEGEND_GPU = (
 LEGEND_CPU = f"batch: of one device; {PLUS_MINUS}; CPUs: of the whole host, whoever used them; power: of its processors, energy ÷ time"
 
 
-def sweep(found: Sweep) -> ComparisonReport:
+def sweep(found: Sweep) -> Report:
     """Runs and passes under a profiler that differ in batch and precision only."""
     drawn = figures(found)
     rates = [point for point in found.points if point.throughput is not None]
@@ -485,7 +487,7 @@ def sweep(found: Sweep) -> ComparisonReport:
         "MFU (%)": lambda point: figure(point.row.mfu_percent if point.row else None),
         "validity": lambda point: point.status or ABSENT,
     }
-    return ComparisonReport(
+    return Report(
         chapter="sweeps",
         name=found.name,
         title=f"{found.title}: sweep over the batch",

@@ -12,7 +12,7 @@ from runner.core.profile import GpuUse, NameShare, Profile
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 from runner.core.units import ABSENT, figure
-from runner.report.table import Columns, Entry, Table, escaped, section
+from runner.report.table import Columns, Entry, Table
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
 KERNELS: Final = 15
@@ -45,13 +45,6 @@ def profile_report(profile: Profile) -> RenderableType:
             parts.append(Text(one.legend, style="dim"))
     missing = unavailable(profile)
     return Group(*parts, *([Text()] if missing else []), *(Text(text, style="yellow") for text in missing))
-
-
-def markdown(profile: Profile, *, title: str, ran_on: Sequence[str], notes: Sequence[str] = ()) -> str:
-    """A section for people who paste: what ran, how and on what, the tables, and `notes` below them; ends with a newline."""
-    parts = [part for one in sections(profile) for part in (f"**{escaped(one.title)}**", one)]
-    ran = "\n".join(f"{escaped(text)}  " for text in (*ran_on, *summary(profile)))
-    return section(title, (), ran, *parts, (*notes, *unavailable(profile)))
 
 
 def summary(profile: Profile) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +20,10 @@ from runner.analysis.comparisons.transports import Comparison, Curve, compare, c
 from runner.analysis.summarize import Summary, summarize
 from runner.core import units
 from runner.core.console import no_console
-from runner.core.profile import Profile
 from runner.core.record import RunRecord
 from runner.core.trial import title
 from runner.report import matrix, picture, profile, transports
-from runner.report.comparisons import Reports, concurrent
+from runner.report.comparisons import Report, Reports, concurrent
 from runner.report.matrix import markdown, print_short, print_whole, to_csv
 from runner.report.page import figures as drawn
 from runner.report.page.figures import Watched, over_time, watched
@@ -124,8 +124,8 @@ def _draw(
 ) -> None:
     told = console if listed else no_console()
     save(_of_measured(measured, name=name, console=console, pictures=pictures), out=out, console=told)
-    for run in runs:
-        save(_of_pass(run, pictures=pictures), out=out, console=told)
+    for found in filter(None, map(profiled, runs)):
+        save(found.files(pictures=pictures), out=out, console=told)
 
 
 def _of_measured(measured: Measured, *, name: str, console: Console, pictures: bool) -> Reports:
@@ -154,19 +154,35 @@ def of_comparison(comparison: Comparison, *, name: str, pictures: bool = True) -
     return transports.report(comparison, name=name).files(pictures=pictures)
 
 
-def _of_pass(run: Run, *, pictures: bool) -> Reports:
-    """The reports of a pass under a profiler, which carry its own name; none of a measured run or of a pass that may not be used."""
+def profiled(run: Run) -> Report | None:
+    """The report of a pass under a profiler, which carries its own name; None of a measured run or of a pass that may not be used."""
     _, record = run
     if record.profile is None or record.validity.status == "invalid":
-        return {}
-    summary = summarize([run])
-    ran_on = (summary.setting, summary.ran_on)
-    notes = (*profile.reservations(record), *profile.sampled(record))
-    what = title(record.trial)
-    return {
-        f"{record.run_id}.md": profile.markdown(record.profile, title=what, ran_on=ran_on, notes=notes),
-        f"{record.run_id}.png": share_png(record.profile, title=summary.title, lines=ran_on) if pictures else None,
-    }
+        return None
+    summary, what = summarize([run]), title(record.trial)
+    first, *more = profile.summary(record.profile)
+    ran_on, missing = (summary.setting, summary.ran_on), profile.unavailable(record.profile)
+    degraded = record.validity.status == "degraded"
+    shares = partial(drawn.time_shares, record.profile)
+    picture_of_shares = partial(
+        picture.png,
+        *shares(name="shares", title=summary.title),
+        lead=(first,),
+        lines=(*more, *missing, *ran_on),
+    )
+    return Report(
+        chapter="passes",
+        name=record.run_id,
+        title=what,
+        lead=first,
+        lines=(*ran_on, first, *more),
+        tables=profile.sections(record.profile),
+        many=True,
+        notes=(*profile.reservations(record), *profile.sampled(record), *missing),
+        figures=shares(name=f"{record.run_id}-shares", title=what, run=record.run_id, degraded=degraded),
+        pictures={record.run_id: picture_of_shares},
+        runs=(record.run_id,),
+    )
 
 
 def scaling_png(summary: Summary) -> bytes | None:
@@ -188,14 +204,4 @@ def power_png(seen: Watched, *, title: str, ran_on: str) -> bytes | None:
         title=title,
         lead=("what the devices did over time; the measured windows are shaded",),
         lines=(ran_on,),
-    )
-
-
-def share_png(profiled: Profile, *, title: str, lines: Sequence[str]) -> bytes | None:
-    """The share of each category of work in the time of a pass, with `lines` in small print; None for a pass without work."""
-    first, *more = profile.summary(profiled)
-    return picture.png(
-        *drawn.time_shares(profiled, name="shares", title=title),
-        lead=(first,),
-        lines=(*more, *profile.unavailable(profiled), *lines),
     )

@@ -11,7 +11,7 @@ from rich.text import Text
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow, Comparison
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report import picture
-from runner.report.comparisons import ComparisonReport
+from runner.report.comparisons import Report
 from runner.report.matrix import efficiency, rate, told
 from runner.report.matrix import runs as counted
 from runner.report.page.figures import transports as draw
@@ -116,7 +116,7 @@ def transports_table(comparison: Comparison) -> RenderableType:
 
 def report(
     comparison: Comparison, *, name: str, runs: Mapping[tuple[str, int], tuple[str, ...]] | None = None
-) -> ComparisonReport:
+) -> Report:
     """The reports of transports side by side: the table, and throughput and bytes a step on one sheet; `runs` has ids by transport and scale."""
     drawn = draw(comparison, name=name, runs=runs or {})
     fastest = max(
@@ -124,14 +124,13 @@ def report(
         key=lambda row: row.row.throughput or 0.0,
         default=None,
     )
-    return ComparisonReport(
+    return Report(
         chapter="comparisons",
         name=name,
         title=f"{comparison.title}: transports",
         lead=f"fastest over {fastest.transport}: {told(fastest.row)}" if fastest else "no usable run",
         lines=(comparison.setting, comparison.ran_on, legend(comparison)),
         tables=(table(comparison),),
-        legends=(),
         notes=notes(comparison),
         csv=[
             {

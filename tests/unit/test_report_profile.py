@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import struct
 from datetime import datetime, timezone
+from pathlib import Path
 
 import examples
 import passes
@@ -26,8 +27,8 @@ from runner.commands.profile import find_pass, show_profile
 from runner.core.errors import RequestError
 from runner.core.events import Memory
 from runner.report.page.figures import time_shares
-from runner.report.profile import markdown, profile_report, spelt
-from runner.report.publish import share_png
+from runner.report.profile import profile_report, spelt
+from runner.report.publish import profiled
 from runner.results.store import write_record
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
@@ -84,21 +85,17 @@ def show(console, profile):
     console.print(profile_report(profile))
 
 
+def reported(profile, **changes):
+    return profiled((Path("p"), record(**changes).model_copy(update={"profile": profile})))
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("profile-gpus-100-columns.txt", printed(show, GPUS, width=100)),
         ("profile-cpu-80-columns.txt", printed(show, CPU, width=80)),
-        (
-            "profile-gpus.md",
-            markdown(
-                GPUS,
-                title="resnet50, 2 GPUs",
-                ran_on=["batch 64", "2 × NVIDIA H200"],
-                notes=["the rate had not settled"],
-            ),
-        ),
-        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker", ran_on=["batch 32"])),
+        ("profile-gpus.md", reported(GPUS, status="degraded").markdown()),
+        ("profile-cpu.md", reported(CPU).markdown()),
     ],
 )
 def test_golden(name, text):
@@ -120,11 +117,11 @@ def test_categories_without_room_share_a_bar():
 
 
 def test_a_pass_is_drawn_and_one_without_work_is_not():
-    png = share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"])
+    png = reported(GPUS).files()["run-1.png"]
     assert png.startswith(b"\x89PNG")
     assert struct.unpack(">I", png[16:20])[0] == 1280
     nothing = analyse(None, [env(), start(kind="memory"), stop()])
-    assert share_png(nothing, title="resnet50", lines=["2 × NVIDIA H200"]) is None
+    assert reported(nothing).files()["run-1.png"] is None
 
 
 def leave(out, name, found, *, second=0):

@@ -11,7 +11,7 @@ from typing import Final
 from runner.core import units
 from runner.core.units import ABSENT, PLUS_MINUS
 from runner.experiments.overhead.figures import Overhead, OverheadFigures, RunOnFile, SideName, overhead_figures
-from runner.report.comparisons import ComparisonReport
+from runner.report.comparisons import Report
 from runner.report.table import Table, code, escaped
 from runner.results.store import read_events, read_record
 
@@ -26,18 +26,18 @@ RATIO_DIGITS: Final = 4
 """Decimals of a ratio of one round: what is looked for is a part in a hundred."""
 
 
-def from_file(raw: Overhead, folder: Path) -> ComparisonReport:
+def from_file(raw: Overhead, folder: Path) -> Report:
     """The report of an overhead whose runs are in a folder; a RequestError where one is gone or damaged, a RunFailedError where one has no throughput."""
     names = {command.run_id for own in raw.rounds for command in own if command.run_id}
     runs = {name: RunOnFile(folder / name, read_record(folder / name), read_events(folder / name)) for name in names}
     return overhead_report(raw, overhead_figures(raw, runs))
 
 
-def overhead_report(raw: Overhead, found: OverheadFigures) -> ComparisonReport:
+def overhead_report(raw: Overhead, found: OverheadFigures) -> Report:
     """The report of figures; the terminal has the costs alone, since the rounds are too wide for one."""
     ratio, ci95 = found.together["unwatched"]
     on_off = units.figure(ratio, units.half_width(ci95))
-    return ComparisonReport(
+    return Report(
         chapter="overheads",
         name=found.name,
         title=f"{found.title}: what the suite costs",

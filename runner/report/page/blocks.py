@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from runner.analysis.comparisons.transports import Curve
-from runner.analysis.summarize import Summary, summarize
+from runner.analysis.summarize import Summary
 from runner.core.record import RunRecord
-from runner.core.trial import title
-from runner.report import matrix, profile, telemetry, transports
+from runner.report import matrix, telemetry, transports
 from runner.report.page import figures as drawn
 from runner.report.page import figures as over
 from runner.report.page.figures import Watched
@@ -47,39 +46,6 @@ def _ids(runs: Iterable[tuple[Path, RunRecord]]) -> dict[int, tuple[str, ...]]:
         scale = record.trial.world_size
         found[scale] = (*found.get(scale, ()), record.run_id)
     return found
-
-
-def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
-    """The block of a pass under a profiler; none of one that may not be used."""
-    _, record = run
-    if record.profile is None or record.validity.status == "invalid":
-        return ()
-    summary = summarize([run])
-    what = title(record.trial)
-    first, *more = profile.summary(record.profile)
-    return (
-        Block(
-            anchor=anchor(record.run_id),
-            title=what,
-            lead=first,
-            lines=(summary.setting, summary.ran_on, *more),
-            figures=drawn.time_shares(
-                record.profile,
-                name=f"{record.run_id}-shares",
-                title=what,
-                run=record.run_id,
-                degraded=record.validity.status == "degraded",
-            ),
-            tables=profile.sections(record.profile),
-            notes=(
-                *profile.reservations(record),
-                *profile.sampled(record),
-                *profile.unavailable(record.profile),
-            ),
-            runs=(record.run_id,),
-            stem=record.run_id,
-        ),
-    )
 
 
 def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None) -> Block:
