@@ -18,14 +18,13 @@ from runner.analysis.comparisons.devices import devices
 from runner.analysis.comparisons.transports import across
 from runner.core.console import complain, no_console, open_console
 from runner.core.errors import DlscaleError, RequestError
-from runner.experiments.overhead.figures import PREFIX, read_overhead
-from runner.experiments.overhead.report import from_file
+from runner.experiments.overhead.figures import PREFIX, from_file, read_overhead
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture
 from runner.report.comparisons import Report, compare_matrices
 from runner.report.comparisons import devices as device_report
-from runner.report.page import blocks, model, render
+from runner.report.page import collect, model, render
 from runner.report.page.collect import Collected
 from runner.report.page.figures import watched
 from runner.report.page.markdown import markdown
@@ -230,7 +229,7 @@ def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None
         measured = Measured.across(joined)
         if measured.comparison and out:
             save(of_comparison(measured.comparison, name=name), out=out, console=console)
-        found.add("comparisons", *blocks.comparison(measured, name=name))
+        found.add("comparisons", *collect.compared_block(measured, name=name))
     _add(compare_matrices(runs), found, out=out, console=console)
 
 

@@ -35,12 +35,14 @@ from runner.experiments.overhead.figures import (
     Overhead,
     Printed,
     RunOnFile,
+    costs,
     overhead_figures,
+    overhead_report,
     overhead_schema,
     program_s,
     read_overhead,
+    rounds,
 )
-from runner.experiments.overhead.report import costs, overhead_report, rounds
 from runner.plan.discovery import WORKLOADS, EngineChoice
 from runner.plan.plan import plan
 from runner.run import bench as benching

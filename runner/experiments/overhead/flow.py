@@ -22,8 +22,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.request import EngineName, Request
 from runner.core.trial import Trial
 from runner.engines.process import CommandError, read_git, run
-from runner.experiments.overhead.figures import PREFIX, Command, Overhead, Printed, SideName
-from runner.experiments.overhead.report import from_file
+from runner.experiments.overhead.figures import PREFIX, Command, Overhead, Printed, SideName, from_file
 from runner.plan.choice import choose
 from runner.plan.discovery import Resources, discover
 from runner.plan.launch.job import spec

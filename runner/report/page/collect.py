@@ -1,4 +1,4 @@
-"""Everything on file → the page: its chapters in order, each figure under a name of its own."""
+"""Everything on file → the page: its chapters in order, a block for each curve, comparison, pass and study, each figure under a name of its own."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
+from runner.analysis.comparisons.transports import Curve
+from runner.analysis.summarize import Summary
 from runner.core.record import RunRecord
-from runner.report.page import blocks, overview, runs
+from runner.report import matrix, telemetry, transports
+from runner.report.page import figures as drawn
+from runner.report.page import overview, runs
 from runner.report.page.figures import Watched
-from runner.report.page.model import Block, Figure, Page, RunLine, Section, apart
-from runner.report.page.overview import Shown, hardware, latest
+from runner.report.page.model import Block, Figure, Page, RunLine, Section, anchor, apart
+from runner.report.page.overview import Shown, hardware, latest, one_scale
 from runner.report.publish import Measured
 
 CHAPTERS: Final = {
@@ -94,12 +99,12 @@ class Collected:
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
         """Add the curves of a matrix, and their comparison."""
-        found = blocks.curves(measured, name=name, watched=watched)
+        found = blocks_of(measured, name=name, watched=watched)
         self.chapters["matrices"] += found
         for (curve, summary), block in zip(measured.curves, found, strict=True):
             records = tuple(record for _, record in curve.runs)
             self.measured.append(Shown(name=name, summary=summary, records=records, figures=block.figures))
-        self.chapters["comparisons"] += blocks.comparison(measured, name=name)
+        self.chapters["comparisons"] += compared_block(measured, name=name)
 
     def add(self, chapter: str, *blocks: Block) -> None:
         """Add blocks to a chapter, one of `CHAPTERS`."""
@@ -205,3 +210,73 @@ def _apart(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Bloc
 def _numbered(name: str, known: dict[str, int]) -> str:
     known[name] = known.get(name, 0) + 1
     return name if known[name] == 1 else f"{name}-{known[name]}"
+
+
+def blocks_of(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> tuple[Block, ...]:
+    """A block for each scaling curve of a matrix; `watched` is what samplers saw, by the label of the curve, "" where there is one."""
+    return tuple(
+        _curve_block(
+            curve,
+            summary,
+            name=f"{name}-{curve.slug}" if measured.comparison else name,
+            watched=watched.get(curve.label),
+        )
+        for curve, summary in measured.curves
+    )
+
+
+def compared_block(measured: Measured, *, name: str) -> tuple[Block, ...]:
+    """The block of a matrix over several transports; none of one over a single one."""
+    if measured.comparison is None:
+        return ()
+    own = {(curve.label, scale): ids for curve, _ in measured.curves for scale, ids in _ids(curve.own).items()}
+    block = transports.report(measured.comparison, name=f"{name}-transports", runs=own).page_block()
+    return (block.model_copy(update={"stem": name}),)
+
+
+def _ids(runs: Iterable[tuple[Path, RunRecord]]) -> dict[int, tuple[str, ...]]:
+    """By scale, the ids of its runs."""
+    found: dict[int, tuple[str, ...]] = {}
+    for _, record in runs:
+        scale = record.trial.world_size
+        found[scale] = (*found.get(scale, ()), record.run_id)
+    return found
+
+
+def _curve_block(curve: Curve, summary: Summary, *, name: str, watched: Watched | None) -> Block:
+    records = [record for _, record in curve.runs]
+    label = f": {curve.label}" if curve.label else ""
+    return Block(
+        anchor=anchor("matrix", name),
+        title=f"{summary.title}{label}",
+        lead=_lead(summary),
+        lines=(
+            summary.setting,
+            *filter(None, (summary.wires, summary.engine_reason)),
+            summary.ran_on,
+            matrix.interval_legend(summary),
+            *matrix.peak_legend(summary),
+        ),
+        figures=(
+            *drawn.scaling(summary, name=name, runs=_ids(curve.runs)),
+            *(drawn.over_time(watched, name=name, title=summary.title) if watched else ()),
+            *drawn.over_epochs(records, name=name, title=summary.title),
+        ),
+        tables=(
+            matrix.scaling(summary),
+            *filter(None, (matrix.parts(summary),)),
+            *telemetry.tables(summary),
+        ),
+        notes=(*matrix.notes(summary), *telemetry.notes(summary)),
+        runs=tuple(record.run_id for record in records),
+        stem=name,
+        empty=one_scale(summary),
+    )
+
+
+def _lead(summary: Summary) -> str:
+    """What came of the largest scale that may be used."""
+    usable = [row for row in summary.rows if row.usable and row.throughput is not None]
+    if not usable:
+        return f"no usable run: {', '.join(sorted({row.status for row in summary.rows}))}"
+    return matrix.told(max(usable, key=lambda row: row.scale))
