@@ -88,6 +88,11 @@ class Row(Frozen):
         return self.status in ("valid", "degraded")
 
     @property
+    def verdict(self) -> str:
+        """Its status with the reasons for it: `degraded: it never settled`."""
+        return ": ".join(filter(None, (self.status, "; ".join(self.reasons))))
+
+    @property
     def superlinear(self) -> bool:
         """Whether n devices were more than n times as fast as one."""
         return self.speedup is not None and self.speedup > self.scale

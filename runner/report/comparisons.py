@@ -37,7 +37,7 @@ from runner.report import picture
 from runner.report.matrix import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Block, Figure, Series, anchor, error_bars, series_of
-from runner.report.table import Table, csv_text, escaped, fields, section
+from runner.report.table import Table, csv_text, escaped, fields, fixed, section
 
 Reports = dict[str, str | bytes | None]
 
@@ -477,11 +477,11 @@ def sweep(found: Sweep) -> Report:
         "batch": lambda point: str(point.batch),
         "runs": lambda point: runs(point.row) if point.row else ABSENT,
         f"{found.unit} ±": lambda point: rate(point.row) if point.row else ABSENT,
-        _utilisation(found): lambda point: _tenths(point.utilisation_percent),
-        "SM active (%)": lambda point: _tenths(point.sm_active_percent),
-        "FP32 (%)": lambda point: _tenths(point.fp32_percent),
-        "tensor (%)": lambda point: _tenths(point.tensor_percent),
-        "compute (%)": lambda point: _tenths(point.compute_percent),
+        _utilisation(found): lambda point: fixed(point.utilisation_percent),
+        "SM active (%)": lambda point: fixed(point.sm_active_percent),
+        "FP32 (%)": lambda point: fixed(point.fp32_percent),
+        "tensor (%)": lambda point: fixed(point.tensor_percent),
+        "compute (%)": lambda point: fixed(point.compute_percent),
         "power (W)": lambda point: figure(point.power_w),
         f"{found.unit.removesuffix('/s')}/J": lambda point: figure(point.samples_per_joule),
         "MFU (%)": lambda point: figure(point.row.mfu_percent if point.row else None),
@@ -565,10 +565,6 @@ def _plots(found: Sweep) -> tuple[_Plot, ...]:
         _Plot("sm-active", "SM active (%)", active, attrgetter("sm_active_percent")),
         _Plot("compute", "GPU compute utilisation (%)", union, attrgetter("compute_percent")),
     )
-
-
-def _tenths(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.1f}"
 
 
 def _utilisation(found: Sweep) -> str:

@@ -208,7 +208,7 @@ def notes(summary: Summary) -> tuple[str, ...]:
     found = []
     for row in summary.rows:
         if row.reasons:
-            found.append(f"{row.devices} {row.status}: {'; '.join(row.reasons)}")
+            found.append(f"{row.devices} {row.verdict}")
         if row.superlinear:
             found.append(
                 f"{row.devices} superlinear: more than {row.scale} times as fast as one device; look first for a baseline that "
@@ -355,11 +355,7 @@ def say(console: Console, text: str | None, *, style: str = "") -> None:
 def verdict(summary: Summary) -> str:
     """What came of the largest scale, in a sentence: how far to trust it, and what to do where that is little."""
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
-    lost = [
-        f"{row.devices} {row.status}{': ' if row.reasons else ''}{'; '.join(row.reasons)}"
-        for row in summary.rows
-        if row not in usable
-    ]
+    lost = [f"{row.devices} {row.verdict}" for row in summary.rows if row not in usable]
     if not usable:
         return f"No figure: {'; '.join(lost)}."
     for row in reversed(usable):

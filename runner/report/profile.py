@@ -12,7 +12,7 @@ from runner.core.profile import GpuUse, NameShare, Profile
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 from runner.core.units import ABSENT, figure
-from runner.report.table import Columns, Entry, Table
+from runner.report.table import Columns, Entry, Table, fixed
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
 KERNELS: Final = 15
@@ -66,7 +66,7 @@ def summary(profile: Profile) -> tuple[str, ...]:
     counters = profile.counters
     if counters and counters.fp32_percent is not None:
         found.append(
-            f"FP32 utilisation {counters.fp32_percent:.1f} % weighted by kernel time, {_percent(counters.fp32_unweighted_percent)} % as the "
+            f"FP32 utilisation {counters.fp32_percent:.1f} % weighted by kernel time, {fixed(counters.fp32_unweighted_percent)} % as the "
             f"unweighted mean over kernels; counters cover {counters.covered_percent:.0f} % of kernel time"
         )
     if counters and counters.tensor_percent is not None:
@@ -106,7 +106,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
     piece = "kernel" if profile.work == "kernels" else "operator"
     counted: Columns[Any] = {"category": lambda one: spelt(one.category), "pieces": lambda one: f"{one.count:,}"}
     named: Columns[NameShare] = {**counted, **_MEAN}
-    fp32: Columns[NameShare] = {"FP32 (%)": lambda one: _percent(one.fp32_percent)}
+    fp32: Columns[NameShare] = {"FP32 (%)": lambda one: fixed(one.fp32_percent)}
     yield _table(
         "What each GPU did",
         (*profile.gpus, *([profile.gpu_total] if profile.gpu_total and len(profile.gpus) > 1 else [])),
@@ -144,7 +144,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
             "bytes (MB)": lambda one: figure(_scaled(one.bytes, 1 / MEGA)),
             "GB/s": lambda one: figure(one.throughput_gb_s),
             "mean (MB)": lambda one: figure(_scaled(one.mean_bytes, 1 / MEGA)),
-            "overlap (%)": lambda one: _percent(one.overlap_percent),
+            "overlap (%)": lambda one: fixed(one.overlap_percent),
         },
         legend="overlap: part of the copying in which the same GPU ran a kernel",
     )
@@ -205,7 +205,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
 
 # Columns that several tables have.
 _TIMED: Final[Columns[Any]] = {"time (ms)": lambda one: figure(MILLI * one.seconds)}
-_SHARE: Final[Columns[Any]] = {"share (%)": lambda one: _percent(one.share_percent)}
+_SHARE: Final[Columns[Any]] = {"share (%)": lambda one: fixed(one.share_percent)}
 _MEAN: Final[Columns[Any]] = {**_TIMED, "mean (µs)": lambda one: figure(MICRO * one.mean_s), **_SHARE}
 _CALLS: Final[Columns[Any]] = {
     "class": lambda one: one.call_class.replace("_", " "),
@@ -225,13 +225,13 @@ def _gpu_columns(iterations: int) -> Columns[GpuUse]:
 
     return {
         "GPU": lambda use: use.device if use.rank is None else f"{use.device}, rank {use.rank}",
-        "compute (%)": lambda use: _percent(use.compute_percent),
-        "own (%)": lambda use: _percent(use.own_compute_percent),
+        "compute (%)": lambda use: fixed(use.compute_percent),
+        "own (%)": lambda use: fixed(use.own_compute_percent),
         "step (ms)": lambda use: each(use.elapsed_s, use),
         "busy (ms)": lambda use: each(use.busy_s, use),
         "at once": lambda use: figure(use.concurrency.mean if use.concurrency else None),
         "most": lambda use: str(use.concurrency.most) if use.concurrency else ABSENT,
-        "parallel (%)": lambda use: _percent(use.concurrency.parallel_percent if use.concurrency else None),
+        "parallel (%)": lambda use: fixed(use.concurrency.parallel_percent if use.concurrency else None),
         "kernels": lambda use: figure(use.kernels_per_step),
     }
 
@@ -242,10 +242,6 @@ def _short(name: str | None) -> str:
         return ABSENT
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     return name if len(name) <= NAME else name[: NAME - 3] + "..."
-
-
-def _percent(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.1f}"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

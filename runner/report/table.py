@@ -122,6 +122,11 @@ def fields(of: object, *names: str) -> dict[str, Any]:
     return found
 
 
+def fixed(value: float | None, decimals: int = 1) -> str:
+    """A number with so many decimals, whatever its interval supports."""
+    return ABSENT if value is None else f"{value:.{decimals}f}"
+
+
 def line(cells: Sequence[str]) -> str:
     """One line of a Markdown table."""
     return f"| {' | '.join(escaped(cell) for cell in cells)} |"

@@ -87,11 +87,7 @@ def _sent(comparison: Comparison) -> Iterator[str]:
 
 def notes(comparison: Comparison) -> tuple[str, ...]:
     """Why a row is not valid."""
-    return tuple(
-        f"{row.transport}, {row.row.devices} {row.row.status}: {'; '.join(row.row.reasons)}"
-        for row in comparison.rows
-        if row.row.reasons
-    )
+    return tuple(f"{row.transport}, {row.row.devices} {row.row.verdict}" for row in comparison.rows if row.row.reasons)
 
 
 def transports_table(comparison: Comparison) -> RenderableType:

@@ -212,4 +212,4 @@ def reasons(rows: Iterable[Compared]) -> Iterator[str]:
     """Why single rows are not valid."""
     for one in rows:
         if one.row.reasons:
-            yield f"{one.label} {one.row.status}: {'; '.join(one.row.reasons)}"
+            yield f"{one.label} {one.row.verdict}"

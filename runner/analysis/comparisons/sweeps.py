@@ -161,7 +161,7 @@ def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
     """What is wrong with single points, and what else than the batch differed between them."""
     for point in points:
         if point.row and point.row.reasons:
-            yield f"{point.precision}, batch {point.batch} {point.row.status}: {'; '.join(point.row.reasons)}"
+            yield f"{point.precision}, batch {point.batch} {point.row.verdict}"
     for run in runs:
         trial, record = trial_of(run), run[1]
         if trial.profile and trial.profile.kind == "kernels" and record.validity.reasons:
@@ -275,5 +275,5 @@ def _network(runs: Sequence[Run], summary: Summary) -> Network:
 def _network_notes(trial: Trial, summary: Summary) -> Iterator[str]:
     for row in summary.rows:
         if row.reasons:
-            yield f"{model_in_words(trial)}, {row.devices} {row.status}: {'; '.join(row.reasons)}"
+            yield f"{model_in_words(trial)}, {row.devices} {row.verdict}"
     yield from (f"{model_in_words(trial)}, {note}" for note in summary.notes)

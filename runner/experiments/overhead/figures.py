@@ -30,7 +30,7 @@ from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.units import ABSENT, PLUS_MINUS
 from runner.report.comparisons import Report
-from runner.report.table import Table, code, escaped
+from runner.report.table import Table, code, escaped, fixed
 from runner.results.store import read_events, read_record
 
 PREFIX: Final = "overhead-"
@@ -344,9 +344,9 @@ def rounds(found: OverheadFigures) -> Table:
             f"{each[name].rate:,.1f}" if name in each else ABSENT for each in found.rounds
         ]
         if name != "suite":
-            every[f"÷ {name}"] = [_cell(ratio, RATIO_DIGITS) for ratio in found.ratios_to(name)]
-    every["outside (s)"] = [_cell(each["suite"].outside_s, 2) for each in found.rounds]
-    every["delay (s)"] = [_cell(delay, 2) for delay in found.delays_s]
+            every[f"÷ {name}"] = [fixed(ratio, RATIO_DIGITS) for ratio in found.ratios_to(name)]
+    every["outside (s)"] = [fixed(each["suite"].outside_s, 2) for each in found.rounds]
+    every["delay (s)"] = [fixed(delay, 2) for delay in found.delays_s]
     columns = {name: cells.__getitem__ for name, cells in every.items()}
     return Table.of(range(len(found.rounds)), columns, title="Rounds")
 
@@ -356,8 +356,8 @@ def commands(found: OverheadFigures) -> Table:
     columns = ("run", "round", "side", f"{found.unit}", "command (s)", "program (s)", "first step (s)")
     rows = [
         (
-            *(one.run_id or ABSENT, str(number), one.side, f"{one.rate:,.3f}", _cell(one.command_s, 3)),
-            *(_cell(one.program_s, 3), _cell(one.first_step_s, 3)),
+            *(one.run_id or ABSENT, str(number), one.side, f"{one.rate:,.3f}", fixed(one.command_s, 3)),
+            *(fixed(one.program_s, 3), fixed(one.first_step_s, 3)),
         )
         for number, each in enumerate(found.rounds, start=1)
         for one in each.values()
@@ -370,12 +370,8 @@ def _together(found: OverheadFigures, side: SideName) -> str:
     if side == "host" and found.differs:
         return f"not comparable: {', '.join(found.differs)}"
     ratio, ci95 = found.together[side]
-    return _cell(ratio, RATIO_DIGITS) + (f" ± {ci95.half_width:.{RATIO_DIGITS}f}" if ci95 else "")
+    return fixed(ratio, RATIO_DIGITS) + (f" ± {ci95.half_width:.{RATIO_DIGITS}f}" if ci95 else "")
 
 
 def _known(values: Iterable[float | None]) -> tuple[float, ...]:
     return tuple(value for value in values if value is not None)
-
-
-def _cell(value: float | None, digits: int) -> str:
-    return ABSENT if value is None else f"{value:.{digits}f}"
