@@ -14,8 +14,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.report import query as show
 from runner.results.find import directories_at, read_runs
 from runner.results.published.load import load_all
-from runner.results.query.database import Database
-from runner.results.query.index import indexed
+from runner.results.query.database import Database, indexed
 from runner.results.query.tables import PUBLISHED, TABLES, Table
 
 Form = Literal["table", "csv", "json"]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from runner.analysis.grading.completeness import lost
-from runner.analysis.grading.grade import scaling
+from runner.analysis.grading.grade import lost, scaling
 from runner.core.console import complain, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT

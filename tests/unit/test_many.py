@@ -22,7 +22,7 @@ from runner.commands import report as reports
 from runner.commands.report import report
 from runner.report import picture
 from runner.results import store
-from runner.results.query import index
+from runner.results.query import database
 
 RATES = "SELECT run_id, measurement_throughput_value AS rate FROM runs ORDER BY run_id"
 
@@ -31,7 +31,7 @@ RATES = "SELECT run_id, measurement_throughput_value AS rate FROM runs ORDER BY 
 def cache(tmp_path, monkeypatch):
     """A cache of its own, whose indexes are taken however new a record is, and from the first record on."""
     monkeypatch.setenv("DLSCALE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(index, "SETTLED_NS", -(10**18))
+    monkeypatch.setattr(database, "SETTLED_NS", -(10**18))
     monkeypatch.setattr(query_flow, "MANY", 0)
     return tmp_path / "cache"
 
@@ -51,7 +51,7 @@ def parsed(monkeypatch):
         found.append(directory)
         return real(directory)
 
-    monkeypatch.setattr(index, "read_record", read)
+    monkeypatch.setattr(database, "read_record", read)
     return found
 
 
@@ -109,7 +109,7 @@ def test_a_record_that_is_another_one_now_is_read_again(runs, tmp_path, parsed, 
 
 def test_a_record_that_was_written_just_now_is_not_kept(runs, tmp_path, parsed, capsys, monkeypatch):
     """A file can be changed twice within one tick of the clock that its times are from."""
-    monkeypatch.setattr(index, "SETTLED_NS", 10**18)
+    monkeypatch.setattr(database, "SETTLED_NS", 10**18)
     for _ in range(2):
         assert len(ask(tmp_path / "results", capsys)) == 40
     assert len(parsed) == 80

@@ -15,8 +15,7 @@ import pytest
 from records import events, record
 from test_cli import dlscale
 
-from runner.analysis.grading.completeness import lost
-from runner.analysis.grading.grade import grade, scaling
+from runner.analysis.grading.grade import grade, lost, scaling
 from runner.commands import regrade as regrading
 from runner.commands.regrade import regrade, regrade_all
 from runner.core.errors import RequestError

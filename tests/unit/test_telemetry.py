@@ -16,8 +16,7 @@ from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, start
 
 from runner.analysis.grading.validity import taken_cores
 from runner.analysis.grading.validity import telemetry_doubts as doubts
-from runner.analysis.telemetry.device import Device
-from runner.analysis.telemetry.series import Stretches
+from runner.analysis.telemetry.device import Device, Stretches
 from runner.analysis.telemetry.summary import node_spans, pool, summarize
 from runner.core.events.parse import COLUMNS
 from runner.core.telemetry import ForeignProcess, Missing, Range, Span

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from runner.analysis.telemetry.series import NO_SAMPLE, RESET, Series
+from runner.analysis.telemetry.device import NO_SAMPLE, RESET, Series
 from runner.core.telemetry import Span
 
 SECOND = Span(start=0.0, end=1.0)

@@ -12,8 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from runner.analysis.grading.metrics import common_windows
-from runner.analysis.telemetry.device import PIPES, Device, gpu_figures, host_figures
-from runner.analysis.telemetry.series import SECOND, stretches
+from runner.analysis.telemetry.device import PIPES, SECOND, Device, gpu_figures, host_figures, stretches
 from runner.core.events import (
     PAUSE_S,
     Event,

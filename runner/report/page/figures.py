@@ -22,7 +22,7 @@ from runner.analysis.comparisons.grouping import TrainingComparison
 from runner.analysis.comparisons.sweeps import Networks
 from runner.analysis.comparisons.transports import ComparedRow, Comparison
 from runner.analysis.summarize import Row, Summary
-from runner.analysis.telemetry.series import GAP_PERIODS, stretches
+from runner.analysis.telemetry.device import GAP_PERIODS, stretches
 from runner.core import units
 from runner.core.errors import RequestError
 from runner.core.measurement import EpochFigures, Interval
