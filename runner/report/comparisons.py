@@ -468,7 +468,7 @@ LEGEND_CPU = f"batch: of one device; {PLUS_MINUS}; CPUs: of the whole host, whoe
 
 def sweep(found: Sweep) -> Report:
     """Runs and passes under a profiler that differ in batch and precision only."""
-    drawn = figures(found)
+    drawn = sweep_figures(found)
     rates = [point for point in found.points if point.throughput is not None]
     best = max(rates, key=lambda point: point.throughput or 0.0, default=None)
     most = f"; most at batch {best.batch}, {best.precision}: {figure(best.throughput)} {found.unit}" if best else ""
@@ -511,7 +511,7 @@ class _Plot(NamedTuple):
     value: Callable[[Point], float | None]
 
 
-def figures(found: Sweep) -> tuple[Figure, ...]:
+def sweep_figures(found: Sweep) -> tuple[Figure, ...]:
     """Each quantity that is known of two batches at one precision: throughput, utilisation, and what counters and profilers say."""
     drawn = []
     for plot in _plots(found):

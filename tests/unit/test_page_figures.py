@@ -80,7 +80,7 @@ def test_one_scale_is_no_figure():
 
 
 def test_figures_against_the_batch_lead_to_their_runs():
-    found = by_name(comparisons.figures(pages.batches()), "sweep-pytorch-2.15.0-resnet50-224px-1gpu")
+    found = by_name(comparisons.sweep_figures(pages.batches()), "sweep-pytorch-2.15.0-resnet50-224px-1gpu")
     assert list(found) == ["throughput", "utilisation", "sm-active", "compute"]
     (rates,) = found["throughput"].series
     assert (rates.name, rates.x) == ("fp32", (4.0, 16.0))
@@ -95,7 +95,7 @@ def test_figures_against_the_batch_lead_to_their_runs():
 def test_a_batch_without_a_figure_is_no_point():
     runs = [measured(4, 400.0), measured(16, 1600.0), measured(64, 9000.0, status="invalid")]
     (found,) = sweeps(runs)
-    assert comparisons.figures(found)[0].series[0].x == (4.0, 16.0)
+    assert comparisons.sweep_figures(found)[0].series[0].x == (4.0, 16.0)
 
 
 def test_shares_of_time_are_those_of_the_pass():
