@@ -22,7 +22,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from runner.analysis.grading.attribution import exchange_seconds
+from runner.analysis.grading.measure import exchange_seconds
 from runner.analysis.grading.metrics import student_t
 from runner.core.frozen import Frozen
 from runner.core.measurement import Backward, Exchange, Interval

@@ -11,10 +11,9 @@ from runner.analysis.comparisons.predicted import Prediction, predicted
 from runner.core.console import complain, open_screen
 from runner.core.errors import RequestError
 from runner.core.units import figure
-from runner.report.block import Block
-from runner.report.figures import with_interval
-from runner.results.find import read_runs
-from runner.results.names import named, newest_first
+from runner.report.matrix import with_interval
+from runner.report.table import Table
+from runner.results.find import named, newest_first, read_runs
 from runner.results.store import read_record
 
 DEVICES: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -45,14 +44,14 @@ def show_prediction(
     console = open_screen()
     console.print(found.title, style="bold")
     console.print(f"over {found.wire.label}, timed among {found.wire.devices} devices", style="dim")
-    console.print(_block(found).table())
+    console.print(_table(found).terminal())
     console.print(_accuracy(found))
     for note in found.notes:
         console.print(note, style="dim")
 
 
-def _block(found: Prediction) -> Block:
-    return Block.of(
+def _table(found: Prediction) -> Table:
+    return Table.of(
         found.rows,
         {
             "devices": lambda row: str(row.devices),
