@@ -131,6 +131,12 @@ def test_an_empty_directory_is_not_the_one_that_one_is_in(tmp_path, words, says)
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_what_a_vendor_made_is_not_fetched_in_pieces():
+    done = dlscale("images", "fetch", "caffe:0.17.3-nvidia")
+    assert (done.code, done.stdout) == (2, "")
+    assert "dlscale images archive" in done.stderr
+
+
 def test_the_doctor_speaks_json_and_knows_every_image():
     findings = json.loads(dlscale("doctor", "--json").stdout)
     subjects = {finding["subject"] for finding in findings}
