@@ -19,7 +19,7 @@ from runner.report.progress import progress
 from runner.results.disk import check_writable
 from runner.run.sample import SMALL, make_sample
 
-data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
+data_app = typer.Typer(help="Make and pack data sets.")
 
 FOLDERS: Final = (".lmdb",)  # packed forms that are folders
 FEWEST: Final = 11  # images, one of each photograph that `make_sample.py` has

@@ -19,7 +19,7 @@ from runner.images.catalog import Catalog, load_images
 from runner.images.spec import ImageSpec
 from runner.report.progress import progress
 
-images_app = typer.Typer(help="Make, build and move the container images.", no_args_is_help=True)
+images_app = typer.Typer(help="Make, build and move the container images.")
 
 Names = Annotated[list[str] | None, typer.Argument(help="FRAMEWORK or FRAMEWORK:VERSION", show_default=False)]
 DeviceFlag = Annotated[str | None, typer.Option("--device", help="cpu or gpu", show_default=False)]

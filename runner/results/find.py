@@ -88,7 +88,7 @@ def _directories(place: str) -> Iterator[Path]:
         raise RequestError(
             f"{place} does not exist; name a run directory or a folder of them, for example results/MACHINE"
         )
-    directories = [directory for each in found for directory in _below(Path(each))]
+    directories = [directory for each in found for directory in below(Path(each))]
     if not directories:
         raise RequestError(
             f"{place} holds no {RECORD}, so no run ended there; name a run directory or a folder of them, for example results/MACHINE"
@@ -96,7 +96,8 @@ def _directories(place: str) -> Iterator[Path]:
     yield from directories
 
 
-def _below(place: Path) -> list[Path]:
+def below(place: Path) -> list[Path]:
+    """The run directories at or below a directory, in the order of the folders that hold them."""
     if (place / RECORD).is_file():
         return [place]
     return [directory for folder in folders_under(place) for directory in run_directories(folder)]

@@ -100,9 +100,10 @@ def test_the_last_pass_is_not_the_last_run(tree):
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("2026", f"2026 begins the ids of 5 runs: {RUNS[0]}, {RUNS[1]}, {RUNS[2]}, {RUNS[3]} and 1 more; name one"),
+        ("2026", f"2026 begins the ids of 5 runs: {RUNS[0]}, {RUNS[1]} and 3 more; name one"),
         ("resnet18-2cpu", f"is no path, and begins the id of no run in {{tree}}; did you mean {RUNS[3]}?"),
-        ("lst", "is no path, and begins the id of no run in {tree}; `dlscale ls` lists them"),
+        ("latest", "is no path, and begins the id of no run in {tree}; did you mean last?"),
+        ("a", "is no path, and begins the id of no run in {tree}; `dlscale ls` lists them"),
         ("last~6", "last~6 is not there: {tree} holds 6 runs; `dlscale ls` lists them"),
     ],
 )
@@ -130,7 +131,7 @@ def test_a_list_fits_a_terminal_and_says_what_it_left_out(tree):
 
 
 def test_a_list_is_of_the_folder_that_is_named(tree):
-    done = json.loads(dlscale("ls", "--json", "--in", tree / "old").stdout)
+    done = json.loads(dlscale("ls", "--json", tree / "old").stdout)
     assert [one["run_id"] for one in done] == [RUNS[3], RUNS[4], RUNS[4]]
     assert (done[0]["throughput"], done[0]["unit"], done[0]["status"]) == (320.0, "images/s", "valid")
 
@@ -143,7 +144,7 @@ def test_a_record_that_can_not_be_read_keeps_its_number(tree):
 
 
 def test_an_empty_place_says_what_to_do(tmp_path):
-    assert "holds no run that ended" in str(dlscale("ls", "--in", tmp_path).exception)
+    assert "holds no run that ended" in str(dlscale("ls", tmp_path).exception)
 
 
 def test_one_run_has_its_figure_with_the_number_of_its_runs(tree):

@@ -5,8 +5,11 @@ Runs on file are taken as they are, so that a study which was stopped resumes.
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
@@ -14,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.core.cache import alone, cache_dir
-from runner.core.console import open_console
+from runner.core.console import no_console, open_console
 from runner.core.dataset import inspect
 from runner.core.errors import DlscaleError, RequestError, nearest
 from runner.core.provenance import SUITE_ROOT
@@ -25,10 +28,10 @@ from runner.engines.process import read_git
 from runner.experiments.studies import tables, terminal
 from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.machine import survey
-from runner.experiments.studies.model import Cell, CellRun, Machine
+from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction
 from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions, write
 from runner.experiments.studies.request import Scale, StudyRequest
-from runner.experiments.studies.study import load_study, study_names
+from runner.experiments.studies.study import Study, load_study, study_names
 from runner.plan.discovery import read_by_others
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
@@ -204,9 +207,10 @@ def _cell_run(cell: Cell, records: Sequence[RunRecord]) -> CellRun:
     return CellRun(cell=cell, runs=own, why=next(failed, None))
 
 
-def list_studies(options: StudyRequest) -> None:
-    """Print every study: how many of its cells can run here, by which command, and what came of it so far."""
-    console = open_console()
+def list_studies(options: StudyRequest, *, as_json: bool) -> None:
+    """Print every study, as text or as JSON: how many of its cells can run here, by which command, and what came of it so far."""
+    console = no_console() if as_json else open_console()
+    facts = []
     on_file = list(reproductions(SUITE_ROOT / "results"))
     command = shlex.join(("dlscale", "reproduce", "STUDY", *_flags(options)))
     for number, name in enumerate(study_names()):
@@ -221,7 +225,32 @@ def list_studies(options: StudyRequest) -> None:
             key=lambda one: ((one.machine.name, one.machine.device) == (machine.name, machine.device), one.made_at),
             default=None,
         )
-        terminal.print_study(console, study, own, last=last, command=command.replace("STUDY", name))
+        typed = command.replace("STUDY", name)
+        facts.append(_facts(study, own, last=last, command=typed))
+        terminal.print_study(console, study, own, last=last, command=typed)
+    if as_json:
+        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+
+
+def _facts(study: Study, own: Sequence[Cell], *, last: Reproduction | None, command: str) -> dict[str, object]:
+    """What is listed of a study, for programs."""
+    here, smaller = tables.runnable(own)
+    return {
+        "study": study.id,
+        "title": study.title,
+        "runs": sum(not cell.extra for cell in own),
+        "runs_here": here,
+        "smaller_runs_here": smaller,
+        "command": command if here or smaller else None,
+        "last": last
+        and {
+            "made_at": last.made_at.isoformat(),
+            "machine": last.machine.name,
+            "scale": last.scale,
+            "findings": Counter(one.verdict for one in last.judgements),
+            "figures": Counter(one.verdict for one in last.comparisons),
+        },
+    }
 
 
 def _flags(options: StudyRequest) -> Iterator[str]:
