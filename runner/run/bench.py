@@ -23,15 +23,15 @@ from runner.plan.discovery import (
     EngineChoice,
     Resources,
     discover,
-    discover_external,
     emulate_for_comparison,
 )
+from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
 from runner.results import disk
 from runner.results.disk import check_writable
 from runner.results.store import RESERVE_BYTES
-from runner.run.prepare import Prepared, prepare, preview
-from runner.run.trial_runner import Known, Run, TrialRunner, lay_out
+from runner.run.prepare import prepare, preview
+from runner.run.trial_runner import Known, Run, TrialRunner
 
 
 def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, verbose: bool = False) -> int:
@@ -80,7 +80,7 @@ def run(
     taken instead. `wanted` says which trials of the plan to run.
     """
     request = emulate_for_comparison(request)
-    resources = _discover(request, say=shown.stage)
+    resources = discover(request, say=shown.stage)
     with closing(resources.cluster):
         resources, trials = _plan(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
@@ -99,10 +99,6 @@ def run(
             return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or wanted(trial)])
         finally:
             prepared.release()
-
-
-def _discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> AnyResources:
-    return discover_external(request, say=say) if request.command else discover(request, contact=contact, say=say)
 
 
 def _plan(
@@ -135,7 +131,7 @@ def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
     request = emulate_for_comparison(request)
-    resources = _discover(request, contact=False)
+    resources = discover(request, contact=False)
     resources, trials = _plan(request, resources, say=lambda text: complain([text]))
     prepared = preview(resources, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):

@@ -16,7 +16,7 @@ from runner.experiments.studies.model import Machine, Usable
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import EngineChoice, choose_engine, device_of
+from runner.plan.discovery import EngineChoice, choose_engine
 from runner.plan.strategy import offered
 from runner.results.published.model import Identifier
 
@@ -38,8 +38,7 @@ def survey(
 
 
 def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
-    node = cluster.members[0].node
-    device = device_of(request, node)
+    node, device = cluster.node, cluster.device_of(request)
     engine = EngineChoice("docker", None) if cluster.way == "hosts" else choose_engine(request.engine)
     name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
     return Machine(
