@@ -197,6 +197,10 @@ def test_every_group_is_explained():
             for words in ("--batch-size 64 --batch_size=32", "--eval-batch-size 64", "--micro-batch-size 64")
         ),
         *((words, None) for words in ("--batch-size auto", "--batch-size 0")),
+        # nanoGPT counts 40 batches over all devices, Hugging Face's Trainer 4 on each: which, no command line tells.
+        ("--batch_size=64 --gradient_accumulation_steps=40", None),
+        ("--per_device_train_batch_size 64 --gradient-accumulation-steps 4", None),
+        ("--batch_size=64 --gradient_accumulation_steps=1", 64),
     ],
 )
 def test_the_batch_that_a_command_names(words, batch):
