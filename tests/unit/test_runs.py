@@ -157,6 +157,16 @@ def test_one_run_has_its_figure_with_the_number_of_its_runs(tree):
     assert len(lines) < 24
 
 
+def test_output_that_was_cut_is_said(tree):
+    """Only the record had it: a log that ends in the middle of a line looked whole."""
+    one = record(run_id=RUNS[4])
+    outcome = one.outcome.model_copy(update={"cut": (f"dlscale-{RUNS[4]}-worker0",)})
+    write_record(tree / "old" / RUNS[4], one.model_copy(update={"outcome": outcome}))
+    assert "the log of worker0 was cut where a line was longer than is kept" in " ".join(
+        dlscale("show", RUNS[4]).stdout.split()
+    )
+
+
 def test_repeats_are_pooled_and_an_invalid_run_shows_no_figure(tree):
     assert "320.0 (2 runs)" in dlscale("show").stdout
     write_record(tree / "old" / RUNS[3], record(run_id=RUNS[3], status="invalid"))
