@@ -97,6 +97,15 @@ WHOLE = {
     ),
     # What benchmark.py says itself: its other lines are means since the start, and would make 6.08 of it.
     "timm-1.0.9-benchmark.log": ([r"done\. (?P<rate>[\d.]+) samples/sec"], {"batch_per_device": 4}, 5.06),
+    # Since its version 5 numbers are texts.
+    "transformers-5.24.log": (
+        [
+            r"'train_runtime': '?(?P<total_s>[\d.]+)'?, 'train_samples_per_second': '?(?P<rate>[\d.]+)",
+            r"'train_steps_per_second': '?(?P<steps_per_s>[\d.]+)",
+        ],
+        {},
+        26.4,
+    ),
     # Five steps, from the second line on, at 145.09, 157.81, 155.10, 155.01 and 155.14 samples/s; their 0.212 s a step by the
     # lines' own clock make 151.2 of it.
     "deepspeed-0.7.7.log": (
