@@ -97,6 +97,12 @@ WHOLE = {
     ),
     # What benchmark.py says itself: its other lines are means since the start, and would make 6.08 of it.
     "timm-1.0.9-benchmark.log": ([r"done\. (?P<rate>[\d.]+) samples/sec"], {"batch_per_device": 4}, 5.06),
+    # What train.py says itself in its last line, the mean of all thirty steps.
+    "timm-1.0.9-train.log": (
+        [r"Train: (?P<epoch>\d+) \[ *(?P<step>\d+)/.* Time: (?P<s>[\d.]+)s"],
+        {"batch_per_device": 4},
+        2.89,
+    ),
     # Since its version 5 numbers are texts.
     "transformers-5.24.log": (
         [
