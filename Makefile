@@ -25,7 +25,7 @@ TAKES.compare := A B SINCE FAIL_ON_REGRESSION JSON MARKDOWN
 TAKES.query := SQL IN CSV JSON
 TAKES.published := MODEL FRAMEWORK SOURCE PLOT JSON
 TAKES.reproduce := STUDY SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS DRY_RUN
-TAKES.studies := SCALE DEVICE HOSTS ENGINE
+TAKES.studies := SCALE DEVICE HOSTS ENGINE JSON
 TAKES.rig := NODES RATE DELAY
 TAKES.sample := OUT
 TAKES.torture := KILLS
@@ -54,11 +54,15 @@ on = $(filter-out 0 no false,$(value $(1)))
 switches = $(foreach v,$(1),$(if $(call on,$(v)),--$(call lower,$(v))))
 FLAGS = $(call flags,$(VARIABLES)) $(call switches,$(SWITCHES))
 
-.PHONY: help
+.PHONY: help help-all
 help: ## list targets and variables
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {n = split($$2, words, " "); row = sprintf("  make %-12s", $$1); \
-	  for (i = 1; i <= n; i++) {if (length(row words[i]) > 78) {print row; row = sprintf("%19s", "")} row = row " " words[i]} print row}' $(MAKEFILE_LIST)
+	$(call listed,split($$2, first, /[:;]/); $$2 = first[1])
 	@echo; printf '%s\n' "Variables: $(VARIABLES)" "Switches: $(SWITCHES) (=1; 0, no or false for off)" "Example: make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2" | fmt -s -w 79
+help-all: ## list targets with the variables of each
+	$(call listed)
+# A line of each target: what stands behind its ##, or what is made of it, broken at 78 columns.
+listed = @awk -F ':.*\#\# ' '/^[a-z-]+:.*\#\# / {$(1); n = split($$2, words, " "); row = sprintf("  make %-12s", $$1); \
+	  for (i = 1; i <= n; i++) {if (length(row words[i]) > 78) {print row; row = sprintf("%19s", "")} row = row " " words[i]} print row}' $(MAKEFILE_LIST)
 
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "dlscale needs Python 3.10 or newer; set PYTHON=/path/to/one" >&2; exit 2; }
@@ -88,21 +92,21 @@ regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=re
 	@$(DLSCALE) regrade $(call typed,DIR)
 profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
 	@$(DLSCALE) profile $(call typed,RUN)
-report: .venv/ready ## draw records on file, and report.html and report.md with all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
+report: .venv/ready ## draw records on file; report.html and report.md show all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
 	@$(DLSCALE) report $(if $(value DIR),$(call typed,DIR)) $(call flags,OUT FORMAT)
 compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after, or A=last~1 B=last, or SINCE=yesterday; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
 	@$(DLSCALE) compare $(call typed,A) $(call typed,B) $(call flags,SINCE FAIL_ON_REGRESSION) $(call switches,JSON MARKDOWN)
 query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_status FROM runs', IN=results/...; without SQL, which tables there are; CSV=1, JSON=1
 	@$(DLSCALE) query $(if $(value SQL),$(call typed,SQL),--tables) $(call flags,IN) $(call switches,CSV JSON)
-published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
+published: .venv/ready ## what others published: of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(call flags,MODEL FRAMEWORK SOURCE PLOT) $(call switches,JSON)
 reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1
 	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS) $(call switches,DRY_RUN)
-studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=...
-	@$(DLSCALE) studies $(call flags,SCALE DEVICE HOSTS ENGINE)
-overhead: .venv/ready ## what the suite itself costs, against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs
+studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=..., JSON=1
+	@$(DLSCALE) studies $(call flags,SCALE DEVICE HOSTS ENGINE) $(call switches,JSON)
+overhead: .venv/ready ## what the suite itself costs: against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs
 	@$(DLSCALE) overhead $(FLAGS) $(call switches,BESIDE_HOST)
-ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch while it gains, DATA=... compares losses
+ablate: .venv/ready ## what each technique of PRESET=tuned is worth: one more a line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch while it gains, DATA=... compares losses
 	@$(DLSCALE) ablate $(FLAGS) $(call flags,BATCHES)
 
 .PHONY: rig
@@ -110,7 +114,7 @@ rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODE
 	@PYTHONPATH=tests .venv/bin/python -m testbed --nodes=$(call typed,NODES) $(call flags,RATE DELAY)
 
 .PHONY: base images sample
-base: .venv/ready ## make the base image, from a registry or this machine's own Debian mirror
+base: .venv/ready ## make the base image: from a registry or this machine's own Debian mirror
 	@$(DLSCALE) images base
 images: .venv/ready ## build every CPU image
 	@$(DLSCALE) images build --device cpu
@@ -120,9 +124,9 @@ sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
 .PHONY: test torture lint verify lock
 test: .venv/ready-dev ## run every test that this machine can run
 	@.venv/bin/python -m pytest --numprocesses=2 --dist=loadgroup $(PYTEST)
-torture: .venv/ready-dev ## kill -9 the runner KILLS=200 times at moments drawn from seeds, and see that nothing it leaves adds up
+torture: .venv/ready-dev ## kill -9 the runner: KILLS=200 times at moments drawn from seeds, and see that nothing it leaves adds up
 	@DLSCALE_KILLS=$(if $(value KILLS),$(call typed,KILLS),200) .venv/bin/python -m pytest $(PYTEST) tests/containers/test_kills.py
-lint: .venv/ready-dev ## ruff, mypy, the floors of the house, shellcheck, Dockerfile checks
+lint: .venv/ready-dev ## check the code: ruff, mypy, the floors of the house, shellcheck, Dockerfiles
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports

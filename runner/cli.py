@@ -14,14 +14,16 @@ from typing import Annotated, Literal
 
 import typer
 from rich.text import Text as Shown
+from typer.exceptions import TyperException
 
 from runner import __version__
 from runner.commands.bench import bench
-from runner.commands.catalog import list_names, models
+from runner.commands.catalog import AS_JSON, list_names, models
 from runner.commands.data import data_app
 from runner.commands.images import images_app
 from runner.commands.options import Text, complete_run, flag, run_argument, takes
 from runner.commands.runs import ls, rerun, show
+from runner.commands.usage import sentence
 from runner.core import console, interrupts, parsing
 from runner.core import request as ask
 from runner.core.advice import spoken
@@ -133,10 +135,11 @@ def query(
 
     if as_csv and as_json:
         raise RequestError("--csv and --json exclude each other; leave one of them out")
+    form: query_flow.Form = "csv" if as_csv else "json" if as_json else "table"
     if tables:
-        query_flow.list_tables()
+        query_flow.list_tables(form=form)
     else:
-        query_flow.query(sql, place=place, form="csv" if as_csv else "json" if as_json else "table")
+        query_flow.query(sql, place=place, form=form)
 
 
 AtScale = Annotated[Text, flag("--scale", help="full (default), or small: shorter runs of the same shape")]
@@ -190,11 +193,18 @@ def reproduce(
 
 
 @app.command()
-def studies(*, scale: AtScale = None, device: OnDevice = None, hosts: OnHosts = None, engine: ByEngine = None) -> None:
+def studies(
+    *,
+    scale: AtScale = None,
+    device: OnDevice = None,
+    hosts: OnHosts = None,
+    engine: ByEngine = None,
+    as_json: Annotated[bool, AS_JSON] = False,
+) -> None:
     """List the studies, and how many of their runs this hardware can run."""
     from runner.experiments.studies.flow import list_studies
 
-    list_studies(_study_request(scale, device, hosts, engine))
+    list_studies(_study_request(scale, device, hosts, engine), as_json=as_json)
 
 
 def _study_request(scale: Text, device: Text, hosts: Text, engine: Text, **more: object) -> StudyRequest:
@@ -421,18 +431,18 @@ def main(command: typer.Typer = app) -> None:
     try:
         _refuse_garbled(sys.argv[1:])
         try:
-            command()
+            code = command(prog_name="dlscale", standalone_mode=False)
         finally:
             interrupts.ignore()
             sys.stdout.flush()  # here, where its failure can still be told
-    except DlscaleError as error:
-        _say(str(error))
-        code = error.exit_code
+    except (DlscaleError, TyperException) as error:
+        _say(sentence(error) if isinstance(error, TyperException) else str(error))
+        code = error.exit_code if isinstance(error, DlscaleError) else RequestError.exit_code
     except (OSError, UnicodeError) as error:
-        sentence = about_a_file(error)
-        if sentence is None:
+        said = about_a_file(error)
+        if said is None:
             raise
-        _say(sentence)
+        _say(said)
         code = RequestError.exit_code
     except SystemExit as end:
         code = end.code

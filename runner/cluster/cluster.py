@@ -19,12 +19,15 @@ from runner.core.errors import RequestError
 from runner.core.node import Member, Nic, Node
 from runner.core.provenance import Host as HostFacts
 from runner.core.provenance import NodeUsed
-from runner.core.request import Request
+from runner.core.request import Device, Request
 from runner.core.trial import Placed
 from runner.core.wire import IFACE, Link, NodeWires
+from runner.engines import docker
+from runner.engines.base import EngineError
 
 if TYPE_CHECKING:
     from runner.cluster.hosts.survey import Surveyed
+    from runner.engines.docker import Client
 
 Way = Literal["here", "emulated", "hosts"]
 
@@ -38,6 +41,28 @@ class Cluster:
     members: tuple[Member, ...]
     link: Link | None = None  # what the hosts' links are held to, by whatever made them
     surveyed: tuple[Surveyed, ...] = ()  # the hosts' connections and what was seen there; empty without contact
+
+    @property
+    def node(self) -> Node:
+        """The first node: the only one, or the one where one-device trials run."""
+        return self.members[0].node
+
+    def device_of(self, request: Request) -> Device:
+        """CPU or GPU: what was asked, else GPUs where there are some."""
+        if request.device:
+            return request.device
+        if request.workers:
+            return "cpu"
+        return "gpu" if request.gpus or self.node.gpus else "cpu"
+
+    def image_source(self) -> Client:
+        """The engine that images are taken from: this machine's, or where that has none the first host's. RequestError: no engine answers."""
+        if not self.surveyed:
+            return docker.connect_or_refuse()
+        try:
+            return docker.connect()
+        except EngineError:
+            return self.surveyed[0].connection.client
 
     @property
     def host(self) -> HostFacts | None:

@@ -65,6 +65,8 @@ _LISTS: Final[Mapping[str, Callable[[], Iterator[Facts]]]] = {
     "studies": _studies,
 }
 
+_SINGULAR: Final = {"framework": "frameworks", "model": "models", "strategy": "strategies", "study": "studies"}
+
 
 def list_names(
     what: Annotated[
@@ -74,7 +76,7 @@ def list_names(
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """List what can be asked for: frameworks with their versions, models, strategies, or studies."""
-    print_facts(list(_LISTS[parsing.one_of("LIST", what, _LISTS)]()), as_json=as_json)
+    print_facts(list(_LISTS[parsing.one_of("LIST", what, _LISTS, aliases=_SINGULAR)]()), as_json=as_json)
 
 
 def print_facts(facts: Sequence[Facts], *, as_json: bool) -> None:

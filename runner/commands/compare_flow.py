@@ -9,10 +9,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Final, Literal
 
 from runner.analysis.comparisons.regression import Compared, compare
+from runner.commands.options import runs_named
 from runner.core.console import complain, open_screen
 from runner.core.errors import RequestError, SlowerError
 from runner.report import compare as show
-from runner.results.find import FoundRuns, by_matrix, named, read_runs, runs_at
+from runner.results.find import FoundRuns, by_matrix, read_runs, runs_at
 from runner.results.find import since as parted
 
 Form = Literal["table", "markdown", "json"]
@@ -29,9 +30,9 @@ def sides(a: str, b: str) -> tuple[Side, Side]:
     """
     if not (a.strip() and b.strip()):
         raise RequestError(
-            "two places are compared; name both, for example A=results/MACHINE/OLD* B=results/MACHINE/NEW*, or A=last~1 B=last"
+            "two sides are compared, before and after; name both, for example `dlscale compare last~1 last`"
         )
-    first, second = (runs_at(*map(str, named(word, each=by_matrix))) for word in (a, b))
+    first, second = (runs_at(*map(str, runs_named(word, example="last", each=by_matrix))) for word in (a, b))
     return (a, first), (b, second)
 
 
@@ -97,14 +98,10 @@ def _refuse_strangers(compared: Compared) -> None:
     """Two sides without a trial in common have nothing to be compared."""
     if compared.pairs:
         return
-    if compared.unpaired:
-        first = compared.unpaired[0]
-        why = f"{first.side} has {first.trial}; {first.nearest}"
-    else:
-        why = f"{compared.left_out[0].run_id} is {compared.left_out[0].reason}"
-    raise RequestError(
-        f"A={compared.a} and B={compared.b} have no trial in common ({why}); name runs of the same trial"
-    )
+    differs = next((one.differs for one in compared.unpaired if one.differs), ())
+    why = f"differ in {', '.join(differs)}" if differs else "have no trial in common"
+    left_out = f" ({out[0].run_id} is {out[0].reason})" if (out := compared.left_out) and not differs else ""
+    raise RequestError(f"{compared.a} and {compared.b} {why}{left_out}; name runs of one trial, `dlscale ls` lists all")
 
 
 def _fail_on_regression(compared: Compared, percent: float) -> None:

@@ -14,12 +14,12 @@ from runner.core import request as ask
 from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.request import Request
-from runner.plan.discovery import discover
+from runner.plan.discovery import discover_own
 from runner.report.progress import progress
 from runner.results.disk import check_writable
 from runner.run.sample import SMALL, make_sample
 
-data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
+data_app = typer.Typer(help="Make and pack data sets.")
 
 FOLDERS: Final = (".lmdb",)  # packed forms that are folders
 FEWEST: Final = 11  # images, one of each photograph that `make_sample.py` has
@@ -94,7 +94,7 @@ def pack(
     )
     from runner.run.prepare import pack_data
 
-    resources = discover(request)
+    resources = discover_own(request)
     with progress(open_console(stderr=True)) as shown:
         packed = pack_data(resources, shown, image_size=parsing.count("IMAGE_SIZE", image_size) or 224)
     for suffix in dataset.PACKED[out.suffix].beside:

@@ -1,4 +1,4 @@
-"""`dlscale images`: add, render, lock, verify, base, build, list, archive, load."""
+"""`dlscale images`: add, render, lock, verify, base, build, fetch, list, archive, load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runner.images.catalog import Catalog, load_images
 from runner.images.spec import ImageSpec
 from runner.report.progress import progress
 
-images_app = typer.Typer(help="Make, build and move the container images.", no_args_is_help=True)
+images_app = typer.Typer(help="Make, build and move the container images.")
 
 Names = Annotated[list[str] | None, typer.Argument(help="FRAMEWORK or FRAMEWORK:VERSION", show_default=False)]
 DeviceFlag = Annotated[str | None, typer.Option("--device", help="cpu or gpu", show_default=False)]
@@ -131,15 +131,31 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
     from runner.images.build import ensure
 
     client = connect_or_refuse()
-    chosen = parsing.choice("DEVICE", device, ask.Device) or (
-        "cpu" if not any(":" in name for name in names or ()) else None
-    )
-    for image in select(load_images(SUITE_ROOT), names, chosen):
+    for image in select(load_images(SUITE_ROOT), names, _device(names, device)):
         with progress(open_console(stderr=True)) as shown:
             built = ensure(image, client=client, cache=cache_dir(), report=shown.stage)
         _say(f"{built.reference} {built.id} {built.size_mib} MiB")
         if record_size(SUITE_ROOT, image, built.size_mib):
             _say("images/versions.yaml: size written")
+
+
+@images_app.command()
+def fetch(names: Names = None, device: DeviceFlag = None) -> None:
+    """Fetch what images are built from into the cache, so that `images build` needs no network; the CPU images unless told otherwise."""
+    from runner.images.base import fetch_base
+    from runner.images.wheelhouse import fetch as fetch_wheels
+
+    for image in select(load_images(SUITE_ROOT), names, _device(names, device)):
+        if image.kind == "container":
+            raise RequestError(
+                f"{image.name} is its vendor's container; build it, and move it with `dlscale images archive`"
+            )
+        with progress(open_console(stderr=True)) as shown:
+            for each in filter(None, (image.parent, image)):
+                fetch_wheels(each, cache=cache_dir(), report=shown.stage)
+                for base in filter(None, (each.base, each.build_base)):
+                    fetch_base(base, cache=cache_dir(), report=shown.stage)
+        _say(f"{image.reference}: all that it is built from is in {cache_dir()}")
 
 
 @images_app.command(name="list")
@@ -228,6 +244,13 @@ def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tup
             )
         wanted.update(matches)
     return tuple(i for i in catalog.everything if (not names or i.reference in wanted) and device in (None, i.device))
+
+
+def _device(names: list[str] | None, device: str | None) -> str | None:
+    """The device whose images are meant: that of the flag, else CPUs unless a version is named."""
+    return parsing.choice("DEVICE", device, ask.Device) or (
+        "cpu" if not any(":" in name for name in names or ()) else None
+    )
 
 
 def _say(text: str) -> None:

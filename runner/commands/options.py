@@ -24,7 +24,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Option, Request
 from runner.core.workload import load_workloads
 from runner.images.catalog import load_images
-from runner.results.find import named, newest_first
+from runner.results.find import by_run, named, newest_first
 
 Text = str | None
 Read = Callable[[str, str], object]
@@ -159,7 +159,11 @@ def _models() -> tuple[str, ...]:
 
 _NAMED: Final[Mapping[str, Callable[[], tuple[str, ...]]]] = {"framework": _frameworks, "model": _models}
 """Fields whose values are files of the suite."""
-_ALIASES: Final[Mapping[str, dict[str, str]]] = {"framework": {"torch": "pytorch", "tf": "tensorflow"}, "model": {}}
+_ALIASES: Final[Mapping[str, dict[str, str]]] = {
+    "framework": {"torch": "pytorch", "tf": "tensorflow"},
+    "model": {},
+    "precision": {"float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"},
+}
 """Other words for some of them, bare."""
 
 
@@ -196,7 +200,8 @@ def _reader(field: str) -> Read:
     kind = _kind(info)
     metavar = _option(info).metavar
     if get_origin(kind) is Literal:
-        return functools.partial(parsing.choice, allowed=kind)
+        words = get_args(kind)
+        return lambda variable, text: parsing.one_of(variable, text, words, aliases=_ALIASES.get(field, {}))
     if get_origin(kind) is tuple:
         (of, _) = get_args(kind)
         return parsing.counts if of is int else functools.partial(parsing.choices, allowed=of)
@@ -225,14 +230,15 @@ def named_directory(example: str) -> Callable[[str], Path]:
     return read
 
 
-def _run(example: str, wanted: Callable[[Path], bool]) -> Callable[[str], Path]:
-    directory = named_directory(example)
-
-    def read(text: str) -> Path:
-        (found,) = named(str(directory(text)), wanted=wanted)
-        return found
-
-    return read
+def runs_named(
+    word: str,
+    *,
+    example: str,
+    each: Callable[[Path], str] = by_run,
+    wanted: Callable[[Path], bool] = lambda _: True,
+) -> list[Path]:
+    """What every command makes of a run's name, as `names.named` has it. RequestError: none is meant, or several, or the word is empty."""
+    return named(str(named_directory(example)(word)), each=each, wanted=wanted)
 
 
 def directory_argument(text: str, *, example: str) -> Any:
@@ -244,9 +250,11 @@ def run_argument(
     more: str = "", *, example: str, metavar: str | None = None, wanted: Callable[[Path], bool] = lambda _: True
 ) -> Any:
     """An argument that is a run, by any of its names, or a directory of runs; `wanted` are the runs that a name can mean."""
-    return typer.Argument(
-        help=f"{RUN_HELP}{more}", metavar=metavar, parser=_run(example, wanted), autocompletion=complete_run
-    )
+
+    def read(text: str) -> Path:
+        return runs_named(text, example=example, wanted=wanted)[0]
+
+    return typer.Argument(help=f"{RUN_HELP}{more}", metavar=metavar, parser=read, autocompletion=complete_run)
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from runner.analysis.comparisons.predicted import Prediction, predicted
+from runner.commands.options import runs_named
 from runner.core.console import complain, open_screen
 from runner.core.errors import RequestError
 from runner.core.units import figure
 from runner.report.matrix import with_interval
 from runner.report.table import Table
-from runner.results.find import named, newest_first, read_runs
+from runner.results.find import newest_first, read_runs
 from runner.results.store import read_record
 
 DEVICES: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -32,7 +33,7 @@ def show_prediction(
 
     RequestError: see `predicted`; or the plot can't be written.
     """
-    run = read_record(named(word)[0])
+    run = read_record(runs_named(word, example="last")[0])
     every = read_runs(newest_first(place))
     complain(every.passed_over)
     found = predicted(run, [record for _, record in every.runs], wire=wire, devices=(1, *(devices or DEVICES)))

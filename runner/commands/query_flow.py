@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import duckdb
@@ -42,7 +43,12 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     if form == "table":
         show.print_answer(open_console(), names, rows)
     else:
-        sys.stdout.write(show.to_csv(names, rows) if form == "csv" else show.to_json(names, rows))
+        _write(names, rows, form=form)
+
+
+def _write(names: Sequence[str], rows: Sequence[show.Row], *, form: Form) -> None:
+    """Write rows for a program."""
+    sys.stdout.write(show.to_csv(names, rows) if form == "csv" else show.to_json(names, rows))
 
 
 def named_in(sql: str) -> tuple[Table, ...]:
@@ -50,9 +56,13 @@ def named_in(sql: str) -> tuple[Table, ...]:
     return tuple(table for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE))
 
 
-def list_tables() -> None:
-    """Print every table with its columns."""
-    show.print_tables(open_screen(), TABLES)
+def list_tables(*, form: Form) -> None:
+    """Print every table with its columns; for programs, a row a column."""
+    if form == "table":
+        show.print_tables(open_screen(), TABLES)
+        return
+    rows = [(table.name, column.name, column.type, column.meaning) for table in TABLES for column in table.columns]
+    _write(("table", "column", "type", "meaning"), rows, form=form)
 
 
 def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> tuple[str, ...]:

@@ -34,8 +34,8 @@ from runner.report.picture import prune
 from runner.report.progress import progress
 from runner.report.publish import Measured, of_comparison, profiled, redraw, save
 from runner.results.disk import check_writable
-from runner.results.find import Run, each_once, read_each, read_runs
-from runner.results.store import RECORD, folders_under, read_record, run_directories, write_report
+from runner.results.find import Run, below, each_once, read_each, read_runs
+from runner.results.store import RECORD, read_record, write_report
 
 PAGE: Final = "report.html"
 KEPT_PAGE: Final = "report.md"  # the page without figures, which is kept with the records
@@ -46,10 +46,11 @@ TOLD: Final = 25  # figures, of a few seconds, after which a line says how far i
 
 
 def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool = True) -> None:
-    """Write the reports of a run, or of all runs at or below some directories with one page of them, and print where each is.
+    """Write the reports of a run, or of all runs at or below some directories, with one page of them, and print where each is.
 
     Reports of a run directory carry the run's own name, those of directories with some at any depth the matrix's, unless the page alone is
-    asked for. They go beside the run directories and the page into what holds them all; or to `out`, in folders of the same names.
+    asked for. They go beside the run directories and the page into what holds them all, that of a run into its directory; or to `out`, in
+    folders of the same names.
 
     Raises:
         RequestError: no record is there, or `out` takes no file.
@@ -62,7 +63,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
         # Under a name of its own: a matrix's reports are of all its runs.
         check_writable(out or first.parent)
         redraw([*_baselines([run]), run], out=out or first.parent, name=run[1].run_id, console=console)
-        return
+        beside_runs = False
     above = first if len(directories) == 1 else Path(os.path.commonpath([one.resolve() for one in directories]))
     place = out or above
     check_writable(place)
@@ -106,8 +107,7 @@ class _OnFile:
 
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
     """The runs at or below some directories, each once; says of which records there is nothing. RequestError: there is none."""
-    places = dict.fromkeys(folder for directory in directories for folder in folders_under(directory))
-    every = [directory for folder in places for directory in run_directories(folder)]
+    every = list(dict.fromkeys(run for directory in directories for run in below(directory)))
     if len(every) > MOST:
         on_file, passed_over = _newest(every, page=page)
     else:

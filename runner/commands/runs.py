@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.commands.options import named_directory, run_argument
+from runner.commands.options import named_directory, run_argument, runs_named
 from runner.core import parsing
 from runner.core.console import complain, open_console, open_screen
 from runner.core.errors import RequestError
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 
 def ls(
-    *,
     place: Annotated[
         Path | None,
-        typer.Option(
-            "--in",
+        typer.Argument(
             help="folder with runs at any depth (default: results)",
-            metavar="DIR",
-            parser=named_directory("--in results/MACHINE, or leave it out for all of results"),
+            metavar="[DIR]",
+            parser=named_directory("results/MACHINE, or leave it out for all of results"),
             show_default=False,
         ),
     ] = None,
+    *,
     limit: Annotated[str, typer.Option("--limit", "-n", help="how many at most", metavar="N")] = "20",
     as_json: Annotated[bool, typer.Option("--json", help="print them as JSON")] = False,
 ) -> None:
@@ -46,7 +45,7 @@ def ls(
     runs = find.newest_first(place)
     if not runs:
         raise RequestError(
-            f"{place} holds no run that ended; `dlscale bench` leaves some, --in DIR lists another place"
+            f"{place} holds no run that ended; `dlscale bench` leaves some, `dlscale ls DIR` lists another place"
         )
     table = Table.grid("", "", "", "", padding=(0, 2, 0, 0))
     table.columns[1].overflow = "ellipsis"
@@ -104,7 +103,7 @@ def show(
 
     from runner.results.store import RECORD, read_record
 
-    (path,) = [run] if run else find.named("last")
+    path = run or runs_named("last", example="last")[0]
     record = read_record(path)
     if as_json:
         sys.stdout.write((path / RECORD).read_text("utf-8"))
@@ -139,6 +138,8 @@ def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     if speedup and efficiency and record.trial.world_size > 1:
         yield "speedup", f"{units.figure(speedup.value)} (efficiency {100 * efficiency.value:.1f} %), this run"
     yield "validity", "\n".join((record.validity.status, *record.validity.reasons))
+    if record.cut:
+        yield "output", record.cut
 
 
 def rerun(
@@ -158,4 +159,4 @@ def rerun(
         words.insert(1, "--dry-run")
     complain([f"again: {shlex.join((program, *words))}"])
     sys.argv[1:] = words  # what the new record says was typed
-    context.find_root().command(words)
+    raise typer.Exit(context.find_root().command(words, standalone_mode=False) or 0)

@@ -26,6 +26,8 @@ _OF_A_PATH: Final = frozenset(
 # The same of a device, which is said without a path when a file was open already.
 _OF_A_DISK: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _AROUND: Final = 60
+_KNOWN: Final = 8
+"""Names that a sentence about an unknown one lists."""
 
 
 class DlscaleError(Exception):
@@ -63,19 +65,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _alike(name: str, names: Sequence[str]) -> list[str]:
-    return difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    longer = [one for one in names if name and one.startswith(name)]
+    return [*longer, *(one for one in difflib.get_close_matches(name, names, n=3, cutoff=0.5) if one not in longer)]
 
 
 def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> str:
-    """The sentence about a name that nothing has: what it is most like, and all that there are.
+    """The sentence about a name that nothing has: what it is most like, and which there are, at most eight.
 
     ``unknown("MODEL", "resnet51", ["vgg16", "resnet50"])`` is ``"unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50, vgg16"``.
     """
     names = sorted(known)
     close = _alike(name, names)
     whose = f" of {of}" if of else ""
-    asked = f"did you mean {close[0]}? Known" if close else "known"
-    return f"unknown {variable} {name!r}{whose}; {asked}: {nearest(name, names)}"
+    meant = f"did you mean {close[0]}?" if close else ""
+    if len(names) == len(close) == 1:
+        return f"unknown {variable} {name!r}{whose}; {meant}"
+    listed = nearest(name, names).split(", ")
+    more = f" and {len(listed) - _KNOWN} more" if len(listed) > _KNOWN else ""
+    known_ones = f"{', '.join(listed[:_KNOWN])}{more}"
+    return f"unknown {variable} {name!r}{whose}; {f'{meant} Known' if meant else 'known'}: {known_ones}"
 
 
 def about_a_file(error: OSError | UnicodeError) -> str | None:

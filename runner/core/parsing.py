@@ -45,6 +45,7 @@ _BATCH: Final = re.compile(
     r"(?<!\S)(?P<flag>-b|(?:--)?(?:\w+\.)*(?:per_device_train_)?batch[-_]size)(?:=|\s+)(?P<batch>\d{1,6})(?!\S)",
     re.ASCII,
 )
+_ACCUMULATES: Final = re.compile(r"(?:gradient|grad|ga)[-_]?accum\w*(?:[-_]\w+)*(?:=|\s+)(?!1(?!\S))\d", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -218,7 +219,8 @@ def with_devices(command: Iterable[str], count: int) -> tuple[str, ...]:
 def batch_of(command: Iterable[str]) -> tuple[int, str] | None:
     """The batch that a command line names, and the words that do so: `--batch-size 64`, `-b 64`, `train.batch_size=64`.
 
-    None where it names none, or several.
+    None where it names none, or several, or accumulates gradients: over how many batches and on how many devices each program counts its own way.
     """
-    found = {int(match["batch"]): match[0] for match in _BATCH.finditer(" ".join(command))}
+    line = " ".join(command)
+    found = {} if _ACCUMULATES.search(line) else {int(match["batch"]): match[0] for match in _BATCH.finditer(line)}
     return next(iter(found.items())) if len(found) == 1 and 0 not in found else None

@@ -125,6 +125,12 @@ class RunRecord(Frozen):
     profile: Profile | None = None
 
     @property
+    def cut(self) -> str | None:
+        """Whose output was cut, in one sentence; None where all is in the logs."""
+        names = ", ".join(name.removeprefix(f"dlscale-{self.run_id}-") for name in self.outcome.cut)
+        return f"the log of {names} was cut where a line was longer than is kept" if names else None
+
+    @property
     def concurrent(self) -> bool:
         """Whether it shows what trainings at once are worth, which is no figure for a scaling table."""
         return isinstance(self.trial, Trial) and self.trial.concurrent is not None

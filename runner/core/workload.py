@@ -185,14 +185,15 @@ class Workload(Frozen):
 
     def check_precision(self, precision: Precision, *, framework: str, device: Device, mode: Mode = "train") -> None:
         """Refuse a precision that the framework's program does not train, or infer, in."""
-        offered = self.precisions.get(framework, {}).get(device, ())
-        if mode == "infer":
-            offered = self.inference_precisions.get(framework, {}).get(device, offered)
+        trained = self.precisions.get(framework, {}).get(device, ())
+        inferred = self.inference_precisions.get(framework, {}).get(device, trained)
+        offered = inferred if mode == "infer" else trained
         if precision not in offered:
             of_mode = "" if mode == "train" else f" with MODE={mode}"
+            infer = ", or for MODE=infer" if precision in inferred else ""
             raise RequestError(
                 f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}{of_mode}; "
-                f"ask for {' or '.join(offered) or 'another framework'}"
+                f"ask for {' or '.join(offered) or 'another framework'}{infer}"
             )
 
     def check_gpu_decode(self, *, framework: str, device: Device) -> None:

@@ -17,7 +17,7 @@ from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.plan import techniques
-from runner.plan.discovery import Resources, discover
+from runner.plan.discovery import Resources, discover_own
 from runner.plan.plan import counted
 from runner.report.comparisons import ablation
 from runner.report.progress import progress
@@ -46,7 +46,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
         raise RequestError(
             f"{','.join(map(str, asked))} devices are a sweep, and an ablation has one scale; give one number"
         )
-    resources = discover(request)
+    resources = discover_own(request)
     if request.data:  # losses are compared after the same iterations
         request = counted(request, resources)
     with closing(resources.cluster):

@@ -131,6 +131,17 @@ def _from_registry(base: BaseSpec, client: Client, dockerfile: Path, cache: Path
 
 
 def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[str], None], *, refresh: bool) -> str:
+    archive = fetch_base(base, cache=cache, report=report, refresh=refresh)
+    with archive.open("rb") as file:
+        load_image(client, file)
+    found = image_id(client, base.reference)
+    if found is None:
+        raise RequestError(f"{archive}: holds no {base.reference}; remove this file and try again")
+    return found
+
+
+def fetch_base(base: BaseSpec, *, cache: Path, report: Callable[[str], None], refresh: bool = False) -> Path:
+    """Have the base as an image archive in the cache's folder `bases`, made as `build_archive` does if it is not there; takes no engine."""
     archive = cache / "bases" / f"{base.reference.rpartition(':')[2]}.tar"
     if refresh or not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -138,12 +149,7 @@ def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[
             draft = Path(folder) / "image.tar"
             build_archive(base, draft, report=report)
             draft.replace(archive)
-    with archive.open("rb") as file:
-        load_image(client, file)
-    found = image_id(client, base.reference)
-    if found is None:
-        raise RequestError(f"{archive}: holds no {base.reference}; remove this file and try again")
-    return found
+    return archive
 
 
 def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]) -> str:

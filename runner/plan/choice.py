@@ -1,4 +1,4 @@
-"""Which framework a request runs with that names none: the first that offers everything else that was asked; and the trials with it."""
+"""The trials of a request; where it names no framework, of the first that offers everything else that was asked."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from dataclasses import replace
 
 from runner.core.errors import RequestError
 from runner.core.request import Request
-from runner.core.trial import Trial
+from runner.core.trial import AnyTrial, Trial
 from runner.engines.environment import find_interpreter
-from runner.plan.discovery import Resources, candidates
+from runner.plan import external
+from runner.plan.discovery import AnyResources, Resources, candidates
 from runner.plan.plan import plan
+
+
+def trials_of(
+    request: Request, resources: AnyResources, *, say: Callable[[str], None]
+) -> tuple[AnyResources, tuple[AnyTrial, ...]]:
+    """The trials of a program of the suite's, as `choose` has them, or of a command of the user's, with the resources that they run on."""
+    if isinstance(resources, Resources):
+        return choose(request, resources, say=say)
+    if note := external.note(request):
+        say(note)
+    return resources, external.plan(request, resources)
 
 
 def choose(

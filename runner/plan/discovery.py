@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from runner.cluster.cluster import Cluster, assemble
 from runner.cluster.machine.local_node import inspect_local
@@ -31,9 +31,6 @@ from runner.images.host_software import find_host_software
 from runner.images.spec import ImageSpec
 from runner.plan.profiling import Nsight, find_nsight
 from runner.results.store import read_record
-
-if TYPE_CHECKING:
-    from runner.engines.docker import Client
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
 # What COMPARE emulates on a machine with nothing else to compare: Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
@@ -68,8 +65,8 @@ class _Machines:
 
     @property
     def node(self) -> Node:
-        """The first node: the only one, or the one where one-device trials run."""
-        return self.cluster.members[0].node
+        """The first node of the cluster."""
+        return self.cluster.node
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,28 @@ def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspe
     return emulated
 
 
-def discover_external(request: Request, *, say: Callable[[str], None] = lambda _: None) -> ExternalResources:
+def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
+    """The run that another command's are held against. RequestError: not on one device, or where a regrade of those would not find it."""
+    record = read_record(run)
+    trial = record.trial
+    if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
+        what = f"{record.validity.status} on {trial.world_size} {trial.device}"
+        raise RequestError(f"--baseline {run} is {what}; name a run on one {device} that is not invalid")
+    if run.resolve().parent != out.resolve():
+        raise RequestError(
+            f"--baseline {run} does not lie in {out}, beside the run's own record; give --out {run.parent}"
+        )
+    return run, record
+
+
+def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> AnyResources:
+    """Look at what a request needs, of a program of the suite's or of a command line of the user's; the arguments are those of `discover_own`."""
+    if request.command:
+        return _discover_external(request, say=say)
+    return discover_own(request, contact=contact, say=say)
+
+
+def _discover_external(request: Request, *, say: Callable[[str], None]) -> ExternalResources:
     """Look at what a command line of the user's needs. RequestError: no engine answers, it does not have the image, or data can't be read."""
     if request.image is None:
         raise RequestError("no image to run the command in; give --image IMG")
@@ -130,7 +148,7 @@ def discover_external(request: Request, *, say: Callable[[str], None] = lambda _
     shown = [request.data] if request.data else []
     refuse_closed_folders([*shown, *(Path(mount.source) for mount in request.mounts)])
     cluster = assemble(request, contact=False, say=say)
-    device = device_of(request, cluster.members[0].node)
+    device = cluster.device_of(request)
     with closing(docker.connect_or_refuse()) as client:
         found = look_up(client, request.image)
         engine = EngineChoice("docker", None, podman.behind(client))
@@ -150,22 +168,8 @@ def discover_external(request: Request, *, say: Callable[[str], None] = lambda _
     )
 
 
-def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
-    """The run that another command's are held against. RequestError: not on one device, or where a regrade of those would not find it."""
-    record = read_record(run)
-    trial = record.trial
-    if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
-        what = f"{record.validity.status} on {trial.world_size} {trial.device}"
-        raise RequestError(f"--baseline {run} is {what}; name a run on one {device} that is not invalid")
-    if run.resolve().parent != out.resolve():
-        raise RequestError(
-            f"--baseline {run} does not lie in {out}, beside the run's own record; give --out {run.parent}"
-        )
-    return run, record
-
-
-def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
-    """Look at the machines, the catalog, the data and the engines that a request needs.
+def discover_own(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
+    """Look at the machines, the catalog, the data and the engines that a program of the suite's needs.
 
     With `contact` hosts are asked what they are; a dry run believes their list. RequestError: a file of the suite is wrong, the image is
     unknown or does not fit the GPUs, DATA is no data set, or the engine does not answer.
@@ -181,7 +185,7 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
 
 
 def _look(request: Request, cluster: Cluster) -> Resources:
-    device = device_of(request, cluster.members[0].node)
+    device = cluster.device_of(request)
     engine = EngineChoice("docker", None)  # hosts have it, or they would be none
     if cluster.way != "hosts":
         engine = choose_engine("docker" if cluster.way == "emulated" else request.engine)
@@ -217,7 +221,7 @@ def _image(request: Request, cluster: Cluster, device: Device) -> AnyImage:
     framework = load_images(SUITE_ROOT).of(request.framework or "")[0].framework
     if request.image:
         refuse_closed_folders([Path(mount.source) for mount in request.mounts])
-        found = look_up(image_source(cluster), request.image)
+        found = look_up(cluster.image_source(), request.image)
         return CustomImage(found=found, framework=framework, device=device, mounts=request.mounts)
     return find_host_software(framework, device=device, horovod=request.strategy == "horovod")
 
@@ -227,7 +231,7 @@ def candidates(request: Request, device: Device, cluster: Cluster) -> list[Image
 
     RequestError: there is none; of several reasons, the first.
     """
-    catalog, node = load_images(SUITE_ROOT), cluster.members[0].node
+    catalog, node = load_images(SUITE_ROOT), cluster.node
     typed = request.version or ""
     if not request.framework and not any(image.version.startswith(typed) for image in catalog.images):
         raise RequestError(
@@ -255,30 +259,11 @@ def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
     return in_containers and (on_hosts or job_user() == IMAGE_USER)
 
 
-def image_source(cluster: Cluster) -> Client:
-    """The engine that images are taken from: this machine's, or where that has none the first host's. RequestError: no engine answers."""
-    if not cluster.surveyed:
-        return docker.connect_or_refuse()
-    try:
-        return docker.connect()
-    except EngineError:
-        return cluster.surveyed[0].connection.client
-
-
 def refuse_closed_folders(folders: Sequence[Path]) -> None:
     """Refuse to show a job folders that it may not read. RequestError: with the command that opens one."""
     for folder in folders:
         if job_user() == IMAGE_USER and folder.is_dir():
             dataset.refuse_closed(folder)
-
-
-def device_of(request: Request, node: Node) -> Device:
-    """CPU or GPU: what was asked, else GPUs where there are some."""
-    if request.device:
-        return request.device
-    if request.workers:
-        return "cpu"
-    return "gpu" if request.gpus or node.gpus else "cpu"
 
 
 def choose_engine(asked: EngineName | None) -> EngineChoice:

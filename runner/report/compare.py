@@ -81,7 +81,13 @@ def notes(compared: Compared) -> Iterator[str]:
             f"too little in {len(little)} of {total}: no test over so few rates could show anything; measure with more REPEAT or ITERATIONS"
         )
     for alone in compared.unpaired:
-        yield f"only in {alone.side}: {alone.trial} ({len(alone.run_ids)} run{'s' if len(alone.run_ids) > 1 else ''}); {alone.nearest}"
+        runs = f"{alone.trial} ({len(alone.run_ids)} run{'s' if len(alone.run_ids) > 1 else ''})"
+        nearest = (
+            f"the nearest differs in {', '.join(alone.differs)}: {alone.nearest}"
+            if alone.nearest
+            else "the other side has no run that can be compared"
+        )
+        yield f"only in {alone.side}: {runs}; {nearest}"
     for out in compared.left_out:
         yield f"not compared: {out.run_id} of {out.side}, {out.reason}"
 

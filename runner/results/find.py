@@ -96,7 +96,7 @@ def _directories(place: str) -> Iterator[Path]:
         raise RequestError(
             f"{place} does not exist; name a run directory or a folder of them, for example results/MACHINE"
         )
-    directories = [directory for each in found for directory in _below(Path(each))]
+    directories = [directory for each in found for directory in below(Path(each))]
     if not directories:
         raise RequestError(
             f"{place} holds no {RECORD}, so no run ended there; name a run directory or a folder of them, for example results/MACHINE"
@@ -104,7 +104,8 @@ def _directories(place: str) -> Iterator[Path]:
     yield from directories
 
 
-def _below(place: Path) -> list[Path]:
+def below(place: Path) -> list[Path]:
+    """The run directories at or below a directory, in the order of the folders that hold them."""
     if (place / RECORD).is_file():
         return [place]
     return [directory for folder in folders_under(place) for directory in run_directories(folder)]
@@ -114,8 +115,10 @@ RESULTS: Final = SUITE_ROOT / "results"
 """Where runs are looked for by name."""
 _LAST: Final = re.compile(r"last(?:~(\d{1,9}))?", re.ASCII)
 _ID: Final = re.compile(r"(\d{8}T\d{6}Z-[0-9a-f]{4})(-.*)?", re.ASCII)
-_CANDIDATES: Final = 4
+_CANDIDATES: Final = 2
 """Runs that a sentence names."""
+_TELLING: Final = 4
+"""Letters of a word from which on a run that has it in its id may be meant."""
 
 
 def newest_first(place: Path | None = None) -> list[Path]:
@@ -199,7 +202,8 @@ def named(
     found = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
     if not found:
         names = [run.name for run in runs]
-        near = [name for name in names if word in name] or difflib.get_close_matches(word, names, _CANDIDATES, 0.5)
+        inside = [name for name in names if word in name] if len(word) >= _TELLING else []
+        near = inside or difflib.get_close_matches(word, ["last", *names], _CANDIDATES, 0.5)
         meant = f"did you mean {_listed(near)}?" if near else "`dlscale ls` lists them"
         raise RequestError(f"{shorten(word)} is no path, and begins the id of no run in {RESULTS}; {meant}")
     if len({each(run) for run in found}) > 1:

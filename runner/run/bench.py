@@ -16,22 +16,21 @@ from runner.core.record import RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
 from runner.engines import docker, shaper
-from runner.plan import external
-from runner.plan.choice import choose
+from runner.plan.choice import trials_of
 from runner.plan.discovery import (
     AnyResources,
     EngineChoice,
     Resources,
     discover,
-    discover_external,
     emulate_for_comparison,
 )
+from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
 from runner.results import disk
 from runner.results.disk import check_writable
 from runner.results.store import RESERVE_BYTES
-from runner.run.prepare import Prepared, prepare, preview
-from runner.run.trial_runner import Known, Run, TrialRunner, lay_out
+from runner.run.prepare import prepare, preview
+from runner.run.trial_runner import Known, Run, TrialRunner
 
 
 def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, verbose: bool = False) -> int:
@@ -80,9 +79,9 @@ def run(
     taken instead. `wanted` says which trials of the plan to run.
     """
     request = emulate_for_comparison(request)
-    resources = _discover(request, say=shown.stage)
+    resources = discover(request, say=shown.stage)
     with closing(resources.cluster):
-        resources, trials = _plan(request, resources, say=shown.stage)
+        resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
         _tidy(resources, shown)
         try:
@@ -91,7 +90,7 @@ def run(
             if not isinstance(resources, Resources) or request.engine is not None or resources.cluster.way != "here":
                 raise
             resources = replace(resources, engine=EngineChoice("venv", f"no image can be built here: {error}"))
-            resources, trials = _plan(request, resources, say=shown.stage)
+            resources, trials = trials_of(request, resources, say=shown.stage)
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         try:
             _check_links(trials, prepared)
@@ -99,20 +98,6 @@ def run(
             return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or wanted(trial)])
         finally:
             prepared.release()
-
-
-def _discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> AnyResources:
-    return discover_external(request, say=say) if request.command else discover(request, contact=contact, say=say)
-
-
-def _plan(
-    request: Request, resources: AnyResources, *, say: Callable[[str], None]
-) -> tuple[AnyResources, tuple[AnyTrial, ...]]:
-    if isinstance(resources, Resources):
-        return choose(request, resources, say=say)
-    if note := external.note(request):
-        say(note)
-    return resources, external.plan(request, resources)
 
 
 def _tidy(resources: AnyResources, shown: Progress) -> None:
@@ -135,8 +120,8 @@ def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
     request = emulate_for_comparison(request)
-    resources = _discover(request, contact=False)
-    resources, trials = _plan(request, resources, say=lambda text: complain([text]))
+    resources = discover(request, contact=False)
+    resources, trials = trials_of(request, resources, say=lambda text: complain([text]))
     prepared = preview(resources, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,47 +27,14 @@ from runner.images.build import ensure
 from runner.images.custom_image import CustomImage
 from runner.images.host_software import HostSoftware
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import WORKLOADS, AnyResources, Resources, image_source
+from runner.plan.discovery import WORKLOADS, AnyResources, Resources
 from runner.plan.launch.monitor import MODULES
+from runner.plan.layout import Prepared, Samplers
 from runner.report.progress import Progress
 from runner.run.pack import pack, packed_path
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
-
-
-@dataclass(frozen=True)
-class Samplers:
-    """Where samplers run: a process of the runner's own Python on this machine, containers of the suite's base on others.
-
-    `engines` are by node, and empty in a dry run of hosts.
-    """
-
-    describer: Describer
-    engines: Mapping[str, Engine]
-    image: str
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What every trial of a plan runs in."""
-
-    describer: Describer  # what launchers and dry runs ask
-    engines: Mapping[str, Engine]  # by node, what starts its containers; empty in a dry run
-    engine_details: EngineDetails
-    image_used: ImageUsed
-    data: Path | None  # None for synthetic data
-    samplers: Samplers
-    seconds: float  # that it took to make all this ready
-    image_ids: Mapping[str, str] = field(default_factory=dict)  # in each host's own engine, where there are several
-    volume: str | None = None  # what the programs are in on hosts; None where they are read from this machine
-    tools: str | None = None  # image of emulated nodes; None where there are none
-
-    def release(self) -> None:
-        """Remove what was brought onto hosts for these runs; the image stays."""
-        for engine in self.engines.values():
-            if self.volume and isinstance(engine, DockerEngine):
-                volumes.remove(engine.client, self.volume)
 
 
 def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
@@ -157,7 +123,7 @@ def _volume(run: str) -> str:
 def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: str) -> Prepared:
     """Build or find the image once, in this machine's engine or else the first host's; bring it and the programs onto every host."""
     surveyed = resources.cluster.surveyed
-    source = image_source(resources.cluster)
+    source = resources.cluster.image_source()
     image = _image(resources, source, shown)
     ids = supply_image(image.reference, source=source, nodes=[seen.connection for seen in surveyed], report=shown.stage)
     volume, labels = _volume(run), {LABEL_RUN: run}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,20 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from runner.cluster.machine import provenance
-from runner.cluster.machine.local_node import PORTS
-from runner.cluster.machine.snapshot import free_ports
-from runner.core.cache import cache_dir
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.events import Event, Pace
 from runner.core.interrupts import Stopped, held
 from runner.core.record import ImageUsed, RunPlan, RunRecord
 from runner.core.request import Request
-from runner.core.trial import AnyTrial, ExternalTrial, Trial, paced, title
+from runner.core.trial import AnyTrial, ExternalTrial, Trial, paced
 from runner.engines.base import give
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
-from runner.plan.external import container, image_label
-from runner.plan.launch import launch, monitor
-from runner.plan.launch.job import Job, take_seats
+from runner.plan.external import image_label
+from runner.plan.layout import Launch, Prepared, lay_out
 from runner.report.progress import Aside, Progress
 from runner.results.find import records_under
 from runner.results.store import RunWriter, baseline_for
@@ -35,7 +29,6 @@ from runner.run.dialects.base import AutoReader, Facts, FiguresReader, Reader
 from runner.run.dialects.pattern import PatternReader
 from runner.run.execute import Limits, execute
 from runner.run.monitors import monitoring
-from runner.run.prepare import Prepared
 from runner.run.watch import Watch
 
 # Frameworks whose import takes well over a second, in which no GPU is used yet.
@@ -44,20 +37,6 @@ _SLOW_TO_IMPORT: Final = frozenset({"pytorch", "tensorflow"})
 Run = tuple[Path, RunRecord]
 Known = Callable[[AnyTrial, ImageUsed], Run | None]
 """Finds a run on file of a trial in an image, which then need not be run again."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One run of a trial, with nothing left but to start its containers, and the samplers that look on.
-
-    `job` is of one of the suite's own programs; None for an external one.
-    """
-
-    run_id: str
-    trial: AnyTrial
-    containers: tuple[ContainerSpec, ...]
-    samplers: tuple[ContainerSpec, ...]
-    job: Job | None = None
 
 
 @dataclass(frozen=True)
@@ -288,63 +267,6 @@ def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader
         reader = auto(facts) if trial.dialect == "auto" else DIALECTS[trial.dialect](facts)
         found[spec.name] = FiguresReader(reader, iterations=trial.iterations) if isinstance(trial, Trial) else reader
     return found
-
-
-def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run_id: str, hz: int) -> Launch:
-    """A trial with its containers and, at `hz` samples a second, its samplers; 0 for none."""
-    samplers = prepared.samplers
-    site = samplers.describer.site(None)
-    if isinstance(trial, Trial) and isinstance(resources, Resources):
-        job = make_job(trial, resources, prepared, run_id=run_id)
-        return Launch(run_id, trial, launch(job), monitor.specs(job, hz=hz, image=samplers.image, site=site), job)
-    if isinstance(trial, Trial) or isinstance(resources, Resources):
-        raise TypeError(f"{title(trial)} was planned for other resources")
-    spec = container(trial, resources, prepared.describer, run_id=run_id)
-    sampler = monitor.sampler(
-        run_id, node=spec.node, gpus=spec.gpus, hz=hz, site=site, image=samplers.image, user=samplers.describer.user()
-    )
-    return Launch(run_id, trial, (spec,), (sampler,) if hz else ())
-
-
-def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: str) -> Job:
-    """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
-    describer = prepared.describer
-    remote = resources.cluster.way == "hosts"
-    store = None if remote else compiler_store(trial, engine=describer.name, software=resources.image.software)
-    mounts = describer.mounts(prepared.data)
-    if store:
-        mounts += (Mount(source=str(store), target=describer.place(store), read_only=False),)
-    nodes = {}
-    for node in (member.node for member in resources.cluster.members):
-        # The run before may still hold its own for a minute: each begins at another place.
-        first = zlib.crc32(run_id.encode()) % max(1, len(node.ports))
-        ports = free_ports(PORTS) if resources.cluster.way == "here" else node.ports[first:] + node.ports[:first]
-        nodes[node.name] = node.model_copy(update={"ports": ports})
-    return Job(
-        run_id=run_id,
-        trial=trial,
-        seats=take_seats(trial, nodes, network="host" if remote else "emulated"),
-        site=describer.site(prepared.data),
-        image=prepared.image_used.reference,
-        user=describer.user(),
-        mounts=mounts,
-        remote=remote,
-        tools=prepared.tools,
-        entrypoint=resources.image.entrypoint,
-        compiled=describer.place(store) if store else None,
-    )
-
-
-def compiler_store(trial: Trial, *, engine: str, software: str) -> Path | None:
-    """Where the compilers of a trial keep their work between runs, which takes them minutes the first time; None where they have none.
-
-    It is the one directory of this machine that a training may write to. Nothing measured is touched by it: a network is compiled before
-    the first step ends. One software's work is of no use to another, and what an engine's user wrote may be closed to another's.
-    """
-    if "compile" not in trial.techniques:
-        return None
-    digest = hashlib.sha256(f"{engine}\n{software}".encode()).hexdigest()
-    return cache_dir() / "compiled" / digest[:16]
 
 
 def make_ready(mounts: Iterable[Mount], *, user: str) -> None:

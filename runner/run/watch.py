@@ -77,6 +77,8 @@ class Watch:
             self._shown.trial_ended(f"invalid, {'; '.join(record.validity.reasons)}")
         else:
             self._shown.trial_ended(f"{throughput.value:.1f} {throughput.unit} ({status})")
+        if record.cut:
+            self._shown.stage(record.cut)
 
 
 def _idle_from_here(event: Event) -> bool:

@@ -131,6 +131,12 @@ def test_an_empty_directory_is_not_the_one_that_one_is_in(tmp_path, words, says)
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_what_a_vendor_made_is_not_fetched_in_pieces():
+    done = dlscale("images", "fetch", "caffe:0.17.3-nvidia")
+    assert (done.code, done.stdout) == (2, "")
+    assert "dlscale images archive" in done.stderr
+
+
 def test_the_doctor_speaks_json_and_knows_every_image():
     findings = json.loads(dlscale("doctor", "--json").stdout)
     subjects = {finding["subject"] for finding in findings}
@@ -210,10 +216,36 @@ def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path,
     assert not owned.exists()
 
 
-def test_make_help_keeps_to_80_columns():
-    """Lines of 470 characters broke in the middle of words, in what a newcomer types first."""
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            "bench --batchsize 32",
+            "`dlscale bench` has no option --batchsize; did you mean --batch or --techniques? `dlscale",
+        ),
+        ("bench --xyzzy", "`dlscale bench` has no option --xyzzy; `dlscale bench --help` lists all"),
+        ("list", "`dlscale list` needs WHAT: frameworks, models, strategies or studies"),
+        ("rerun", "`dlscale rerun` needs RUN: run directory, a run's id"),
+        ("benchmark", "no such command 'benchmark'; did you mean 'bench'? `dlscale --help` lists all"),
+        ("ls here there", "got unexpected extra argument(s) (there); `dlscale ls --help` lists all"),
+        ("images", "missing command; `dlscale images --help` lists all"),
+        ("bench --model vgg", "unknown MODEL 'vgg'; did you mean vgg16? Known: vgg16, vgg19, alexnet, deepspeech2, "),
+    ],
+)
+def test_a_mistyped_command_line_is_answered_in_one_sentence(words, says):
+    """Typer drew a box of ten lines, and the first of its suggestions for --worker was --loader-workers."""
+    done = dlscale(*words.split())
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dlscale: {says}")
+    assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 240
+
+
+def test_make_help_fits_one_screen():
+    """Lines of 470 characters broke in the middle of words, then 59 lines scrolled away, of what a newcomer types first."""
     done = subprocess.run(["make", "--no-print-directory", "help"], cwd=examples.ROOT, capture_output=True, text=True)
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(map(len, lines := done.stdout.splitlines())) <= 80
+    assert len(lines) <= 40
     assert "WORKERS" in done.stdout
 
 
@@ -240,13 +272,13 @@ def main(monkeypatch):
 
 def test_what_the_system_refuses_is_one_sentence_and_a_bug_keeps_its_traceback(main, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(lambda: Path("/etc/passwd/x").read_text(encoding="utf-8"))
+        main(lambda **_: Path("/etc/passwd/x").read_text(encoding="utf-8"))
     assert ended.value.code == 2
     assert capsys.readouterr().err == (
         "dlscale: /etc/passwd/x can't be read or written (Not a directory); mend that, or give another place\n"
     )
 
-    def app():
+    def app(**_):
         raise OSError("a library's own")
 
     with pytest.raises(OSError, match="a library's own"):

@@ -165,7 +165,7 @@ def test_what_ran_otherwise_is_no_pair_and_what_is_looked_for_is_one(change):
     assert len(found.pairs) == (change in LOOKED_FOR)
     assert [alone.side for alone in found.unpaired] == ([] if found.pairs else ["A", "B"])
     for alone in found.unpaired[:1]:
-        assert alone.nearest.startswith(f"the nearest differs in {next(iter(change)).replace('_', ' ')}: ")
+        assert alone.differs[0] == next(iter(change)).replace("_", " ")
 
 
 def test_inference_that_keeps_a_device_busy_is_no_pair_with_one_that_waits():
@@ -174,7 +174,7 @@ def test_inference_that_keeps_a_device_busy_is_no_pair_with_one_that_waits():
     busy = busy.model_copy(update={"measurement": busy.measurement.model_copy(update={"in_flight": 4})})
     found = compare([waits], [busy], names=NAMES)
     assert not found.pairs
-    assert found.unpaired[0].nearest.startswith("the nearest differs in batches in flight: ")
+    assert found.unpaired[0].differs == ("batches in flight",)
     assert "4 batches in flight" in in_words(identity(busy))
     assert "flight" not in in_words(identity(waits))
 
@@ -276,10 +276,10 @@ def test_json_has_every_figure(sides):
     ("words", "says"),
     [
         (("before", "nowhere"), "does not exist; name a run directory"),
-        (("", ""), "two places are compared; name both"),
+        (("", ""), "two sides are compared, before and after; name both"),
         (("before", "before"), "3 runs are in A="),
         (("before", "empty"), "holds no record.json"),
-        (("before", "other"), "have no trial in common (A has mxnet resnet18 train"),
+        (("before", "other"), "differ in precision; name runs of one trial"),
         (("before", "after", "--fail-on-regression=3"), "is no share below 100%"),
         (("before", "after", "--fail-on-regression=100%"), "is no share below 100%"),
         (("before", "after", "--json", "--markdown"), "exclude each other"),

@@ -23,9 +23,10 @@ from runner.core.events.parse import parse_line
 from runner.core.measurement import CompiledGraphs
 from runner.plan import discovery
 from runner.plan.launch import launch
+from runner.plan.layout import compiler_store, make_job
 from runner.plan.plan import plan
 from runner.run import prepare
-from runner.run.trial_runner import compiler_store, make_job, make_ready
+from runner.run.trial_runner import make_ready
 
 machine = test_custom_image.machine
 

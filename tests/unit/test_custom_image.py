@@ -31,9 +31,9 @@ from runner.engines.base import EngineError, job_user
 from runner.images.custom_image import CustomImage, FoundImage
 from runner.plan import discovery, external
 from runner.plan.launch import launch
+from runner.plan.layout import make_job
 from runner.plan.plan import plan
 from runner.run import bench, prepare
-from runner.run.trial_runner import make_job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "custom_image"
 ENTRYPOINT = ("/opt/vendor/entrypoint.sh",)
@@ -154,13 +154,13 @@ def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
     remote = StandIn({"there:1": Held("sha256:9", {})})
     seen = type("Seen", (), {"connection": type("Connection", (), {"client": remote})})
     of_hosts = test_plan.resources().cluster
-    assert discovery.image_source(dataclasses.replace(of_hosts, surveyed=(seen,))).held is machine
+    assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source().held is machine
 
     def nobody():
         raise EngineError("no Docker engine answers")
 
     monkeypatch.setattr(docker, "connect", nobody)
-    assert discovery.image_source(dataclasses.replace(of_hosts, surveyed=(seen,))) is remote
+    assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source() is remote
 
 
 # What is planned
@@ -304,7 +304,7 @@ def test_a_command_of_the_users_sees_what_is_shown_and_its_key_tells(machine, mo
     keys = []
     for mounts in ((), USR, USR[:1]):
         asked = Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts)
-        looked = discovery.discover_external(asked)
+        looked = discovery.discover(asked)
         (trial,) = external.plan(asked, looked)
         ready = prepare.preview(looked, packed_at=None)
         assert external.container(trial, looked, ready.describer, run_id="r").mounts[1:] == mounts

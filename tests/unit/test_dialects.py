@@ -169,6 +169,8 @@ def test_a_log_in_another_dialect_than_was_named_is_refused_with_its_first_line(
         "no line is in dialect caffe; the first line that was tried: 'hello world'; name another with --dialect, say with "
         "--pattern what to look for, or let the program write events"
     )
+    with pytest.raises(DialectError, match=f"tried: '{'x' * 57}[.]{{3}}'; name another"):
+        read("caffe", "x" * 400)
     with pytest.raises(DialectError, match="the log is empty"):
         read("mxnet", "")
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dialect_logs import facts, of
+from dialect_logs import facts, of, text
 
 from runner.analysis.grading import measure
 from runner.core import parsing
@@ -87,6 +87,40 @@ LOGS = {
     ),
 }
 
+# Whole logs (tests/golden/dialects/SOURCES.md): what to look for, what the command says, and the figure by hand.
+WHOLE = {
+    # 41 steps of the 512 tokens that the log tells, in 4814.63 ms.
+    "nanogpt.log": (
+        [r"tokens per iteration will be: (?P<samples>[\d,]+)", r"iter (?P<step>\d+): .* time (?P<ms>[\d.]+)ms"],
+        {},
+        4360.04,
+    ),
+    # What benchmark.py says itself: its other lines are means since the start, and would make 6.08 of it.
+    "timm-1.0.9-benchmark.log": ([r"done\. (?P<rate>[\d.]+) samples/sec"], {"batch_per_device": 4}, 5.06),
+    # What train.py says itself in its last line, the mean of all thirty steps.
+    "timm-1.0.9-train.log": (
+        [r"Train: (?P<epoch>\d+) \[ *(?P<step>\d+)/.* Time: (?P<s>[\d.]+)s"],
+        {"batch_per_device": 4},
+        2.89,
+    ),
+    # Since its version 5 numbers are texts.
+    "transformers-5.24.log": (
+        [
+            r"'train_runtime': '?(?P<total_s>[\d.]+)'?, 'train_samples_per_second': '?(?P<rate>[\d.]+)",
+            r"'train_steps_per_second': '?(?P<steps_per_s>[\d.]+)",
+        ],
+        {},
+        26.4,
+    ),
+    # Five steps, from the second line on, at 145.09, 157.81, 155.10, 155.01 and 155.14 samples/s; their 0.212 s a step by the
+    # lines' own clock make 151.2 of it.
+    "deepspeed-0.7.7.log": (
+        [r"\] (?P<epoch>\d+)/(?P<step>\d+), .* CurrSamplesPerSec=(?P<rate>[\d.]+)"],
+        {"batch_per_device": 32},
+        153.50,
+    ),
+}
+
 
 def read(lines, patterns, unit="samples", **told):
     reader = PatternReader(facts(**told), LogPattern(lines=tuple(patterns), unit=unit))
@@ -103,6 +137,13 @@ def test_throughput_is_the_harmonic_mean_of_what_the_program_says(name):
     found = measure.measure(events, started=0.0, unit="samples/s").throughput.value
     mean = sum(samples for samples, _ in expected) / sum(samples / rate for samples, rate in expected)
     assert found == pytest.approx(mean, rel=0.02)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_log_comes_to_the_figure_of_its_program(name):
+    patterns, told, expected = WHOLE[name]
+    events = read(text(name).splitlines(), patterns, **told)
+    assert measure.measure(events, started=0.0, unit="samples/s").throughput.value == pytest.approx(expected, rel=0.001)
 
 
 def test_losses_are_kept_with_their_steps():
@@ -197,6 +238,10 @@ def test_every_group_is_explained():
             for words in ("--batch-size 64 --batch_size=32", "--eval-batch-size 64", "--micro-batch-size 64")
         ),
         *((words, None) for words in ("--batch-size auto", "--batch-size 0")),
+        # nanoGPT counts 40 batches over all devices, Hugging Face's Trainer 4 on each: which, no command line tells.
+        ("--batch_size=64 --gradient_accumulation_steps=40", None),
+        ("--per_device_train_batch_size 64 --gradient-accumulation-steps 4", None),
+        ("--batch_size=64 --gradient_accumulation_steps=1", 64),
     ],
 )
 def test_the_batch_that_a_command_names(words, batch):

@@ -44,9 +44,9 @@ from runner.experiments.overhead.figures import (
     rounds,
 )
 from runner.plan.discovery import WORKLOADS, EngineChoice
+from runner.plan.layout import Prepared
 from runner.plan.plan import plan
 from runner.run import bench as benching
-from runner.run.prepare import Prepared
 
 FIELDS = {"rank": 0, "container": "x"}
 
@@ -370,7 +370,7 @@ def machine(monkeypatch, tmp_path):
         samplers=None,
         seconds=0.0,
     )
-    monkeypatch.setattr(flow, "discover", lambda request: test_plan.resources("pytorch", out=tmp_path))
+    monkeypatch.setattr(flow, "discover_own", lambda request: test_plan.resources("pytorch", out=tmp_path))
     monkeypatch.setattr(flow, "prepare", lambda *_, **__: ready)
     monkeypatch.setattr(flow, "run", run)
     monkeypatch.setattr(flow, "run_tool", run_tool)
@@ -438,7 +438,7 @@ def test_a_host_without_the_framework_is_refused_before_anything_starts(machine,
             raise RequestError("ENGINE=host: /usr/bin/python3 has no torch")
         return test_plan.resources("pytorch", out=Path("/nowhere"))
 
-    monkeypatch.setattr(flow, "discover", look)
+    monkeypatch.setattr(flow, "discover_own", look)
     with pytest.raises(RequestError, match="has no torch"):
         flow.measure_overhead(REQUEST, beside_host=True, command=("dlscale", "overhead"))
     assert asked == [None, "host"]

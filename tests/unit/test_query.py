@@ -291,6 +291,9 @@ def test_tables_are_listed():
         assert f"{table.name}: {table.row}" in done.stdout
         for column in table.columns:
             assert column.name in done.stdout
+    listed = json.loads(dlscale("query", "--tables", "--json").stdout)
+    assert len(listed) == sum(len(table.columns) for table in TABLES)
+    assert {"table": "runs", "column": "directory", "type": "VARCHAR", "meaning": "the run directory"} in listed
 
 
 def test_damaged_files_are_named(place):

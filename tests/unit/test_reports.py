@@ -86,9 +86,12 @@ def test_a_matrix_is_drawn_as_it_was_when_it_was_run(runs, tmp_path):
     assert "m1-fp32-16-profile-kernels.png" in names(tmp_path / "first")
 
 
-def test_one_run_has_reports_of_its_own_name_beside_it(runs):
+def test_one_run_has_reports_of_its_own_name_beside_it_and_a_page_of_its_own(runs, capsys):
+    """`dlscale report last` wrote no page."""
     report([runs / "m0-fp32-4"], out=None)
     assert names(runs) == ["m0-fp32-4-power.png", "m0-fp32-4.csv", "m0-fp32-4.md"]
+    assert f"report: {runs / 'm0-fp32-4' / 'report.html'}" in capsys.readouterr().out.splitlines()[-1]
+    assert "m0-fp32-4" in (runs / "m0-fp32-4" / "report.md").read_text()
 
 
 def test_one_pass(runs):

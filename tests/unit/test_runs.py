@@ -105,9 +105,10 @@ def test_the_last_pass_is_not_the_last_run(tree):
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("2026", f"2026 begins the ids of 5 runs: {RUNS[0]}, {RUNS[1]}, {RUNS[2]}, {RUNS[3]} and 1 more; name one"),
+        ("2026", f"2026 begins the ids of 5 runs: {RUNS[0]}, {RUNS[1]} and 3 more; name one"),
         ("resnet18-2cpu", f"is no path, and begins the id of no run in {{tree}}; did you mean {RUNS[3]}?"),
-        ("lst", "is no path, and begins the id of no run in {tree}; `dlscale ls` lists them"),
+        ("latest", "is no path, and begins the id of no run in {tree}; did you mean last?"),
+        ("a", "is no path, and begins the id of no run in {tree}; `dlscale ls` lists them"),
         ("last~6", "last~6 is not there: {tree} holds 6 runs; `dlscale ls` lists them"),
     ],
 )
@@ -135,7 +136,7 @@ def test_a_list_fits_a_terminal_and_says_what_it_left_out(tree):
 
 
 def test_a_list_is_of_the_folder_that_is_named(tree):
-    done = json.loads(dlscale("ls", "--json", "--in", tree / "old").stdout)
+    done = json.loads(dlscale("ls", "--json", tree / "old").stdout)
     assert [one["run_id"] for one in done] == [RUNS[3], RUNS[4], RUNS[4]]
     assert (done[0]["throughput"], done[0]["unit"], done[0]["status"]) == (320.0, "images/s", "valid")
 
@@ -148,7 +149,7 @@ def test_a_record_that_can_not_be_read_keeps_its_number(tree):
 
 
 def test_an_empty_place_says_what_to_do(tmp_path):
-    assert "holds no run that ended" in str(dlscale("ls", "--in", tmp_path).exception)
+    assert "holds no run that ended" in str(dlscale("ls", tmp_path).exception)
 
 
 def test_one_run_has_its_figure_with_the_number_of_its_runs(tree):
@@ -159,6 +160,16 @@ def test_one_run_has_its_figure_with_the_number_of_its_runs(tree):
     assert shown["validity"] == "valid"
     assert f"{tree / 'old' / RUNS[4]}: record.json" in lines[-1]
     assert len(lines) < 24
+
+
+def test_output_that_was_cut_is_said(tree):
+    """Only the record had it: a log that ends in the middle of a line looked whole."""
+    one = record(run_id=RUNS[4])
+    outcome = one.outcome.model_copy(update={"cut": (f"dlscale-{RUNS[4]}-worker0",)})
+    write_record(tree / "old" / RUNS[4], one.model_copy(update={"outcome": outcome}))
+    assert "the log of worker0 was cut where a line was longer than is kept" in " ".join(
+        dlscale("show", RUNS[4]).stdout.split()
+    )
 
 
 def test_repeats_are_pooled_and_an_invalid_run_shows_no_figure(tree):

@@ -4,6 +4,7 @@ Prevents: a run on file of another image, scale or link taken for the one that i
 failed cell that ends the study; Ctrl-C that loses what is done; a guess of the time left before anything is known.
 """
 
+import json
 from itertools import product
 
 import examples
@@ -188,7 +189,7 @@ def test_the_list_has_what_can_run_the_command_for_it_and_what_held_so_far(run, 
     monkeypatch.setattr(flow, "SUITE_ROOT", tmp_path.parent)
     tmp_path.rename(tmp_path.parent / "results")
     capsys.readouterr()
-    flow.list_studies(StudyRequest(scale="small"))
+    flow.list_studies(StudyRequest(scale="small"), as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     place = next(number for number, line in enumerate(lines) if line.startswith("dell-p100 "))
@@ -197,6 +198,10 @@ def test_the_list_has_what_can_run_the_command_for_it_and_what_held_so_far(run, 
     assert "small, on here: " in told
     assert "findings: 19 not testable here, 2 indicated; figures: " in told
     assert sum(line.strip() == "not run yet" for line in lines) == 4
+    flow.list_studies(StudyRequest(scale="small"), as_json=True)
+    own = next(one for one in json.loads(capsys.readouterr().out) if one["study"] == "dell-p100")
+    assert (own["runs"], own["runs_here"], own["smaller_runs_here"]) == (30, 10, 5)
+    assert own["last"]["findings"] == {"not testable here": 19, "indicated": 2}
 
 
 def test_nothing_that_can_run_is_no_study(run):

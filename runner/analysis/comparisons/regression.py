@@ -70,12 +70,13 @@ class Pair(Frozen):
 
 
 class Unpaired(Frozen):
-    """A trial that one side alone has, and how the nearest one of the other side differs from it."""
+    """A trial that one side alone has, the nearest one of the other side, and what differs between the two; None where it has no trial."""
 
     side: Literal["A", "B"]
     trial: str
     run_ids: tuple[str, ...]
-    nearest: str
+    nearest: str | None
+    differs: tuple[str, ...]
 
 
 class LeftOut(Frozen):
@@ -191,17 +192,13 @@ def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
 def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
     """The trials that only one side has, each with what keeps it from the nearest of the other side."""
     alone = {trial: tuple(record.run_id for record in own[trial]) for trial in own if trial not in other}
-    return [
-        Unpaired(side=side, trial=in_words(trial), run_ids=run_ids, nearest=_nearest(trial, other))
-        for trial, run_ids in alone.items()
-    ]
-
-
-def _nearest(trial: Identity, other: Trials) -> str:
-    if not other:
-        return "the other side has no run that can be compared"
-    nearest = min(other, key=lambda found: len(distance(trial, found)))
-    return f"the nearest differs in {', '.join(distance(trial, nearest)).replace('_', ' ')}: {in_words(nearest)}"
+    found = []
+    for trial, run_ids in alone.items():
+        nearest = min(other, key=lambda one: len(distance(trial, one)), default=None)
+        differs = tuple(name.replace("_", " ") for name in distance(trial, nearest)) if nearest else ()
+        words = in_words(nearest) if nearest else None
+        found.append(Unpaired(side=side, trial=in_words(trial), run_ids=run_ids, nearest=words, differs=differs))
+    return found
 
 
 # Values in all up to which every arrangement is counted; beyond, the normal distribution's p is within 0.01 of it where each side has

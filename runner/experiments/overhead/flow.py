@@ -24,8 +24,9 @@ from runner.core.trial import Trial
 from runner.engines.process import CommandError, read_git, run
 from runner.experiments.overhead.figures import PREFIX, Command, Overhead, Printed, SideName, from_file
 from runner.plan.choice import choose
-from runner.plan.discovery import Resources, discover
+from runner.plan.discovery import Resources, discover_own
 from runner.plan.launch.job import spec
+from runner.plan.layout import Prepared, make_job
 from runner.plan.plan import counted, plan
 from runner.report.progress import Progress, progress
 from runner.report.publish import save
@@ -33,8 +34,7 @@ from runner.results.disk import check_writable
 from runner.results.store import read_record, run_directories, write_report
 from runner.run import bench
 from runner.run.execute import run_tool
-from runner.run.prepare import Prepared, prepare
-from runner.run.trial_runner import make_job
+from runner.run.prepare import prepare
 
 BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytorch", "tensorflow")}
 """Plain loops by framework, in `workloads/`."""
@@ -142,13 +142,15 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
 
     A RequestError before anything was started, a RunFailedError where a run of any side failed.
     """
-    resources, _ = choose(request, discover(request), say=lambda text: complain([text]))
+    resources, _ = choose(request, discover_own(request), say=lambda text: complain([text]))
     request = counted(request, resources)
     with closing(resources.cluster):
         refuse(request, resources, beside_host=beside_host)
         trial = plan(request, resources)[0]
         if beside_host:
-            discover(on_host(request, resources.image.framework)).cluster.close()  # refused now, not in the first round
+            discover_own(
+                on_host(request, resources.image.framework)
+            ).cluster.close()  # refused now, not in the first round
         check_writable(resources.out)
         with progress(open_console(stderr=True)) as shown:
             prepared = prepare(resources, shown, packed_at=trial.packed_at, run="overhead")

@@ -6,8 +6,11 @@ was stopped resumes.
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
@@ -17,7 +20,7 @@ from typing import Final
 
 from runner.cluster.cluster import Cluster, assemble
 from runner.core.cache import alone, cache_dir
-from runner.core.console import open_console
+from runner.core.console import no_console, open_console
 from runner.core.dataset import inspect
 from runner.core.errors import DlscaleError, RequestError, nearest
 from runner.core.provenance import SUITE_ROOT
@@ -30,13 +33,13 @@ from runner.engines.base import EngineError
 from runner.engines.process import read_git
 from runner.experiments.studies import tables
 from runner.experiments.studies.cells import cells, requests
-from runner.experiments.studies.model import Cell, CellRun, Machine, Scale, StudyRequest, Usable
+from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Scale, StudyRequest, Usable
 from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions, write
-from runner.experiments.studies.study import load_study, study_names
+from runner.experiments.studies.study import Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import EngineChoice, choose_engine, device_of, read_by_others
+from runner.plan.discovery import EngineChoice, choose_engine, read_by_others
 from runner.plan.strategy import offered
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
@@ -211,9 +214,10 @@ def _cell_run(cell: Cell, records: Sequence[RunRecord]) -> CellRun:
     return CellRun(cell=cell, runs=own, why=next(failed, None))
 
 
-def list_studies(options: StudyRequest) -> None:
-    """Print every study: how many of its cells can run here, by which command, and what came of it so far."""
-    console = open_console()
+def list_studies(options: StudyRequest, *, as_json: bool) -> None:
+    """Print every study, as text or as JSON: how many of its cells can run here, by which command, and what came of it so far."""
+    console = no_console() if as_json else open_console()
+    facts = []
     on_file = list(reproductions(SUITE_ROOT / "results"))
     command = shlex.join(("dlscale", "reproduce", "STUDY", *_flags(options)))
     for number, name in enumerate(study_names()):
@@ -228,7 +232,32 @@ def list_studies(options: StudyRequest) -> None:
             key=lambda one: ((one.machine.name, one.machine.device) == (machine.name, machine.device), one.made_at),
             default=None,
         )
-        tables.print_study(console, study, own, last=last, command=command.replace("STUDY", name))
+        typed = command.replace("STUDY", name)
+        facts.append(_facts(study, own, last=last, command=typed))
+        tables.print_study(console, study, own, last=last, command=typed)
+    if as_json:
+        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+
+
+def _facts(study: Study, own: Sequence[Cell], *, last: Reproduction | None, command: str) -> dict[str, object]:
+    """What is listed of a study, for programs."""
+    here, smaller = tables.runnable(own)
+    return {
+        "study": study.id,
+        "title": study.title,
+        "runs": sum(not cell.extra for cell in own),
+        "runs_here": here,
+        "smaller_runs_here": smaller,
+        "command": command if here or smaller else None,
+        "last": last
+        and {
+            "made_at": last.made_at.isoformat(),
+            "machine": last.machine.name,
+            "scale": last.scale,
+            "findings": Counter(one.verdict for one in last.judgements),
+            "figures": Counter(one.verdict for one in last.comparisons),
+        },
+    }
 
 
 def _flags(options: StudyRequest) -> Iterator[str]:
@@ -255,8 +284,7 @@ def survey(
 
 
 def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
-    node = cluster.members[0].node
-    device = device_of(request, node)
+    node, device = cluster.node, cluster.device_of(request)
     engine = EngineChoice("docker", None) if cluster.way == "hosts" else choose_engine(request.engine)
     name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
     return Machine(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, ClassVar, Final, Protocol
 
-from runner.core.errors import RunFailedError
+from runner.core.errors import RunFailedError, shorten
 from runner.core.events import Event, FirstStep, Loss, RunStop, WarmupEnd, Window
 from runner.core.events.parse import Line, untag
 from runner.core.request import DialectName
@@ -146,7 +146,7 @@ class LogReader(ABC):
 
 def no_line(first_line: str, *names: str) -> str:
     """The sentence for a log that no dialect knows."""
-    tried = f"the first line that was tried: {first_line[:SHOWN]!r}" if first_line else "the log is empty"
+    tried = f"the first line that was tried: {shorten(first_line)!r}" if first_line else "the log is empty"
     which = f"dialect {names[0]}" if len(names) == 1 else f"any dialect ({', '.join(names)})"
     return f"no line is in {which}; {tried}; name another with --dialect, say with --pattern what to look for, or let the program write events"
 
