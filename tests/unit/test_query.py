@@ -25,6 +25,7 @@ from runner.core.measurement import EpochFigures
 from runner.core.record import RunRecord, Validity
 from runner.core.trial import ExternalTrial, Trial
 from runner.report.query import print_answer
+from runner.results.find import RESULTS
 from runner.results.published.load import load_all
 from runner.results.query.database import Database
 from runner.results.query.tables import RUNS, TABLES, columns_of, meanings
@@ -90,6 +91,11 @@ def test_a_run_is_a_row_with_the_fields_of_its_record(place):
         "lock": "a" * 64,
     }
     assert (two["trial_image_shape"], two["validity_reasons"], two["n"]) == ([3, 32, 32], ["a", "b"], None)
+
+
+def test_the_machine_of_a_run_in_a_topic_is_not_its_topic():
+    rows = ask(RESULTS / "h200/wires", "SELECT DISTINCT machine FROM runs")
+    assert rows == [{"machine": "h200"}]
 
 
 def test_a_run_has_no_column_for_an_interval():

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import AwareDatetime, BaseModel
@@ -21,7 +22,7 @@ from pydantic.fields import FieldInfo
 from runner.core.events.parse import COLUMNS, Kind, TableName
 from runner.core.measurement import EpochFigures, RawWindow
 from runner.core.record import RunRecord
-from runner.results.find import Run
+from runner.results.find import RESULTS, Run
 from runner.results.published.derive import scaled
 from runner.results.published.model import Conditions, Published, Row
 
@@ -159,7 +160,7 @@ _OF_LOSSES: Final = (
 )
 _OF_RUNS: Final = (
     Column(name="directory", type="VARCHAR", meaning="the run directory"),
-    Column(name="machine", type="VARCHAR", meaning="the folder that it is in"),
+    Column(name="machine", type="VARCHAR", meaning="the folder of `results/` that it is in, else the folder above it"),
 )
 
 
@@ -228,8 +229,15 @@ def rows_of_runs(runs: Sequence[Run]) -> Rows:
         yield {
             **_picked(RUNS.columns, fields),
             "directory": str(directory),
-            "machine": directory.parent.name,
+            "machine": _machine(directory),
         }
+
+
+def _machine(directory: Path) -> str:
+    """`h200` of `results/h200/scaling/RUN`."""
+    above = directory.absolute().parent.parts
+    place = max((at for at, name in enumerate(above[:-1]) if name == RESULTS.name), default=len(above) - 2)
+    return above[place + 1]
 
 
 def rows_of_windows(runs: Sequence[Run]) -> Rows:
