@@ -98,11 +98,10 @@ def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
     if engine.podman:
         return judge(
             subject,
-            f"{answers}; it is {engine.podman} behind Docker's API, which ignores requests for GPUs and may leave an MXNet "
-            "scheduler running",
+            f"{answers}; it is {engine.podman} behind Docker's API, which ignores requests for GPUs",
             "start Docker and set DOCKER_HOST to its socket, or run with ENGINE=venv or ENGINE=host",
-            when=True,
-            level="bad" if node.gpus else "warn",
+            when=bool(node.gpus),
+            level="bad",
         )
     if not node.gpus:
         return judge(subject, answers)

@@ -247,6 +247,8 @@ class DockerEngine(DockerPlan):
             ) from error
 
     def _start(self, spec: ContainerSpec) -> DockerContainer:
+        if self.podman and isinstance(self.workloads, Path):
+            podman.refuse_missing_mounts(self.podman, spec)
         api = self.client.api
         options = docker_options.create_options(spec, self.gpus_by)
         options["labels"] = signed(spec.labels)

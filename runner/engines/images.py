@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from runner.core.container_spec import IMAGE_USER, LABEL_RUN
-from runner.engines import docker
+from runner.engines import docker, podman
 from runner.engines.base import EngineError, EngineRefusedError, GpuRequest, as_engine_error
 from runner.engines.docker_options import CONFINED
 from runner.engines.owner import signed
@@ -131,10 +131,11 @@ def run_confined(
     *,
     network: Literal["host", "none"] = "host",
     gpus_by: GpuRequest | None = None,
+    files: str | None = None,
 ) -> str:
     """Run a program as an ordinary user without a single right, in the machine's network or none, and return what it printed.
 
-    `gpus_by` asks for all GPUs in this way. Raises EngineError where the engine would not, or it took longer than a minute.
+    `gpus_by` asks for all GPUs in this way; `files` is where it sees all of the machine's. Raises EngineError where the engine would not, or it took longer than a minute.
     """
     api = client.api
     options: dict[str, Any] = {
@@ -142,6 +143,7 @@ def run_confined(
         "network_mode": network,
         "pids_limit": 64,
         "device_requests": _ALL_GPUS[gpus_by] or None,
+        "mounts": [{"Target": files, "Source": "/", "Type": "bind", "ReadOnly": True}] if files else None,
         "log_config": {"type": "json-file"},  # an engine's own default may keep nothing that could be read
     }
     with as_engine_error():
@@ -164,7 +166,15 @@ def run_confined(
 
 
 def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[str, str]) -> bool:
-    """Whether a machine has a path, seen by a container that is created with it and never started; raises EngineError."""
+    """Whether a machine has a path, seen by a container that is created with it and never started; raises EngineError.
+
+    Podman would make a folder of a path that is not there: a container looks for it among all that any user may see.
+    """
+    with as_engine_error():
+        is_podman = podman.behind(client)
+    if is_podman:
+        seen = f"/host{place}"
+        return run_confined(client, image, ("ls", "-d", seen), network="none", files="/host").strip() == seen
     api = client.api
     mount: Any = {"Target": "/data", "Source": place, "Type": "bind", "ReadOnly": True}
     try:

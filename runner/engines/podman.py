@@ -1,15 +1,25 @@
-"""Podman behind Docker's API: it runs containers, takes a request for GPUs and does nothing about it, and may leave MXNet's scheduler running."""
+"""Podman behind Docker's API: where it is not Docker.
+
+Seen with Podman 4.3.1: it takes a request for GPUs and does nothing about it (CDI names too, which its own command line knows), makes an
+empty folder of a mount's source that is not there, and removes no container whose network another one is in.
+"""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from runner.core.container_spec import ContainerSpec
 from runner.core.errors import RequestError
+from runner.engines.base import EngineRefusedError
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.errors import APIError
 
 STEP: Final = "start Docker and set DOCKER_HOST to its socket, or ask for ENGINE=venv or ENGINE=host"
+_DEPENDENTS: Final = re.compile(r"has dependent containers which must be removed before it: ([0-9a-f, ]+)")
 
 
 def behind(client: DockerClient) -> str | None:
@@ -28,6 +38,19 @@ def refuse_gpus(podman: str | None) -> None:
         raise RequestError(f"{podman} is behind Docker's socket and gives containers no GPU; {STEP}, or for DEVICE=cpu")
 
 
+def refuse_missing_mounts(podman: str, spec: ContainerSpec) -> None:
+    """Refuse a container with a path of this machine that is not there, as Docker does. Raises EngineRefusedError."""
+    for mount in spec.mounts:
+        if mount.source.startswith("/") and not Path(mount.source).exists():
+            raise EngineRefusedError(f"{mount.source} is not there; {podman} would make an empty folder of it")
+
+
+def dependents(error: APIError) -> tuple[str, ...]:
+    """Ids of the containers that have to be removed before the one whose removal this refuses: they are in its network."""
+    found = _DEPENDENTS.search(str(error.explanation))
+    return tuple(found[1].replace(" ", "").split(",")) if found else ()
+
+
 def note(podman: str) -> str:
-    """What to know of a job on CPUs there."""
-    return f"{podman} is behind Docker's socket, which the suite is not made for: see `docker ps` for an MXNet scheduler that goes on"
+    """What runs a job's containers."""
+    return f"{podman} runs the containers: it is behind Docker's socket"

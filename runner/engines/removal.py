@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
+from runner.engines import podman
 from runner.engines.base import EngineError, as_engine_error
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def remove_labelled(client: DockerClient, thing: Labelled, *, force: bool) -> bo
 
 
 def remove(api: APIClient, identifier: str) -> bool:
-    """Remove a container with its anonymous volumes, whatever it does, and wait until it is gone.
+    """Remove a container with its anonymous volumes, whatever it does, and wait until it is gone; under Podman, what is in its network first.
 
     Returns:
         Whether it was there; False too where the engine does not answer.
@@ -87,6 +88,10 @@ def remove(api: APIClient, identifier: str) -> bool:
         except NotFound:
             return False
         except APIError as error:
+            if others := podman.dependents(error):
+                for other in others:
+                    remove(api, other)
+                return remove(api, identifier)
             if error.status_code != _IN_PROGRESS:
                 raise
             api.wait(identifier, timeout=_REMOVAL_S, condition="removed")

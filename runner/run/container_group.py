@@ -141,19 +141,17 @@ class ContainerGroup:
         return f"{where}{name}: {why}"
 
     def end(self) -> None:
-        """Stop all in parallel, the last started first, and remove them; a lost node's are let go. What has ended is left alone."""
-        self.over.set()
-        ends = [threading.Thread(target=self._end, args=(name,)) for name in reversed(self.containers)]
-        for end in ends:
-            end.start()
-        for end in ends:
-            end.join()
+        """Stop all in parallel, the last started first, then remove them; a lost node's are let go. What has ended is left alone.
 
-    def _end(self, name: str) -> None:
-        container = self.containers[name]
-        if self.nodes[name] in self.lost:
-            container.let_go()
-        else:
-            container.stop()
-            container.remove()
-        self.containers.pop(name, None)
+        None is removed before all have ended: Podman ends with a container those that are in its network.
+        """
+        self.over.set()
+        lost = [container for name, container in self.containers.items() if self.nodes[name] in self.lost]
+        others = [container for container in reversed(self.containers.values()) if container not in lost]
+        for calls in ([*(one.let_go for one in lost), *(one.stop for one in others)], [one.remove for one in others]):
+            ends = [threading.Thread(target=call) for call in calls]
+            for end in ends:
+                end.start()
+            for end in ends:
+                end.join()
+        self.containers.clear()

@@ -1,0 +1,101 @@
+"""A real Podman behind Docker's API, beside the machine's Docker.
+
+Prevents: MXNet's scheduler left behind by every run, since Podman removes no container whose network another one is in; an empty data set
+that Podman made of a path that is not there; a training on GPUs that it started without any.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+
+import docker
+import examples
+import pytest
+from commands import QUICK, to_its_end
+
+from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER, Mount
+from runner.engines.base import EngineError
+from runner.engines.docker import DockerEngine
+from runner.engines.images import can_mount, load_image, read_image
+from runner.engines.removal import labelled, remove_labelled
+from runner.plan.discovery import WORKLOADS
+from runner.plan.launch import launch
+
+IMAGE = "dlscale/mxnet:1.9.1"
+KVSTORE = ("bench", "--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", "--workers=2")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """Where a service of the tests' own answers."""
+    if shutil.which("podman") is None:
+        pytest.skip("no podman is installed")
+    folder = tmp_path_factory.mktemp("podman")
+    runtime = Path(__file__).with_name("runc_within_limits")
+    (folder / "containers.conf").write_text(
+        f'[engine]\nruntime="limited"\ncgroup_manager="cgroupfs"\nevents_logger="file"\n[engine.runtimes]\nlimited=["{runtime}"]\n'
+    )
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver="overlay"\ngraphroot="{folder}/graph"\nrunroot="{folder}/run"\n'
+    )
+    files = {"CONTAINERS_CONF": "containers.conf", "CONTAINERS_STORAGE_CONF": "storage.conf"}
+    environment = {**os.environ, **{name: str(folder / file) for name, file in files.items()}}
+    address = f"unix://{folder}/socket"
+    with (folder / "log").open("w") as log:
+        service = subprocess.Popen(["podman", "system", "service", "--time=0", address], env=environment, stderr=log)
+    try:
+        while not (folder / "socket").exists():
+            assert service.poll() is None, (folder / "log").read_text()
+            time.sleep(0.1)
+        yield address
+    finally:
+        service.terminate()
+        service.wait()
+        subprocess.run(["podman", "system", "reset", "--force"], env=environment, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def podman(address, client, has):
+    """A client of it; it has MXNet's image."""
+    with closing(docker.DockerClient(base_url=address, timeout=60)) as there:
+        load_image(there, read_image(client, has(IMAGE)))
+        yield there
+
+
+def test_a_run_with_parameter_servers_leaves_nothing(podman, address, tmp_path):
+    done = to_its_end([*KVSTORE, *QUICK, f"--out={tmp_path}"], out=tmp_path, env={"DOCKER_HOST": address})
+    assert done.code == 0, done.stderr
+    assert "Podman 4" in done.stderr
+    assert done.record(2).transport.used == "loopback"
+    assert podman.containers.list(all=True) == []
+
+
+def test_what_shares_a_network_is_removed_with_it(podman):
+    """What killed runs leave is removed in the order in which it is found."""
+    api = podman.api
+    labels = {LABEL_RUN: "a-run", LABEL_RUNNER: "gone"}
+    owner = api.create_container(
+        IMAGE, ["sleep", "600"], labels=labels, host_config=api.create_host_config(network_mode="none")
+    )["Id"]
+    api.start(owner)
+    inside = api.create_host_config(network_mode=f"container:{owner}")
+    api.start(api.create_container(IMAGE, ["sleep", "600"], labels=labels, host_config=inside)["Id"])
+    first, _ = sorted(labelled(podman, "container"), key=lambda thing: thing.id != owner)
+    assert remove_labelled(podman, first, force=True)
+    assert podman.containers.list(all=True) == []
+
+
+def test_a_path_that_is_not_there_is_refused_and_not_made(podman, tmp_path):
+    missing = tmp_path / "missing"
+    job = examples.job(examples.trial(framework="mxnet"))
+    (spec,) = launch(job)
+    spec = spec.model_copy(update={"image": IMAGE, "mounts": (Mount(source=str(missing), target="/data"),)})
+    with pytest.raises(EngineError, match=f"{missing} is not there; Podman 4"):
+        DockerEngine(podman, WORKLOADS).start(spec)
+    tmp_path.chmod(0o755)
+    assert not can_mount(podman, str(missing), image=IMAGE, labels={})
+    assert can_mount(podman, "/usr/bin", image=IMAGE, labels={})
+    assert not missing.exists()
