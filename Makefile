@@ -116,7 +116,7 @@ rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODE
 .PHONY: base images sample
 base: .venv/ready ## make the base image: from a registry or this machine's own Debian mirror
 	@$(DLSCALE) images base
-images: .venv/ready ## build every CPU image
+images: .venv/ready ## build the newest CPU image of each framework
 	@$(DLSCALE) images build --device cpu
 sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
 	@$(DLSCALE) data sample $(if $(value OUT),$(call typed,OUT),sample)

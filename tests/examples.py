@@ -8,9 +8,17 @@ from runner.core.trial import Placed, Trial
 from runner.core.wire import Wire
 from runner.engines.base import Site
 from runner.engines.docker import DATA, WORKLOADS
+from runner.images.catalog import load_images
 from runner.plan.launch.job import Job, take_seats
 
 ROOT = Path(__file__).parents[1]
+
+
+def catalog(*versions):
+    """The catalog with these versions alone: one that is added changes no test."""
+    whole = load_images(ROOT)
+    kept = {kind: tuple(i for i in getattr(whole, kind) if i.version in versions) for kind in ("images", "extended")}
+    return whole.model_copy(update=kept)
 
 
 def gpu(index=0, **changes):

@@ -1,17 +1,18 @@
 # ruff: noqa: INP001, S101, T201 - a script that a build runs: it prints what it finds and fails where an assertion does
-"""Last step of the build on a vendor's container: the framework is there in the wanted version, for the image's user.
+"""Last step of the build on a vendor's container: the image's user finds the framework in the wanted version, and what else it brings.
 
-    python3 smoke.py caffe|tensorflow VERSION PYTHON
+    python3 smoke.py caffe|mxnet|pytorch|tensorflow VERSION PYTHON [horovod] [dali]
 
 A build has no GPU and no driver, without which these frameworks do not load: a library that is not found may only be the driver's
 own. Runs in Pythons from 3.6 on.
 """
 
+import importlib.util
 import shutil
 import subprocess
 import sys
 
-framework, version, python = sys.argv[1:]
+framework, version, python, *brought = sys.argv[1:]
 assert f"{sys.version_info.major}.{sys.version_info.minor}" == python, sys.version
 
 if framework == "caffe":
@@ -22,11 +23,16 @@ if framework == "caffe":
     assert missing <= {"libcuda.so.1", "libnvidia-ml.so.1"}, missing
     assert f"libcaffe-nv.so.{version.rpartition('.')[0]}" in linked, linked
 else:
-    import pkg_resources
+    import importlib.metadata
 
     # NVIDIA has called the package tensorflow, tensorflow-gpu and nvidia-tensorflow.
+    called = {"pytorch": "torch"}.get(framework, framework)
     held = {
-        found.project_name: found.version for found in pkg_resources.working_set if "tensorflow" in found.project_name
+        found.metadata["Name"]: found.version
+        for found in importlib.metadata.distributions()
+        if called in (found.metadata["Name"] or "")
     }
     assert any(number.startswith(version) for number in held.values()), held
+for name in brought:
+    assert importlib.util.find_spec({"dali": "nvidia.dali"}.get(name, name)), "no " + name
 print(f"{framework} {version} is there (not loaded)")

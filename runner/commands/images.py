@@ -29,13 +29,22 @@ DeviceFlag = Annotated[str | None, typer.Option("--device", help="cpu or gpu", s
 def add(
     framework: Annotated[str, typer.Argument(help="mxnet, pytorch or tensorflow")],
     version: Annotated[str, typer.Argument(help="its version, ending as one that there is: 2.14.1, 2.14.1-cpu")],
+    cuda: Annotated[
+        str | None, typer.Option("--cuda", help="its build for a CUDA release: cu126, cu130", show_default=False)
+    ] = None,
+    python: Annotated[str | None, typer.Option("--python", help="the image's Python: 3.13", show_default=False)] = None,
 ) -> None:
     """Add a version of a framework: its entry in versions.yaml, its lock and its Dockerfile."""
     from runner.images.add import add as add_version
 
     with progress(open_console(stderr=True)) as shown:
-        folder = add_version(SUITE_ROOT, framework, version, cache=cache_dir(), report=shown.stage)
-    _say(f"{folder}: written, with its entry in images/versions.yaml; next: dlscale images build {framework}:{version}")
+        image = add_version(
+            SUITE_ROOT, framework, version, cuda=cuda, python=python, cache=cache_dir(), report=shown.stage
+        )
+    _say(
+        f"{image.directory}: written, with its entry in images/versions.yaml; next: "
+        f"dlscale images build {framework}:{image.version}, then dlscale matrix and make verify"
+    )
 
 
 @images_app.command()
@@ -56,6 +65,7 @@ def lock(
     """Write down what each image is made of: wheels with their hashes, Debian packages, a vendor's digest."""
     for image in select(load_images(SUITE_ROOT), names, None):
         _say(f"{image.lock_path}: {'written' if _lock(image, upgrade=upgrade) else 'same'}")
+    render()  # a Dockerfile names its lock
 
 
 def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
@@ -125,13 +135,13 @@ def base(
 
 @images_app.command()
 def build(names: Names = None, device: DeviceFlag = None) -> None:
-    """Build images that are not there or not current; the CPU images unless told otherwise."""
+    """Build images that are not there or not current; without names the newest of each framework, for CPUs unless told otherwise."""
     from runner.engines.docker import connect_or_refuse
     from runner.images.add import record_size
     from runner.images.build import ensure
 
     client = connect_or_refuse()
-    for image in select(load_images(SUITE_ROOT), names, _device(names, device)):
+    for image in _to_build(names, device):
         with progress(open_console(stderr=True)) as shown:
             built = ensure(image, client=client, cache=cache_dir(), report=shown.stage)
         _say(f"{built.reference} {built.id} {built.size_mib} MiB")
@@ -141,11 +151,11 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
 
 @images_app.command()
 def fetch(names: Names = None, device: DeviceFlag = None) -> None:
-    """Fetch what images are built from into the cache, so that `images build` needs no network; the CPU images unless told otherwise."""
+    """Fetch what images are built from into the cache, so that `images build` needs no network; without names as that does."""
     from runner.images.base import fetch_base
     from runner.images.wheelhouse import fetch as fetch_wheels
 
-    for image in select(load_images(SUITE_ROOT), names, _device(names, device)):
+    for image in _to_build(names, device):
         if image.kind == "container":
             raise RequestError(
                 f"{image.name} is its vendor's container; build it, and move it with `dlscale images archive`"
@@ -180,6 +190,7 @@ def list_images(*, as_json: Annotated[bool, AS_JSON] = False) -> None:
                 "device": image.device,
                 "gpu_code": f"{capabilities[0]}–{capabilities[-1]}" if capabilities else None,
                 "minimum_driver": image.minimum_driver,
+                "brings": ", ".join(image.brings) or None,
                 "built": "outdated" if built and not built.current else state,
                 "size_mib": built.size_mib if built else image.size_mib if image.measured else f"≈ {image.size_mib}",
             }
@@ -246,11 +257,13 @@ def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tup
     return tuple(i for i in catalog.everything if (not names or i.reference in wanted) and device in (None, i.device))
 
 
-def _device(names: list[str] | None, device: str | None) -> str | None:
-    """The device whose images are meant: that of the flag, else CPUs unless a version is named."""
-    return parsing.choice("DEVICE", device, ask.Device) or (
+def _to_build(names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
+    """The images that names mean, of the flag's device, else for CPUs unless a version is named; the newest of each framework without names."""
+    chosen = parsing.choice("DEVICE", device, ask.Device) or (
         "cpu" if not any(":" in name for name in names or ()) else None
     )
+    catalog = load_images(SUITE_ROOT)
+    return tuple(image for image in select(catalog, names, chosen) if names or image in catalog.newest)
 
 
 def _say(text: str) -> None:

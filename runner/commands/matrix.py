@@ -36,10 +36,10 @@ def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) ->
 
 
 def strategies_of(image: ImageSpec) -> tuple[StrategyName, ...]:
-    """The strategies that an image can train with: an image with Horovod is built for that alone."""
+    """The strategies that an image can train with: one of the suite's with Horovod is built for that alone, a vendor's may have it too."""
     if image.extension:
         return (image.extension,)
-    return tuple(name for name in offered(image) if name != "horovod")
+    return tuple(name for name in offered(image) if name != "horovod" or name in image.brings)
 
 
 def _row(image: ImageSpec, strategy: StrategyName, ran: Sequence[tuple[Trial, RunRecord]]) -> tuple[str, ...]:

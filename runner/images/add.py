@@ -1,7 +1,8 @@
 """`dlscale images add`: a new version of a known framework, as an entry of images/versions.yaml that follows the newest one like it.
 
-What the entry says is asked of the packages themselves: versions that go with the framework's of uv, sizes of the wheels, the CUDA release
-and the compute capabilities of what the framework's wheel holds. Only the built image's size is left, which `images build` writes.
+What the entry says is asked of the packages themselves: versions that go with the framework's, and Pythons that all of them have wheels for, of
+uv; sizes of the wheels; the CUDA release and the compute capabilities of what the framework's wheel holds. Only the built image's size is
+left, which `images build` writes.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from runner.core.errors import RequestError
-from runner.images.catalog import IMAGES, Catalog, load_images
+from runner.images.catalog import IMAGES, Catalog, load_images, release
 from runner.images.lock import resolve, write_lock
 from runner.images.render import write
 from runner.images.spec import ImageSpec
+from runner.images.versions import BaseSpec, Entry
 from runner.images.wheelhouse import fetch, read_lock, size_mib
 
 # Where a framework's wheel says what it was built for: PyTorch's list of architectures, as `torch.cuda.get_arch_list` gives it, and its
@@ -29,47 +32,76 @@ from runner.images.wheelhouse import fetch, read_lock, size_mib
 _TOLD: Final = ("torch/lib/libtorch_python.so", "torch/version.py", "tensorflow/python/platform/build_info.py")
 _ARCHITECTURES: Final = re.compile(rb"(?:sm|compute)_\d{2,3}(?:(?:[ ;]|', ')(?:sm|compute)_\d{2,3})+")
 _ARCHITECTURE: Final = re.compile(rb"(sm|compute)_(\d{1,2})(\d)\b")
+# NVIDIA's wheel of CUDA's runtime: its version is the CUDA release that PyTorch was built for, before anything is fetched.
+_RUNTIME: Final = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+_LISTED: Final = re.compile(r'  "(\d+\.\d+)": {minimum_driver: ')  # a CUDA release in images/versions.yaml
+_WORD: Final = re.compile(r"[\w.:/=+-]+")
+_PYTHONS: Final = range(10, 16)  # 3.10, the oldest that the suite runs in, to 3.15, the newest that there is
 _CUDA: Final = re.compile(rb"(?:cuda: Optional\[str\] = |cuda = |'cuda_version', )'(\d+\.\d+)")
 
 
-def add(root: Path, framework: str, version: str, *, cache: Path, report: Callable[[str], None]) -> Path:
-    """Add a version to images/versions.yaml with its lock and its Dockerfile, and return the image's folder.
+def add(
+    root: Path,
+    framework: str,
+    version: str,
+    *,
+    cuda: str | None = None,
+    python: str | None = None,
+    cache: Path,
+    report: Callable[[str], None],
+) -> ImageSpec:
+    """Add a version to images/versions.yaml with its lock and its Dockerfile, and return its image.
 
-    What follows the number in `version` is that of an entry there is, e.g. `2.14.1` or `2.14.1-cpu`.
-    Raises RequestError: no entry is like it, it is there already, no package source has it, or its wheel does not say what it runs on.
+    What follows the number in `version` is that of an entry there is, e.g. `2.14.1` or `2.14.1-cpu`. `cuda` asks for the framework's build
+    for a CUDA release, `cu126`, and `python` for another Python than that of the entry that is followed, `3.13`. What a version does not
+    have by itself becomes a part of its name: `2.14.1-cu126-py313`.
+    Raises RequestError: no entry is like it, it is there already, no package source or base has it, or its wheel does not say what it runs
+    on.
     """
     catalog = load_images(root)
-    like = _like(catalog, framework, version)
-    folder = root / IMAGES / framework / version
-    image = like.model_copy(
-        update={"version": version, "reference": f"dlscale/{framework}:{version}", "directory": folder}
-    )
+    alike = _alike(catalog, framework, version, on_gpu=cuda is not None)
+    like = alike[0]
+    base = _base(catalog, like, python)
+    ending = "" if base == like.base else f"-py{base.python.replace('.', '')}"
+    image = _named(like.model_copy(update={"base": base}), root, version + ending)
+    report(f"asking which packages go with {framework} {version}")
+    image, runtime = _pinned(image, like)
+    if cuda and runtime != _release(cuda) and (index := _index(catalog, framework, cuda)):
+        image = _named(image.model_copy(update={"extra_index": index}), root, f"{version}-{cuda}{ending}")
+        try:
+            image, _ = _pinned(image, like, build=f"+{cuda}")
+        except RequestError as error:
+            raise RequestError(
+                f"no package source gives {framework} {version} built for CUDA {_release(cuda)}; leave out --cuda"
+                f"{f', as it comes it is built for {runtime},' if runtime else ''} or name another version"
+            ) from error
     versions = root / IMAGES / "versions.yaml"
     before = versions.read_text(encoding="utf-8")
+    if image.version in {other.version for other in catalog.of(framework)}:
+        raise RequestError(f"{image.name} is in images/versions.yaml already; `dlscale images build` builds it")
     try:
-        report(f"asking which packages go with {framework} {version}")
-        image = image.model_copy(update={"requirements": _requirements(like, image)})
+        image = image.model_copy(update={"requires_python": _pythons(image, base)})
         write_lock(image, upgrade=False)
         wheels = fetch(image, cache=cache, report=report)
-        facts: dict[str, object] = {"version": version, "device": image.device}
-        if image.base and image.base.name != "bookworm":
-            facts["base"] = image.base.name
+        facts: dict[str, object] = {"version": image.version, "device": image.device}
+        facts |= {"base": base.name} if base.name != Entry.model_fields["base"].default else {}
         text = before
         if image.device == "gpu":
-            cuda, capabilities, ptx = _built_for(_main(wheels, image))
-            facts |= {"cuda": cuda, "compute_capabilities": capabilities, **({"ptx": True} if ptx else {})}
-            text = _with_cuda(text, catalog, cuda)
+            built, capabilities, ptx = _built_for(_main(wheels, image), cuda and _release(cuda))
+            facts |= {"cuda": built, "compute_capabilities": capabilities, **({"ptx": True} if ptx else {})}
+            text = _with_cuda(text, catalog, built)
         facts |= {"requires_python": image.requires_python, "requirements": image.requirements}
         facts |= {"extra_index": image.extra_index} if image.extra_index else {}
         facts |= {"library_path": image.library_path} if image.library_path else {}
         facts["wheels_mib"] = size_mib(wheels)
-        versions.write_text(_inserted(text, framework, like.version, facts), encoding="utf-8")
-        write(load_images(root))
+        versions.write_text(_inserted(text, image, alike, facts), encoding="utf-8")
+        catalog = load_images(root)
+        write(catalog)
     except BaseException:
         versions.write_text(before, encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(image.directory, ignore_errors=True)
         raise
-    return folder
+    return next(other for other in catalog.images if other.directory == image.directory)
 
 
 def record_size(root: Path, image: ImageSpec, size: int) -> bool:
@@ -84,45 +116,105 @@ def record_size(root: Path, image: ImageSpec, size: int) -> bool:
     return True
 
 
-def _like(catalog: Catalog, framework: str, version: str) -> ImageSpec:
-    """The newest image of the framework whose version ends as the new one does."""
-    known = catalog.of(framework)
-    if version in {image.version for image in known}:
-        raise RequestError(
-            f"{framework} {version} is in images/versions.yaml already; `dlscale images build` builds it"
-        )
+def _alike(catalog: Catalog, framework: str, version: str, *, on_gpu: bool) -> list[ImageSpec]:
+    """The images of the framework whose versions end as the new one does, and that are for GPUs if the new one has to be; newest first."""
+    known = [image for image in catalog.of(framework) if image.kind == "wheels"]
     ending = version.partition("-")[1:]
-    alike = [image for image in known if image.kind == "wheels" and image.version.partition("-")[1:] == ending]
+    alike = [
+        image for image in known if image.version.partition("-")[1:] == ending and (image.device == "gpu" or not on_gpu)
+    ]
     if not alike or not version[:1].isdigit():
-        names = ", ".join(image.version for image in known if image.kind == "wheels") or "none"
+        names = ", ".join(image.version for image in known) or "none"
         raise RequestError(
-            f"no image of {framework} made of wheels is called like {version}; these are: {names}; name the new one like one of them, or "
-            "write its entry into images/versions.yaml"
+            f"no image of {framework} made of wheels{' for GPUs' * on_gpu} is called like {version}; these are: {names}; name the new one like "
+            "one of them, or write its entry into images/versions.yaml"
         )
-    return alike[0]
+    return alike
 
 
-def _requirements(like: ImageSpec, image: ImageSpec) -> tuple[str, ...]:
-    """The pins of the new image: the framework's own version, and of all else what `like` has where that goes with it."""
-    old, new = (one.version.partition("-")[0] for one in (like, image))
-    pins = [Requirement(text) for text in like.requirements]
-    own = [text.replace(f"=={old}", f"=={new}") if f"=={old}" in text else text for text in like.requirements]
-    loose = [text if f"=={new}" in text else re.sub(r"==[^;\s]+", "", text) for text in own]
-    kept = "".join(f"{pin.name}{pin.specifier}\n" for pin in pins)
-    found: dict[str, set[str]] = {}
-    for pin in read_lock(resolve(image.model_copy(update={"requirements": tuple(loose)}), kept)):
-        found.setdefault(pin.name, set()).add(pin.version)
-    return tuple(
-        re.sub(r"==[^;\s]+", f"=={_one(found[name], text)}", text) if f"=={new}" not in text else text
-        for text in own
-        for name in [canonicalize_name(Requirement(text).name)]
+def _base(catalog: Catalog, like: ImageSpec, python: str | None) -> BaseSpec:
+    """The base of the image that is followed, or the one that holds the same beside another Python."""
+    own = like.base
+    if own is None:
+        raise TypeError(f"{like.name} is made of wheels and has no base")
+    if python in (None, own.python):
+        return own
+    alike = {
+        base.python: base
+        for base in catalog.bases
+        if base.name.removeprefix(base.suite) == own.name.removeprefix(own.suite)
+    }
+    if python not in alike:
+        known = ", ".join(f"{number} ({base.name})" for number, base in sorted(alike.items()))
+        raise RequestError(
+            f"no base of images/versions.yaml has Python {python} for {like.name}; these are there: {known}"
+        )
+    return alike[python]
+
+
+def _named(image: ImageSpec, root: Path, version: str) -> ImageSpec:
+    return image.model_copy(
+        update={
+            "version": version,
+            "reference": f"dlscale/{image.framework}:{version}",
+            "directory": root / IMAGES / image.framework / version,
+        }
     )
 
 
-def _one(versions: set[str], text: str) -> str:
-    """The version to pin: what the requirement has, if that was found, else what was."""
-    (had,) = Requirement(text).specifier
-    return had.version if had.version in versions else max(versions)
+def _release(cuda: str) -> str:
+    """`cu126` as CUDA's own number, 12.6."""
+    found = re.fullmatch(r"cu(\d+)(\d)", cuda)
+    if found is None:
+        raise RequestError(f"--cuda {cuda} names no CUDA release; give one as package names have it: cu126, cu130")
+    return ".".join(found.groups())
+
+
+def _index(catalog: Catalog, framework: str, cuda: str) -> str | None:
+    """Where a framework keeps its builds for one CUDA release: beside the index that another of its images names."""
+    known = [image.extra_index for image in catalog.of(framework) if image.extra_index]
+    return f"{known[0].rpartition('/')[0]}/{cuda}" if known else None
+
+
+def _pinned(image: ImageSpec, like: ImageSpec, *, build: str = "") -> tuple[ImageSpec, str | None]:
+    """The image with its requirements: the framework's own version, and of all else what `like` has where that goes with it.
+
+    Returns:
+        The image, and the release of the CUDA runtime among its packages; None where there is none. Raises RequestError: no solution.
+    """
+    old, new = (one.version.partition("-")[0] for one in (like, image))
+    own = [text.replace(f"=={old}", f"=={new}{build}") for text in like.requirements]
+    loose = tuple(text if f"=={new}" in text else re.sub(r"==[^;\s]+", "", text) for text in own)
+    pins = [Requirement(text) for text in like.requirements]
+    kept = "".join(f"{pin.name}{pin.specifier}\n" for pin in pins)
+    text = resolve(image.model_copy(update={"requirements": loose}), kept, on=image.base)
+    found = {pin.name: pin.version for pin in read_lock(text)}
+    runtime = next((version for name, version in found.items() if _RUNTIME.fullmatch(name)), None)
+    requirements = tuple(
+        re.sub(r"==[^;\s]+", f"=={found[name]}", text) if name in found and f"=={new}" not in text else text
+        for text in own
+        for name in [canonicalize_name(Requirement(text).name)]
+    )
+    image = image.model_copy(update={"requirements": requirements})
+    return image, runtime and ".".join(runtime.split(".")[:2])
+
+
+def _pythons(image: ImageSpec, base: BaseSpec) -> str:
+    """The Pythons around the base's own that there are wheels of every package for."""
+
+    def has(minor: int) -> bool:
+        try:
+            resolve(image, "", on=base.model_copy(update={"python": f"3.{minor}"}))
+        except RequestError:
+            return False
+        return True
+
+    lowest = highest = int(base.python.partition(".")[2])
+    while lowest - 1 in _PYTHONS and has(lowest - 1):
+        lowest -= 1
+    while highest + 1 in _PYTHONS and has(highest + 1):
+        highest += 1
+    return f"==3.{lowest}.*" if lowest == highest else f">=3.{lowest},<3.{highest + 1}"
 
 
 def _main(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
@@ -132,14 +224,21 @@ def _main(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
     return next(wheel for wheel in wheels if wheel.name.startswith(f"{canonicalize_name(names[0]).replace('-', '_')}-"))
 
 
-def _built_for(wheel: Path) -> tuple[str, tuple[str, ...], bool]:
-    """CUDA release, compute capabilities of the machine code, and whether there is PTX of the newest of them; raises RequestError."""
+def _built_for(wheel: Path, wanted: str | None) -> tuple[str, tuple[str, ...], bool]:
+    """CUDA release, compute capabilities of the machine code, and whether there is PTX of the newest of them.
+
+    RequestError: the wheel does not say, or says another release than the one that is wanted.
+    """
     told = b"\n".join(_read(wheel))
     cuda, architectures = _CUDA.search(told), _ARCHITECTURES.search(told)
     if cuda is None or architectures is None:
         raise RequestError(
             f"{wheel.name} does not say which CUDA release and compute capabilities it was built for; read them off its libraries with "
             "`cuobjdump --list-elf` and write the entry into images/versions.yaml"
+        )
+    if wanted not in (None, cuda[1].decode()):
+        raise RequestError(
+            f"{wheel.name} is built for CUDA {cuda[1].decode()}, {wanted} asked; leave out --cuda, or name another version"
         )
     kinds = _ARCHITECTURE.findall(architectures[0])
     capabilities = tuple(dict.fromkeys(f"{int(major)}.{int(minor)}" for _, major, minor in kinds))
@@ -157,22 +256,39 @@ def _with_cuda(text: str, catalog: Catalog, cuda: str) -> str:
     known = {image.cuda: image.minimum_driver for image in catalog.images if image.cuda}
     if cuda in known or f'  "{cuda}": ' in text:
         return text
-    major = cuda.partition(".")[0]
-    drivers = {driver for release, driver in known.items() if release.partition(".")[0] == major}
-    if len(drivers) != 1:
+    alike = {driver for release, driver in known.items() if _number(release)[0] == _number(cuda)[0]}
+    if len(alike) != 1:
         raise RequestError(
             f"images/versions.yaml has no CUDA {cuda}; add it under `cuda` with its minimum driver (CUDA Toolkit Release Notes)"
         )
-    return text.replace("\ncuda:\n", f'\ncuda:\n  "{cuda}": {{minimum_driver: {drivers.pop()}}}\n')
-
-
-def _inserted(text: str, framework: str, after: str, facts: dict[str, object]) -> str:
-    """The file with an entry, behind that of another version; JSON is YAML."""
     lines = text.splitlines(keepends=True)
-    _, end = _entry(lines, framework, after)
-    fields = [f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in facts.items()]
-    lines[end:end] = [f"    - {fields[0]}", *(f"      {field}" for field in fields[1:])]
+    listed = [(number, found[1]) for number, line in enumerate(lines) if (found := _LISTED.match(line))]
+    after = max(number for number, release in listed if _number(release) < _number(cuda))
+    lines.insert(after + 1, f'  "{cuda}": {{minimum_driver: {alike.pop()}}}\n')
     return "".join(lines)
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def _inserted(text: str, image: ImageSpec, alike: Sequence[ImageSpec], facts: dict[str, object]) -> str:
+    """The file with an entry, where its version has its place among those like it."""
+    lines = text.splitlines(keepends=True)
+    newer = [other for other in alike if release(other.version) > release(image.version)]
+    begin, end = _entry(lines, image.framework, (newer or alike)[-1 if newer else 0].version)
+    place = begin if newer else end
+    fields = [f"{key}: {_yaml(value)}\n" for key, value in facts.items()]
+    lines[place:place] = [f"    - {fields[0]}", *(f"      {field}" for field in fields[1:])]
+    return "".join(lines)
+
+
+def _yaml(value: object) -> str:
+    """A value as the file has them: bare where YAML takes a word for nothing else, else as JSON, which is YAML."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_yaml, value))}]"
+    is_word = isinstance(value, str) and _WORD.fullmatch(value) and yaml.safe_load(value) == value
+    return str(value) if is_word else json.dumps(value)
 
 
 def _entry(lines: list[str], framework: str, version: str) -> tuple[int, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain, product
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from packaging.version import Version
 
@@ -36,6 +37,13 @@ class Catalog(Frozen):
             for image in (plain, *(other for other in self.extended if other.parent == plain))
         )
 
+    @property
+    def newest(self) -> tuple[ImageSpec, ...]:
+        """The newest image of each framework for each device, and what extends it, in the order of versions.yaml."""
+        first = [self.of(*pair)[:1] for pair in product(self.frameworks, get_args(Device))]
+        plain = list(chain.from_iterable(first))
+        return tuple(image for image in self.everything if (image.parent or image) in plain)
+
     def base(self, name: str) -> BaseSpec:
         """The base of this name, one of images/versions.yaml."""
         return next(base for base in self.bases if base.name == name)
@@ -50,7 +58,7 @@ class Catalog(Frozen):
         if framework not in self.frameworks:
             raise RequestError(unknown("FRAMEWORK", framework, self.frameworks))
         found = [i for i in self.images if i.framework == framework and device in (None, i.device)]
-        return tuple(sorted(found, key=lambda image: _release(image.version), reverse=True))
+        return tuple(sorted(found, key=lambda image: release(image.version), reverse=True))
 
     def find(
         self,
@@ -60,37 +68,45 @@ class Catalog(Frozen):
         *,
         gpus: Sequence[Gpu] = (),
         driver: str | None = None,
+        horovod: bool = False,
     ) -> ImageSpec:
         """The image that a request means.
 
-        `version` may be a beginning that one version alone has; None is the newest for the device, or the newest that fits the GPUs given.
+        `version` may be a beginning that builds of one release alone have; None is the newest for the device. Of several, the first is meant
+        that fits the GPUs given, and where there is one, that has Horovod if that is asked for.
         Raises RequestError: unknown framework or version, or no such image for the device.
         """
         offered = self.of(framework, device)
-        if version is None:
-            if not offered:
-                other = ", ".join(sorted({i.framework for i in self.images if i.device == device})) or "none"
-                raise RequestError(f"{framework} has no image for DEVICE={device}; frameworks that do: {other}")
-            return next((image for image in offered if misfit(image, gpus, driver) is None), offered[0])
-        if image := meant(version, offered):
-            return image
+        if version is None and not offered:
+            other = ", ".join(sorted({i.framework for i in self.images if i.device == device})) or "none"
+            raise RequestError(f"{framework} has no image for DEVICE={device}; frameworks that do: {other}")
+        if among := meant(version, offered) if version is not None else offered:
+            having = [image for image in among if horovod and self._with_horovod(image)]
+            among = (*having, *(image for image in among if image not in having))
+            return next((image for image in among if misfit(image, gpus, driver) is None), among[0])
         versions = [image.version for image in offered]
-        if elsewhere := meant(version, self.of(framework)):
+        if elsewhere := meant(version or "", self.of(framework)):
             raise RequestError(
-                f"{elsewhere.name} is built for DEVICE={elsewhere.device}, not {device}; versions for {device}: {', '.join(versions) or 'none'}"
+                f"{elsewhere[0].name} is built for DEVICE={elsewhere[0].device}, not {device}; versions for {device}: "
+                f"{', '.join(versions) or 'none'}"
             )
         known = versions or [image.version for image in self.of(framework)]
-        raise RequestError(unknown("VERSION", version, known, of=framework))
+        raise RequestError(unknown("VERSION", version or "", known, of=framework))
 
     def with_horovod(self, image: ImageSpec) -> ImageSpec:
-        """The image that is `image` with Horovod in it; raises RequestError."""
-        for other in self.extended:
-            if other.parent == image:
-                return other
-        own = ", ".join(i.version for i in self.extended if i.framework == image.framework)
-        others = ", ".join(f"{i.framework} {i.version}" for i in self.extended)
+        """The image that is `image` with Horovod in it: a vendor's container may have it already. Raises RequestError."""
+        if found := self._with_horovod(image):
+            return found
+        able = [other for other in self.images if self._with_horovod(other)]
+        own = ", ".join(i.version for i in able if i.framework == image.framework)
+        others = ", ".join(f"{i.framework} {i.version}" for i in able)
         step = f"versions of {image.framework} that have: {own}" if own else f"these have: {others or 'none'}"
         raise RequestError(f"{image.name} has no image with Horovod; {step}")
+
+    def _with_horovod(self, image: ImageSpec) -> ImageSpec | None:
+        if "horovod" in image.brings:
+            return image
+        return next((other for other in self.extended if other.parent == image), None)
 
     def check_fit(self, image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> None:
         """Hold an image's architectures and minimum driver against the GPUs present; raises RequestError."""
@@ -105,11 +121,11 @@ class Catalog(Frozen):
         raise RequestError(f"{problem}; {step if others else 'no image of this suite does; ask for DEVICE=cpu'}")
 
 
-def meant(version: str, images: Sequence[ImageSpec]) -> ImageSpec | None:
-    """The image of a version, or the only one that it is the beginning of: 2.13 means 2.13.0-cpu where there is no other 2.13."""
-    exact = [image for image in images if image.version == version]
-    begun = [image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version)]
-    return next(iter(exact or (begun if len(begun) == 1 else ())), None)
+def meant(version: str, images: Sequence[ImageSpec]) -> tuple[ImageSpec, ...]:
+    """The image of a version, or the builds of the only release that it is the beginning of: 2.13 means 2.13.0-cpu where no 2.13.1 is."""
+    exact = tuple(image for image in images if image.version == version)
+    begun = tuple(image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version))
+    return exact or (begun if len({release(image.version) for image in begun}) == 1 else ())
 
 
 def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | None:
@@ -142,7 +158,9 @@ def load_images(root: Path) -> Catalog:
 
 def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> ImageSpec:
     base = None if entry.container else file.base(entry.base)
-    alike = [other for other in file.images[framework] if (other.device, other.kind) == (entry.device, entry.kind)]
+    # Vendors' containers are alike whatever the framework.
+    among = chain.from_iterable(file.images.values()) if entry.container else file.images[framework]
+    alike = [other for other in among if (other.device, other.kind) == (entry.device, entry.kind)]
     python = entry.container.python if entry.container else file.base(entry.base).python
     own = {"base", "container", "horovod", "requires_python", "compute_capabilities", "wheels_mib", "size_mib"}
     return ImageSpec(
@@ -152,6 +170,8 @@ def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> Imag
         kind=entry.kind,
         base=base,
         container=entry.container.image if entry.container else None,
+        digest=entry.container.digest if entry.container else None,
+        brings=entry.container.brings if entry.container else (),
         python=python,
         requires_python=entry.requires_python or f"=={python}.*",
         compute_capabilities=tuple(sorted(entry.compute_capabilities, key=capability_number)),
@@ -184,6 +204,6 @@ def _with_horovod(file: VersionsFile, plain: ImageSpec, entry: Horovod) -> Image
     )
 
 
-def _release(version: str) -> Version:
+def release(version: str) -> Version:
     """The framework's own version: `1.9.1-cu112` is a build of 1.9.1."""
     return Version(version.partition("-")[0])

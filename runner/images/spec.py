@@ -13,7 +13,7 @@ from runner.core.container_spec import Mount
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 from runner.core.request import StrategyName
-from runner.images.versions import BaseSpec, Device, Kind
+from runner.images.versions import BaseSpec, Brought, Device, Kind
 
 Extension = Literal["horovod"]
 _LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages", "container": "container"}
@@ -46,7 +46,9 @@ class ImageSpec(Software):
     reference: str
     kind: Kind  # what its software comes as: wheels on a base, a base's Debian packages, or a vendor's container
     base: BaseSpec | None
-    container: str | None
+    container: str | None  # the vendor's, `registry/name:tag`
+    digest: str | None  # the container's, where versions.yaml has it
+    brings: tuple[Brought, ...]  # what the container holds beside the framework
     python: str
     requires_python: str  # Pythons of a host that can install the lock
     compute_capabilities: tuple[str, ...]

@@ -16,6 +16,7 @@ from runner.core.request import StrategyName
 
 Device = Literal["cpu", "gpu"]
 Kind = Literal["wheels", "debian", "container"]
+Brought = Literal["horovod", "dali"]
 
 
 def _pinned(text: str) -> str:
@@ -126,9 +127,11 @@ class HorovodBuild(Frozen):
 class Container(Frozen):
     """A vendor's finished image, taken as it is."""
 
-    # `registry/name:tag`; the digest, once a registry has told it, is in the lock.
-    image: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[a-z0-9./_-]+:[A-Za-z0-9._-]+$")]
+    image: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[a-z0-9./_-]+:[A-Za-z0-9._-]+$")]  # `registry/name:tag`
+    # Where it is known beforehand; else the lock alone has it, once a registry has told it.
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
     python: PythonVersion  # version of the Python inside, `3.6`
+    brings: tuple[Brought, ...] = ()  # what is in it beside the framework
 
 
 class Entry(Frozen):

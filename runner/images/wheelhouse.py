@@ -44,9 +44,9 @@ class Pin:
     hashes: frozenset[str]  # SHA-256 of every file that may stand for it
 
     def line(self) -> str:
-        """As a requirements file has it, without the marker."""
+        """As a requirements file has it, without the marker; for no local version like 2.13.0+cpu beside the one of the lock."""
         return " ".join(
-            (f"{self.name}=={self.version}", *(f"--hash=sha256:{digest}" for digest in sorted(self.hashes)))
+            (f"{self.name}==={self.version}", *(f"--hash=sha256:{digest}" for digest in sorted(self.hashes)))
         )
 
 

@@ -240,9 +240,12 @@ def candidates(request: Request, device: Device, cluster: Cluster) -> list[Image
     found, refusals = [], []
     for framework in [request.framework] if request.framework else dict.fromkeys((*PREFERRED, *catalog.frameworks)):
         try:
-            image = catalog.find(framework, request.version, device, gpus=node.gpus, driver=node.driver)
             # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
-            if request.strategy == "horovod" and image.framework in STRATEGIES["horovod"].frameworks:
+            horovod = request.strategy == "horovod" and framework in STRATEGIES["horovod"].frameworks
+            image = catalog.find(
+                framework, request.version, device, gpus=node.gpus, driver=node.driver, horovod=horovod
+            )
+            if horovod:
                 image = catalog.with_horovod(image)
             for member in cluster.members:
                 catalog.check_fit(image, member.node.gpus, member.node.driver)

@@ -9,6 +9,7 @@ from runner.core.request import Controller, Device, KvStore, Operations, Request
 from runner.core.strategies import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 from runner.core.trial import Horovod
 from runner.images.custom_image import AnyImage, CustomImage
+from runner.images.spec import ImageSpec
 
 # What carries gradients under each controller of Horovod on CPUs (Horovod user guide, "Installation Guide"). It documents Gloo's
 # operations under MPI too; Horovod 0.28.1 dies of a segmentation fault in their first exchange, with all three frameworks.
@@ -60,9 +61,13 @@ def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: 
         able = [other for other in offered(image) if STRATEGIES[other].several_nodes]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
         raise RequestError(f"STRATEGY={name} does not go beyond one node, {nodes} asked; {step}")
-    if nodes > 1 and name == "horovod" and isinstance(image, CustomImage):
+    if (
+        nodes > 1
+        and name == "horovod"
+        and (isinstance(image, CustomImage) or (isinstance(image, ImageSpec) and image.brings))
+    ):
         raise RequestError(
-            f"STRATEGY=horovod reaches other nodes through the ssh server of the suite's own images, and {image.reference} is given; "
+            f"STRATEGY=horovod reaches other nodes through the ssh server of the suite's own images, which {image.name} is none of; "
             f"ask for STRATEGY={default}, or for one node"
         )
     return Chosen(

@@ -21,7 +21,7 @@ from runner.images.wheelhouse import Target, sha256
 pytestmark = pytest.mark.beside
 
 CATALOG = load_images(ROOT)
-CPU = [image for image in CATALOG.everything if image.device == "cpu"]
+CPU = [image for image in CATALOG.newest if image.device == "cpu"]
 MODULES = {"pytorch": "torch"}
 # As a job runs: see runner/engines/docker.py.
 LOCKED_UP = {

@@ -6,17 +6,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import examples
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.commands.matrix import strategies_of
 from runner.core.errors import RequestError
 from runner.core.node import Gpu
 from runner.images.catalog import load_images
 from runner.images.spec import ImageSpec
 
 ROOT = Path(__file__).parents[2]
-CATALOG = load_images(ROOT)
+CATALOG = examples.catalog(
+    *(
+        "1.9.1",
+        "1.9.1-cu112",
+        "2.13.0-cpu",
+        "2.6.0",
+        "2.15.0",
+        "2.21.0-cpu",
+        "2.21.0",
+        "1.15.5-nvidia",
+        "1.0",
+        "0.17.3-nvidia",
+    )
+)
+VENDOR = examples.catalog("1.9.1", "1.9.1-cu112", "1.9.1-nvidia")
 
 
 def gpu(capability: str) -> Gpu:
@@ -57,7 +73,7 @@ def test_an_image_supports_the_gpus_that_its_machine_code_runs_on(version, capab
 @given(major=st.integers(1, 20), minor=st.integers(0, 9), higher=st.integers(0, 9))
 def test_support_never_ends_within_a_major_version(major, minor, higher):
     """A compute capability that runs implies that all later minor versions of it do."""
-    for spec in CATALOG.images:
+    for spec in load_images(ROOT).images:
         if spec.supports(f"{major}.{minor}") and higher >= minor:
             assert spec.supports(f"{major}.{higher}")
 
@@ -153,6 +169,40 @@ def test_a_beginning_of_several_versions_or_of_half_a_number_means_none(typed):
         CATALOG.find("pytorch", typed, "gpu")
 
 
+def test_mxnet_runs_on_hopper_in_its_vendors_container():
+    """MXNet's own wheels hold no code for it: no MXNet ran on an H100."""
+    assert VENDOR.find("mxnet", None, "gpu", gpus=[gpu("8.6")], driver="580.65.06").version == "1.9.1-cu112"
+    assert VENDOR.find("mxnet", None, "gpu", gpus=[gpu("9.0")], driver="580.65.06").version == "1.9.1-nvidia"
+    assert VENDOR.find("mxnet", "1.9.1", "gpu", gpus=[gpu("9.0")]).version == "1.9.1-nvidia"
+    with pytest.raises(RequestError) as caught:
+        VENDOR.check_fit(image("1.9.1-cu112"), [gpu("9.0")], None)
+    assert str(caught.value).endswith("no code for compute capability 9.0; versions that do: 1.9.1-nvidia")
+
+
+def test_horovod_that_a_container_brings_is_found_where_horovod_is_asked_for():
+    asked = {"gpus": [gpu("6.0")], "driver": "580.65.06"}
+    found = VENDOR.find("mxnet", None, "gpu", horovod=True, **asked)
+    assert found.version == "1.9.1-nvidia"
+    assert VENDOR.with_horovod(found) == found
+    assert "horovod" in strategies_of(found)
+    assert "horovod" not in strategies_of(image("1.9.1-cu112"))
+    with pytest.raises(RequestError, match="versions of mxnet that have: 1.9.1, 1.9.1-nvidia"):
+        VENDOR.with_horovod(VENDOR.find("mxnet", "1.9.1-cu112", "gpu", horovod=True))
+
+
+def test_an_older_version_is_built_only_where_it_is_named():
+    """Each version that was added made `make images` minutes longer."""
+    found = {image.tag for image in load_images(ROOT).newest if image.device == "cpu"}
+    assert {"2.13.0-cpu", "2.13.0-cpu-horovod", "1.0"} <= found
+    assert "2.16.2-cpu" not in found
+
+
+def test_a_version_of_several_pythons_is_meant_by_its_number():
+    both = examples.catalog("2.15.0", "2.15.0-py313")
+    assert both.find("pytorch", "2.15", "gpu").version == both.find("pytorch", None, "gpu").version == "2.15.0"
+    assert both.find("pytorch", "2.15.0-py313", "gpu").base.python == "3.13"
+
+
 def test_a_lock_that_is_gone_is_named_with_the_way_to_make_it():
     lost = image("1.9.1").model_copy(update={"directory": Path("/nowhere")})
     with pytest.raises(RequestError, match=r"/nowhere/requirements.lock: can't be read .*`dlscale images lock`"):
@@ -167,7 +217,7 @@ SMALL = "size_mib: 652\n"
     [
         ("mxnet==1.9.1\n", "mxnet>=1.9.1\n", "is 'mxnet>=1.9.1': a requirement is pinned to one version: 'numpy=="),
         ('"2.6.0"', "../up", "string should match pattern"),
-        ('cuda: "12.4"', 'cuda: "12.9"', "images.pytorch 2.6.0 names CUDA 12.9, which 'cuda' does not list"),
+        ('cuda: "12.4"', 'cuda: "12.9"', "images.mxnet 1.9.1-nvidia names CUDA 12.9, which 'cuda' does not list"),
         ('cuda: "12.4"\n', "ptx: true\n", "a gpu image, and no other, has both keys 'cuda' and 'compute_capabilities'"),
         ("2.15.0\n", "2.6.0\n", "images.pytorch has version 2.6.0 twice"),
         ('"==3.11.*"', '"==3.12.*"', "images.pytorch 2.13.0-cpu excludes the base's own Python 3.11"),
@@ -175,8 +225,8 @@ SMALL = "size_mib: 652\n"
         ("580.65.06", "new", "not a driver version like '580.65.06'"),
         ("requires_python", "require_python", "did you mean 'requires_python'?"),
         ("    locked: true\n", "", "images.caffe 1.0 is Debian packages of bullseye, which is not locked"),
-        ("base: bullseye\n", "base: trixie\n", "images.caffe 1.0 stands on base trixie, which 'bases' does not list"),
-        ("    suite: bullseye\n", "    suite: trixie\n", "bases.bullseye is of suite trixie, which 'suites' does"),
+        ("base: bullseye\n", "base: sid\n", "images.caffe 1.0 stands on base sid, which 'bases' does not list"),
+        ("    suite: bullseye\n", "    suite: sid\n", "bases.bullseye is of suite sid, which 'suites' does"),
         ("build_base: bookworm-build", "build_base: gcc", "horovod is built on base gcc, which 'bases' does not list"),
         ("size_mib: 652\n", "size_mib: 652\n      wheels_mib: 1\n", "an image of wheels, and no other, has the keys"),
         (SMALL, f"{SMALL}      horovod: {{wheels_mib: 1, size_mib: 1}}\n", "images.caffe 1.0 has Horovod, which is"),
@@ -184,7 +234,7 @@ SMALL = "size_mib: 652\n"
     ],
 )
 def test_a_wrong_versions_file_is_refused(tmp_path, old, new, sentence):
-    text = (ROOT / "images/versions.yaml").read_text(encoding="utf-8").replace("version: 2.6.0", 'version: "2.6.0"')
+    text = (ROOT / "images/versions.yaml").read_text(encoding="utf-8").replace("version: 2.6.0\n", 'version: "2.6.0"\n')
     assert old in text
     (tmp_path / "images").mkdir()
     (tmp_path / "images/versions.yaml").write_text(text.replace(old, new), encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from runner.core.errors import RequestError
+from runner.core.errors import DlscaleError, RequestError
 from runner.engines.images import Answer
 from runner.images import lock
 from runner.images.catalog import load_images
@@ -64,7 +64,7 @@ def test_a_tag_that_was_moved_is_refused(image, monkeypatch):
     with pytest.raises(RequestError) as caught:
         write_container(image, report=pytest.fail)
     assert str(caught.value).startswith(
-        f"{NAME} is {OTHER} at its registry and {ONE} in {image.lock_path}: the tag was"
+        f"{NAME} is {OTHER} at its registry and {ONE} here: the tag was moved; remove {image.lock_path}"
     )
 
 
@@ -106,13 +106,37 @@ def test_one_that_is_not_there_is_pulled_by_its_digest_and_then_used_without_ask
     ],
 )
 def test_one_that_can_not_be_had_is_one_sentence(image, monkeypatch, answer, engine, why):
-    registry_says(monkeypatch, SILENT)
-    write_container(image, report=lambda _: None)
+    registry_says(monkeypatch, Answer(ONE, None))
+    write_container(image, report=pytest.fail)
     registry_says(monkeypatch, answer)
     with pytest.raises(RequestError) as caught:
         ensure_container(image, client=engine, report=lambda _: None)
-    assert str(caught.value).startswith(f"{NAME}, which caffe 0.17.3-nvidia is made from, is not in the engine and its")
+    assert str(caught.value).startswith(
+        f"{NAME}@{ONE}, which caffe 0.17.3-nvidia is made from, is not in the engine and its"
+    )
     assert f"({why}); bring the image with `dlscale images load`" in str(caught.value)
+
+
+def test_without_a_digest_nothing_is_built_even_where_the_engine_has_the_tag(image, monkeypatch):
+    """A tag can be moved: two machines built different images of the same name."""
+    registry_says(monkeypatch, SILENT)
+    write_container(image, report=lambda _: None)
+    with pytest.raises(
+        RequestError, match=r"no digest is known, .* type `dlscale images lock caffe:0.17.3-nvidia` on a"
+    ):
+        ensure_container(image, client=Engine(held={NAME}), report=pytest.fail)
+
+
+def test_a_digest_of_versions_yaml_is_locked_unless_a_registry_has_another(image, monkeypatch):
+    image = image.model_copy(update={"digest": ONE})
+    registry_says(monkeypatch, SILENT)
+    write_container(image, report=lambda _: None)
+    assert source(image) == f"{NAME}@{ONE}"
+    with pytest.raises(DlscaleError, match=r"run `dlscale images lock`"):
+        check_lock(image.model_copy(update={"digest": OTHER}))
+    registry_says(monkeypatch, Answer(OTHER, None))
+    with pytest.raises(RequestError, match="the tag was moved"):
+        write_container(image, report=pytest.fail)
 
 
 @pytest.mark.parametrize("image", [i for i in CATALOG.images if i.kind == "container"], ids=lambda image: image.name)

@@ -2,6 +2,8 @@
 job can not read.
 """
 
+import re
+
 import examples
 import pytest
 
@@ -13,6 +15,7 @@ from runner.core.request import Request
 from runner.core.wire import NodeWires
 from runner.plan import discovery
 from runner.plan.discovery import EngineChoice
+from runner.run import bench
 
 
 def test_hosts_are_let_go_of_when_a_request_is_refused(monkeypatch):
@@ -25,6 +28,38 @@ def test_hosts_are_let_go_of_when_a_request_is_refused(monkeypatch):
     assert closed == ["n1"]
     discovery.discover(Request(framework="mxnet", hosts="n1"))
     assert closed == ["n1"]
+
+
+@pytest.fixture
+def hopper(tmp_path):
+    """Four hosts with four H100s each."""
+    text = (examples.ROOT / "examples" / "c4130x4.yaml").read_text(encoding="utf-8")
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text(text.replace("Tesla P100-PCIE-16GB", "NVIDIA H100").replace('"6.0"', '"9.0"'), encoding="utf-8")
+    return str(hosts)
+
+
+def test_mxnet_on_hopper_is_planned_in_its_vendors_container(hopper, capsys):
+    """No other MXNet has code for it."""
+    assert bench.dry_run(Request(framework="mxnet", gpus=(16,), hosts=hopper)) == 0
+    assert set(re.findall(r" dlscale/(mxnet\S*) ", capsys.readouterr().out)) == {"mxnet:1.9.1-nvidia"}
+    assert bench.dry_run(Request(framework="mxnet", gpus=(4,), strategy="horovod", hosts=hopper)) == 0
+    assert "horovodrun" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"version": "1.9.1-cu112"}, "no code for compute capability 9.0; versions that do: 1.9.1-nvidia"),
+        (
+            {"strategy": "horovod"},
+            "own images, which mxnet 1.9.1-nvidia is none of; ask for STRATEGY=kvstore, or for one node",
+        ),
+    ],
+)
+def test_what_mxnet_can_not_do_on_hopper_is_refused_with_what_it_can(hopper, asked, says):
+    with pytest.raises(RequestError, match=says):
+        bench.dry_run(Request(framework="mxnet", gpus=(16,), hosts=hopper, **asked))
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def test_it_is_called_after_both_and_is_the_frameworks_own_version():
 @pytest.mark.parametrize(
     ("image", "those"),
     [
-        (("mxnet", "1.9.1-cu112", "gpu"), "versions of mxnet that have: 1.9.1"),
-        (("caffe", "1.0", "cpu"), "these have: mxnet 1.9.1, pytorch 2.13.0-cpu, "),
+        (("mxnet", "1.9.1-cu112", "gpu"), "versions of mxnet that have: 1.9.1, 1.9.1-nvidia"),
+        (("caffe", "1.0", "cpu"), "these have: mxnet 1.9.1, mxnet 1.9.1-nvidia, pytorch 2.13.0-cpu, "),
     ],
 )
 def test_an_image_without_it_is_refused_with_those_that_have_it(image, those):

@@ -48,7 +48,7 @@ def test_a_lock_is_read_with_its_hashes_and_markers():
         ("nvidia-nccl-cu12", "2.21.5"),
         ("pywin32", "1"),
     ]
-    assert first.line() == f"numpy==1.23.5 --hash=sha256:{'a' * 64} --hash=sha256:{'b' * 64}"
+    assert first.line() == f"numpy===1.23.5 --hash=sha256:{'a' * 64} --hash=sha256:{'b' * 64}"
 
 
 def test_markers_are_judged_for_the_images_python():
@@ -146,7 +146,7 @@ def test_a_forged_or_missing_wheel_is_refused(tmp_path, sources, there, sentence
     if there:
         make_wheel(sources, "tiny", "1.2", body="forged = True\n")
     image = locked(tmp_path, f"tiny==1.2 --hash=sha256:{'0' * 64}\n")
-    with pytest.raises(RequestError, match=f"^mxnet 1.9.1 can't be built: tiny==1.2 {sentence}"):
+    with pytest.raises(RequestError, match=f"^mxnet 1.9.1 can't be built: tiny===1.2 {sentence}"):
         fetch(image, cache=tmp_path / "cache", report=print)
     assert list((tmp_path / "cache/wheels").iterdir()) == []
 

@@ -21,6 +21,7 @@ from runner.core.wire import Link, parse_rate
 from runner.experiments.studies.differences import merged
 from runner.experiments.studies.model import Altered, Cell, Machine, Pick, Scale, Usable
 from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
+from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
 
 
@@ -127,7 +128,7 @@ class BlockContext:
     def _images(self) -> tuple[Usable, ...]:
         if self.stand_in:
             own = (one for one in self.machine.images if (one.framework, one.device) == (self.stand_in, self.device))
-            return tuple(reversed(tuple(own)))  # the newest is listed last
+            return tuple(sorted(own, key=lambda one: release(one.version), reverse=True))
         known = {(image.framework, image.version): image for image in self.machine.images}
         return tuple(known[self.framework, version] for version in self.block.versions.get(self.device, ()))
 
