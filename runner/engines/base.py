@@ -32,6 +32,11 @@ class EngineFacts(Frozen):
     podman: str | None = None
     root_dir: str | None = None  # where it keeps images, for the free-disk check
 
+    @property
+    def served_by(self) -> str | None:
+        """Its version, with Podman's name where that answers in Docker's place."""
+        return self.podman or self.version
+
 
 class EngineError(Exception):
     """The engine refused something or does not answer any more; the message is the engine's own."""

@@ -135,7 +135,8 @@ def run_confined(
 ) -> str:
     """Run a program as an ordinary user without a single right, in the machine's network or none, and return what it printed.
 
-    `gpus_by` asks for all GPUs in this way; `files` is where it sees all of the machine's. Raises EngineError where the engine would not, or it took longer than a minute.
+    `gpus_by` asks for all GPUs in this way; `files` is where it sees all files of the machine. Raises EngineError where the engine would
+    not, or it took longer than a minute.
     """
     api = client.api
     options: dict[str, Any] = {

@@ -91,7 +91,8 @@ def remove(api: APIClient, identifier: str) -> bool:
             if others := podman.dependents(error):
                 for other in others:
                     remove(api, other)
-                return remove(api, identifier)
+                api.remove_container(identifier, force=True, v=True)
+                return True
             if error.status_code != _IN_PROGRESS:
                 raise
             api.wait(identifier, timeout=_REMOVAL_S, condition="removed")

@@ -142,7 +142,7 @@ def _base(catalog: Catalog, like: ImageSpec, python: str | None) -> BaseSpec:
     alike = {
         base.python: base
         for base in catalog.bases
-        if base.name.removeprefix(base.suite) == own.name.removeprefix(own.suite)
+        if not base.locked and base.name.removeprefix(base.suite) == own.name.removeprefix(own.suite)
     }
     if python not in alike:
         known = ", ".join(f"{number} ({base.name})" for number, base in sorted(alike.items()))

@@ -61,7 +61,7 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
     return Prepared(
         describer=engine,
         engines={member.node.name: engine for member in resources.cluster.members},
-        engine_details=EngineDetails(version=engine.facts().version, reason=resources.engine.reason),
+        engine_details=EngineDetails(version=engine.facts().served_by, reason=resources.engine.reason),
         image_used=image,
         data=data,
         samplers=samplers_here(resources.node.name),
@@ -134,7 +134,7 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     prepared = Prepared(
         describer=DockerPlan(volume),
         engines=engines,
-        engine_details=EngineDetails(version=surveyed[0].engine.version, reason=None),
+        engine_details=EngineDetails(version=surveyed[0].engine.served_by, reason=None),
         image_used=image,
         data=resources.data,
         samplers=_samplers_on(engines, volume),

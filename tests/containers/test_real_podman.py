@@ -68,7 +68,8 @@ def podman(address, client, has):
 def test_a_run_with_parameter_servers_leaves_nothing(podman, address, tmp_path):
     done = to_its_end([*KVSTORE, *QUICK, f"--out={tmp_path}"], out=tmp_path, env={"DOCKER_HOST": address})
     assert done.code == 0, done.stderr
-    assert "Podman 4" in done.stderr
+    assert "Podman" in done.stderr
+    assert done.record(2).engine_details.version.startswith("Podman ")
     assert done.record(2).transport.used == "loopback"
     assert podman.containers.list(all=True) == []
 
@@ -93,7 +94,7 @@ def test_a_path_that_is_not_there_is_refused_and_not_made(podman, tmp_path):
     job = examples.job(examples.trial(framework="mxnet"))
     (spec,) = launch(job)
     spec = spec.model_copy(update={"image": IMAGE, "mounts": (Mount(source=str(missing), target="/data"),)})
-    with pytest.raises(EngineError, match=f"{missing} is not there; Podman 4"):
+    with pytest.raises(EngineError, match=f"{missing} is not there; Podman "):
         DockerEngine(podman, WORKLOADS).start(spec)
     tmp_path.chmod(0o755)
     assert not can_mount(podman, str(missing), image=IMAGE, labels={})

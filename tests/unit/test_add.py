@@ -156,6 +156,12 @@ def test_tensorflow_says_what_it_was_built_for_in_a_file(root, index):
             {"python": "3.12"},
             r"no base .* has Python 3.12 for pytorch .*: 3.11 \(bookworm-rdma-cxx\), 3.13",
         ),
+        (
+            "tensorflow",
+            "9.1-cpu",
+            {"python": "3.9"},
+            r"no base .* has Python 3.9 .*: 3.11 \(bookworm\), 3.13 \(trixie\)$",
+        ),
         ("tensorflow", "9.1", {"cuda": "cu126"}, r"tensorflow-9.1-.* is built for CUDA 12.5, 12.6 asked; leave out"),
         ("mxnet", "1.9.1", {"cuda": "cu117"}, "no image of mxnet made of wheels for GPUs is called like 1.9.1; these"),
         ("pytorch", "9.2", {}, r"torch-9.2-py3-none-any.whl does not say which CUDA release and compute capabilities"),
