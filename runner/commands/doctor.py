@@ -32,6 +32,7 @@ from runner.engines.images import find_image
 from runner.engines.local import LocalEngine
 from runner.images.catalog import Catalog, load_images, misfit
 from runner.images.host_software import find_host_python
+from runner.images.lock import without_digest
 from runner.plan.discovery import WORKLOADS
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
             misfit=(
                 "it needs a GPU, and there is none to use"
                 if image.device == "gpu" and not node.gpus
-                else misfit(image, node.gpus, node.driver)
+                else misfit(image, node.gpus, node.driver) or without_digest(image)
             ),
         )
         for image in catalog.images

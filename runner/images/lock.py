@@ -216,14 +216,21 @@ def source(image: ImageSpec) -> str:
     return f"{_container_name(image)}@{digest}" if digest else _container_name(image)
 
 
+def without_digest(image: ImageSpec) -> str | None:
+    """Why nothing is built on a vendor's container, whose tag may be another image tomorrow; None where its digest is known."""
+    if image.kind != "container" or "@" in source(image):
+        return None
+    return (
+        f"no digest is known of {image.container}; type `dlscale images lock {image.framework}:{image.version}` on a machine that reaches "
+        "its registry"
+    )
+
+
 def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str], None]) -> None:
     """Have the vendor's container in the engine; raises RequestError: its digest is unknown, or it is not there and no registry gives it."""
     wanted = source(image)
-    if "@" not in wanted:
-        raise RequestError(
-            f"{image.name} is made from {wanted}, of which no digest is known, so that it may be another tomorrow; type "
-            f"`dlscale images lock {image.framework}:{image.version}` on a machine that reaches its registry"
-        )
+    if why := without_digest(image):
+        raise RequestError(f"{image.name} can't be built: {why}")
     if image_id(client, wanted):
         return
     silence = ask_registry(wanted).silence

@@ -14,6 +14,7 @@ from runner.commands import doctor
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.images.catalog import load_images
+from runner.images.lock import source
 
 
 def fits(node) -> dict[str, str | None]:
@@ -32,6 +33,15 @@ def test_hopper_cannot_run_a_wheel_without_code_for_it():
     found = fits(examples.gpu_node(2))
     assert found["mxnet 1.9.1-cu112"] == "mxnet 1.9.1-cu112 has no code for compute capability 9.0"
     assert found["pytorch 2.6.0"] is None
+
+
+def test_a_container_runs_where_its_digest_is_known():
+    """`can run here`, and then `images build` refused it."""
+    found = fits(examples.gpu_node(2))
+    containers = [image for image in load_images(examples.ROOT).images if image.container and image.supports("9.0")]
+    assert containers
+    for image in containers:
+        assert (found[image.name] is None) == ("@" in source(image))
 
 
 def test_pascal_with_an_old_driver():

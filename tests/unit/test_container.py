@@ -122,7 +122,7 @@ def test_without_a_digest_nothing_is_built_even_where_the_engine_has_the_tag(ima
     registry_says(monkeypatch, SILENT)
     write_container(image, report=lambda _: None)
     with pytest.raises(
-        RequestError, match=r"no digest is known, .* type `dlscale images lock caffe:0.17.3-nvidia` on a"
+        RequestError, match=r"no digest is known of .*; type `dlscale images lock caffe:0.17.3-nvidia` on a"
     ):
         ensure_container(image, client=Engine(held={NAME}), report=pytest.fail)
 
