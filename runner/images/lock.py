@@ -132,6 +132,7 @@ def _platform(base: BaseSpec) -> str:
 
 
 def _compile(command: list[str], image: ImageSpec, folder: Path) -> None:
+    """Have uv ask what pip would ask on this machine, and only if that has no solution the extra indexes too; raises RequestError."""
     # An extra index may hold only some of a version's files, and a lock made from it would then install on some Pythons only.
     own = pip_sources()
     extra = " ".join(filter(None, (own.get("extra-index-url"), image.extra_index)))

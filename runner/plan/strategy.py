@@ -64,7 +64,7 @@ def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: 
     if (
         nodes > 1
         and name == "horovod"
-        and (isinstance(image, CustomImage) or (isinstance(image, ImageSpec) and image.brings))
+        and (isinstance(image, CustomImage) or (isinstance(image, ImageSpec) and image.kind == "container"))
     ):
         raise RequestError(
             f"STRATEGY=horovod reaches other nodes through the ssh server of the suite's own images, which {image.name} is none of; "
