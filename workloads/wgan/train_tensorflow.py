@@ -4,7 +4,7 @@
         --devices=1 --strategy=single --data=synthetic --learning-rate=0.00005 --n-critic=5 --clip=0.01 --seed=1 --threads=2 \
         --cpus-per-worker=0 --loader-workers=1
     python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
-    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 \
+    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 \
         python3 train_tensorflow.py ... --strategy=multiworker
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
