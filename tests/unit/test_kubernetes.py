@@ -1,0 +1,180 @@
+"""Pods that a cluster refuses, that are ranks of another job than the one planned, or that may more than a container of the suite.
+
+Manifests are held against the types that Kubernetes, JobSet and Kubeflow Trainer publish (package kubeflow-trainer-api): a field that those do
+not know does not come back from them. After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again.
+"""
+
+import subprocess
+from types import SimpleNamespace
+
+import examples
+import pytest
+import yaml
+from goldens import expected
+from kubeflow_trainer_api import models
+
+from runner.cluster.cluster import Cluster
+from runner.core.errors import RequestError
+from runner.core.node import Member
+from runner.core.request import Request
+from runner.core.trial import Placed
+from runner.core.wire import NodeWires, Wire
+from runner.plan import kubernetes
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "kubernetes"
+PROGRAMS = kubernetes.Programs({"lease.py": "a = 1\n\nb = 2\n", "imagenet_cnn/train.py": "print('$(HOME)')\n"})
+TYPES = {
+    "Service": models.IoK8sApiCoreV1Service,
+    "Job": models.IoK8sApiBatchV1Job,
+    "JobSet": models.JobsetV1alpha2JobSet,
+    "TrainJob": models.TrainerV1alpha1TrainJob,
+}
+TORCH = {"framework": "pytorch", "version": "2.13.0-cpu", "program": "imagenet_cnn/train_pytorch.py", "strategy": "ddp"}
+STORE = {"strategy": "kvstore", "kvstore": "dist_sync"}
+TENSORFLOW = {
+    "framework": "tensorflow",
+    "version": "2.21.0",
+    "program": "imagenet_cnn/train_tensorflow.py",
+    "strategy": "multiworker",
+}
+
+
+def planned(pods, *, devices=1, kind="job", node=None, registry=None, **changes):
+    """A trial on so many pods with its containers, its manifest's objects and its text."""
+    nodes = [(node or examples.node)(name=f"pod{number}") for number in range(pods)]
+    wires = [Wire(kind="ethernet", iface="eth0", address=one.name) if pods > 1 else None for one in nodes]
+    placement = tuple(Placed(node=one.name, devices=devices, wire=wire) for one, wire in zip(nodes, wires, strict=True))
+    world = pods * devices
+    processes = pods if changes.get("kvstore") and pods > 1 else world
+    trial = examples.trial(
+        world_size=world, processes=processes, nodes=pods, global_batch=32 * world, placement=placement, **changes
+    )
+    cluster = Cluster("hosts", "pod0", tuple(Member(one, NodeWires()) for one in nodes))
+    image = SimpleNamespace(reference=f"dlscale/{trial.framework}:{trial.version}", entrypoint=())
+    resources = SimpleNamespace(cluster=cluster, image=image)
+    trial, containers = kubernetes.lay_out(trial, resources, run_id="run-1", kind=kind, registry=registry)
+    text = kubernetes.manifest("run-1", containers, kind=kind, programs=PROGRAMS, deadline_s=3600)
+    return SimpleNamespace(trial=trial, containers=containers, text=text, objects=list(yaml.safe_load_all(text)))
+
+
+CASES = {
+    "pytorch-2-pods": lambda: planned(2, **TORCH),
+    "pytorch-16-gpus-2-pods-trainjob": lambda: planned(
+        2,
+        devices=8,
+        kind="trainjob",
+        registry="registry.example/suite/",
+        node=lambda **more: examples.gpu_node(8, **more),
+        device="gpu",
+        cpus_per_worker=None,
+        **TORCH,
+    ),
+    "mxnet-kvstore-2-pods": lambda: planned(2, **STORE),
+    "mxnet-kvstore-2-workers-1-pod": lambda: planned(1, devices=2, **STORE),
+    "tensorflow-4-workers-2-pods": lambda: planned(2, devices=2, **TENSORFLOW),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_manifests_are_those_on_file_and_fit_the_published_types(name):
+    made = CASES[name]()
+    assert made.text == expected(GOLDEN / f"{name}.yaml", made.text)
+    for document in made.objects:
+        assert TYPES[document["kind"]].from_dict(document).to_dict() == document
+
+
+def containers_of(made):
+    """By kind of pod, the containers of its template."""
+    (document,) = [one for one in made.objects if one["kind"] in ("Job", "JobSet")]
+    jobs = [document] if document["kind"] == "Job" else [one["template"] for one in document["spec"]["replicatedJobs"]]
+    return [job["spec"]["template"]["spec"]["containers"] for job in jobs], jobs
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "trainjob" not in name])
+def test_with_its_index_each_pod_runs_the_very_argv_that_was_planned(name):
+    made = CASES[name]()
+    groups, jobs = containers_of(made)
+    told = []
+    for containers, job in zip(groups, jobs, strict=True):
+        for index in range(job["spec"]["completions"]):
+            for container in containers:
+                words = [word.replace("$(JOB_COMPLETION_INDEX)", str(index)) for word in container["command"]]
+                env = {
+                    one["name"]: one["value"].replace("$(JOB_COMPLETION_INDEX)", str(index))
+                    for one in container["env"][1:]
+                }
+                told.append((tuple(words), env))
+    key = lambda one: (one[0], sorted(one[1].items()))  # noqa: E731
+    assert sorted(told, key=key) == sorted(((spec.argv, spec.env) for spec in made.containers), key=key)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_pod_may_more_than_a_container_of_the_suite(name):
+    def confined(value):
+        """Every security context of a manifest."""
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield from [inner] if key == "securityContext" else confined(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from confined(inner)
+
+    made = CASES[name]()
+    found = list(confined(made.objects))
+    assert len(found) == made.text.count("volumeMounts:") > 0
+    for context in found:
+        assert context["runAsNonRoot"]
+        assert context["readOnlyRootFilesystem"]
+        assert not context["allowPrivilegeEscalation"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+    assert "hostPath" not in made.text
+    assert "hostNetwork" not in made.text
+
+
+def test_ten_pods_and_more_are_told_apart_by_their_number_alone():
+    made = planned(12, **TORCH)
+    (containers,), _ = containers_of(made)
+    assert "--node-rank=$(JOB_COMPLETION_INDEX)" in containers[0]["command"]
+
+
+def test_a_program_may_have_what_kubernetes_would_replace():
+    assert kubernetes.Programs({"a/b.py": "x"}).manifest().count("a...b.py: x") == 1
+    assert "print('$(HOME)')" in PROGRAMS.manifest()
+
+
+def test_programs_larger_than_a_configmap_are_refused():
+    with pytest.raises(RequestError, match="a ConfigMap holds 1048576"):
+        kubernetes.Programs({"a.py": "x" * 2**20})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"data": "/data/set"},
+            "DATA can't be had with FORMAT=k8s: a pod sees no folder of this machine; leave it out",
+        ),
+        ({"telemetry_hz": 5}, "TELEMETRY_HZ can't be had"),
+        ({"profile": ("kernels",)}, "PROFILE can't be had"),
+    ],
+)
+def test_what_pods_do_not_have_is_refused_by_name(fields, words):
+    with pytest.raises(RequestError, match=words.replace("(", r"\(")):
+        kubernetes.refuse(Request.model_validate(fields), "job")
+
+
+def test_strategies_and_sizes_that_do_not_fit_are_refused():
+    with pytest.raises(RequestError, match="STRATEGY=horovod reaches other nodes by ssh"):
+        planned(2, strategy="horovod", horovod=examples.horovod(), framework="pytorch")
+    with pytest.raises(RequestError, match="one container a pod"):
+        planned(1, devices=2, kind="trainjob", **STORE)
+    sizes = iter((4096, 8192))
+    with pytest.raises(RequestError, match="pods of one job are of one size"):
+        planned(2, node=lambda **more: examples.node(memory_mib=next(sizes), **more), **TORCH)
+
+
+def test_the_script_is_sound(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text(kubernetes.script([("run-1", "job", 1), ("run-2", "jobset", 5)]))
+    done = subprocess.run([examples.ROOT / ".venv/bin/shellcheck", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
