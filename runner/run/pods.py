@@ -317,7 +317,7 @@ def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Conta
         name, index = kubernetes.place(spec, several=several)
         name = kubernetes.TRAINER if kind == "trainjob" else name
         pod, told = known.get((name, index), (None, None))
-        log = next(iter(sorted((run / "pods").glob(f"*-{index}-*.{name}.log"))), None)
+        log = next(iter(sorted((run / "pods").glob(f"*-{index}-?????.{name}.log"))), None)
         if pod:
             log = run / "pods" / f"{pod.metadata.name}.{name}.log"
             if not log.is_file():

@@ -61,7 +61,12 @@ def test_the_command_works(command, sample, tmp_path, client, passes):
 def placed(command, sample, tmp_path, passes):
     """The words of a command, its folders those of the test."""
     data = str(tmp_path / "new" if "sample" in command.split()[:3] else sample)
-    folders = {"/tmp/dlscale-sample": data, "/tmp/dlscale-report": str(tmp_path), "/tmp/dlscale-away": str(passes)}
+    folders = {
+        "/tmp/dlscale-sample": data,
+        "/tmp/dlscale-report": str(tmp_path),
+        "/tmp/dlscale-away": str(passes),
+        "/tmp/dlscale-plan": str(tmp_path / "plan"),
+    }
     words = shlex.split(command)
     for folder, place in folders.items():
         words = [word.replace(folder, place) for word in words]
