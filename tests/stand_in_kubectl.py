@@ -47,6 +47,19 @@ def create(document):
             assert spec["selector"] == {LABEL: name}
         case "Job":
             begin(name, name, spec, hosts=lambda index: f"{name}-{index}")
+        case "MPIJob":
+            assert spec["runLauncherAsWorker"]
+            place = STATE / name / "operator"
+            place.mkdir(parents=True)
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "521", "-N", "", "-f", place / "id_rsa"], check=True
+            )
+            shutil.copy(place / "id_rsa.pub", place / "authorized_keys")
+            (place / "id_rsa").chmod(0o644)  # root's, in a volume that only the pod sees
+            launcher, worker = (spec["mpiReplicaSpecs"][kind] for kind in ("Launcher", "Worker"))
+            more = ["--volume", f"{place}:{spec['sshAuthMountPath']}:ro"]
+            begin(name, f"{name}-worker", worker, hosts=lambda i: f"{name}-worker-{i - 1}", first=1, more=more)
+            begin(name, f"{name}-launcher", launcher, hosts=lambda _: f"{name}-launcher", more=more)
         case "JobSet":
             for job in spec["replicatedJobs"]:
                 role = job["name"]
@@ -55,15 +68,15 @@ def create(document):
                 )
 
 
-def begin(name, job, spec, *, hosts):
-    """Start the pods of a Job."""
+def begin(name, job, spec, *, hosts, first=0, more=()):
+    """Start the pods of a Job, or the replicas of a role, numbered from `first`."""
     if not docker("network", "ls", "-q", "--filter", f"name={name}"):
         docker("network", "create", "--internal", name)
     found = pods()
-    for index in range(spec["completions"]):
+    for index in range(first, first + spec.get("completions", spec.get("replicas"))):
         template = spec["template"]["spec"]
         pod = {"name": f"{job}-{index}-abcde", "index": index, "label": name, "containers": {}}
-        own = ["--network", name, "--network-alias", f"{hosts(index)}.{name}", "--hostname", hosts(index)]
+        own = [*more, "--network", name, "--network-alias", f"{hosts(index)}.{name}", "--hostname", hosts(index)]
         for container in template["containers"]:
             argv = words(container, template["volumes"], index)
             pod["containers"][container["name"]] = docker("run", "--detach", *own, *argv)
@@ -147,7 +160,8 @@ def told(pod):
 def job(name):
     """A Job as it stands; the pods of one that failed are ended."""
     own = [pod for pod in pods() if pod["label"] == name]
-    states = [container["state"] for pod in own for container in told(pod)["status"]["containerStatuses"]]
+    every = [container for pod in own for container in told(pod)["status"]["containerStatuses"]]
+    states = [container["state"] for container in every if container["name"] != "daemon"]
     codes = [state["terminated"]["exitCode"] for state in states if "terminated" in state]
     kind = "Failed" if any(codes) else "Complete" if len(codes) == len(states) else None
     if kind == "Failed":
@@ -158,7 +172,7 @@ def job(name):
 
 def delete(document):
     name = document["metadata"]["name"]
-    if document["kind"] in ("Job", "JobSet"):
+    if document["kind"] in ("Job", "JobSet", "MPIJob"):
         own = [pod for pod in pods() if pod["label"] == name]
         docker("rm", "--force", "--volumes", *(each for pod in own for each in pod["containers"].values()))
         docker("network", "rm", name)

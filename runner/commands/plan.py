@@ -26,7 +26,7 @@ def plan(
         flag("--format", help="commands (default), or k8s: a folder of manifests for Kubernetes; each host is a pod"),
     ] = None,
     kind: Annotated[
-        Text, flag("--kind", help="with --format=k8s: job (default; a JobSet where it takes one) or trainjob")
+        Text, flag("--kind", help="with --format=k8s: job (default; a JobSet where it takes one), trainjob or mpijob")
     ] = None,
     registry: Annotated[
         Text, flag("--registry", help="with --format=k8s: where the cluster finds the images", metavar="HOST/PATH")

@@ -2,23 +2,24 @@
 
 A pod is a node of the trial, and its number is the Job's completion index: pods of one role share a template, in which what differs between
 them is written as that number. A strategy that has one role is an Indexed Job behind a headless Service, or a TrainJob; one that has several
-(scheduler, servers, workers) is a JobSet. On a single node all containers share a pod, and so its network, as they do in Docker.
+(scheduler, servers, workers) is a JobSet; Horovod's, whose launcher reaches the others by ssh, an MPIJob. On a single node all containers share a pod, and so its network, as they do in Docker.
 
 Sources: kubernetes.io/docs/concepts/workloads/controllers/job (completion index, pod failure policy), /docs/tasks/inject-data-application
 ("dependent environment variables": `$(NAME)` in a command is replaced, `$$(` is not), jobset.sigs.k8s.io/docs (v1alpha2; host names of pods are
-JOBSET-ROLE-JOB-POD), trainer.kubeflow.org (v1alpha1; the runtime's replicated job and its container are both called `node`).
+JOBSET-ROLE-JOB-POD), trainer.kubeflow.org (v1alpha1; the runtime's replicated job and its container are both called `node`), github.com/kubeflow/mpi-operator, pkg/controller/mpi_job_controller.go
+(v2beta1; with runLauncherAsWorker the launcher is replica 0 and worker 0 replica 1).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import yaml
 
-from runner.core.container_spec import IMAGE_USER, LABEL_RUN, ContainerSpec
+from runner.core.container_spec import IMAGE_USER, LABEL_ROLE, LABEL_RUN, ContainerSpec
 from runner.core.errors import RequestError
 from runner.core.node import Member, Nic, Node
 from runner.core.request import Request
@@ -27,11 +28,11 @@ from runner.core.wire import IFACE, NodeWires
 from runner.engines.base import Site
 from runner.engines.docker import WORKLOADS
 from runner.plan.discovery import Resources
-from runner.plan.launch import launch
+from runner.plan.launch import horovod, launch
 from runner.plan.launch.job import Job, take_seats
 
-Kind = Literal["job", "trainjob"]
-Resource = Literal["job", "jobset", "trainjob"]
+Kind = Literal["job", "trainjob", "mpijob"]
+Resource = Literal["job", "jobset", "trainjob", "mpijob"]
 
 Containers = dict[str, list[ContainerSpec]]
 """The containers of a pod by name, each as it is in the pods of every index."""
@@ -42,7 +43,10 @@ MOST_BYTES: Final = 2**20
 TRAINER: Final = "node"
 _INDEX: Final = "$(JOB_COMPLETION_INDEX)"
 _INDEX_FIELD: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_REPLICA_FIELD: Final = "metadata.labels['training.kubeflow.org/replica-index']"
 _PORTS: Final = tuple(range(40000, 40064))
+# Roles of the containers that ranks run in.
+_RANKS: Final = frozenset({"worker", "daemon"})
 # What a scheduler or a server asks for: as on hosts, it takes what its node's worker leaves.
 _HELPER: Final = {"cpu": "100m", "memory": "256Mi"}
 _NOT_IN_PODS: Final[Mapping[str, str]] = {
@@ -62,16 +66,12 @@ _NOT_IN_PODS: Final[Mapping[str, str]] = {
 }
 
 
-def refuse(request: Request, kind: Kind) -> None:
+def refuse(request: Request) -> None:
     """Refuse what pods don't have. RequestError: with the variable and why."""
     for field, why in _NOT_IN_PODS.items():
         if field in request.model_fields_set and getattr(request, field):
             name = field.removesuffix("_s").upper()
             raise RequestError(f"{name} can't be had with FORMAT=k8s: {why}; leave it out")
-    if kind == "trainjob" and request.framework not in (None, "pytorch"):
-        raise RequestError(
-            f"KIND=trainjob runs in Trainer's PyTorch runtime, FRAMEWORK={request.framework} asked; ask for KIND=job"
-        )
 
 
 def as_pods(resources: Resources) -> Resources:
@@ -88,15 +88,32 @@ def _pod(node: Node, name: str) -> Node:
     return node.model_copy(update={"name": name, "nics": (nic,), "hcas": (), "ports": _PORTS})
 
 
-def lay_out(
-    trial: Trial, resources: Resources, *, run_id: str, kind: Kind, registry: str | None
-) -> tuple[Trial, tuple[ContainerSpec, ...]]:
-    """A trial with the names by which its pods find each other, and their containers. RequestError: a strategy that needs more than that."""
-    if trial.horovod and trial.nodes > 1:
+@dataclass(frozen=True)
+class Laid:
+    """A trial with the names by which its pods find each other, their containers, and what ssh has to know in the first; None without ssh."""
+
+    trial: Trial
+    containers: tuple[ContainerSpec, ...]
+    ssh_config: str | None = None
+
+
+def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, registry: str | None) -> Laid:
+    """Lay a trial out in pods. RequestError: a strategy that another kind of object runs, or none."""
+    if kind == "trainjob" and trial.framework != "pytorch":
         raise RequestError(
-            "STRATEGY=horovod reaches other nodes by ssh with keys that the runner hands over, which a pod has none to do; ask for another "
-            "strategy, or for one pod"
+            f"KIND=trainjob runs in Trainer's PyTorch runtime, {trial.framework} asked; add FRAMEWORK=pytorch, or ask for KIND=job"
         )
+    by_ssh = trial.horovod is not None and trial.nodes > 1
+    if by_ssh and kind != "mpijob":
+        raise RequestError(
+            "STRATEGY=horovod reaches other pods by ssh, which MPI Operator makes the keys for; add KIND=mpijob"
+        )
+    if by_ssh and trial.horovod and trial.horovod.controller == "mpi":
+        raise RequestError(
+            "CONTROLLER=mpi names pods otherwise than MPI Operator's own list of them; ask for CONTROLLER=gloo"
+        )
+    if kind == "mpijob" and trial.world_size > 1 and not trial.horovod:
+        raise RequestError(f"KIND=mpijob runs STRATEGY=horovod, {trial.strategy} asked; ask for KIND=job")
     placement = tuple(_named(placed, trial, job_name(run_id), n, kind) for n, placed in enumerate(trial.placement))
     trial = trial.model_copy(update={"placement": placement})
     nodes = {member.node.name: member.node for member in resources.cluster.members}
@@ -111,7 +128,8 @@ def lay_out(
         mounts=(),
         entrypoint=resources.image.entrypoint,
     )
-    return trial, launch(job)
+    ssh_config = horovod.client_config(horovod.logins(job), operator=True) if by_ssh else None
+    return Laid(trial, launch(job), ssh_config)
 
 
 def job_name(run_id: str) -> str:
@@ -126,27 +144,30 @@ def _named(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> 
     if trial.strategy == "kvstore":
         pod = f"{name}-worker-0-{number}" if number else f"{name}-scheduler-0-0"
     else:
-        pod = f"{name}-{TRAINER}-0-{number}" if kind == "trainjob" else f"{name}-{number}"
+        launched = f"{name}-worker-{number - 1}" if number else f"{name}-launcher"
+        pod = {"trainjob": f"{name}-{TRAINER}-0-{number}", "mpijob": launched}.get(kind, f"{name}-{number}")
     wire = placed.wire.model_copy(update={"address": f"{pod}.{name}"})
     return placed.model_copy(update={"wire": wire})
 
 
 def place(spec: ContainerSpec, *, several: bool) -> tuple[str, int]:
-    """Where a container is: its name in its pod, and the completion index of that pod."""
-    return (spec.role, spec.number) if several else (f"{spec.role}{spec.number}", 0)
+    """Where a container is: its name in its pod, and the index of that pod; the first node of daemons is the second of the job."""
+    if not several:
+        return f"{spec.role}{spec.number}", 0
+    return spec.role, spec.number + (spec.role == "daemon")
 
 
 def resource(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
     """What kind of object runs these containers."""
-    roles = {spec.role for spec in containers}
-    return "jobset" if len(roles) > 1 and len({spec.node for spec in containers}) > 1 else kind
+    several = len({spec.node for spec in containers}) > 1
+    if kind == "mpijob":
+        return "mpijob" if several else "job"
+    return "jobset" if several and len({spec.role for spec in containers}) > 1 else kind
 
 
-def manifest(
-    run_id: str, containers: Sequence[ContainerSpec], *, kind: Kind, programs: Programs, deadline_s: int
-) -> str:
+def manifest(run_id: str, laid: Laid, *, kind: Kind, programs: Programs, deadline_s: int) -> str:
     """The object that runs a trial, and the Service that names its pods, as YAML. RequestError: pods of one role differ in size."""
-    name = job_name(run_id)
+    name, containers = job_name(run_id), laid.containers
     several = len({spec.node for spec in containers}) > 1
     # By role, the containers of its pods by name: each with what it is in every pod.
     pods: dict[str, Containers] = {}
@@ -158,9 +179,9 @@ def manifest(
     objects: list[dict[str, Any]] = []
     if what == "trainjob":
         (own,) = pods.values()
-        if len(own) > 1:
-            raise RequestError("KIND=trainjob has one container a pod, and this strategy several; ask for KIND=job")
         objects.append(_train_job(meta, own, programs, deadline_s))
+    elif what == "mpijob":
+        objects += _mpi_job(meta, pods, laid.ssh_config or "", programs, deadline_s)
     elif what == "jobset":
         jobs = [
             {"name": role, "replicas": 1, "template": {"spec": _job_spec(name, own, programs, deadline_s)}}
@@ -222,22 +243,10 @@ def _service(meta: dict[str, Any], name: str) -> dict[str, Any]:
 def _job_spec(name: str, containers: Containers, programs: Programs, deadline_s: int) -> dict[str, Any]:
     """An Indexed Job of as many pods as each container has: the first that fails ends it, as it does everywhere, and nothing is tried again."""
     first = next(iter(containers.values()))
-    workers = max(1, sum(specs[0].role == "worker" for specs in containers.values()))
     rules = [
         {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [0]}},
         {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
-    template = {
-        "metadata": {"labels": {LABEL_RUN: name}},
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            **_scheduling(name, first),
-            "containers": [_container(own, specs, workers) for own, specs in containers.items()],
-            "volumes": list(_volumes(containers, programs)),
-        },
-    }
     return {
         "completions": len(first),
         "parallelism": len(first),
@@ -245,18 +254,75 @@ def _job_spec(name: str, containers: Containers, programs: Programs, deadline_s:
         "backoffLimit": 0,
         "activeDeadlineSeconds": deadline_s,
         "podFailurePolicy": {"rules": rules},
-        "template": template,
+        "template": _pod_template(name, containers, programs, spread=len(first) > 1),
     }
+
+
+def _pod_template(
+    name: str, containers: Containers, programs: Programs, *, spread: bool, index: str = _INDEX_FIELD
+) -> dict[str, Any]:
+    """The template of the pods of a role; `spread` puts ranks on machines of their own, `index` is where a pod has its number."""
+    workers = max(1, sum(specs[0].role == "worker" for specs in containers.values()))
+    return {
+        "metadata": _labels(name, containers),
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            **(_scheduling(name, containers) if spread else {}),
+            "containers": [_container(own, specs, workers, index) for own, specs in containers.items()],
+            "volumes": list(_volumes(containers, programs)),
+        },
+    }
+
+
+def _labels(name: str, containers: Containers) -> dict[str, Any]:
+    """What pods are found by: their run, and whether ranks run in them."""
+    roles = {specs[0].role for specs in containers.values()}
+    role = "rank" if roles & _RANKS else next(iter(roles))
+    return {"labels": {LABEL_RUN: name, LABEL_ROLE: role}}
+
+
+def _mpi_job(
+    meta: dict[str, Any], pods: dict[str, Containers], ssh_config: str, programs: Programs, deadline_s: int
+) -> list[dict[str, Any]]:
+    """An MPIJob whose launcher trains too: on the first node, from which it starts the ranks of the others. Before it, what its ssh has to know."""
+    name = f"{meta['name']}-ssh"
+    templates = {
+        role: _pod_template(meta["name"], own, programs, spread=True, index=_REPLICA_FIELD)
+        for role, own in pods.items()
+    }
+    launcher = templates["worker"]["spec"]
+    items = [{"key": "ssh_config", "path": "ssh_config"}]
+    launcher["volumes"].append({"name": "ssh", "configMap": {"name": name, "defaultMode": 0o444, "items": items}})
+    launcher["containers"][0]["volumeMounts"].append({"name": "ssh", "mountPath": horovod.KEYS, "readOnly": True})
+    replicas = {
+        which: {"replicas": len(pods[role][role]), "restartPolicy": "Never", "template": templates[role]}
+        for which, role in (("Launcher", "worker"), ("Worker", "daemon"))
+    }
+    spec = {
+        "slotsPerWorker": pods["worker"]["worker"][0].processes // (1 + len(pods["daemon"]["daemon"])),
+        "runLauncherAsWorker": True,
+        "sshAuthMountPath": horovod.OPERATOR_KEYS,
+        "mpiImplementation": "OpenMPI",
+        "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0, "activeDeadlineSeconds": deadline_s},
+        "mpiReplicaSpecs": replicas,
+    }
+    own = {**meta, "name": name}
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": {"ssh_config": ssh_config}},
+        {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": meta, "spec": spec},
+    ]
 
 
 def _train_job(meta: dict[str, Any], containers: Containers, programs: Programs, deadline_s: int) -> dict[str, Any]:
     """A TrainJob in the runtime that Trainer installs for PyTorch; what torchrun is told on its command line goes before the runtime's variables."""
     ((name, specs),) = containers.items()
-    own = _container(name, specs, 1)
+    own = _container(name, specs, 1, _INDEX_FIELD)
     patch = {
-        "metadata": {"labels": {LABEL_RUN: meta["name"]}},
+        "metadata": _labels(meta["name"], containers),
         "spec": {
-            **_scheduling(meta["name"], specs),
+            **(_scheduling(meta["name"], containers) if len(specs) > 1 else {}),
             "volumes": list(_volumes(containers, programs)),
             "containers": [
                 {"name": TRAINER, "volumeMounts": own["volumeMounts"], "securityContext": own["securityContext"]}
@@ -284,15 +350,16 @@ def _train_job(meta: dict[str, Any], containers: Containers, programs: Programs,
     return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec}
 
 
-def _scheduling(name: str, specs: Sequence[ContainerSpec]) -> dict[str, Any]:
-    """Each pod of several workers on a machine of its own: what is between two of one machine is no wire."""
-    if len(specs) == 1 or specs[0].role != "worker":
+def _scheduling(name: str, containers: Containers) -> dict[str, Any]:
+    """Each pod with ranks on a machine of its own: what is between two of one machine is no wire."""
+    labels = _labels(name, containers)["labels"]
+    if labels[LABEL_ROLE] != "rank":
         return {}
-    alike = {"labelSelector": {"matchLabels": {LABEL_RUN: name}}, "topologyKey": "kubernetes.io/hostname"}
+    alike = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alike]}}}
 
 
-def _container(name: str, specs: Sequence[ContainerSpec], workers: int) -> dict[str, Any]:
+def _container(name: str, specs: Sequence[ContainerSpec], workers: int, index: str) -> dict[str, Any]:
     """A container of each pod of a role, confined as the engine confines it; `workers` share the pod's memory."""
     first = specs[0]
     sizes = {(len(spec.cpus), len(spec.gpus), spec.memory_mib, spec.shm_mib, spec.tmp_mib) for spec in specs}
@@ -301,15 +368,14 @@ def _container(name: str, specs: Sequence[ContainerSpec], workers: int) -> dict[
             "pods of one job are of one size, and HOSTS lists several; list hosts with the same cpus, memory_mib and gpus"
         )
     user, _, group = first.user.partition(":")
-    env: list[dict[str, Any]] = [
-        {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": _INDEX_FIELD}}}
-    ]
-    env += [{"name": key, "value": _template([spec.env[key] for spec in specs])} for key in first.env]
+    number = int(first.role == "daemon")  # of the first of these pods
+    env: list[dict[str, Any]] = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": index}}}]
+    env += [{"name": key, "value": _template([spec.env[key] for spec in specs], number)} for key in first.env]
     return {
         "name": name,
         "image": first.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": [_template(words) for words in zip(*(spec.argv for spec in specs), strict=True)],
+        "command": [_template(words, number) for words in zip(*(spec.argv for spec in specs), strict=True)],
         "env": env,
         "resources": _resources(first, workers),
         "securityContext": {
@@ -336,7 +402,7 @@ def _resources(spec: ContainerSpec, workers: int) -> dict[str, Any]:
         limits["memory"] = f"{spec.memory_mib // workers}Mi"
     if spec.gpus:
         limits["nvidia.com/gpu"] = str(len(spec.gpus))
-    return {"limits": limits, "requests": limits if spec.role == "worker" else _HELPER}
+    return {"limits": limits, "requests": limits if spec.role in _RANKS else _HELPER}
 
 
 def _volumes(containers: Containers, programs: Programs) -> Iterator[dict[str, Any]]:
@@ -347,14 +413,14 @@ def _volumes(containers: Containers, programs: Programs) -> Iterator[dict[str, A
             yield {"name": f"{volume}-{name}", "emptyDir": {"medium": "Memory", "sizeLimit": f"{size}Mi"}}
 
 
-def _template(words: Sequence[str]) -> str:
-    """A word that all pods share, with their number in the place where it differs."""
+def _template(words: Sequence[str], first: int) -> str:
+    """A word that all pods share, with their number in the place where it differs; the first pod's is `first`."""
     escaped = [word.replace("$(", "$$(") for word in words]
     if len(set(escaped)) == 1:
         return escaped[0]
     pairs = zip(escaped[0], escaped[1], strict=True)
-    found = "".join(_INDEX if pair == ("0", "1") else pair[0] for pair in pairs)
-    if [found.replace(_INDEX, str(number)) for number in range(len(words))] != escaped:
+    found = "".join(_INDEX if pair == (str(first), str(first + 1)) else pair[0] for pair in pairs)
+    if [found.replace(_INDEX, str(number)) for number in range(first, first + len(words))] != escaped:
         raise TypeError(f"{words} differ in more than their number")
     return found
 
@@ -362,7 +428,7 @@ def _template(words: Sequence[str]) -> str:
 def script(runs: Sequence[tuple[str, Resource, int]]) -> str:
     """A shell script that runs the trials one after the other and keeps what their pods say: of each its run id, what it is, and its pods' number.
 
-    Output is followed from the start: a failed Job's other pods are removed, and a kubelet turns long logs over.
+    Output is followed from the start: a failed Job's other pods are removed, and a kubelet turns long logs over. A daemon never ends by itself.
     """
     lines = "\n".join(f"run {run_id} {what} {job_name(run_id)} {pods}" for run_id, what, pods in runs)
     return f"""#!/bin/sh
@@ -384,7 +450,7 @@ run() {{
   until [ "$(kubectl get pods -l "{LABEL_RUN}=$3" -o name | wc -l)" -ge "$4" ] || ended "$2" "$3"; do sleep 1; done
   for pod in $(kubectl get pods -l "{LABEL_RUN}=$3" -o name); do
     for container in $(kubectl get "$pod" -o 'jsonpath={{.spec.containers[*].name}}'); do
-      kubectl logs --follow --timestamps --pod-running-timeout=1h "$pod" -c "$container" > "$1/pods/${{pod#pod/}}.$container.log" &
+      [ "$container" = daemon ] || kubectl logs --follow --timestamps --pod-running-timeout=1h "$pod" -c "$container" > "$1/pods/${{pod#pod/}}.$container.log" &
     done
   done
   until ended "$2" "$3"; do sleep 2; done
@@ -396,7 +462,7 @@ run() {{
 }}
 
 ended() {{
-  kubectl get "$1" "$2" -o 'jsonpath={{.status.conditions[?(@.status=="True")].type}}' | grep -Eq 'Complete|Failed'
+  kubectl get "$1" "$2" -o 'jsonpath={{.status.conditions[?(@.status=="True")].type}}' | grep -Eq 'Complete|Succeeded|Failed'
 }}
 
 kubectl create -f programs.yaml

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class Planned(Frozen):
 
 def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None, command: tuple[str, ...]) -> int:
     """Write a folder that runs a request on Kubernetes, start nothing, and say where it is. RequestError: pods can't do that."""
-    kubernetes.refuse(request, kind)
+    kubernetes.refuse(request)
     resources = kubernetes.as_pods(discover(request, contact=False))
     resources, trials = choose(request, resources, say=lambda text: complain([text]))
     name = stamp()
@@ -90,10 +91,12 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
     runs: list[tuple[RunPlan, str]] = []
     for one in trials:
         run_id = run_name(name, one)
-        trial, containers = kubernetes.lay_out(one, resources, run_id=run_id, kind=kind, registry=registry)
-        manifest = kubernetes.manifest(run_id, containers, kind=kind, programs=found, deadline_s=request.timeout_s)
+        laid = kubernetes.lay_out(one, resources, run_id=run_id, kind=kind, registry=registry)
+        manifest = kubernetes.manifest(run_id, laid, kind=kind, programs=found, deadline_s=request.timeout_s)
         told = (f"kubectl create -f {MANIFEST}",)
-        runs.append((RunPlan(run_id=run_id, trial=trial, containers=containers, command_lines=told), manifest))
+        runs.append(
+            (RunPlan(run_id=run_id, trial=laid.trial, containers=laid.containers, command_lines=told), manifest)
+        )
     for plan, manifest in runs:
         with written(out):
             (out / plan.run_id).mkdir(parents=True)
@@ -155,9 +158,10 @@ class _Meta(_Told):
 
     @property
     def index(self) -> int:
-        """The completion index of a pod, which older clusters keep as an annotation alone."""
+        """The completion index of a pod, which older clusters keep as an annotation alone, or its number in an MPIJob."""
         told = {**self.annotations, **self.labels}
-        return int(told.get("batch.kubernetes.io/job-completion-index", 0))
+        names = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index")
+        return int(next((told[name] for name in names if name in told), 0))
 
 
 class _PodSpec(_Told):
@@ -283,7 +287,8 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
         raise RequestError(f"{run / PLAN} is of a program that no pod runs; plan it again")
     plan = plan.model_copy(update={"trial": as_run(trial, events)})
     told = next((event for event in events if isinstance(event, Env) and event.rank == 0), None)
-    used = tuple(_used(one, nodes) for one in containers if one.spec.role == "worker")
+    of_node = {one.spec.node: one for one in containers if one.spec.role in ("worker", "daemon")}
+    used = tuple(_used(of_node[placed.node], nodes) for placed in trial.placement)
     facts = planned.provenance.model_copy(update={"host": used[0].host, "nodes": used if trial.nodes > 1 else ()})
     image_id = used[0].image_id
     baseline = baseline_for(trial, before)
@@ -318,7 +323,7 @@ def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Conta
         name = kubernetes.TRAINER if kind == "trainjob" else name
         pod, told = known.get((name, index), (None, None))
         log = next(iter(sorted((run / "pods").glob(f"*-{index}-?????.{name}.log"))), None)
-        if pod:
+        if pod and spec.role != "daemon":
             log = run / "pods" / f"{pod.metadata.name}.{name}.log"
             if not log.is_file():
                 raise RequestError(
@@ -341,13 +346,14 @@ def _heard(run: Path, containers: Sequence[_Container], writer: RunWriter) -> tu
     lines = sorted((line for one in containers for line in _lines(one)), key=lambda line: line[0])
     ends = {one.spec.name: one.ended for one in containers}
     known = {name: end for name, end in ends.items() if end}
+    awaited = {one.spec.name for one in containers if one.spec.role != "daemon"}  # which are ended with the others
     group.exit_codes = {name: end.exit_code for name, end in known.items()}
     try:
         for received, name, text in lines:
             output.line(name, Line("stdout", text), received=received)
         for name in names:
             output.rest(name)
-        status, reason = _end(run, group, known)
+        status, reason = _end(run, group, known, awaited)
         if status == "ok":
             for name, end in known.items():
                 output.ended(name, received=parse_time(end.finished_at))
@@ -379,9 +385,13 @@ def _lines(container: _Container) -> Iterator[tuple[float, str, str]]:
             ) from error
 
 
-def _end(run: Path, group: ContainerGroup, known: Mapping[str, _Ended]) -> tuple[Status, str | None]:
-    """How a run ended: by its containers' exit codes, and where a container has none, by what the cluster says of the job."""
-    failed = sorted((parse_time(end.finished_at), name) for name, end in known.items() if end.exit_code)
+def _end(
+    run: Path, group: ContainerGroup, known: Mapping[str, _Ended], awaited: AbstractSet[str]
+) -> tuple[Status, str | None]:
+    """How a run ended: by its containers' exit codes, and where one that was awaited has none, by what the cluster says of the job."""
+    failed = sorted(
+        (parse_time(end.finished_at), name) for name, end in known.items() if end.exit_code and name in awaited
+    )
     job = _read(run / "job.json", _Job)
     against = next((one for one in job.status.conditions if one.type == "Failed" and one.status == "True"), None)
     if against and against.reason == "DeadlineExceeded":
@@ -392,7 +402,7 @@ def _end(run: Path, group: ContainerGroup, known: Mapping[str, _Ended]) -> tuple
         return "failed", group.explain(name) + (f" ({why})" if why not in (None, "Error") else "")
     if against:
         return "failed", f"{against.reason}: {against.message}"
-    if silent := sorted(group.nodes.keys() - known.keys()):
+    if silent := sorted(awaited - known.keys()):
         return "failed", f"the cluster does not say how {', '.join(silent)} ended"
     return "ok", None
 

@@ -49,9 +49,16 @@ def run(dlscale, tmp_path):
     return through
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "mxnet"])
-def test_what_pods_say_becomes_records_that_claim_no_more_than_is_known(run, dlscale, client, framework):
-    done = run(f"--framework={framework}")
+@pytest.mark.parametrize(
+    ("framework", "words"),
+    [
+        pytest.param("pytorch", (), id="job"),
+        pytest.param("mxnet", (), id="jobset"),
+        pytest.param("mxnet", ("--strategy=horovod", "--kind=mpijob"), id="mpijob"),
+    ],
+)
+def test_what_pods_say_becomes_records_that_claim_no_more_than_is_known(run, dlscale, client, framework, words):
+    done = run(f"--framework={framework}", *words)
     assert done.code == 0, done.stderr
     one, two = (next(done_record(run.out, scale)) for scale in (1, 2))
     for record in (one, two):

@@ -30,6 +30,7 @@ TYPES = {
     "TrainJob": models.TrainerV1alpha1TrainJob,
 }
 TORCH = {"framework": "pytorch", "version": "2.13.0-cpu", "program": "imagenet_cnn/train_pytorch.py", "strategy": "ddp"}
+HOROVOD = {**TORCH, "version": "2.13.0-cpu-horovod", "strategy": "horovod", "horovod": examples.horovod()}
 STORE = {"strategy": "kvstore", "kvstore": "dist_sync"}
 TENSORFLOW = {
     "framework": "tensorflow",
@@ -52,9 +53,9 @@ def planned(pods, *, devices=1, kind="job", node=None, registry=None, **changes)
     cluster = Cluster("hosts", "pod0", tuple(Member(one, NodeWires()) for one in nodes))
     image = SimpleNamespace(reference=f"dlscale/{trial.framework}:{trial.version}", entrypoint=())
     resources = SimpleNamespace(cluster=cluster, image=image)
-    trial, containers = kubernetes.lay_out(trial, resources, run_id="run-1", kind=kind, registry=registry)
-    text = kubernetes.manifest("run-1", containers, kind=kind, programs=PROGRAMS, deadline_s=3600)
-    return SimpleNamespace(trial=trial, containers=containers, text=text, objects=list(yaml.safe_load_all(text)))
+    laid = kubernetes.lay_out(trial, resources, run_id="run-1", kind=kind, registry=registry)
+    text = kubernetes.manifest("run-1", laid, kind=kind, programs=PROGRAMS, deadline_s=3600)
+    return SimpleNamespace(containers=laid.containers, text=text, objects=list(yaml.safe_load_all(text)))
 
 
 CASES = {
@@ -69,6 +70,7 @@ CASES = {
         cpus_per_worker=None,
         **TORCH,
     ),
+    "pytorch-horovod-3-pods-mpijob": lambda: planned(3, kind="mpijob", **HOROVOD),
     "mxnet-kvstore-2-pods": lambda: planned(2, **STORE),
     "mxnet-kvstore-2-workers-1-pod": lambda: planned(1, devices=2, **STORE),
     "tensorflow-4-workers-2-pods": lambda: planned(2, devices=2, **TENSORFLOW),
@@ -80,32 +82,43 @@ def test_manifests_are_those_on_file_and_fit_the_published_types(name):
     made = CASES[name]()
     assert made.text == expected(GOLDEN / f"{name}.yaml", made.text)
     for document in made.objects:
-        assert TYPES[document["kind"]].from_dict(document).to_dict() == document
+        if document["kind"] == "MPIJob":  # nobody publishes its type, but that of its templates
+            pods = [one["template"] for one in document["spec"]["mpiReplicaSpecs"].values()]
+            assert [models.IoK8sApiCoreV1PodTemplateSpec.from_dict(pod).to_dict() for pod in pods] == pods
+        elif document["kind"] != "ConfigMap":
+            assert TYPES[document["kind"]].from_dict(document).to_dict() == document
 
 
-def containers_of(made):
-    """By kind of pod, the containers of its template."""
-    (document,) = [one for one in made.objects if one["kind"] in ("Job", "JobSet")]
-    jobs = [document] if document["kind"] == "Job" else [one["template"] for one in document["spec"]["replicatedJobs"]]
-    return [job["spec"]["template"]["spec"]["containers"] for job in jobs], jobs
+def templates_of(made):
+    """By kind of pod, its template's containers and the numbers of its pods."""
+    found = []
+    for document in made.objects:
+        spec = document.get("spec", {})
+        match document["kind"]:
+            case "Job":
+                found.append((spec["template"], range(spec["completions"])))
+            case "JobSet":
+                jobs = [one["template"]["spec"] for one in spec["replicatedJobs"]]
+                found += [(job["template"], range(job["completions"])) for job in jobs]
+            case "MPIJob":
+                launcher, worker = (spec["mpiReplicaSpecs"][name] for name in ("Launcher", "Worker"))
+                found += [(launcher["template"], range(1)), (worker["template"], range(1, 1 + worker["replicas"]))]
+    return [(template["spec"]["containers"], numbers) for template, numbers in found]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "trainjob" not in name])
-def test_with_its_index_each_pod_runs_the_very_argv_that_was_planned(name):
+def test_with_its_number_each_pod_runs_the_very_argv_that_was_planned(name):
     made = CASES[name]()
-    groups, jobs = containers_of(made)
     told = []
-    for containers, job in zip(groups, jobs, strict=True):
-        for index in range(job["spec"]["completions"]):
-            for container in containers:
-                words = [word.replace("$(JOB_COMPLETION_INDEX)", str(index)) for word in container["command"]]
-                env = {
-                    one["name"]: one["value"].replace("$(JOB_COMPLETION_INDEX)", str(index))
-                    for one in container["env"][1:]
-                }
-                told.append((tuple(words), env))
+    for containers, numbers in templates_of(made):
+        for container in (container for _ in numbers for container in containers):
+            number = str(numbers[sum(one[2] == container["name"] for one in told)])
+            words = [word.replace("$(JOB_COMPLETION_INDEX)", number) for word in container["command"]]
+            env = {one["name"]: one["value"].replace("$(JOB_COMPLETION_INDEX)", number) for one in container["env"][1:]}
+            told.append((tuple(words), env, container["name"]))
     key = lambda one: (one[0], sorted(one[1].items()))  # noqa: E731
-    assert sorted(told, key=key) == sorted(((spec.argv, spec.env) for spec in made.containers), key=key)
+    planned_ones = sorted(((spec.argv, spec.env) for spec in made.containers), key=key)
+    assert sorted(((words, env) for words, env, _ in told), key=key) == planned_ones
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -133,7 +146,7 @@ def test_no_pod_may_more_than_a_container_of_the_suite(name):
 
 def test_ten_pods_and_more_are_told_apart_by_their_number_alone():
     made = planned(12, **TORCH)
-    (containers,), _ = containers_of(made)
+    ((containers, _),) = templates_of(made)
     assert "--node-rank=$(JOB_COMPLETION_INDEX)" in containers[0]["command"]
 
 
@@ -160,13 +173,17 @@ def test_programs_larger_than_a_configmap_are_refused():
 )
 def test_what_pods_do_not_have_is_refused_by_name(fields, words):
     with pytest.raises(RequestError, match=words.replace("(", r"\(")):
-        kubernetes.refuse(Request.model_validate(fields), "job")
+        kubernetes.refuse(Request.model_validate(fields))
 
 
 def test_strategies_and_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(RequestError, match="STRATEGY=horovod reaches other nodes by ssh"):
-        planned(2, strategy="horovod", horovod=examples.horovod(), framework="pytorch")
-    with pytest.raises(RequestError, match="one container a pod"):
+    with pytest.raises(RequestError, match="STRATEGY=horovod reaches other pods by ssh"):
+        planned(2, **HOROVOD)
+    with pytest.raises(RequestError, match="CONTROLLER=mpi names pods otherwise"):
+        planned(2, kind="mpijob", **{**HOROVOD, "horovod": examples.horovod(controller="mpi", operations="mpi")})
+    with pytest.raises(RequestError, match="KIND=mpijob runs STRATEGY=horovod, ddp asked"):
+        planned(2, kind="mpijob", **TORCH)
+    with pytest.raises(RequestError, match="KIND=trainjob runs in Trainer's PyTorch runtime, mxnet asked"):
         planned(1, devices=2, kind="trainjob", **STORE)
     sizes = iter((4096, 8192))
     with pytest.raises(RequestError, match="pods of one job are of one size"):
