@@ -15,13 +15,14 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from runner.analysis.comparisons.nodes import Diagnosis, Figure, judge, pooled
+from runner.analysis.comparisons.nodes import Diagnosis, Figure, judge, pooled, refuse_other
 from runner.cluster.hosts.endpoint import engine_errors
 from runner.cluster.hosts.survey import Surveyed, base_image
 from runner.cluster.machine import speed_probe
 from runner.core.console import open_console
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.frozen import misfit
+from runner.core.measurement import FEWEST_RUNS
 from runner.core.node import Node
 from runner.core.record import RunRecord
 from runner.core.request import Request
@@ -54,11 +55,15 @@ def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...
 
     RequestError: nothing was started, or the baseline is of something else. RunFailedError: a run could not be recorded, or was stopped.
     """
+    if request.repeat < FEWEST_RUNS:
+        raise RequestError(
+            f"REPEAT={request.repeat} asked, and an interval takes {FEWEST_RUNS} rounds; ask for REPEAT=5"
+        )
     expected = _read(baseline) if baseline else None
     resources = discover(request)
     with closing(resources.cluster), progress(open_console(stderr=True)) as shown:
         rounds = _Rounds(request, resources, command, shown)
-        found = rounds.measure()
+        found = rounds.measure(expected)
     path = write_report(resources.out, f"{rounds.name}{SUFFIX}", found.model_dump_json(indent=1) + "\n")
     verdicts = judge(found, expected)
     if as_json:
@@ -101,13 +106,20 @@ class _Rounds:
     failed: dict[str, str] = field(default_factory=dict)
     runs: list[str] = field(default_factory=list)
 
-    def measure(self) -> Diagnosis:
-        """Plan every node, then measure each in each round; a node whose training fails is measured no more."""
+    def measure(self, expected: Diagnosis | None) -> Diagnosis:
+        """Plan every node, then measure each in each round; a node whose training fails is measured no more.
+
+        RequestError: a node can't run that, or a baseline is of something else.
+        """
         device = self._device()
         places = range(len(self.resources.cluster.members))
         chosen, _ = choose(self.request, self._alone(0), say=self.shown.stage)
         self.resources = replace(self.resources, image=chosen.image)
         planned = {place: self._trials(self._alone(place)) for place in places}
+        trial = planned[0][0]
+        what = f"{title(trial)}, batch {trial.batch_per_device}, {trial.precision}"
+        if expected:
+            refuse_other(expected, what=what, device=device)
         check_writable(self.resources.out, room=RESERVE_BYTES)
         prepared = prepare(self.resources, self.shown, packed_at=None, run=self.name)
         try:
@@ -117,9 +129,8 @@ class _Rounds:
                     self._one(self._alone(place), planned[place][number], prepared, place)
         finally:
             prepared.release()
-        trial = planned[0][0]
         return Diagnosis(
-            what=f"{title(trial)}, batch {trial.batch_per_device}, {trial.precision}",
+            what=what,
             device=device,
             figures=tuple(
                 Figure(

@@ -2,12 +2,13 @@
 
 A pod is a node of the trial, and its number is the Job's completion index: pods of one role share a template, in which what differs between
 them is written as that number. A strategy that has one role is an Indexed Job behind a headless Service, or a TrainJob; one that has several
-(scheduler, servers, workers) is a JobSet; Horovod's, whose launcher reaches the others by ssh, an MPIJob. On a single node all containers share a pod, and so its network, as they do in Docker.
+(scheduler, servers, workers) is a JobSet; Horovod's, whose launcher reaches the others by ssh, an MPIJob. On a single node all containers share
+a pod, and so its network, as they do in Docker.
 
 Sources: kubernetes.io/docs/concepts/workloads/controllers/job (completion index, pod failure policy), /docs/tasks/inject-data-application
 ("dependent environment variables": `$(NAME)` in a command is replaced, `$$(` is not), jobset.sigs.k8s.io/docs (v1alpha2; host names of pods are
-JOBSET-ROLE-JOB-POD), trainer.kubeflow.org (v1alpha1; the runtime's replicated job and its container are both called `node`), github.com/kubeflow/mpi-operator, pkg/controller/mpi_job_controller.go
-(v2beta1; with runLauncherAsWorker the launcher is replica 0 and worker 0 replica 1).
+JOBSET-ROLE-JOB-POD), trainer.kubeflow.org (v1alpha1; the runtime's replicated job and its container are both called `node`),
+github.com/kubeflow/mpi-operator, pkg/controller/mpi_job_controller.go (v2beta1; with runLauncherAsWorker the launcher is replica 0 and worker 0 replica 1).
 """
 
 from __future__ import annotations
@@ -425,12 +426,15 @@ def _template(words: Sequence[str], first: int) -> str:
     return found
 
 
-def script(runs: Sequence[tuple[str, Resource, int]]) -> str:
-    """A shell script that runs the trials one after the other and keeps what their pods say: of each its run id, what it is, and its pods' number.
+def script(runs: Sequence[tuple[str, Sequence[ContainerSpec]]], kind: Kind) -> str:
+    """A shell script that runs trials, each by its run id with its containers, one after the other, and keeps what their pods say.
 
     Output is followed from the start: a failed Job's other pods are removed, and a kubelet turns long logs over. A daemon never ends by itself.
     """
-    lines = "\n".join(f"run {run_id} {what} {job_name(run_id)} {pods}" for run_id, what, pods in runs)
+    lines = "\n".join(
+        f"run {run_id} {resource(own, kind)} {job_name(run_id)} {len(own) if len({spec.node for spec in own}) > 1 else 1}"
+        for run_id, own in runs
+    )
     return f"""#!/bin/sh
 # Runs every trial of this plan where kubectl leads to, one after the other, and keeps what their pods say for `dlscale collect`.
 set -eu

@@ -29,7 +29,7 @@ def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, pat
             "rate": lambda one: f"{figure(one.value)} {one.unit}",
             "against": lambda one: "baseline" if one.baseline else "other nodes",
             "ratio": lambda one: f"{one.ratio:.3f}",
-            "95 % interval": _interval,
+            "interval (95 %)": _interval,
             "": lambda one: "out" if one.out else ABSENT,
         }
         console.print(Block.of(verdicts, columns, words=("figure", "rate", "against", "")).table())

@@ -13,9 +13,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from runner.cluster.hosts.supply import programs
@@ -37,7 +37,7 @@ from runner.plan import kubernetes
 from runner.plan.choice import choose
 from runner.plan.discovery import WORKLOADS, discover
 from runner.results.disk import written
-from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_plan, write_report
+from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_plan, read_record, write_report
 from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
 from runner.run.execute import Output
@@ -47,6 +47,7 @@ from runner.run.trial_runner import Run, as_run, readers, run_name
 PLANNED: Final = "planned.json"
 MANIFEST: Final = "kubernetes.yaml"
 _UNKNOWN: Final = "unknown"
+_Value = TypeVar("_Value", bound=BaseModel)
 
 
 class Planned(Frozen):
@@ -107,21 +108,12 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
         ):
             write_report(out / plan.run_id, file, text)
     write_report(out, "programs.yaml", found.manifest())
-    steps = [
-        (plan.run_id, kubernetes.resource(plan.containers, kind), len(_pods_of(plan.containers))) for plan, _ in runs
-    ]
-    write_report(out, "run.sh", kubernetes.script(steps))
+    write_report(out, "run.sh", kubernetes.script([(plan.run_id, plan.containers) for plan, _ in runs], kind))
     (out / "run.sh").chmod(0o755)
     open_console(soft_wrap=True).print(
         f"{len(runs)} runs are planned in {out}; type `sh {out}/run.sh` where kubectl leads to the cluster, then `dlscale collect {out}`"
     )
     return 0
-
-
-def _pods_of(containers: Sequence[ContainerSpec]) -> set[tuple[str, int]]:
-    """The pods of a run: on several nodes each container has its own, on one they share it."""
-    several = len({spec.node for spec in containers}) > 1
-    return {kubernetes.place(spec, several=True) if several else ("", 0) for spec in containers}
 
 
 class _Told(BaseModel):
@@ -241,40 +233,46 @@ def collect(directory: Path) -> int:
             f"{directory} holds no {PLANNED}, so nothing was planned there; name the folder that `dlscale plan --format=k8s` wrote"
         )
     plans = sorted(((run, read_plan(run)) for run in found), key=lambda one: (one[1].trial.world_size, one[1].run_id))
-    runs: list[Run] = []
-    missing = [run for run, _ in plans if not (run / "pods.json").is_file() and not (run / RECORD).is_file()]
+    made: list[Run] = []
+    kept: list[Run] = []
+    refused: list[str] = []
     for run, plan in plans:
         if (run / RECORD).is_file():
             complain([f"{run} has its record already; `dlscale regrade {run}` computes it again"])
-        elif run not in missing:
-            runs.append((run, _record(run, plan, runs)))
-    complain(f"{run} has no pods.json, so it has not run; {run.parent / 'run.sh'} runs it" for run in missing)
-    if runs:
+            kept.append((run, read_record(run)))
+        elif not (run / "pods.json").is_file():
+            refused.append(f"{run} has no pods.json, so it has not run; {run.parent / 'run.sh'} runs it")
+        else:
+            try:
+                made.append((run, _record(run, plan, [*kept, *made])))
+            except RequestError as error:
+                refused.append(str(error))
+    complain(refused)
+    if made:
         from runner.report.publish import publish  # noqa: PLC0415 - matplotlib takes a second to load
 
-        publish(runs, out=runs[0][0].parent, name=runs[0][1].matrix_id, console=open_console(soft_wrap=True))
-    return max(RequestError.exit_code if missing else 0, exit_code([record for _, record in runs]))
+        publish(made, out=made[0][0].parent, name=made[0][1].matrix_id, console=open_console(soft_wrap=True))
+    return RequestError.exit_code if refused else exit_code([record for _, record in made])
 
 
-def _read(path: Path, kind: type[_Told]) -> Any:
-    """A file of kubectl's. RequestError: it is not there, or not that."""
+def _read(path: Path, kind: type[_Value]) -> _Value:
+    """A file of the plan's, or of kubectl's. RequestError: it is not there, or not that."""
     try:
-        return TypeAdapter(kind).validate_json(path.read_text(encoding="utf-8"))
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise RequestError(f"{path} is not there; `run.sh` of the plan keeps it with `kubectl get -o json`") from error
     except ValidationError as error:
-        raise RequestError(f"{path} is not what `kubectl get -o json` prints {misfit(error)}; save it again") from error
+        raise RequestError(
+            f"{path} is not what `plan` or `kubectl get -o json` wrote {misfit(error)}; save it again"
+        ) from error
 
 
 def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
     """Make the record of one run and write it beside its raw files."""
-    planned = Planned.model_validate_json((run / PLANNED).read_text(encoding="utf-8"))
+    planned = _read(run / PLANNED, Planned)
     containers = _containers(run, plan, planned.kind)
-    nodes = (
-        {node.metadata.name: node for node in _read(run.parent / "nodes.json", _Nodes).items}
-        if (run.parent / "nodes.json").is_file()
-        else {}
-    )
+    machines = run.parent / "nodes.json"
+    nodes = {node.metadata.name: node for node in _read(machines, _Nodes).items} if machines.is_file() else {}
     for old in (EVENTS, "kernels.jsonl"):  # of a collection that was broken off
         (run / old).unlink(missing_ok=True)
     shutil.rmtree(run / "logs", ignore_errors=True)

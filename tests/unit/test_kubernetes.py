@@ -192,6 +192,11 @@ def test_strategies_and_sizes_that_do_not_fit_are_refused():
 
 def test_the_script_is_sound(tmp_path):
     script = tmp_path / "run.sh"
-    script.write_text(kubernetes.script([("run-1", "job", 1), ("run-2", "jobset", 5)]))
+    made = [(run, planned(pods, **STORE).containers) for run, pods in (("run-1", 1), ("run-2", 2))]
+    script.write_text(kubernetes.script(made, "job"))
+    assert [line.split()[2:] for line in script.read_text().splitlines() if line.startswith("run run-")] == [
+        ["job", kubernetes.job_name("run-1"), "1"],
+        ["jobset", kubernetes.job_name("run-2"), "5"],
+    ]
     done = subprocess.run([examples.ROOT / ".venv/bin/shellcheck", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -5,9 +5,11 @@ import statistics
 
 import numpy as np
 import pytest
+from goldens import printed
 
 from runner.analysis.comparisons.nodes import MARGIN, Diagnosis, Figure, hostlist, judge, pooled
 from runner.core.errors import RequestError
+from runner.report.nodes import show
 
 
 def diagnosis(values, **changes):
@@ -110,3 +112,22 @@ def test_nodes_at_the_edge_are_blamed_in_one_diagnosis_of_twenty_at_most_and_slo
 )
 def test_host_lists_are_slurms(names, text):
     assert hostlist(names) == text
+
+
+def test_what_is_out_is_said_with_figure_ratio_and_interval_and_in_slurms_words(tmp_path):
+    fine, slow = (100, 101, 99, 100, 100), (70, 70.5, 69.5, 70, 70)
+    found = diagnosis({"n1": fine, "n2": fine, "n3": slow}, failed={"n7": "rank 0 ended with exit code 1"})
+    verdicts = judge(found)
+    said = printed(lambda console, *_: show(console, found, verdicts, path=tmp_path / "x.json"), width=200)
+    assert "n7 is out: its training failed: rank 0 ended with exit code 1" in said
+    assert "n3 is out: training 70.00 images/s, 0.700 (0.6" in said
+    assert "of the median of the other nodes, 100.00 images/s" in said
+    assert "--exclude=n[3,7]\n" in said
+    assert "n1 is out" not in said
+
+
+def test_one_node_without_a_baseline_is_told_what_it_lacks(tmp_path):
+    found = diagnosis({"n1": (100, 101, 99)})
+    said = printed(lambda console, *_: show(console, found, (), path=tmp_path / "x.json"), width=200)
+    assert "n1 has no other to be compared with; add HOSTS, or --baseline FILE" in said
+    assert "exclude" not in said

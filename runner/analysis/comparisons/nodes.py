@@ -77,10 +77,8 @@ def judge(found: Diagnosis, baseline: Diagnosis | None = None) -> tuple[Verdict,
 
     RequestError: fewer rounds than an interval takes, or a baseline of something else.
     """
-    if baseline and (baseline.what, baseline.device) != (found.what, found.device):
-        raise RequestError(
-            f"the baseline is of {baseline.what} on {baseline.device}, and {found.what} on {found.device} was measured; give one of the same"
-        )
+    if baseline:
+        refuse_other(baseline, what=found.what, device=found.device)
     expected = {figure.name: figure for figure in baseline.figures} if baseline else {}
     several = [figure for figure in found.figures if len(figure.values) > 1]
     known = [figure for figure in found.figures if figure.name in expected]
@@ -94,6 +92,14 @@ def judge(found: Diagnosis, baseline: Diagnosis | None = None) -> tuple[Verdict,
     verdicts = [one for figure in several for one in _among(figure, confidence)]
     verdicts += [one for figure in known for one in _against(figure, expected[figure.name], confidence)]
     return tuple(verdicts)
+
+
+def refuse_other(baseline: Diagnosis, *, what: str, device: str) -> None:
+    """Refuse a baseline of something else. RequestError: with both."""
+    if (baseline.what, baseline.device) != (what, device):
+        raise RequestError(
+            f"the baseline is of {baseline.what} on {baseline.device}, and nodes run {what} on {device}; give one of the same"
+        )
 
 
 def _among(figure: Figure, confidence: float) -> Iterator[Verdict]:
