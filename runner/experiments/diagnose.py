@@ -116,7 +116,12 @@ class _Rounds:
         chosen, _ = choose(self.request, self._alone(0), say=self.shown.stage)
         self.resources = replace(self.resources, image=chosen.image)
         planned = {place: self._trials(self._alone(place)) for place in places}
-        trial = planned[0][0]
+        trial, *others = (trials[0] for trials in planned.values())
+        if any(other.world_size != trial.world_size for other in others):
+            variable = "GPUS" if trial.device == "gpu" else "WORKERS"
+            raise RequestError(
+                f"the nodes have different numbers of devices; ask for as many of each with {variable}=n"
+            )
         what = f"{title(trial)}, batch {trial.batch_per_device}, {trial.precision}"
         if expected:
             refuse_other(expected, what=what, device=device)
@@ -186,7 +191,11 @@ class _Rounds:
             self.failed[node] = "; ".join(record.validity.reasons)
             return
         surveyed = self.resources.cluster.surveyed
-        speeds = _speeds(surveyed[place] if surveyed else None, self.resources.out)
+        try:
+            speeds = tuple(_speeds(surveyed[place] if surveyed else None, self.resources.out))
+        except (RequestError, RunFailedError) as error:
+            self.failed[node] = str(error)
+            return
         for name, unit, value in (*_figures(record), *speeds):
             self.values.setdefault((name, unit), {}).setdefault(node, []).append(value)
 

@@ -59,6 +59,8 @@ _NOT_IN_PODS: Final[Mapping[str, str]] = {
     "nodes": "pods are as many as HOSTS lists",
     "links": "links are emulated on this machine alone",
     "compare": "a pod has one interface",
+    "iface": "a pod has one interface",
+    "hca": "adapters have no name that all clusters share",
     "concurrent": "each run is a job of its own",
     "profile": "passes under a profiler take a machine that the runner reaches",
     "telemetry_hz": "no sampler runs beside pods",
@@ -73,6 +75,10 @@ def refuse(request: Request) -> None:
         if field in request.model_fields_set and getattr(request, field):
             name = field.removesuffix("_s").upper()
             raise RequestError(f"{name} can't be had with FORMAT=k8s: {why}; leave it out")
+    if rdma := {"infiniband", "roce"} & set(request.interconnect):
+        raise RequestError(
+            f"INTERCONNECT={min(rdma)} can't be had with FORMAT=k8s: {_NOT_IN_PODS['hca']}; ask for ethernet, or leave it out"
+        )
 
 
 def as_pods(resources: Resources) -> Resources:

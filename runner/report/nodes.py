@@ -53,7 +53,7 @@ def out(found: Diagnosis, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
 
 def sentences(found: Diagnosis, verdicts: Sequence[Verdict]) -> list[str]:
     """Why each node is out, one sentence a figure."""
-    failed = [f"{node} is out: its training failed: {why}" for node, why in found.failed.items()]
+    failed = [f"{node} is out: {why}" for node, why in found.failed.items()]
     return failed + [
         f"{one.node} is out: {one.figure} {figure(one.value)} {one.unit}, {one.ratio:.3f} ({_interval(one)}) of "
         f"{'the baseline' if one.baseline else 'the median of the other nodes'}, {figure(one.expected)} {one.unit}"

@@ -169,6 +169,7 @@ def test_programs_larger_than_a_configmap_are_refused():
         ),
         ({"telemetry_hz": 5}, "TELEMETRY_HZ can't be had"),
         ({"profile": ("kernels",)}, "PROFILE can't be had"),
+        ({"interconnect": ("ethernet", "roce")}, "INTERCONNECT=roce can't be had"),
     ],
 )
 def test_what_pods_do_not_have_is_refused_by_name(fields, words):

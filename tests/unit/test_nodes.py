@@ -119,7 +119,7 @@ def test_what_is_out_is_said_with_figure_ratio_and_interval_and_in_slurms_words(
     found = diagnosis({"n1": fine, "n2": fine, "n3": slow}, failed={"n7": "rank 0 ended with exit code 1"})
     verdicts = judge(found)
     said = printed(lambda console, *_: show(console, found, verdicts, path=tmp_path / "x.json"), width=200)
-    assert "n7 is out: its training failed: rank 0 ended with exit code 1" in said
+    assert "n7 is out: rank 0 ended with exit code 1" in said
     assert "n3 is out: training 70.00 images/s, 0.700 (0.6" in said
     assert "of the median of the other nodes, 100.00 images/s" in said
     assert "--exclude=n[3,7]\n" in said
