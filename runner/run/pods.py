@@ -373,14 +373,18 @@ def _lines(container: _Container) -> Iterator[tuple[float, str, str]]:
     """What a container said: the kubelet's time in seconds since 1970, the container, the text. RequestError: a line has no time."""
     if container.log is None:
         return
-    for number, line in enumerate(container.log.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(container.log.read_bytes().decode(errors="replace").split("\n"), 1):
         time, _, text = line.partition(" ")
+        if not time:
+            continue
         try:
-            yield parse_time(time), container.spec.name, text
+            received = parse_time(time)
         except ValueError as error:
             raise RequestError(
                 f"{container.log}:{number} does not begin with a time; save it again with `kubectl logs --timestamps`"
             ) from error
+        for piece in text.rstrip("\r").split("\r"):  # a progress bar's
+            yield received, container.spec.name, piece
 
 
 def _end(

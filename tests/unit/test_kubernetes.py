@@ -4,6 +4,7 @@ Manifests are held against the types that Kubernetes, JobSet and Kubeflow Traine
 not know does not come back from them. After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again.
 """
 
+import json
 import subprocess
 from types import SimpleNamespace
 
@@ -20,6 +21,8 @@ from runner.core.request import Request
 from runner.core.trial import Placed
 from runner.core.wire import NodeWires, Wire
 from runner.plan import kubernetes
+from runner.run import pods
+from runner.run.container_group import ContainerGroup
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "kubernetes"
 PROGRAMS = kubernetes.Programs({"lease.py": "a = 1\n\nb = 2\n", "imagenet_cnn/train.py": "print('$(HOME)')\n"})
@@ -201,3 +204,46 @@ def test_the_script_is_sound(tmp_path):
     ]
     done = subprocess.run([examples.ROOT / ".venv/bin/shellcheck", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def log_of(tmp_path, text):
+    log = tmp_path / "pod.worker.log"
+    log.write_text(text, newline="")
+    (spec,) = planned(1, **TORCH).containers
+    return [line[0::2] for line in pods._lines(pods._Container(spec, None, None, log))]
+
+
+def test_lines_have_the_kubelets_time_and_a_progress_bar_is_several(tmp_path):
+    text = "2026-11-25T04:00:00.250000001Z one\u2028line\n2026-11-25T04:00:01Z \r 10 %\r 20 %\r\n"
+    at = 1795579200.0
+    assert log_of(tmp_path, text) == [(at + 0.25, "one\u2028line"), (at + 1, ""), (at + 1, " 10 %"), (at + 1, " 20 %")]
+    with pytest.raises(RequestError, match="pod.worker.log:1 does not begin with a time"):
+        log_of(tmp_path, "no time\n")
+
+
+@pytest.mark.parametrize(
+    ("condition", "known", "status", "words"),
+    [
+        ({"type": "Complete"}, ("a", "b"), "ok", None),
+        (
+            {"type": "Failed", "reason": "DeadlineExceeded", "message": "it was active too long"},
+            (),
+            "timeout",
+            "it was active too long",
+        ),
+        (
+            {"type": "Failed", "reason": "PodFailurePolicy", "message": "node shut down"},
+            ("a",),
+            "failed",
+            "PodFailurePolicy: node shut down",
+        ),
+        ({"type": "Complete"}, ("a",), "failed", "the cluster does not say how b ended"),
+    ],
+)
+def test_a_run_ended_as_its_containers_did_or_as_the_cluster_says(tmp_path, condition, known, status, words):
+    """A run of which a container has no exit code must not pass as one that ended well."""
+    (tmp_path / "job.json").write_text(json.dumps({"status": {"conditions": [{"status": "True", **condition}]}}))
+    ended = pods._Ended(exitCode=0, startedAt="2026-11-25T04:00:00Z", finishedAt="2026-11-25T04:01:00Z")
+    found = pods._end(tmp_path, ContainerGroup({}), dict.fromkeys(known, ended), {"a", "b"})
+    assert found[0] == status
+    assert found[1] is None if words is None else found[1].startswith(words)
