@@ -19,6 +19,7 @@ STATE = Path(os.environ["STAND_IN_STATE"])
 PODS = STATE / "pods.json"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 LABEL = "dlscale.run-id"
+OWN = f"{LABEL}=stand-in"
 
 
 def say(*words):
@@ -71,7 +72,7 @@ def create(document):
 def begin(name, job, spec, *, hosts, first=0, more=()):
     """Start the pods of a Job, or the replicas of a role, numbered from `first`."""
     if not docker("network", "ls", "-q", "--filter", f"name={name}"):
-        docker("network", "create", "--internal", name)
+        docker("network", "create", "--internal", f"--label={OWN}", name)
     found = pods()
     for index in range(first, first + spec.get("completions", spec.get("replicas"))):
         template = spec["template"]["spec"]
@@ -100,7 +101,7 @@ def words(container, volumes, index):
     assert confined["readOnlyRootFilesystem"]
     assert not confined["allowPrivilegeEscalation"]
     limits = container["resources"]["limits"]
-    found = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", f"--label={LABEL}=stand-in"]
+    found = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", f"--label={OWN}"]
     found += [
         f"--user={confined['runAsUser']}:{confined['runAsGroup']}",
         f"--memory={limits['memory'].removesuffix('i')}",
