@@ -31,14 +31,15 @@ from runner.engines.images import run_confined
 from runner.engines.process import CommandError
 from runner.engines.process import run as run_here
 from runner.plan.choice import choose
-from runner.plan.discovery import Resources, discover
+from runner.plan.discovery import Resources, discover_own
+from runner.plan.layout import Prepared
 from runner.plan.plan import plan
 from runner.report.nodes import print_json, show
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
 from runner.results.store import RESERVE_BYTES, write_report
 from runner.run.bench import stamp
-from runner.run.prepare import Prepared, prepare
+from runner.run.prepare import prepare
 from runner.run.trial_runner import TrialRunner
 
 SUFFIX: Final = "-diagnosis.json"
@@ -60,7 +61,7 @@ def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...
             f"REPEAT={request.repeat} asked, and an interval takes {FEWEST_RUNS} rounds; ask for REPEAT=5"
         )
     expected = _read(baseline) if baseline else None
-    resources = discover(request)
+    resources = discover_own(request)
     with closing(resources.cluster), progress(open_console(stderr=True)) as shown:
         rounds = _Rounds(request, resources, command, shown)
         found = rounds.measure(expected)

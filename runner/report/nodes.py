@@ -11,7 +11,7 @@ from rich.console import Console
 
 from runner.analysis.comparisons.nodes import MARGIN, Diagnosis, Verdict, hostlist
 from runner.core.units import ABSENT, figure
-from runner.report.block import Block
+from runner.report.table import Table
 
 LEGEND = (
     f"ratio: of a node's geometric mean over the rounds to what is expected; a node is out where the whole interval lies below {1 - MARGIN:g}; "
@@ -32,7 +32,7 @@ def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, pat
             "interval (95 %)": _interval,
             "": lambda one: "out" if one.out else ABSENT,
         }
-        console.print(Block.of(verdicts, columns, words=("figure", "rate", "against", "")).table())
+        console.print(Table.of(verdicts, columns, words=("figure", "rate", "against", "")).terminal())
         console.print(LEGEND, style="dim")
     else:
         nodes = {node: None for one in found.figures for node in one.values}

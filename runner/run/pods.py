@@ -35,7 +35,7 @@ from runner.engines.base import Line
 from runner.images.spec import ImageSpec
 from runner.plan import kubernetes
 from runner.plan.choice import choose
-from runner.plan.discovery import WORKLOADS, discover
+from runner.plan.discovery import WORKLOADS, discover_own
 from runner.results.disk import written
 from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_plan, read_record, write_report
 from runner.run.bench import exit_code, stamp
@@ -62,7 +62,7 @@ class Planned(Frozen):
 def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None, command: tuple[str, ...]) -> int:
     """Write a folder that runs a request on Kubernetes, start nothing, and say where it is. RequestError: pods can't do that."""
     kubernetes.refuse(request)
-    resources = kubernetes.as_pods(discover(request, contact=False))
+    resources = kubernetes.as_pods(discover_own(request, contact=False))
     resources, trials = choose(request, resources, say=lambda text: complain([text]))
     name = stamp()
     out = request.out or SUITE_ROOT / "results" / "kubernetes" / name
