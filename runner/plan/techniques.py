@@ -7,7 +7,7 @@ workload's file which of them go with it, in the order of the lines of an ablati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from runner.core.errors import RequestError, nearest
@@ -20,8 +20,11 @@ _BF16_FROM: Final = (8, 0)
 _BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 # Between nodes, where an exchange takes as long as a backward pass, it has to be hidden by it.
 _WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
-# What a graph can't record: Horovod sends from a thread of its own.
-_NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
+# What a graph can't record: Horovod sends from a thread of its own. DataParallel makes its copies anew in each step, a thread a copy.
+_NOT_WITH: Final[Mapping[StrategyName, frozenset[Technique]]] = {
+    "horovod": frozenset({"cuda-graphs"}),
+    "dp": frozenset({"compile", "kernel-search", "cuda-graphs"}),
+}
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
@@ -50,7 +53,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
 
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
     """Those of a request, its preset applied, that mean something for one strategy: what is between ranks is of those that torchrun started."""
-    idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
+    idle = _NOT_WITH.get(strategy, frozenset())
     idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
     return tuple(name for name in request.techniques if name not in idle)
 

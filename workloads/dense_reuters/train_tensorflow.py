@@ -105,13 +105,13 @@ class Mlp(Training):
     def train_one(self, inputs, labels, iteration):
         """A replica's share of a step, of which `train` is the graph for all."""
         loss, gradients = self.differentiate(inputs, labels, self.own_seed(iteration))
-        self.sgd.apply(self.ranks.average(gradients))
+        self.optimizer.apply(self.ranks.average(gradients))
         return loss
 
     def loss_and_gradients(self, inputs, labels, seed):
         with self.tf.GradientTape() as tape:
             loss = self.loss(inputs, labels, seed)
-            scaled = self.sgd.scaled(loss)
+            scaled = self.optimizer.scaled(loss)
         return loss, tape.gradient(scaled, self.variables)
 
     def loss(self, inputs, labels, seed):
