@@ -76,12 +76,12 @@ class Cnn(Training):
             loss = loss + AUXILIARY[self.args.model] * self.criterion(head, labels)
         return loss
 
-    def rule(self, rates):
+    def rule(self):
         if self.args.model not in RMSPROP:
-            return super().rule(rates)
+            return super().rule()
         from with_pytorch.optimizers import RmsProp
 
-        own = RmsProp(self.parameters, **rates, constants=(RHO, EPSILON, AVERAGING))
+        own = RmsProp(self.parameters, **self.rates, constants=(RHO, EPSILON, AVERAGING))
         return self.ranks.optimizer(own, self.net)
 
     def synthetic(self, *, first, count):

@@ -97,12 +97,12 @@ class Cnn(Training):
     def scores(self, inputs, seed):
         return self.told(inputs, seed)[0]
 
-    def rule(self, rates):
+    def rule(self):
         if self.args.model not in RMSPROP:
-            return super().rule(rates)
+            return super().rule()
         from with_tensorflow.optimizers import RmsPropMomentum
 
-        return RmsPropMomentum(self.variables, **rates, rho=RHO, epsilon=EPSILON, averaging=AVERAGING)
+        return RmsPropMomentum(self.variables, **self.rates, rho=RHO, epsilon=EPSILON, averaging=AVERAGING)
 
     def prepared(self, images):
         from data_tensorflow import normalized

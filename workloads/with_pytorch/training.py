@@ -97,8 +97,7 @@ class Training:
             self.compiled = techniques.graphs
         self.model = self.ranks.model(self.computed)
         self.reseed()
-        rates = {"lr": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
-        self.optimizer = self.rule(rates)
+        self.optimizer = self.rule()
         if "cuda-graphs" in names:
             self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
 
@@ -112,9 +111,13 @@ class Training:
         layout = self.torch.contiguous_format if self.args.strategy == "horovod" else self.layout
         return net.to(self.device, memory_format=layout)
 
-    def rule(self, rates):
-        """What updates the network, SGD unless a program has another; `rates` are the words of `torch.optim.SGD`."""
-        torch = self.torch
+    @property
+    def rates(self):
+        return {"lr": self.args.learning_rate, "momentum": self.args.momentum, "weight_decay": self.args.weight_decay}
+
+    def rule(self):
+        """What updates the network, SGD unless a program has another."""
+        torch, rates = self.torch, self.rates
         if "fused-optimizer" not in self.args.techniques:
             return self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates), self.net)
         optimizer = self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates, fused=True), self.net)

@@ -98,16 +98,20 @@ class Training:
         args = self.args
         self.net = net
         self.variables = self.shim.trained(net)
-        rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
-        self.optimizer = self.rule(rates)
+        self.optimizer = self.rule()
         self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
         self.judged = self.on_all(self.judge)
 
-    def rule(self, rates):
+    @property
+    def rates(self):
+        args = self.args
+        return {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
+
+    def rule(self):
         """What updates the network, SGD unless a program has another."""
         from with_tensorflow.optimizers import Sgd
 
-        return Sgd(self.variables, **rates, scaled=self.args.precision == "fp16")
+        return Sgd(self.variables, **self.rates, scaled=self.args.precision == "fp16")
 
     def pass_one(self, inputs, labels, seed):
         return self.differentiate(inputs, labels, seed)
