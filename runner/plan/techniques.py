@@ -7,7 +7,7 @@ workload's file which of them go with it, in the order of the lines of an ablati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from runner.core.errors import RequestError, nearest
@@ -20,11 +20,10 @@ _BF16_FROM: Final = (8, 0)
 _BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 # Between nodes, where an exchange takes as long as a backward pass, it has to be hidden by it.
 _WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
-# What a graph can't record: Horovod sends from a thread of its own. DataParallel makes its copies anew in each step, a thread a copy.
-_NOT_WITH: Final[Mapping[StrategyName, frozenset[Technique]]] = {
-    "horovod": frozenset({"cuda-graphs"}),
-    "dp": frozenset({"compile", "kernel-search", "cuda-graphs"}),
-}
+# What a graph can't record: Horovod sends from a thread of its own.
+_NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
+# What holds one network: DataParallel copies it anew in each step.
+_NOT_DP: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
@@ -47,13 +46,14 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
         precision = "bf16"
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
     slower = {"cuda-graphs"} if _no_graph(tuned) else set()
+    slower |= _NOT_DP if request.strategy == "dp" else set()
     slower |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
     return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
 
 
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
     """Those of a request, its preset applied, that mean something for one strategy: what is between ranks is of those that torchrun started."""
-    idle = _NOT_WITH.get(strategy, frozenset())
+    idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
     idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
     return tuple(name for name in request.techniques if name not in idle)
 
@@ -64,6 +64,10 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
         if name not in offered:
             ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
             raise RequestError(f"TECHNIQUES={name} of {resources.workload.name} is not offered by {where}; {ask}")
+        if request.strategy == "dp" and name in _NOT_DP:
+            raise RequestError(
+                f"TECHNIQUES={name} holds one network, which STRATEGY=dp copies in each step; ask for STRATEGY=ddp"
+            )
         if (needed := _NEEDS.get(name)) and needed not in request.techniques:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
     if "cuda-graphs" in request.techniques and (why := _no_graph(request)):
