@@ -17,7 +17,8 @@ Each framework's `models_*` makes its own layers of what `layers(name, image_siz
 
 Kernels and paddings of two numbers are (height, width). Layer for layer they are torchvision's, so that parameters and FLOPs are those that
 everybody quotes. Auxiliary classifiers are left out of those: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification
-examples) train without them. Three are what studies of 2016 measured, auxiliary classifiers, loss and update included. Fully-connected layers read the whole final map instead of one pooled to a fixed size, as in the papers, so AlexNet and VGG
+examples) train without them. Three are what studies of 2016 measured, auxiliary classifiers, loss and update included. Fully-connected
+layers read the whole final map instead of one pooled to a fixed size, as in the papers, so AlexNet and VGG
 have more weights above 224 pixels.
 
 Sources: LeNet-5 as in Caffe's MNIST example, for three colours (LeCun et al., Gradient-based learning applied to document
@@ -207,16 +208,16 @@ def inception_v3(size, small, *, auxiliary=False):
 
     def a(project):
         double = [unit(64), three(96), three(96)]
-        return branches([unit(64)], [unit(48), unit(64, 5, 1, 2)], double, [average_pool(), unit(project)])
+        return branches([unit(64)], [unit(48), unit(64, 5, 1, 2)], double, [AVERAGE_POOL, unit(project)])
 
     def b(width):
         seven = [unit(width), row(width), column(192)]
         double = [unit(width), column(width), row(width), column(width), row(192)]
-        return branches([unit(192)], seven, double, [average_pool(), unit(192)])
+        return branches([unit(192)], seven, double, [AVERAGE_POOL, unit(192)])
 
     shrink_a = branches([unit(384, 3, 2)], [unit(64), three(96), unit(96, 3, 2)], [max_pool()])
     shrink_b = branches([unit(192), unit(320, 3, 2)], [unit(192), row(192), column(192), unit(192, 3, 2)], [max_pool()])
-    c = branches([unit(320)], [unit(384), split], [unit(448), three(384), split], [average_pool(), unit(192)])
+    c = branches([unit(320)], [unit(384), split], [unit(448), three(384), split], [AVERAGE_POOL, unit(192)])
     # Height of the map that the auxiliary classifier reads, and of its own, which its second convolution covers.
     read = (size - 3) // 4 if small else (size - 27) // 16
     own = max(0, read - 5) // 3 + 1
