@@ -160,7 +160,8 @@ class Training:
 
     def backward(self):
         """What the event `backward` has; None on several devices, whose gradients are exchanged, and where a step is one launch."""
-        if self.ranks.world_size > 1 or not hasattr(self, "computed") or "cuda-graphs" in self.args.techniques:
+        devices = self.args.devices * self.ranks.world_size
+        if devices > 1 or not hasattr(self, "computed") or "cuda-graphs" in self.args.techniques:
             return None
         from with_pytorch.backward import timed
 
