@@ -129,8 +129,10 @@ class Classifier(Training):
 
     def told(self, images):
         """The network's scores and those of its auxiliary classifiers, in fp32."""
-        told = self.net(images)
-        return [scores.astype("float32", copy=False) for scores in (told if isinstance(told, tuple) else (told,))]
+        told = self.net(images)  # of several, a list once it is hybridized
+        return [
+            scores.astype("float32", copy=False) for scores in (told if isinstance(told, tuple | list) else (told,))
+        ]
 
     def validate(self):
         from folders_mxnet import normalized

@@ -38,6 +38,7 @@ def trained(net):
 def six_steps_lower_the_loss(name):
     mx.random.seed(1)
     net = build(name, 32, 10, [mx.cpu()])
+    net.hybridize(static_alloc=True, static_shape=True)  # as the program has it
     images, labels = mx.nd.random.normal(shape=(8, 3, 32, 32)), mx.nd.arange(8)
     loss_function = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03, "momentum": 0.9}, kvstore=None)
@@ -45,7 +46,9 @@ def six_steps_lower_the_loss(name):
     for _ in range(6):
         with mx.autograd.record():
             told = net(images)
-            losses_of = [loss_function(scores, labels) for scores in (told if isinstance(told, tuple) else (told,))]
+            losses_of = [
+                loss_function(scores, labels) for scores in (told if isinstance(told, tuple | list) else (told,))
+            ]
             loss = mx.nd.add_n(*losses_of)
         loss.backward()
         trainer.step(8)
