@@ -45,7 +45,8 @@ net           where: "start" or "stop" of the measured windows; interfaces: {nam
 usage         where: "start" or "stop" of the measured windows; cpu_s, memory_bytes, memory_peak_bytes of this process' control group, null
               where it has none of its own
 nccl          lines (of NCCL's own log, those that name its transports)
-run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model)
+run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model), state_bytes where ranks may hold parts: this
+              rank's of the weights and of what their updates keep
 
 A pass under a profiler (`profiling.py`) has no warmup_end, window or net; it has
 

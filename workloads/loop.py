@@ -86,6 +86,7 @@ def report(training, events, args, *, world_size):
 
         parameter_count(), gradient_bytes(), flop_per_sample()  what that event has of the network
         parameter_norm()    of the weights at the end
+        state_bytes()       what this rank holds of the weights and of what their updates keep; only where ranks may hold parts
     """
     events.run_start(
         args,
@@ -103,7 +104,8 @@ def report(training, events, args, *, world_size):
             input_alone(training, events, samples=samples)
     events.nccl()
     norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
+    held = {"state_bytes": training.state_bytes()} if hasattr(training, "state_bytes") else {}
+    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm, **held)
 
 
 def input_alone(training, events, *, samples):

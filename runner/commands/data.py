@@ -22,6 +22,7 @@ from runner.run.sample import SMALL, make_sample
 data_app = typer.Typer(help="Make and pack data sets.")
 
 FOLDERS: Final = (".lmdb",)  # packed forms that are folders
+CHUNK_BYTES: Final = 2**24
 FEWEST: Final = 11  # images, one of each photograph that `make_sample.py` has
 
 
@@ -57,6 +58,33 @@ def sample(
         make_sample(directory, images=count, seed=number or 0, side=(least, greatest), report=shown.stage)
     found = dataset.inspect(directory)
     open_console(soft_wrap=True).print(f"{directory}: {found.images} images in {found.classes} classes")
+
+
+@data_app.command()
+def tokens(
+    files: Annotated[list[Path], typer.Argument(help="text or any other files, one after the other")],
+    out: Annotated[Path, typer.Option("--out", help="the file to write, for example corpus.bin")],
+) -> None:
+    """Turn files into one of tokens that language models read: a token of 16 bits for each byte, so that any model's vocabulary has it."""
+    for file in files:
+        if not file.is_file():
+            raise RequestError(f"{file} is no file; give files whose bytes are to be tokens")
+        if out.is_dir() or (out.exists() and out.samefile(file)):
+            raise RequestError(f"--out={out} is a folder, or one of the files to read; give another name")
+    if not any(file.stat().st_size for file in files):
+        raise RequestError(f"{', '.join(map(str, files))}: not one byte to make a token of; give files with a text")
+    check_writable(out.absolute().parent)
+    with out.open("wb") as written:
+        for file in files:
+            with file.open("rb") as read:
+                while chunk := read.read(CHUNK_BYTES):
+                    token = bytearray(dataset.TOKEN_BYTES * len(chunk))
+                    token[:: dataset.TOKEN_BYTES] = chunk  # the low byte comes first
+                    written.write(token)
+    found = dataset.inspect(out, "tokens")
+    open_console(soft_wrap=True).print(
+        f"{out}: {found.images:,} tokens of {len(files)} file{'s' if len(files) > 1 else ''}"
+    )
 
 
 @data_app.command()

@@ -19,7 +19,6 @@ from runner.core import parsing
 from runner.core.console import complain
 from runner.core.contradictions import request_of
 from runner.core.errors import RequestError, unknown
-from runner.core.log_pattern import LogPattern
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Option, Request
 from runner.core.workload import load_workloads
@@ -167,6 +166,10 @@ _ALIASES: Final[Mapping[str, dict[str, str]]] = {
 """Other words for some of them, bare."""
 
 
+_OWN: Final[Mapping[str, Read]] = {"settings": parsing.settings, "pattern": parsing.pattern}
+"""What reads fields with a form of their own."""
+
+
 def _allowed(field: str) -> tuple[str, ...]:
     """The words of a field that takes one or several of a few."""
     kind = _kind(Request.model_fields[field])
@@ -196,6 +199,8 @@ def _reader(field: str) -> Read:
     """What reads the text of a field, by the field's type."""
     if field in _NAMED:
         return lambda variable, text: parsing.one_of(variable, text, _NAMED[field](), aliases=_ALIASES[field])
+    if field in _OWN:
+        return _OWN[field]
     info = Request.model_fields[field]
     kind = _kind(info)
     metavar = _option(info).metavar
@@ -205,8 +210,6 @@ def _reader(field: str) -> Read:
     if get_origin(kind) is tuple:
         (of, _) = get_args(kind)
         return parsing.counts if of is int else functools.partial(parsing.choices, allowed=of)
-    if kind is LogPattern:
-        return parsing.pattern
     if kind is int:
         return {"TIME": parsing.seconds, "0..": parsing.whole}.get(metavar, parsing.count)
     return lambda _, text: Path(text) if kind is Path else text

@@ -1,4 +1,4 @@
-"""Data sets on disk: folders of class folders with JPEGs, and what was packed from them. Looks, and changes nothing."""
+"""Data sets on disk: folders of class folders with JPEGs, what was packed from them, utterances, tokens. Looks, and changes nothing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import ValidationError
 
 from runner.core.errors import RequestError, is_utf8, readable
 from runner.core.frozen import Frozen
 from runner.core.trial import Dataset
+from runner.core.workload import DataKind
 
 # Of each class in the order of names, the last of so many images is kept for validation (`class_folders.py` of the programs splits alike).
 VALIDATION_EVERY: Final = 5
 JPEG_SUFFIXES: Final = frozenset({".jpg", ".jpeg"})
+TOKEN_BYTES: Final = 2
+# Of a file of tokens, so many go into its digest: all of some hundred gigabytes would take minutes.
+LOOKED_AT: Final = 4096
 # On every ext4 disk, root's own: no class, and nothing that a job misses.
 LOST_AND_FOUND: Final = "lost+found"
 
@@ -61,7 +65,7 @@ class PackIndex(Frozen):
     size: int | None = None
 
 
-def inspect(path: Path, kind: Literal["images", "audio"] = "images", *, by_others: bool = False) -> Dataset:
+def inspect(path: Path, kind: DataKind = "images", *, by_others: bool = False) -> Dataset:
     """Look at what DATA names, of the kind that the workload reads; a RequestError where the job can't read it, or it holds no sample.
 
     `by_others`: somebody else than who runs the suite has to be able to read all of it, as jobs of root in containers do.
@@ -74,6 +78,8 @@ def inspect(path: Path, kind: Literal["images", "audio"] = "images", *, by_other
     files = _Files(place(path), by_others=by_others)
     if kind == "audio":
         return _inspect_audio(path, files)
+    if kind == "tokens":
+        return _inspect_tokens(path, by_others=by_others)
     if path.suffix in PACKED:
         return _inspect_packed(path, PACKED[path.suffix], files)
     if path.is_dir():
@@ -162,6 +168,24 @@ def _inspect_audio(path: Path, files: _Files) -> Dataset:
             f"DATA={path} holds no WAV file with a text file of the same name beside it; give a folder that does, or leave it out"
         )
     return Dataset(path=str(path), images=utterances, classes=0, digest=files.digest.hexdigest())
+
+
+def _inspect_tokens(path: Path, *, by_others: bool) -> Dataset:
+    """A file of token numbers of 16 bits, of which each counts as a sample."""
+    size = path.stat().st_size if path.is_file() else 0
+    if not size or size % TOKEN_BYTES:
+        raise RequestError(
+            f"DATA={path} is no file of token numbers of 16 bits; `dlscale data tokens FILE... --out=NAME.bin` writes one, or leave it out"
+        )
+    if by_others:
+        refuse_closed(path)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for place in range(0, size, max(TOKEN_BYTES, size // LOOKED_AT)):
+            file.seek(place)
+            digest.update(file.read(TOKEN_BYTES))
+    digest.update(str(size).encode())
+    return Dataset(path=str(path), images=size // TOKEN_BYTES, classes=0, digest=digest.hexdigest())
 
 
 def _inspect_packed(path: Path, form: Packed, files: _Files) -> Dataset:

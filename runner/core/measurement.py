@@ -300,6 +300,7 @@ class Measurement(Frozen):
     """All figures of one run, from its events; empty or None where the program tells nothing of them.
 
     Attributes:
+        state_bytes: what each rank held at the end of the weights and of what their updates keep; of programs whose ranks may hold parts.
         gradient_bytes: what a device hands over to be exchanged in one step.
         probe: exchanges that were timed before the first step.
         step_parts: where the time of a step went.
@@ -324,6 +325,7 @@ class Measurement(Frozen):
     losses: dict[str, tuple[float | None, ...]]
     evaluations: dict[str, tuple[Evaluation, ...]] = Field(default={})
     parameter_norms: dict[str, float | None]
+    state_bytes: dict[str, int] = Field(default={})
     parameters: int | None
     images_decoded: int | None
     images_skipped: tuple[str, ...]

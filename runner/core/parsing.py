@@ -195,6 +195,19 @@ def environment(texts: Iterable[str] | None) -> tuple[tuple[str, str], ...] | No
     return tuple(found.items()) or None
 
 
+def settings(variable: str, text: str) -> tuple[tuple[str, str], ...]:
+    """Parse ``NAME=VALUE,NAME=VALUE``; the last of a name counts."""
+    found: dict[str, str] = {}
+    for word in text.split(","):
+        name, _, value = word.strip().partition("=")
+        if not name or not value:
+            raise RequestError(
+                f"{variable}={shorten(text)} is not NAME=VALUE,...; type for example sequence-length=2048"
+            )
+        found[name.replace("_", "-")] = value
+    return tuple(found.items())
+
+
 def pattern(variable: str, text: str) -> LogPattern:
     """Parse a regular expression with named groups, or read a YAML file of some."""
     if text.endswith((".yaml", ".yml")):

@@ -32,6 +32,7 @@ Technique = Literal[
     "fused-optimizer",
     "space-to-depth",
     "pooling-kernel",
+    "cudnn-attention",
     "compile",
     "kernel-search",
     "cuda-graphs",
@@ -155,6 +156,10 @@ class Request(Frozen):
         EngineName | None,
         Option("docker, venv, or host: the framework that is installed here (default: docker where it answers)"),
     ] = None
+    settings: Annotated[
+        tuple[tuple[str, str], ...],
+        Option("of a model beyond all these, e.g. sequence-length=2048 (a wrong one lists them)", "NAME=VALUE[,...]"),
+    ] = ()
     seed: Annotated[int, Option("seed of weights and data (default: 1)", "0..")] = 1
     out: Annotated[Path | None, Option("where records go (default: results/MACHINE)", "DIR")] = None
     timeout_s: Annotated[int, Option("wall-clock limit of one run (default: 1h)", "TIME")] = 3600

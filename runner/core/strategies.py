@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-StrategyName = Literal["single", "ddp", "dp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
+StrategyName = Literal[
+    "single", "ddp", "dp", "kvstore", "horovod", "mirrored", "multiworker", "caffe", "fsdp", "tp", "fsdp+tp"
+]
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,7 @@ class Strategy:
     """A way to use several devices; `launcher` is the module of `runner/plan/launch/` that makes its containers.
 
     `one_process` drives all devices of a host, else each has its own. `between_cpus` carries the gradients between CPU workers, NCCL
-    those between GPUs.
+    those between GPUs. `cuts`: devices hold parts of the network, which not every network can be cut into: a workload names it.
     """
 
     frameworks: tuple[str, ...]
@@ -23,6 +25,7 @@ class Strategy:
     one_process: bool = False
     several_nodes: bool = False
     between_cpus: Literal["memory", "gloo", "grpc"] = "memory"
+    cuts: bool = False
 
 
 STRATEGIES: Final[Mapping[StrategyName, Strategy]] = {
@@ -34,6 +37,9 @@ STRATEGIES: Final[Mapping[StrategyName, Strategy]] = {
     "multiworker": Strategy(("tensorflow",), "multiworker", several_nodes=True, between_cpus="grpc"),
     "horovod": Strategy(("mxnet", "pytorch", "tensorflow"), "horovod", several_nodes=True),
     "caffe": Strategy(("caffe",), "single", devices=("gpu",), one_process=True),
+    "fsdp": Strategy(("pytorch",), "torchrun", several_nodes=True, between_cpus="gloo", cuts=True),
+    "tp": Strategy(("pytorch",), "torchrun", between_cpus="gloo", cuts=True),
+    "fsdp+tp": Strategy(("pytorch",), "torchrun", several_nodes=True, between_cpus="gloo", cuts=True),
 }
 
 # What a user of the framework expects where several devices train: on one node, and on several.

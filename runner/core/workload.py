@@ -15,12 +15,18 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError, nearest, unknown
 from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
-from runner.core.request import Device, DialectName, Mode, Precision, Technique
+from runner.core.parsing import MOST_OF_ALL
+from runner.core.request import Device, DialectName, Mode, Precision, StrategyName, Technique
+from runner.core.strategies import STRATEGIES
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Setting = int | float | str
+# Of some settings of some models, more than a program can tell by itself: the sequences of a batch, the ranks that share a layer.
+SEQUENCE, PARTS_OF_BATCH, SHARED_BY = "sequence-length", "gradient-accumulation", "tensor-parallel"
 ProgramMode = Literal["train", "infer"]
+# JPEGs in class folders, WAV files with their texts, a file of token numbers, or nothing.
+DataKind = Literal["images", "audio", "tokens", "none"]
 
 # The workload of a request that names no model.
 DEFAULT: Final = "imagenet_cnn"
@@ -72,6 +78,8 @@ class Model(Frozen):
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # where not the workload's
     parameters: Mapping[str, Count]  # trainable ones, in each framework that builds it
     settings: Mapping[str, Setting] = {}  # flags beyond what every program is told
+    limits: Mapping[str, Count] = {}  # the greatest value of some of them
+    parts: Count = 1  # equal ones that each of its layers can be cut into
     source: str  # the paper
 
     @property
@@ -89,9 +97,8 @@ class Workload(Frozen):
     programs: Mapping[ProgramMode, Mapping[str, str]]  # what runs in each mode: files of the workload's folder
     converge: tuple[str, ...] = ()  # frameworks whose training program validates after each epoch
     gpu_decode: tuple[str, ...] = ()  # frameworks whose training program can decode JPEGs on the GPU
-    data: Literal["images", "audio", "none"] = (
-        "images"  # JPEGs in class folders, WAV files with their texts, or nothing
-    )
+    strategies: Mapping[str, tuple[StrategyName, ...]] = {}  # of each program; where None, those that cut no network
+    data: DataKind = "images"
     batches: str | None = None  # the setting that says how many batches an iteration reads; one where None
     dialects: Mapping[str, DialectName] = {}  # of programs that leave their figures to the framework's own log
     profiles: Mapping[str, tuple[ProfileKind, ...]] = {}  # passes under a profiler that each program knows
@@ -103,6 +110,8 @@ class Workload(Frozen):
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None  # of SGD; None with another optimizer
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # the same
     settings: Mapping[str, Setting] = {}  # as a model's, for all models
+    choices: Mapping[str, tuple[str, ...]] = {}  # the words that some of them can be
+    needs: Mapping[str, Precision] = {}  # the precision that a setting (`NAME=VALUE`) needs
     defaults: Mapping[Device, Defaults]
     precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]  # what each program can train in
     inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}  # infer in, where not the same
@@ -118,6 +127,10 @@ class Workload(Frozen):
             raise ValueError(f"batches names the setting {self.batches!r}, which settings does not have")
         if len(set(names)) < len(names):
             raise ValueError("a model is listed twice; keep one of each name")
+        settings = (self.settings, *(model.settings for model in self.models))
+        words = {name for own in settings for name, value in own.items() if isinstance(value, str)}
+        if unlisted := words - self.choices.keys():
+            raise ValueError(f"choices has nothing for {', '.join(sorted(unlisted))}; list the words that it can be")
         for device, defaults in self.defaults.items():
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
@@ -135,9 +148,47 @@ class Workload(Frozen):
             raise ValueError("no program trains; add programs.train")
         return programs
 
-    def batches_an_iteration(self, model: Model) -> int:
+    def batches_an_iteration(self, settings: Mapping[str, Setting]) -> int:
         """How many batches one iteration reads."""
-        return int({**self.settings, **model.settings}[self.batches]) if self.batches else 1
+        return int(settings[self.batches]) if self.batches else 1
+
+    def settings_of(self, model: Model, asked: Sequence[tuple[str, str]]) -> dict[str, Setting]:
+        """All settings of a model, those that were asked for in place of its own. RequestError: it has none of that name, or not that value."""
+        found = {**self.settings, **model.settings}
+        for name, word in asked:
+            if name not in found:
+                known = f"it has {nearest(name, found)}" if found else "leave it out"
+                raise RequestError(f"SETTINGS={name} is none of MODEL={model.name}; {known}")
+            found[name] = self._setting(model, name, word, usual=found[name])
+        return found
+
+    def _setting(self, model: Model, name: str, word: str, *, usual: Setting) -> Setting:
+        if isinstance(usual, str):
+            if word not in self.choices[name]:
+                raise RequestError(f"SETTINGS={name}={word} asked; ask for {name}={' or '.join(self.choices[name])}")
+            return word
+        try:
+            value = type(usual)(word)
+        except ValueError:
+            value = 0
+        if not 0 < value <= model.limits.get(name, MOST_OF_ALL):
+            most = f", {model.limits[name]} at the most" if name in model.limits else ""
+            raise RequestError(f"SETTINGS={name}={word} is no value of MODEL={model.name}; give a number above 0{most}")
+        return value
+
+    def check_needs(self, settings: Mapping[str, Setting], precision: Precision) -> None:
+        """Refuse a setting that needs another precision."""
+        for name, value in settings.items():
+            needed = self.needs.get(f"{name}={value}", precision)
+            if precision != needed:
+                raise RequestError(
+                    f"SETTINGS={name}={value} needs PRECISION={needed}, {precision} asked; ask for PRECISION={needed}"
+                )
+
+    def offers(self, strategy: StrategyName, framework: str) -> bool:
+        """Whether the framework's program trains with a strategy."""
+        named = self.strategies.get(framework)
+        return strategy in named if named else not STRATEGIES[strategy].cuts
 
     def frameworks(self, mode: Mode) -> tuple[str, ...]:
         """The frameworks that offer a mode."""

@@ -22,7 +22,7 @@ from runner.core.request import BARE_ENGINES, Device, EngineName, Request
 from runner.core.strategies import STRATEGIES
 from runner.core.trial import Dataset
 from runner.core.wire import Link
-from runner.core.workload import Workload, choose_workload, load_workloads
+from runner.core.workload import SEQUENCE, Workload, choose_workload, load_workloads
 from runner.engines import docker, podman
 from runner.engines.base import EngineError, job_user
 from runner.images.catalog import load_images
@@ -199,6 +199,10 @@ def _look(request: Request, cluster: Cluster) -> Resources:
             raise RequestError(f"DATA={request.data} asked, but {workload.name} draws its own samples; leave it out")
         by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.way == "hosts")
         data = dataset.inspect(request.data, workload.data, by_others=by_others)
+        if workload.data == "tokens":
+            model = workload.find_model(request.model or workload.defaults[device].model, framework=image.framework)
+            length = int(workload.settings_of(model, request.settings)[SEQUENCE])
+            data = data.model_copy(update={"images": data.images // length})
     resources = Resources(
         cluster=cluster,
         device=device,

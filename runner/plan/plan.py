@@ -18,12 +18,12 @@ from runner.core.errors import RequestError
 from runner.core.request import Device, Interconnect, Mode, Request
 from runner.core.trial import Placed, Trial, comparison_key
 from runner.core.wire import Link
-from runner.core.workload import Model
+from runner.core.workload import PARTS_OF_BATCH, SHARED_BY, Model, Setting
 from runner.plan import techniques
 from runner.plan.discovery import Resources
 from runner.plan.profiling import passes
 from runner.plan.spread import cases, devices_of_cases, nodes_for, scales
-from runner.plan.strategy import Chosen, choose
+from runner.plan.strategy import Chosen, check_shares, choose
 from runner.plan.wire import KINDS, Wanted, choose_wires, kinds
 
 # Messages in bytes that are timed on the job's own wires before its first step: one that latency rules, one that bandwidth does.
@@ -70,8 +70,12 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         asked = (1,)
     every = devices_of_cases(request.concurrent, asked) if request.concurrent else tuple(sorted({1, *asked}))
     nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in every}
-    strategy = choose(request, image=resources.image, asked=asked, nodes=max(nodes.values()))
-    batch = (request.batch or defaults.batch) * workload.batches_an_iteration(model)
+    strategy = choose(request, image=resources.image, workload=workload, asked=asked, nodes=max(nodes.values()))
+    settings = workload.settings_of(model, request.settings)
+    workload.check_needs(settings, request.precision)
+    for scale in (one for one in asked if one > 1):
+        check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
+    batches = workload.batches_an_iteration(settings)
     matrix = _Matrix(
         request=request,
         resources=resources,
@@ -79,7 +83,9 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
         strategy=strategy,
-        total=_total_iterations(request, resources, batch),
+        settings=settings,
+        batches=batches,
+        total=_total_iterations(request, resources, (request.batch or defaults.batch) * batches),
         scales=every,
         nodes=nodes,
         kinds=kinds(request, members, device=device, ip_only=strategy.ip_only(device)),
@@ -165,6 +171,8 @@ class _Matrix:
     program: str
     model: Model
     image_size: int | None
+    settings: Mapping[str, Setting]
+    batches: int  # that one iteration reads
     strategy: Chosen
     total: int | None  # iterations of one device; None where they follow the rate of the warm-up
     scales: tuple[int, ...]  # numbers of devices, ascending
@@ -174,13 +182,17 @@ class _Matrix:
     def batch(self, scale: int) -> int:
         """Samples a device. RequestError: a global batch that the devices can't share equally."""
         batch = self.request.batch or self.resources.workload.defaults[self.resources.device].batch
-        if self.request.scaling == "weak":
-            return batch
-        if batch % scale:
+        devices = scale if self.request.scaling == "strong" else 1
+        parts = int(self.settings.get(PARTS_OF_BATCH, 1))
+        if batch % devices:
             raise RequestError(
                 f"BATCH={batch} is shared by all devices with SCALING=strong and does not divide by {scale}; ask for a multiple of it"
             )
-        return batch // scale
+        if batch // devices % parts:
+            raise RequestError(
+                f"{PARTS_OF_BATCH}={parts} does not divide a device's batch of {batch // devices}; ask for a divisor of it"
+            )
+        return batch // devices
 
     @property
     def cores_a_worker(self) -> int | None:
@@ -300,7 +312,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         warmup=request.warmup or workload.defaults[device].warmup,
         window=window,
         measure_s=measure_s,
-        epochs=max(1, iterations) * batch * scale * workload.batches_an_iteration(matrix.model) / samples,
+        epochs=max(1, iterations) * batch * scale * matrix.batches / samples,
         learning_rate=matrix.model.learning_rate,
         momentum=workload.momentum,
         weight_decay=workload.weight_decay if matrix.model.weight_decay is None else matrix.model.weight_decay,
@@ -314,7 +326,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         cpus_per_worker=share,
         repeat=repeat,
         key=_key(matrix, num_classes),
-        settings={**workload.settings, **matrix.model.settings},
+        settings=dict(matrix.settings),
         epoch_iterations=epoch_iterations,
         fit=request.fit or 0,
         techniques=techniques.of_trial(request, strategy=chosen.name),
@@ -334,7 +346,7 @@ def _at_most(cores: int, variable: str, asked: int | None) -> int | None:
 def _key(matrix: _Matrix, num_classes: int | None) -> str:
     """What a speedup's two runs must share: all but scale, strategy, interconnect and repeat."""
     request, resources = matrix.request, matrix.resources
-    settings = {**resources.workload.settings, **matrix.model.settings}
+    settings = dict(matrix.settings)
     gpus = resources.node.gpus if resources.device == "gpu" else ()
     # Only where they are not as ever, so that records from before any of them could be asked for stay baselines.
     unusual = {

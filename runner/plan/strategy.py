@@ -8,6 +8,7 @@ from runner.core.errors import RequestError
 from runner.core.request import Controller, Device, KvStore, Operations, Request, StrategyName
 from runner.core.strategies import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 from runner.core.trial import Horovod
+from runner.core.workload import SHARED_BY, Model, Workload
 from runner.images.custom_image import AnyImage, CustomImage
 from runner.images.spec import ImageSpec
 
@@ -42,7 +43,7 @@ class Chosen:
         return self.name == "kvstore" or (device == "cpu" and not (self.horovod and self.horovod.operations == "mpi"))
 
 
-def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
+def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
     """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
 
     `asked` are numbers of devices, ascending; `nodes` is the largest number of nodes that a trial runs on. RequestError: a pair that does
@@ -53,12 +54,19 @@ def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: 
     default = default if default in offered(image) else "single"
     name = request.strategy or default
     _refuse_pair(name, image)
+    if not workload.offers(name, image.framework):
+        able = [other for other in offered(image) if workload.offers(other, image.framework)]
+        raise RequestError(f"STRATEGY={name} is not offered by {workload.name}; ask for STRATEGY={' or '.join(able)}")
     if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
         raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
     _refuse_settings_of_others(request, name, image.framework)
     if nodes > 1 and not STRATEGIES[name].several_nodes:
-        able = [other for other in offered(image) if STRATEGIES[other].several_nodes]
+        able = [
+            other
+            for other in offered(image)
+            if STRATEGIES[other].several_nodes and workload.offers(other, image.framework)
+        ]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
         raise RequestError(f"STRATEGY={name} does not go beyond one node, {nodes} asked; {step}")
     if (
@@ -87,6 +95,23 @@ def offered(image: AnyImage) -> tuple[StrategyName, ...]:
         and image.device in strategy.devices
         and (image.strategies is None or name in image.strategies)
     )
+
+
+def check_shares(name: StrategyName, model: Model, shared_by: int, *, scale: int, nodes: int) -> None:
+    """Refuse a layer that `scale` devices on `nodes` nodes can't share as a strategy has them: all of them, or `shared_by` neighbours."""
+    if not name.endswith("tp"):
+        return
+    together = scale if name == "tp" else shared_by
+    if scale // nodes % together:
+        raise RequestError(
+            f"STRATEGY={name} has {together} devices of a node share each layer, and {scale // nodes} of a node are asked for; "
+            f"ask for a multiple, or for SETTINGS={SHARED_BY}=N"
+        )
+    if model.parts % together:
+        raise RequestError(
+            f"STRATEGY={name} has {together} devices share each layer, which MODEL={model.name} can't be cut for; "
+            + (f"ask for a divisor of {model.parts}" if model.parts > 1 else "ask for STRATEGY=fsdp")
+        )
 
 
 def _refuse_pair(name: StrategyName, image: AnyImage) -> None:

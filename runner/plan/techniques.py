@@ -24,9 +24,13 @@ _WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
 _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 # What holds one network: DataParallel copies it anew in each step.
 _NOT_DP: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
+# What fails behind layers that devices share (PyTorch 2.13: a gradient that is no DTensor).
+_NOT_SHARED: Final[frozenset[Technique]] = frozenset({"compile"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
+# Whose kernel knows no other precision.
+_IN_BF16: Final[frozenset[Technique]] = frozenset({"cudnn-attention"})
 # What reads images as another one lays them out, and what only a compiler makes fast.
 _NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", "kernel-search": "compile"}
 
@@ -47,6 +51,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
     slower = {"cuda-graphs"} if _no_graph(tuned) else set()
     slower |= _NOT_DP if request.strategy == "dp" else set()
+    slower |= _IN_BF16 if precision != "bf16" else set()
     slower |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
     return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
 
@@ -54,6 +59,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
     """Those of a request, its preset applied, that mean something for one strategy: what is between ranks is of those that torchrun started."""
     idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
+    idle |= _NOT_SHARED if strategy.endswith("tp") else frozenset()
     idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
     return tuple(name for name in request.techniques if name not in idle)
 
@@ -70,6 +76,10 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
             )
         if (needed := _NEEDS.get(name)) and needed not in request.techniques:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
+        if name in _IN_BF16 and request.precision != "bf16":
+            raise RequestError(
+                f"TECHNIQUES={name} needs PRECISION=bf16, {request.precision} asked; ask for PRECISION=bf16"
+            )
     if "cuda-graphs" in request.techniques and (why := _no_graph(request)):
         raise RequestError(f"TECHNIQUES=cuda-graphs does not go with {why}")
 

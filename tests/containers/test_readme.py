@@ -85,7 +85,7 @@ def shortened(words, *, out):
     if words[:2] in (["make", "bench"], ["make", "compare-interconnects"]):
         told = {word.partition("=")[0] for word in words}
         left_out = {"DEVICE", "THREADS"} if "GPUS" in told else {"ITERATIONS"} if "MODE=converge" in words else set()
-        if {"MODEL=lenet", "MODEL=mlp-512-reuters"} & set(words):
+        if {"MODEL=lenet", "MODEL=mlp-512-reuters", "MODEL=llama-tiny"} & set(words):
             left_out |= {"IMAGE_SIZE"}
         few = [small for small in SMALL if small.partition("=")[0] not in told | left_out]
         return [*words, *few, f"OUT={out}", *([] if "BATCH" in told else ["BATCH=4"])]

@@ -58,6 +58,27 @@ def test_deep_speech_counts_seconds_of_audio(dlscale, tmp_path):
     assert (record.trial.image_shape, record.trial.num_classes) == (None, None)
 
 
+def test_ranks_that_hold_parts_of_a_language_model_learn_what_one_learns(dlscale, tmp_path):
+    for strategy, most in (("fsdp", 0.51), ("tp", 0.52)):
+        words = (
+            "--model=llama-tiny",
+            "--warmup=2",
+            f"--strategy={strategy}",
+            "--repeat=1",
+            "--settings=sequence-length=64",
+        )
+        ended = dlscale("bench", *STRONG, *words, out=tmp_path / strategy)
+        assert ended.code == 0, ended.stderr
+        record, tokens = check_scales(ended, unit="tokens", tolerance=1e-3)
+        assert (record.trial.settings["sequence-length"], tokens) == (64, 8 * 4 * 64)
+        two = ended.record(2)
+        assert (two.trial.strategy, two.trial.processes, two.transport.used) == (strategy, 2, "loopback")
+        (whole,) = record.measurement.state_bytes.values()
+        # Weights and two moments in fp32, and a count of steps for each tensor.
+        assert 12 * 131_392 <= whole < 12 * 131_392 * 1.001
+        assert all(whole / 2 <= held < most * whole for held in two.measurement.state_bytes.values())
+
+
 @pytest.fixture(scope="module")
 def utterances(tmp_path_factory):
     """Sixteen of 1 to 2 seconds, a file of another rate, and one that is cut short."""

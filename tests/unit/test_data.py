@@ -36,6 +36,9 @@ def here(tmp_path):
         (["pack", "set", "--out=file/a/x.rec"], "/file/a can't be written (Not a directory)"),
         (["pack", "set", "--out=set.rec"], "--out=set.rec exists and is no .rec of the suite's"),
         (["pack", "set", "--out=set.lmdb"], "--out=set.lmdb exists and is no .lmdb of the suite's"),
+        (["tokens", "file", "--out=x.bin"], "not one byte to make a token of"),
+        (["tokens", "absent", "--out=x.bin"], "absent is no file"),
+        (["tokens", "set/cats/0.jpg", "--out=set"], "--out=set is a folder"),
         (["pack", "absent", "--out=x.rec"], "DATA=absent does not exist"),
         (["pack", "set", "--out=x.rec", "--engine=venv", "--image-size=0"], "IMAGE_SIZE=0 is not a whole number"),
     ],
@@ -47,6 +50,14 @@ def test_what_can_not_be_made_is_refused_before_anything_is(here, words, says):
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
     assert sorted(here.rglob("*")) == before
+
+
+def test_tokens_are_the_bytes_of_all_files_in_their_order(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"a\x00\xff")
+    (tmp_path / "b.txt").write_bytes("é".encode())
+    done = to_its_end(["data", "tokens", "b.txt", "a.txt", "--out=x.bin"], cwd=tmp_path, env={}, timeout=120)
+    assert (done.code, done.stdout) == (0, "x.bin: 5 tokens of 2 files\n")
+    assert (tmp_path / "x.bin").read_bytes() == bytes([0xC3, 0, 0xA9, 0, ord("a"), 0, 0, 0, 0xFF, 0])
 
 
 def test_a_program_that_fails_is_told_by_its_last_line(tmp_path, monkeypatch):

@@ -99,6 +99,19 @@ def test_only_a_form_with_one_image_size_is_packed_anew_for_another(tmp_path):
     assert len(folders) == len(dataset.PACKED_FOR)
 
 
+def test_a_file_of_tokens_has_two_bytes_each_and_is_told_from_others_of_its_size(tmp_path):
+    paths = [tmp_path / name for name in ("one.bin", "other.bin")]
+    for path, text in zip(paths, (b"a\0b\0c\0", b"a\0b\0d\0"), strict=True):
+        path.write_bytes(text)
+    one, other = (dataset.inspect(path, "tokens") for path in paths)
+    assert (one.images, one.classes) == (3, 0)
+    assert one.digest != other.digest
+    for content in (b"", b"odd"):
+        paths[0].write_bytes(content)
+        with pytest.raises(RequestError, match="one.bin is no file of token numbers of 16 bits; `dlscale data tokens "):
+            dataset.inspect(paths[0], "tokens")
+
+
 def test_utterances_are_wav_files_with_their_text(tmp_path):
     (tmp_path / "speaker").mkdir()
     for name in ("a.wav", "a.txt", "b.WAV", "b.txt", "alone.wav"):

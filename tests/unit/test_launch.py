@@ -40,6 +40,16 @@ def profile(kind, **changes):
 
 
 TORCH, TENSORFLOW = program("pytorch"), program("tensorflow")
+LANGUAGE = {
+    **TORCH,
+    "workload": "language_model",
+    "program": "language_model/train_pytorch.py",
+    "model": "llama-1b",
+    "image_shape": None,
+    "num_classes": None,
+    "momentum": None,
+    "settings": {"sequence-length": 2048, "reshard": "forward", "tensor-parallel": 4},
+}
 DIST, OF_VERSION = {"strategy": "kvstore", "kvstore": "dist_sync"}, {"version": "1.9.1-cu112"}
 HOROVOD = {
     "pytorch": {"controller": "gloo"},
@@ -78,6 +88,7 @@ CASES = {
         ),
         "cdi",
     ),
+    "pytorch-tp-4-gpus": (on_gpus(ranks(4, strategy="tp", precision="bf16", **LANGUAGE, **ON_GPUS)), "cdi"),
     "mxnet-kvstore-dist-sync-device-2-gpus": (
         on_gpus(ranks(2, strategy="kvstore", kvstore="dist_sync_device", **OF_VERSION, **ON_GPUS)),
         "nvidia",
@@ -173,7 +184,8 @@ def test_no_container_leaves_the_host_and_all_carry_the_label_of_their_run():
 
 def test_every_strategy_is_some_frameworks_has_a_golden_file_and_every_default_exists():
     assert all(framework in STRATEGIES[name].frameworks for framework, name in DEFAULT_STRATEGY.items())
-    assert {job.trial.strategy for job, _ in CASES.values()} == set(STRATEGIES)
+    jobs = (*(job for job, _ in CASES.values()), *ON_NODES.values())
+    assert {job.trial.strategy for job in jobs} == set(STRATEGIES)
     files = {path.name for path in GOLDEN.glob("*-nodes*.txt")}
     for name, strategy in STRATEGIES.items():
         assert any(f"-{name}-" in file for file in files) == strategy.several_nodes, name
@@ -229,6 +241,12 @@ ON_NODES = {
     "pytorch-ddp-2-nodes": examples.job_on_nodes(two(strategy="ddp", **TORCH), cpu_nodes(2)),
     RDMA: examples.job_on_nodes(
         ranks(8, strategy="ddp", interconnect="infiniband", **TORCH, **GPU), gpu_nodes(2), wires=infiniband(2)
+    ),
+    "pytorch-fsdp-2-nodes": examples.job_on_nodes(two(strategy="fsdp", **LANGUAGE), cpu_nodes(2)),
+    "pytorch-fsdp+tp-8-gpus-2-nodes-infiniband": examples.job_on_nodes(
+        ranks(8, strategy="fsdp+tp", precision="bf16", interconnect="infiniband", **LANGUAGE, **GPU),
+        gpu_nodes(2),
+        wires=infiniband(2),
     ),
     "mxnet-kvstore-2-nodes": examples.job_on_nodes(two(**DIST), cpu_nodes(2)),
     STORE: examples.job_on_nodes(

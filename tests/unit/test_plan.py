@@ -49,6 +49,31 @@ def of(model):
     return choose_workload(load_workloads(examples.ROOT), model)
 
 
+LLAMA, LANGUAGE = {"model": "llama-1b", "gpus": (4,)}, ON_GPUS | {"workload": of("llama-1b")}
+
+
+def test_what_is_asked_of_a_model_reaches_its_program_and_is_a_key_of_its_own():
+    longer = Request(**LLAMA, settings=(("sequence-length", "4096"),), strategy="fsdp", repeat=1)
+    one, four = plan(longer, resources(**LANGUAGE))
+    assert (one.strategy, four.strategy, four.processes, four.settings["sequence-length"]) == (
+        "single",
+        "fsdp",
+        4,
+        4096,
+    )
+    assert one.key == four.key != plan(Request(**LLAMA, repeat=1), resources(**LANGUAGE))[0].key
+
+
+def test_tuned_leaves_out_what_fails_behind_shared_layers():
+    (one, four) = plan(Request(**LLAMA, preset="tuned", strategy="tp", repeat=1), resources(**LANGUAGE))
+    assert one.techniques == ("fused-optimizer", "cudnn-attention", "compile")
+    assert (four.techniques, four.precision) == (("fused-optimizer", "cudnn-attention"), "bf16")
+    assert plan(Request(**LLAMA, preset="tuned", precision="tf32", repeat=1), resources(**LANGUAGE))[0].techniques == (
+        "fused-optimizer",
+        "compile",
+    )
+
+
 def test_defaults_on_two_cores_are_one_and_two_workers_three_times_interleaved():
     trials = plan(Request(), resources())
     assert [(t.world_size, t.repeat) for t in trials] == [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)]
@@ -204,6 +229,36 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"precision": "bf16"}, {}, "PRECISION=bf16 is not offered by FRAMEWORK=mxnet on DEVICE=cpu"),
         ({"batch": 600}, {"dataset": dataset(images=1000)}, "DATA=/data holds 1000 images, one step takes 1200"),
         ({"batch": 33, "scaling": "strong"}, {}, "BATCH=33 is shared by all devices"),
+        (
+            {"strategy": "fsdp"},
+            {"framework": "pytorch"},
+            "STRATEGY=fsdp is not offered by imagenet_cnn; ask for STRATEGY=single",
+        ),
+        (
+            LLAMA | {"strategy": "horovod"},
+            LANGUAGE,
+            "STRATEGY=horovod is not offered by language_model; ask for STRATEGY=single",
+        ),
+        (
+            LLAMA | {"model": "gpt2-1.5b", "strategy": "tp"},
+            LANGUAGE,
+            "STRATEGY=tp has 4 devices share each layer, which MODEL=gpt2-1.5b can't be cut for; ask for STRATEGY=fsdp",
+        ),
+        (
+            LLAMA | {"strategy": "fsdp+tp", "settings": (("tensor-parallel", "8"),)},
+            LANGUAGE,
+            "STRATEGY=fsdp+tp has 8 devices of a node share each layer, and 4 of a node are asked for",
+        ),
+        (
+            LLAMA | {"strategy": "fsdp", "settings": (("weights", "bf16"),)},
+            LANGUAGE,
+            "SETTINGS=weights=bf16 needs PRECISION=bf16, fp32 asked",
+        ),
+        (
+            LLAMA | {"settings": (("gradient-accumulation", "3"),)},
+            LANGUAGE,
+            "gradient-accumulation=3 does not divide a device's batch of 32",
+        ),
         ({"image_size": 8}, {}, "IMAGE_SIZE=8 is too small for MODEL=resnet18"),
         ({"workers": (1,), "threads": 3}, {}, "THREADS=3 asked, and 2 cores are there for each rank"),
         ({"loader_workers": 17, "gpus": (1,)}, WITH_DATA, "LOADER_WORKERS=17 asked, and 16 cores are there"),

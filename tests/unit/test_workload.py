@@ -196,5 +196,34 @@ def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
 
 def test_an_iteration_reads_as_many_batches_as_a_setting_says(cnn):
     (wgan,) = (w for w in load_workloads(ROOT) if w.name == "wgan")
-    assert wgan.batches_an_iteration(wgan.models[0]) == 5
-    assert cnn.batches_an_iteration(cnn.models[0]) == 1
+    assert wgan.batches_an_iteration(wgan.settings) == 5
+    assert cnn.batches_an_iteration(cnn.settings) == 1
+
+
+@pytest.fixture(scope="module")
+def language():
+    return choose_workload(load_workloads(ROOT), "gpt2-124m")
+
+
+def test_settings_that_are_asked_for_take_the_place_of_the_models_own(language):
+    llama = language.find_model("llama-8b", framework="pytorch")
+    asked = (("sequence-length", "4096"), ("checkpointing", "block"))
+    settings = language.settings_of(llama, asked)
+    assert (settings["sequence-length"], settings["checkpointing"], settings["weights"]) == (4096, "block", "bf16")
+    assert language.settings_of(llama, ())["sequence-length"] == 2048
+    assert language.settings["sequence-length"] == 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "sentence"),
+    [
+        ("seqence-length", "64", "SETTINGS=seqence-length is none of MODEL=gpt2-124m; it has sequence-length, "),
+        ("sequence-length", "2048", "give a number above 0, 1024 at the most"),
+        ("gradient-accumulation", "0", "give a number above 0"),
+        ("gradient-accumulation", "two", "give a number above 0"),
+        ("checkpointing", "layer", "ask for checkpointing=none or block"),
+    ],
+)
+def test_a_setting_that_a_program_would_refuse_is_refused_before_it_starts(language, name, word, sentence):
+    with pytest.raises(RequestError, match=sentence):
+        language.settings_of(language.models[0], ((name, word),))

@@ -61,7 +61,7 @@ class Mlp(Training):
         numbers = rows(args.seed, rank=ranks.rank, world_size=ranks.world_size, batch=args.batch)
         self.batches = Batches(Documents(torch, *self.documents(first=0, count=TRAINING), numbers))
 
-    def rule(self):
+    def update_rule(self):
         names = self.args.techniques
         how = {"fused": "fused-optimizer" in names or None, "capturable": "cuda-graphs" in names}
         adam = self.torch.optim.Adam(self.parameters, lr=self.args.learning_rate, eps=EPSILON, **how)

@@ -85,7 +85,7 @@ class Mlp(Training):
     def build(self):
         self.take(network(self.args.dropout))
 
-    def rule(self):
+    def update_rule(self):
         from with_tensorflow.optimizers import Adam
 
         return Adam(self.variables, learning_rate=self.args.learning_rate, epsilon=EPSILON)

@@ -29,7 +29,7 @@ from with_pytorch.training import Training, run
 
 
 class Cnn(Training):
-    splits = True
+    strategies = ("single", "ddp", "horovod", "dp")
 
     def __init__(self, args, torch, device, ranks):
         from models_torch import build
@@ -76,9 +76,9 @@ class Cnn(Training):
             loss = loss + AUXILIARY[self.args.model] * self.criterion(head, labels)
         return loss
 
-    def rule(self):
+    def update_rule(self):
         if self.args.model not in RMSPROP:
-            return super().rule()
+            return super().update_rule()
         from with_pytorch.optimizers import RmsProp
 
         own = RmsProp(self.parameters, **self.rates, constants=(RHO, EPSILON, AVERAGING))

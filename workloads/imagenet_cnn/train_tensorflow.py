@@ -97,9 +97,9 @@ class Cnn(Training):
     def scores(self, inputs, seed):
         return self.told(inputs, seed)[0]
 
-    def rule(self):
+    def update_rule(self):
         if self.args.model not in RMSPROP:
-            return super().rule()
+            return super().update_rule()
         from with_tensorflow.optimizers import RmsPropMomentum
 
         return RmsPropMomentum(self.variables, **self.rates, rho=RHO, epsilon=EPSILON, averaging=AVERAGING)

@@ -52,7 +52,7 @@ class Wgan(Training):
         # Together, so that no parameter of one has the name of another's where ranks meet by names.
         both = torch.nn.ModuleDict({"generator": self.generator, "critic": self.critic})
         self.critic_update, self.generator_update = (
-            ranks.optimizer(self.rule(net.parameters()), both) for net in (self.critic, self.generator)
+            ranks.optimizer(self.update_rule(net.parameters()), both) for net in (self.critic, self.generator)
         )
         self.reseed()
         share = {"rank": ranks.rank, "world_size": ranks.world_size, "batch": args.batch}
@@ -62,7 +62,7 @@ class Wgan(Training):
         source = Synthetic if args.data == "synthetic" else jpegs
         self.batches = Batches(source(args, ranks, device=device, layout=self.layout))
 
-    def rule(self, weights):
+    def update_rule(self, weights):
         rate = self.args.learning_rate
         if self.args.model == PENALIZED:
             return self.torch.optim.Adam(weights, lr=rate, betas=(0.0, 0.9))

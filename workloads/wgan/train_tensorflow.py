@@ -42,7 +42,7 @@ class Wgan(Training):
         self.tell = self.shim.compiled(self.critic_pass, xla=self.args.xla)
         self.make = self.shim.compiled(self.generator_pass, xla=self.args.xla)
 
-    def rule(self, variables):
+    def update_rule(self, variables):
         from with_tensorflow.optimizers import Adam, RmsProp
 
         if self.args.model == PENALIZED:

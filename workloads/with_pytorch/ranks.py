@@ -1,7 +1,8 @@
 """How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, DataParallel, or Horovod.
 
-Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients, all
-together shortened to a norm if there is one, `share` gives all ranks rank 0's tensors, `barrier` waits for all ranks, `slowest` gives the
+Each class joins the others when it is made. `compiled` compiles the network, `model` and `optimizer` wrap what is trained, `accumulate` says
+whether the next backward pass is the last before an update, `update` applies one step's gradients, all together shortened to a norm if
+there is one, `whole` makes one tensor of the parts that ranks have of it and `own` gives this rank's, `share` gives all ranks rank 0's tensors, `barrier` waits for all ranks, `slowest` gives the
 most of what each hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
@@ -18,6 +19,10 @@ class Alone:
     """One process, one device."""
 
     rank, world_size = 0, 1
+    together = 1  # ranks that have the same samples
+
+    def compiled(self, net, options):
+        return torch.compile(net, options=options)
 
     def model(self, model):
         return model
@@ -26,10 +31,18 @@ class Alone:
         del model
         return optimizer
 
+    def accumulate(self, model, *, last):
+        """There is nobody to wait with."""
+
     def update(self, optimizer, scaler, *, clip_norm=None):
         clip(optimizer, scaler, clip_norm)
         scaler.step(optimizer)
         scaler.update()
+
+    def whole(self, tensor):
+        return tensor
+
+    own = whole
 
     def share(self, tensors):
         """There is nobody to share them with."""
@@ -94,13 +107,13 @@ class Ddp(Alone):
     each gradient by itself, and multiprocessors that kernels of both take from each other. `one-message` sends all of them afterwards.
     """
 
-    def __init__(self, device, techniques):
+    def __init__(self, device, techniques, *, accumulates=False):
         on_gpu = device.type == "cuda"
         if "cuda-graphs" in techniques:
             # What looks after NCCL's calls must not ask for their state while they are recorded.
             os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
-        self.device, self.techniques = device, techniques
+        self.device, self.techniques, self.accumulates = device, techniques, accumulates
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
         self.messages = {}
 
@@ -115,10 +128,16 @@ class Ddp(Alone):
 
             return sharing if shared else model
         buffers = {} if shared else {"broadcast_buffers": False}
-        model = DistributedDataParallel(model, static_graph=True, gradient_as_bucket_view=True, **buffers)
+        model = DistributedDataParallel(
+            model, static_graph=not self.accumulates, gradient_as_bucket_view=True, **buffers
+        )
         if "bf16-gradients" in self.techniques:
             model.register_comm_hook(None, default_hooks.bf16_compress_hook)
         return model
+
+    def accumulate(self, model, *, last):
+        if isinstance(model, DistributedDataParallel):
+            model.require_backward_grad_sync = last
 
     def update(self, optimizer, scaler, *, clip_norm=None):
         if "one-message" in self.techniques:
@@ -237,11 +256,15 @@ def clip(optimizer, scaler, norm):
 
 def join(args, device):
     if args.strategy == "ddp":
-        return Ddp(device, args.techniques)
+        return Ddp(device, args.techniques, accumulates=getattr(args, "gradient_accumulation", 1) > 1)
     if args.strategy == "dp":
         return Dp(args.devices)
     if args.strategy == "horovod":
         return Horovod(args.compression)
+    if args.strategy != "single":
+        from with_pytorch.sharded import Sharded
+
+        return Sharded(args, device)
     return Alone()
 
 

@@ -13,14 +13,17 @@ TECHNIQUES = (
     "fused-optimizer",  # the update of all weights is one kernel
     "space-to-depth",  # the first convolution goes over blocks of pixels (`stems.py`)
     "pooling-kernel",  # 3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
-    "compile",  # the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
+    "cudnn-attention",  # attention by cuDNN's kernel in place of FlashAttention 2
+    "compile",  # the network is compiled by TorchInductor, which fuses what lies between products and convolutions
     "kernel-search",  # TorchInductor times many shapes of each of its kernels and takes the fastest
     "cuda-graphs",  # a whole step is recorded once and launched as one (`captured.py`)
     "local-statistics",  # each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
     "one-message",  # gradients travel all together after the backward pass, packed by a few kernels
     "bf16-gradients",  # gradients travel between ranks in bf16
 )
-ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "kernel-search", "cuda-graphs"})
+# What a program offers that names nothing else.
+OF_IMAGES = tuple(name for name in TECHNIQUES if name != "cudnn-attention")
+ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "cudnn-attention", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
 # Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
@@ -47,6 +50,12 @@ def check(args, *, offered):
         )
     if "kernel-search" in args.techniques and "compile" not in args.techniques:
         refuse("--techniques=kernel-search is among the kernels that a compiler makes; add compile")
+    if "compile" in args.techniques and args.strategy.endswith("tp"):
+        refuse(
+            f"--techniques=compile fails behind layers that ranks share; leave it out with --strategy={args.strategy}"
+        )
+    if "cudnn-attention" in args.techniques and args.precision != "bf16":
+        refuse(f"--techniques=cudnn-attention has no kernel for --precision={args.precision}; ask for bf16")
     if "cuda-graphs" in args.techniques:
         check_graphs(args)
 
@@ -97,15 +106,13 @@ def keep(directory):
         os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
 
 
-def compiled(net, *, search):
-    """Compile a network; `search` has each kernel timed in many shapes, which takes over twice as long.
+def search():
+    """What has the compiler time each kernel in many shapes, which takes over twice as long.
 
     Of several shapes the fastest is where the search begins, and from there on it doubles or halves one size after the other for as long
     as that helps.
     """
-    import torch
-
-    return torch.compile(net, options=dict.fromkeys(SEARCH, True) if search else None)
+    return dict.fromkeys(SEARCH, True)
 
 
 def graphs():

@@ -37,31 +37,30 @@ from with_pytorch.device import environment, set_up
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-def check(args, *, launched, offered, splits):
-    """Refuse a strategy that is not PyTorch's, or that does not go with how this process was started."""
-    check_strategy(args, "PyTorch", ("single", "ddp", "dp", "horovod"))
+def check(args, *, launched, program):
+    """Refuse a strategy that is not the program's, or that does not go with how this process was started."""
+    check_strategy(args, "this program", program.strategies)
     if args.devices != 1 and args.strategy != "dp":
         refuse(
             f"--devices={args.devices} needs --strategy=dp; others drive one device a process, which torchrun starts"
         )
     if args.strategy == "dp" and args.device != "gpu":
         refuse("--strategy=dp joins GPUs, and on CPUs does nothing; ask for ddp")
-    if args.strategy == "dp" and not splits:
-        refuse("--strategy=dp splits batches of images and labels alone, which this program has none of; ask for ddp")
-    if args.strategy in {"ddp", "horovod"} and not launched:
-        launcher = "torchrun" if args.strategy == "ddp" else "horovodrun"
+    one_process = args.strategy in {"single", "dp"}
+    if not one_process and not launched:
+        launcher = "horovodrun" if args.strategy == "horovod" else "torchrun"
         refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
-    if args.strategy in {"single", "dp"} and launched:
-        refuse(f"--strategy={args.strategy} under a launcher would train one model a process; ask for ddp or horovod")
+    if one_process and launched:
+        refuse(f"--strategy={args.strategy} under a launcher would train one model a process; ask for {program.strategies[1]}")
     check_epochs(args)
-    techniques.check(args, offered=offered)
+    techniques.check(args, offered=program.offered)
 
 
 class Training:
     """What is trained on one rank; `workloads/loop.py` says what its methods are for."""
 
-    offered = frozenset(techniques.TECHNIQUES)
-    splits = False  # whether a batch can be split among the GPUs of a process, as DataParallel does
+    offered = frozenset(techniques.OF_IMAGES)
+    strategies = ("single", "ddp", "horovod")
 
     def __init__(self, args, torch, device, ranks):
         from with_pytorch.clock import CudaClock, HostClock
@@ -90,14 +89,14 @@ class Training:
 
             captured.stream()
         self.net = self.computed = self.place(techniques.rebuilt(net, names))
-        self.parameters = list(self.net.parameters())
         if "compile" in names:
             techniques.keep(args.compiled)
-            self.computed = techniques.compiled(self.net, search="kernel-search" in names)
+            self.computed = self.ranks.compiled(self.net, techniques.search() if "kernel-search" in names else None)
             self.compiled = techniques.graphs
         self.model = self.ranks.model(self.computed)
+        self.parameters = list(self.net.parameters())
         self.reseed()
-        self.optimizer = self.rule()
+        self.optimizer = self.update_rule()
         if "cuda-graphs" in names:
             self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
 
@@ -115,7 +114,7 @@ class Training:
     def rates(self):
         return {"lr": self.args.learning_rate, "momentum": self.args.momentum, "weight_decay": self.args.weight_decay}
 
-    def rule(self):
+    def update_rule(self):
         """What updates the network, SGD unless a program has another."""
         torch, rates = self.torch, self.rates
         if "fused-optimizer" not in self.args.techniques:
@@ -224,7 +223,7 @@ class Training:
             self.enqueue.end()
 
     def parameter_norm(self):
-        squares = [p.detach().double().square().sum() for p in self.parameters]
+        squares = [self.ranks.whole(p.detach().double().square().sum()) for p in self.parameters]
         return math.sqrt(self.torch.stack(squares).sum().item())
 
     def validate(self):
@@ -255,7 +254,7 @@ def run(program, args):
     import torch
     from with_pytorch.ranks import join, launched
 
-    check(args, launched=launched(), offered=program.offered, splits=program.splits)
+    check(args, launched=launched(), program=program)
     check_device(args, torch)
     imported = time.monotonic()
     device = set_up(args, torch)

@@ -98,7 +98,7 @@ class Training:
         args = self.args
         self.net = net
         self.variables = self.shim.trained(net)
-        self.optimizer = self.rule()
+        self.optimizer = self.update_rule()
         self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
         self.judged = self.on_all(self.judge)
 
@@ -107,7 +107,7 @@ class Training:
         args = self.args
         return {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
 
-    def rule(self):
+    def update_rule(self):
         """What updates the network, SGD unless a program has another."""
         from with_tensorflow.optimizers import Sgd
 

@@ -21,8 +21,10 @@ from runner.core.frozen import Frozen
 from runner.core.measurement import FlopFigures, Peak, utilisation_percent
 from runner.core.telemetry import Telemetry
 from runner.core.trial import Trial
+from runner.core.workload import SEQUENCE
 
 METHOD: Final = "2 × multiply-adds of convolutions and dense layers of the network as built"
+OF_SEQUENCES: Final = f"{METHOD}, and of attention over whole sequences, as if nothing were masked"
 PEAKS: Final = Path(__file__).with_name("peaks.yaml")
 Arithmetic = Literal["fp64", "fp32", "tf32", "fp16", "bf16"]
 Positive = Annotated[float, Field(gt=0)]
@@ -102,7 +104,7 @@ def flop_figures(
     return FlopFigures(
         forward_flop_per_sample=counts[0].forward,
         backward_flop_per_sample=counts[0].backward,
-        method=METHOD,
+        method=OF_SEQUENCES if SEQUENCE in trial.settings else METHOD,
         achieved_tflops=achieved,
         peak_tflops=known.tflops if known else None,
         peak_source=known.source if known else f"unavailable: {peak}",

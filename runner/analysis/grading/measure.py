@@ -93,6 +93,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         losses=metrics.losses(events),
         evaluations=metrics.evaluations(events),
         parameter_norms={str(stop.rank): stop.parameter_norm for stop in stops},
+        state_bytes={str(stop.rank): stop.state_bytes for stop in stops if stop.state_bytes is not None},
         parameters=starts[0].parameters if starts else None,
         images_decoded=sum(decoded) if decoded else None,
         images_skipped=tuple(sorted({name for event in data for name in event.skipped})),

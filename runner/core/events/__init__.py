@@ -207,6 +207,7 @@ class RunStop(EventBase):
     iterations: int
     samples: int
     parameter_norm: float | None = None
+    state_bytes: int | None = None
     devices: int | None = None
 
 

@@ -10,6 +10,16 @@ WGAN = ("--image-size=16", "--learning-rate=0.00005", "--n-critic=2", "--clip=0.
 PENALIZED = (*WGAN[:-1], "--penalty=10")
 SPEECH = ("--model=deepspeech2-small", "--learning-rate=0.001", "--longest=1.2", "--clip-norm=400", *SGD)
 DENSE = ("--model=mlp-512-reuters", "--num-classes=46", "--learning-rate=0.001", "--dropout=0.5")
+LANGUAGE = (
+    *(
+        "--learning-rate=0.01",
+        "--weight-decay=0.1",
+        "--sequence-length=32",
+        "--gradient-accumulation=1",
+        "--checkpointing=none",
+    ),
+    *("--weights=fp32", "--reshard=forward", "--tensor-parallel=2"),
+)
 
 
 def training(program, parser, *words, ranks=None):

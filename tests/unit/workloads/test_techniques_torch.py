@@ -34,7 +34,7 @@ def test_runner_and_program_have_the_same_names_in_the_same_order():
 
 
 def test_what_goes_is_let_through():
-    techniques.check(asked(*techniques.TECHNIQUES[:7]), offered=set(techniques.TECHNIQUES))
+    techniques.check(asked(*techniques.TECHNIQUES[:8]), offered=set(techniques.TECHNIQUES))
     techniques.check(asked(*techniques.TECHNIQUES, strategy="ddp"), offered=set(techniques.TECHNIQUES))
     techniques.check(asked("channels-last", device="cpu"), offered={"channels-last"})
 
@@ -47,6 +47,8 @@ def test_what_goes_is_let_through():
         (asked("compile", device="cpu"), techniques.TECHNIQUES, "is for GPUs"),
         (asked("one-message"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
         (asked("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
+        (asked("compile", strategy="fsdp+tp"), techniques.TECHNIQUES, "leave it out with --strategy=fsdp+tp"),
+        (asked("cudnn-attention", precision="tf32"), techniques.TECHNIQUES, "ask for bf16"),
         (asked("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
         (asked("kernel-search"), techniques.TECHNIQUES, "add compile"),
         (asked("cuda-graphs", strategy="horovod"), techniques.TECHNIQUES, "or ask for ddp"),

@@ -1,0 +1,56 @@
+"""Inside the image: ranks that cut a language model in parts lose what one process loses on the same sequences, and hold less of it each.
+
+Prevents: ranks that train a model each, a layer whose parts are put together in another order, gradients that are added and not averaged, or
+averaged in each part of a batch, an output layer that is no longer the embedding, a rank that keeps the whole.
+"""
+
+import alone
+from probed import SIZES, WORKLOADS, losses, of, ran
+from programs import torchrun
+
+PROGRAM = str(WORKLOADS / "language_model/train_pytorch.py")
+BATCH, STEPS = 8, 12
+FLAGS = (*alone.LANGUAGE, "--iterations=10", "--warmup=2", "--window=5", *alone.SHARED)
+
+
+def trained(model, strategy, ranks, *words):
+    flags = (f"--model={model}", *FLAGS, f"--strategy={strategy}", f"--batch={BATCH // ranks}", *words)
+    return ran(PROGRAM, *flags, ranks=torchrun(ranks) if ranks > 1 else ({},))
+
+
+def hold(single, events, ranks, *, least_share, most_share):
+    """Losses and weights are those of one process; `least_share` and `most_share` bound what each rank holds of its bytes."""
+    mine, told = losses(single), losses(events)
+    each = [told[rank * STEPS : (rank + 1) * STEPS] for rank in range(ranks)]
+    assert len(mine) == STEPS
+    assert mine[-1] < 0.9 * mine[0], "a curve this flat would prove nothing"
+    for step, value in enumerate(mine):
+        mean = sum(own[step] for own in each) / ranks
+        assert abs(mean - value) <= 1e-3 * value, (step, mine, each)
+    (whole,) = of(single, "run_stop")
+    for stop in of(events, "run_stop"):
+        assert abs(stop["parameter_norm"] / whole["parameter_norm"] - 1) < 1e-4, (whole, stop)
+        assert least_share <= stop["state_bytes"] / whole["state_bytes"] <= most_share, (whole, stop)
+    assert len({stop["parameter_norm"] for stop in of(events, "run_stop")}) == 1
+    assert [event["losses"] for event in of(events, "eval")][::2] == [of(events, "eval")[0]["losses"]] * ranks
+
+
+LLAMA, GPT = "llama-tiny", "gpt-tiny"
+alone_on = {model: trained(model, "single", 1) for model in (LLAMA, GPT)}
+# Of 131,392 parameters 98,560 are in blocks: gathered twice and once, and scattered, in fp32, half of it is 722,688 bytes. Of gpt-tiny's 149,248
+# all are gathered once. Ten sums of 256, or 128, tokens of 64 numbers are 655,360 and 327,680 bytes; on a mesh of 2 x 2 a third of both.
+for model, strategy, ranks, words, shares, handed in (
+    (LLAMA, "ddp", 2, ("--gradient-accumulation=2",), (1, 1), 4 * 131_392),
+    (LLAMA, "fsdp", 2, (f"--probe={','.join(map(str, SIZES))}",), (0.5, 0.51), 722_688),
+    (LLAMA, "fsdp+tp", 4, (), (0.25, 0.26), (722_688 + 2 * 327_680) // 3),
+    (
+        *(GPT, "fsdp", 2, ("--reshard=step", "--gradient-accumulation=2", "--checkpointing=block"), (0.5, 0.51)),
+        4 * 149_248,
+    ),
+    # Positions, gains and the biases of what is summed are every rank's: 256 x 64 and little more of 149,248.
+    (GPT, "tp", 2, (), (0.5, 0.57), 655_360),
+):
+    events = trained(model, strategy, ranks, *words)
+    hold(alone_on[model], events, ranks, least_share=shares[0], most_share=shares[1])
+    assert {start["gradient_bytes"] for start in of(events, "run_start")} == {handed}, strategy
+    assert {sum(event["units"] for event in of(events, "window") if event["rank"] == 0)} == {10 * BATCH // ranks * 32}

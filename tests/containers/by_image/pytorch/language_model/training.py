@@ -1,0 +1,161 @@
+"""Inside the image: GPT-2 and Llama 3 have the published shapes, attend as the papers say, cost what PyTorch counts, and learn.
+
+Prevents: a head that reads another's keys, a token that sees its successor, positions that turn by something else than their distance, a
+parameter without a gradient, a block that is computed again and differs, a batch in parts that counts double, a cost that is not done.
+"""
+
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+import alone
+import numpy as np
+import torch
+from flags import SIZES, parser
+from models_torch import Attention, build, flop_per_token, turned, turns
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from train_pytorch import LanguageModel
+
+TINY = ("gpt-tiny", "llama-tiny")
+
+
+def training(model, *words):
+    return alone.training(LanguageModel, parser, *alone.LANGUAGE, f"--model={model}", *words)
+
+
+def flags(model, *words):
+    return parser("").parse_args([*alone.ONE, *alone.LANGUAGE, f"--model={model}", *words])
+
+
+def shapes_and_costs_are_those_of_the_catalog():
+    """On no device at all: shapes alone are enough for both."""
+    catalog = json.loads(sys.argv[2])["language_model"]
+    assert set(catalog) == set(SIZES)
+    for model, (_, parameters) in catalog.items():
+        length = min(SIZES[model].longest, 2048)
+        net = build(flags(model, f"--sequence-length={length}"), torch.device("meta"))
+        assert sum(p.numel() for p in net.parameters()) == parameters, model
+        tokens = torch.zeros(1, length, dtype=torch.int64, device="meta")
+        # The fused kernels' backward pass computes products again, which the counter counts and the definition does not.
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            net(tokens, tokens).backward()
+        counted = sum(flop_per_token(model, length=length).values()) * length
+        assert abs(counter.get_total_flops() / counted - 1) < 0.02, (model, counter.get_total_flops(), counted)
+
+
+def heads_read_their_own_groups():
+    """The fused, grouped product against one head after the other, forward and backward, in fp64."""
+    torch.manual_seed(1)
+    size = SIZES["llama-tiny"]
+    layer = Attention(size).double()
+    head, queries, length = layer.head, layer.queries, 8
+    x = torch.randn(2, length, size.width, dtype=torch.float64, requires_grad=True)
+    turn = turns(length, head).double()
+    rows = layer.qkv.weight.view(size.kv_heads, queries + 2, head, size.width)
+    masked = torch.ones(length, length).triu(1).bool()
+    heads = []
+    for group in rows:
+        k, v = (x @ group[place].T for place in (queries, queries + 1))
+        for weight in group[:queries]:
+            q, turned_k = (turned(part[:, :, None], turn)[:, :, 0] for part in (x @ weight.T, k))
+            scores = (q @ turned_k.transpose(1, 2) / math.sqrt(head)).masked_fill(masked, -math.inf)
+            heads.append(scores.softmax(-1) @ v)
+    slow, fast = layer.out(torch.cat(heads, dim=-1)), layer(x, turn)
+    assert (slow - fast).abs().max() < 1e-6
+    for one, other in zip(
+        *(torch.autograd.grad(y.square().sum(), [x, *layer.parameters()]) for y in (slow, fast)), strict=True
+    ):
+        assert (one - other).abs().max() < 1e-5
+
+
+def positions_turn_by_their_distance():
+    turn = turns(64, 16)
+    q, k = torch.randn(1, 1, 1, 16).expand(1, 64, 1, 16), torch.randn(1, 1, 1, 16).expand(1, 64, 1, 16)
+    products = turned(q, turn)[0, :, 0] @ turned(k, turn)[0, :, 0].T
+    for distance in (-20, 0, 7):
+        assert torch.diagonal(products, distance).std() < 1e-4
+    assert products.std() > 0.1, "nothing turned"
+
+
+def no_token_sees_its_successors():
+    for model in TINY:
+        net = build(flags(model), torch.device("cpu"))
+        seen = []
+        net.output.register_forward_hook(lambda _layer, _inputs, scores: seen.append(scores.detach()))  # noqa: B023
+        tokens = torch.randint(SIZES[model].vocabulary, (2, 32))
+        changed = torch.cat((tokens[:, :20], (tokens[:, 20:] + 1) % SIZES[model].vocabulary), dim=1)
+        for read in (tokens, changed):
+            net(read, read)
+        assert torch.allclose(seen[0][:, :20], seen[1][:, :20], atol=1e-6)
+        assert not torch.allclose(seen[0][:, 20:], seen[1][:, 20:], atol=1e-2)
+
+
+def every_way_has_the_gradients_of_the_plain_one():
+    for model in TINY:
+        plain = gradients(training(model, "--batch=4"))
+        assert all(gradient.abs().max() > 0 for gradient in plain.values()), model
+        for words in (("--checkpointing=block",), ("--gradient-accumulation=4",)):
+            other = gradients(training(model, "--batch=4", *words))
+            assert all((other[name] - plain[name]).abs().max() < 1e-5 for name in plain), (model, words)
+
+
+def gradients(made):
+    made.step()
+    return {name: parameter.grad for name, parameter in made.net.named_parameters()}
+
+
+def they_learn_in_each_precision():
+    for words in ((), ("--precision=bf16",), ("--precision=bf16", "--weights=bf16")):
+        for model in TINY:
+            made = training(model, "--batch=8", *words)
+            lost = [made.step().item() for _ in range(16)]
+            # Nothing is known at first: the loss is that of a uniform guess.
+            assert abs(lost[0] - math.log(SIZES[model].vocabulary)) < 0.1, lost
+            assert lost[-1] < 0.9 * lost[0], (words, lost)
+            assert {p.dtype for p in made.parameters} == {
+                torch.bfloat16 if "--weights=bf16" in words else torch.float32
+            }
+
+
+def the_update_is_adamw_with_decay_for_matrices_alone():
+    made = training("gpt-tiny")
+    before = {name: p.detach().clone() for name, p in made.net.named_parameters()}
+    made.step()
+    for name, p in made.net.named_parameters():
+        decay = 0.1 if p.dim() > 1 else 0.0
+        # Corrected for its start, the first step is one learning rate along the sign of the gradient.
+        expected = before[name] * (1 - 0.01 * decay) - 0.01 * p.grad / (p.grad.abs() + 1e-8)
+        assert (p - expected).abs().max() < 1e-5, name
+
+
+def windows_of_a_file_are_read_alike_on_one_rank_and_on_two():
+    from tokens import Windows
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "some.bin"
+        np.arange(500, dtype="<u2").tofile(path)
+        shared = {"length": 32, "vocabulary": 512}
+        whole = Windows(path, 1, batch=4, rank=0, ranks=1, **shared)
+        halves = [Windows(path, 1, batch=2, rank=rank, ranks=2, **shared) for rank in (0, 1)]
+        for _ in range(3):
+            rows = next(whole)
+            assert (np.diff(rows, axis=1) == 1).all()
+            assert rows.shape == (4, 33)
+            assert np.array_equal(rows, np.concatenate([next(half) for half in halves]))
+        made = training("gpt-tiny", f"--data={path}", "--batch=2")
+        made.step()
+        source = made.batches.source
+        assert (source.decoded, source.units) == (2, 64)
+
+
+shapes_and_costs_are_those_of_the_catalog()
+heads_read_their_own_groups()
+positions_turn_by_their_distance()
+no_token_sees_its_successors()
+every_way_has_the_gradients_of_the_plain_one()
+they_learn_in_each_precision()
+the_update_is_adamw_with_decay_for_matrices_alone()
+windows_of_a_file_are_read_alike_on_one_rank_and_on_two()

@@ -1,0 +1,70 @@
+"""What the command line of a language model has beyond every training program's, and the sizes of its models. Standard library only."""
+
+from dataclasses import dataclass
+
+from arguments import at_least, refuse, training_parser
+
+
+@dataclass(frozen=True)
+class Size:
+    """A decoder-only transformer: GPT-2's block, or with `kv_heads` Llama 3's."""
+
+    layers: int
+    width: int
+    heads: int
+    hidden: int  # features inside a block's MLP
+    vocabulary: int
+    longest: int  # tokens of the longest sequence
+    kv_heads: int = 0  # heads of keys and values, which are shared; 0: GPT-2
+    tied: bool = True  # whether the output layer is the embedding
+
+    @property
+    def llama(self):
+        return self.kv_heads > 0
+
+
+# GPT-2's vocabulary of 50,257 is padded to a multiple of 128, as nanoGPT pads it: tensor cores take rows of whole 16 bytes.
+SIZES = {
+    "gpt2-124m": Size(12, 768, 12, 3072, 50_304, 1024),
+    "gpt2-350m": Size(24, 1024, 16, 4096, 50_304, 1024),
+    "gpt2-1.5b": Size(48, 1600, 25, 6400, 50_304, 1024),
+    "gpt-tiny": Size(2, 64, 4, 256, 512, 256),
+    "llama-1b": Size(16, 2048, 32, 8192, 128_256, 131_072, kv_heads=8),
+    "llama-8b": Size(32, 4096, 32, 14_336, 128_256, 131_072, kv_heads=8, tied=False),
+    "llama-tiny": Size(2, 64, 4, 192, 512, 4096, kv_heads=2),
+}
+
+
+def parser(description):
+    made = training_parser(description, models=tuple(SIZES))
+    made.add_argument("--weight-decay", required=True, type=float, help="of matrices; biases and gains have none")
+    made.add_argument("--sequence-length", required=True, type=at_least(2), help="tokens of a sample")
+    made.add_argument(
+        "--gradient-accumulation", required=True, type=at_least(1), help="parts of a batch that follow each other"
+    )
+    made.add_argument(
+        "--checkpointing", required=True, choices=("none", "block"), help="what backward computes again, and keeps not"
+    )
+    made.add_argument(
+        "--weights", required=True, choices=("fp32", "bf16"), help="what weights and their updates are in"
+    )
+    made.add_argument(
+        "--reshard", required=True, choices=("forward", "step"), help="fsdp: when to let others' weights go"
+    )
+    made.add_argument("--tensor-parallel", required=True, type=at_least(1), help="fsdp+tp: ranks that share each layer")
+    return made
+
+
+def check(args):
+    """Refuse what no model, or not this one, can do."""
+    size = SIZES[args.model]
+    if args.epoch_iterations:
+        refuse(f"--epoch-iterations={args.epoch_iterations}: there is no validation set of tokens; leave it out")
+    if args.precision == "fp16":
+        refuse("--precision=fp16 needs its losses scaled, which nobody trains these with today; ask for bf16")
+    if args.sequence_length > size.longest:
+        refuse(f"--sequence-length={args.sequence_length}: {args.model} reads {size.longest} tokens at the most")
+    if args.batch % args.gradient_accumulation:
+        refuse(f"--gradient-accumulation={args.gradient_accumulation} does not divide --batch={args.batch}")
+    if args.weights == "bf16" and args.precision != "bf16":
+        refuse(f"--weights=bf16 computes in bf16; ask for --precision=bf16, not {args.precision}")

@@ -1,0 +1,176 @@
+"""GPT-2 and Llama 3 in PyTorch: decoders that predict each next token of (batch, length) token numbers.
+
+GPT-2 (Radford et al. 2019, with the shapes of its released weights): learned positions, LayerNorm, GELU, biases, the output layer tied to
+the embedding. Without dropout, as it is trained on few epochs today.
+Llama 3 (https://arxiv.org/abs/2407.21783, table 3; 1b: the shapes of Llama 3.2): rotary positions, RMSNorm, grouped queries, SwiGLU, no biases.
+
+What reads the same input is one product: queries, keys and values, and both halves of SwiGLU. Their rows are ordered by groups, one for
+each head of keys and values: those of a group are neighbours, so that ranks that share a layer each take whole groups. A block asks the
+products themselves how many groups there are.
+"""
+
+import math
+
+import torch
+from flags import SIZES
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+ROPE_BASE = 500_000.0  # Llama 3's
+STANDARD_DEVIATION = (
+    0.02  # of all weights at the start; of what ends a residual branch divided by the root of their number
+)
+
+
+class Attention(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.head = size.width // size.heads
+        self.queries = size.heads // (size.kv_heads or size.heads)  # of a group
+        groups = size.heads // self.queries
+        self.qkv = nn.Linear(size.width, groups * (self.queries + 2) * self.head, bias=not size.llama)
+        self.out = nn.Linear(size.width, size.width, bias=not size.llama)
+
+    def forward(self, x, turn):
+        """(batch, length, width) to the same; `turn` are `turns` of the positions, or None where these were added before."""
+        batch, length = x.shape[:2]
+        qkv = self.qkv(x).view(batch, length, -1, self.queries + 2, self.head)
+        q, k, v = qkv.split((self.queries, 1, 1), dim=3)
+        q, k, v = (part.flatten(2, 3) for part in (q, k, v))  # (batch, length, heads, head)
+        if turn is not None:
+            q, k = turned(q, turn), turned(k, turn)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.queries > 1)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class Mlp(nn.Module):
+    """GELU between two layers, or SwiGLU."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.gated = size.llama
+        self.part = size.hidden // size.kv_heads if self.gated else size.hidden
+        self.inner = nn.Linear(size.width, size.hidden * (2 if self.gated else 1), bias=not size.llama)
+        self.out = nn.Linear(size.hidden, size.width, bias=not size.llama)
+
+    def forward(self, x):
+        x = self.inner(x)
+        if not self.gated:
+            return self.out(functional.gelu(x, approximate="tanh"))
+        gate, up = x.unflatten(-1, (-1, 2, self.part)).unbind(-2)
+        return self.out((functional.silu(gate) * up).flatten(-2))
+
+
+class Block(nn.Module):
+    def __init__(self, size, *, recompute):
+        super().__init__()
+        self.recompute = recompute
+        self.norm1, self.attention = norm(size), Attention(size)
+        self.norm2, self.mlp = norm(size), Mlp(size)
+
+    def forward(self, x, turn):
+        if self.recompute:
+            return checkpoint(self.layers, x, turn, use_reentrant=False)
+        return self.layers(x, turn)
+
+    def layers(self, x, turn):
+        x = x + self.attention(self.norm1(x), turn)
+        return x + self.mlp(self.norm2(x))
+
+
+class Decoder(nn.Module):
+    def __init__(self, size, *, length, recompute, arithmetic):
+        super().__init__()
+        self.arithmetic = arithmetic  # what blocks hand on, whatever weights are in
+        self.embedding = nn.Embedding(size.vocabulary, size.width)
+        self.positions = None if size.llama else nn.Embedding(size.longest, size.width)
+        self.blocks = nn.ModuleList(Block(size, recompute=recompute) for _ in range(size.layers))
+        self.norm = norm(size)
+        self.output = nn.Linear(size.width, size.vocabulary, bias=False)
+        self.tied = size.tied
+        self.tie()
+        self.register_buffer("turn", turns(length, size.width // size.heads) if size.llama else None, persistent=False)
+
+    def tie(self):
+        if self.tied:
+            self.output.weight = self.embedding.weight
+
+    def shared_layers(self):
+        """(name, style of `sharded.STYLES`) of each layer that ranks can share: groups of its columns, then rows of what reads those."""
+        yield "embedding", "embedding"
+        yield "output", "scores"
+        for number in range(len(self.blocks)):
+            for inner, outer in (("attention.qkv", "attention.out"), ("mlp.inner", "mlp.out")):
+                yield f"blocks.{number}.{inner}", "columns"
+                yield f"blocks.{number}.{outer}", "rows"
+
+    def forward(self, tokens, targets):
+        """The mean cross-entropy of `targets`, the tokens that follow; both (batch, length) in int64. A scalar in fp32."""
+        x = self.embedding(tokens)
+        if self.positions is not None:
+            x = x + self.positions.weight[: tokens.shape[1]]
+        x = x.to(self.arithmetic)
+        for block in self.blocks:
+            x = block(x, self.turn)
+        scores = self.output(self.norm(x))
+        return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+
+
+def norm(size):
+    return nn.RMSNorm(size.width, eps=1e-5) if size.llama else nn.LayerNorm(size.width)
+
+
+def turns(length, head):
+    """Cosines and sines of each position's angles, (2, length, 1, head / 2) in fp32: pair i of a head turns by position / base^(2i / head).
+
+    https://arxiv.org/abs/2104.09864
+    """
+    rates = ROPE_BASE ** (-torch.arange(0, head, 2).double() / head)
+    angles = torch.arange(length).double()[:, None, None] * rates
+    return torch.stack((angles.cos(), angles.sin())).float()
+
+
+def turned(x, turn):
+    """Turn the pairs of (batch, length, heads, head), of which one half of a head has the first number and the other the second."""
+    cos, sin = turn
+    one, other = x.float().chunk(2, dim=-1)
+    return torch.cat((one * cos - other * sin, one * sin + other * cos), dim=-1).to(x.dtype)
+
+
+def build(args, device):
+    """Draw the model of a command line on a device; `--weights` says in which precision."""
+    size, bf16 = SIZES[args.model], torch.bfloat16
+    torch.set_default_dtype(bf16 if args.weights == "bf16" else torch.float32)
+    with device:  # where drawing takes no time
+        net = Decoder(
+            size,
+            length=args.sequence_length,
+            recompute=args.checkpointing == "block",
+            arithmetic=bf16 if args.precision == "bf16" else torch.float32,
+        )
+        ends = STANDARD_DEVIATION / math.sqrt(2 * size.layers)
+        for name, parameter in net.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() > 1:
+                nn.init.normal_(parameter, std=ends if name.endswith("out.weight") else STANDARD_DEVIATION)
+    torch.set_default_dtype(torch.float32)
+    return net
+
+
+def flop_per_token(model, *, length):
+    """Count one token: {"forward", "backward"}, in floating-point operations: twice the multiply-adds of all products.
+
+    Those with weights, 2 forward for each weight of a dense layer and 4 backward: the embedding multiplies nothing, unless it is the output
+    layer too. Those of attention are counted over the whole square of a sequence, whose half a causal kernel may leave out: 4 x layers x
+    width x length forward. That is 6N + 12LHQT of PaLM's appendix B (https://arxiv.org/abs/2204.02311); what a checkpointed
+    block computes again is not counted.
+    """
+    size = SIZES[model]
+    head = size.width // size.heads
+    shared = 2 * head * (size.kv_heads or size.heads)
+    block = size.width * (2 * size.width + shared) + size.width * size.hidden * (3 if size.llama else 2)
+    forward = 2 * (size.layers * block + size.width * size.vocabulary) + 4 * size.layers * size.width * length
+    return {"forward": forward, "backward": 2 * forward}

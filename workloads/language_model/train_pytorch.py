@@ -1,0 +1,177 @@
+"""Trains a language model (GPT-2 or Llama 3) with PyTorch, on one device or on several, and reports by events.
+
+    python3 train_pytorch.py --model=gpt-tiny --batch=8 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu --devices=1 \
+        --strategy=single --data=synthetic --learning-rate=0.001 --weight-decay=0.1 --sequence-length=128 --gradient-accumulation=1 \
+        --checkpointing=none --weights=fp32 --reshard=forward --tensor-parallel=1 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=0
+    torchrun --standalone --nproc-per-node=2 train_pytorch.py ... --strategy=ddp     (or fsdp, tp)
+    torchrun --standalone --nproc-per-node=4 train_pytorch.py ... --strategy=fsdp+tp --tensor-parallel=2
+    python3 train_pytorch.py ... --data=FILE.bin
+    python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
+
+A sample is a sequence, and throughput counts tokens: those whose successor is predicted. AdamW with the betas of GPT-3 and Llama (0.9, 0.95),
+weight decay for matrices alone, a constant learning rate, no clipping, no dropout. With --precision=bf16 and --weights=fp32, products are in
+bf16 (torch.autocast; under fsdp its own policy), weights, gradients and updates in fp32; with --weights=bf16 all is in bf16, which takes
+8 bytes a parameter in place of 16 and loses what is smaller than a weight's last digit.
+
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from flags import SIZES, check, parser
+from loop import Batches
+from with_pytorch.training import Training, run
+
+BETAS = (0.9, 0.95)
+
+
+class Placed:
+    """Batches of a source on the device, as (tokens, targets) of (batch, length) each; `units` are this rank's tokens so far."""
+
+    skipped = frozenset()
+
+    def __init__(self, source, device, *, tokens):
+        self.source, self.device, self.tokens, self.units = source, device, tokens, 0
+
+    def __next__(self):
+        self.units += self.tokens
+        return placed(next(self.source), self.device)
+
+    @property
+    def decoded(self):
+        return self.source.decoded
+
+
+def placed(rows, device):
+    """Bring rows of (batch, length + 1) tokens to the device, from pinned memory, so that nothing waits for it."""
+    import torch
+
+    rows = torch.from_numpy(rows)
+    rows = rows.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else rows
+    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+
+class LanguageModel(Training):
+    """The network, and this rank's sequences."""
+
+    offered = frozenset({"fused-optimizer", "cudnn-attention", "compile", "one-message", "bf16-gradients"})
+    strategies = ("single", "ddp", "fsdp", "tp", "fsdp+tp")
+
+    def __init__(self, args, torch, device, ranks):
+        from models_torch import build
+
+        super().__init__(args, torch, device, ranks)
+        self.sharded = args.strategy not in ("single", "ddp")
+        self.size = SIZES[args.model]
+        if "cudnn-attention" in args.techniques:
+            for other in ("flash", "mem_efficient", "math"):
+                getattr(torch.backends.cuda, f"enable_{other}_sdp")(enabled=False)
+        self.take(build(args, device))
+        self.batches = Batches(Placed(self.source(), device, tokens=args.batch * args.sequence_length))
+
+    def source(self):
+        """Ranks that share each layer read the same sequences: those of all of them."""
+        from tokens import Synthetic, Windows
+
+        args, together = self.args, self.ranks.together
+        own = {
+            "batch": args.batch * together,
+            "rank": self.ranks.rank // together,
+            "ranks": self.ranks.world_size // together,
+        }
+        own |= {"length": args.sequence_length, "vocabulary": self.size.vocabulary}
+        return Synthetic(args.seed, **own) if args.data == "synthetic" else Windows(args.data, args.seed, **own)
+
+    def window(self, iterations):
+        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        marks, losses = [self.clock.mark()], []
+        for _ in range(iterations):
+            losses.append(self.step())
+            marks.append(self.clock.mark())
+        return self.clock.edge(marks, losses)
+
+    def step(self):
+        with self.regions("input"):
+            tokens, targets = next(self.batches)
+        with self.regions("optimizer"):
+            self.optimizer.zero_grad()
+        parts = self.args.gradient_accumulation
+        losses = []
+        for number, batch in enumerate(zip(tokens.chunk(parts), targets.chunk(parts), strict=True), start=1):
+            self.ranks.accumulate(self.model, last=number == parts)  # only then do gradients meet those of other ranks
+            with self.regions("forward"), self.autocast:
+                loss = self.loss(self.model, batch) / parts
+            with self.regions("backward"):
+                loss.backward()
+            losses.append(loss.detach())
+        with self.regions("optimizer"):
+            self.ranks.update(self.optimizer, self.scaler)
+        return sum(losses)  # stays on the device: reading it here would stop it every step
+
+    def loss(self, model, batch):
+        return self.ranks.whole(model(*batch))
+
+    def update_rule(self):
+        """AdamW; parameters that lie differently over the ranks are in groups of their own, since one kernel updates a group."""
+        groups = {}
+        for parameter in self.parameters:
+            decay = self.args.weight_decay if parameter.dim() > 1 else 0.0
+            groups.setdefault((decay, getattr(parameter, "device_mesh", None)), []).append(parameter)
+        listed = [{"params": own, "weight_decay": decay} for (decay, _), own in groups.items()]
+        fused = "fused-optimizer" in self.args.techniques
+        return self.torch.optim.AdamW(listed, lr=self.args.learning_rate, betas=BETAS, fused=fused)
+
+    def shared_batch(self):
+        return self.shared(self.args.batch)
+
+    def shared(self, count):
+        from tokens import SHARED, sequences
+
+        args = self.args
+        drawn = sequences(
+            args.seed, first=SHARED, count=count, length=args.sequence_length, vocabulary=self.size.vocabulary
+        )
+        return placed(drawn, self.device)
+
+    def alone(self):
+        """No pass is like those of a step that has nobody to get weights or sums from."""
+        return None if self.sharded else super().alone()
+
+    def gradient_bytes(self):
+        if not self.sharded:
+            return super().gradient_bytes() // (2 if self.args.weights == "bf16" else 1)
+        element = 2 if self.args.precision == "bf16" else 4
+        tokens = self.args.batch * self.ranks.together * self.args.sequence_length
+        return self.ranks.handed_bytes(self.net, tokens=tokens, element=element)
+
+    def state_bytes(self):
+        kept = [value for state in self.optimizer.state.values() for value in state.values()]
+        return sum(self.ranks.own(tensor).nbytes for tensor in (*self.parameters, *kept))
+
+    def flop_per_sample(self):
+        from models_torch import flop_per_token
+
+        return flop_per_token(self.args.model, length=self.args.sequence_length)
+
+    def flop_counts(self):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from with_pytorch.profiler import flop_counts
+
+        if self.sharded:
+            return []  # what lies on other ranks is no leaf of this one's graph
+        batch = self.shared(1)
+
+        def loss():
+            with self.autocast, sdpa_kernel(SDPBackend.MATH):  # fused kernels count what they compute again
+                return self.loss(self.net, batch)
+
+        return flop_counts(loss, self.parameters, samples=self.args.sequence_length)
+
+
+if __name__ == "__main__":
+    args = parser(__doc__.splitlines()[0]).parse_args()
+    check(args)
+    run(LanguageModel, args)
