@@ -25,6 +25,8 @@ TECHNIQUES = (
 OF_IMAGES = tuple(name for name in TECHNIQUES if name != "cudnn-attention")
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "cudnn-attention", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
+# DataParallel copies the network anew in each step; compiling fails behind layers that ranks share (PyTorch 2.13: a gradient that is no DTensor).
+NOT_WITH = {"dp": {"compile", "cuda-graphs"}, "tp": {"compile"}, "fsdp+tp": {"compile"}}
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
 # Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
 # DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
@@ -38,22 +40,16 @@ def check(args, *, offered):
             refuse(f"--techniques={name} is not offered by this program; it has {known}")
         if name in ON_GPUS and args.device != "gpu":
             refuse(f"--techniques={name} is for GPUs; leave it out with --device={args.device}")
+        if name in NOT_WITH.get(args.strategy, ()):
+            refuse(f"--techniques={name} does not work with --strategy={args.strategy}; leave it out")
         if name in BETWEEN_RANKS and args.strategy != "ddp":
             refuse(
                 f"--techniques={name} joins the ranks that torchrun starts; leave it out with --strategy={args.strategy}"
             )
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
-    if args.strategy == "dp" and {"compile", "cuda-graphs"} & set(args.techniques):
-        refuse(
-            "--techniques=compile and cuda-graphs hold one network, of which --strategy=dp makes new copies; leave them out"
-        )
     if "kernel-search" in args.techniques and "compile" not in args.techniques:
         refuse("--techniques=kernel-search is among the kernels that a compiler makes; add compile")
-    if "compile" in args.techniques and args.strategy.endswith("tp"):
-        refuse(
-            f"--techniques=compile fails behind layers that ranks share; leave it out with --strategy={args.strategy}"
-        )
     if "cudnn-attention" in args.techniques and args.precision != "bf16":
         refuse(f"--techniques=cudnn-attention has no kernel for --precision={args.precision}; ask for bf16")
     if "cuda-graphs" in args.techniques:

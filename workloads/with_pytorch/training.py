@@ -51,7 +51,9 @@ def check(args, *, launched, program):
         launcher = "horovodrun" if args.strategy == "horovod" else "torchrun"
         refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
     if one_process and launched:
-        refuse(f"--strategy={args.strategy} under a launcher would train one model a process; ask for {program.strategies[1]}")
+        refuse(
+            f"--strategy={args.strategy} under a launcher would train one model a process; ask for {program.strategies[1]}"
+        )
     check_epochs(args)
     techniques.check(args, offered=program.offered)
 
