@@ -437,7 +437,7 @@ def main(command: typer.Typer = app) -> None:
     try:
         _refuse_garbled(sys.argv[1:])
         try:
-            code = command(prog_name="dlscale", standalone_mode=False)
+            code = command(prog_name="dlscale", standalone_mode=False) or 0
         finally:
             interrupts.ignore()
             sys.stdout.flush()  # here, where its failure can still be told

@@ -47,7 +47,7 @@ def test_what_goes_is_let_through():
         (asked("compile", device="cpu"), techniques.TECHNIQUES, "is for GPUs"),
         (asked("one-message"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
         (asked("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
-        (asked("compile", strategy="fsdp+tp"), techniques.TECHNIQUES, "leave it out with --strategy=fsdp+tp"),
+        (asked("compile", strategy="fsdp+tp"), techniques.TECHNIQUES, "--strategy=fsdp+tp; leave it out"),
         (asked("cudnn-attention", precision="tf32"), techniques.TECHNIQUES, "ask for bf16"),
         (asked("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
         (asked("kernel-search"), techniques.TECHNIQUES, "add compile"),
