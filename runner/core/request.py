@@ -18,9 +18,9 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 Device = Literal["cpu", "gpu"]
 Scaling = Literal["weak", "strong"]
 Mode = Literal["train", "infer", "converge"]
-EngineName = Literal["docker", "venv", "host"]
+EngineName = Literal["docker", "podman", "apptainer", "pyxis", "venv", "host"]
 BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
-"""Those without containers, which so run on this machine alone."""
+"""Those without containers."""
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
 Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]

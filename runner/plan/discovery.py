@@ -23,7 +23,7 @@ from runner.core.strategies import STRATEGIES
 from runner.core.trial import Dataset
 from runner.core.wire import Link
 from runner.core.workload import Workload, choose_workload, load_workloads
-from runner.engines import docker, podman
+from runner.engines import docker, inside, podman
 from runner.engines.base import EngineError, job_user
 from runner.images.catalog import load_images
 from runner.images.custom_image import AnyImage, CustomImage, look_up
@@ -144,7 +144,7 @@ def _discover_external(request: Request, *, say: Callable[[str], None]) -> Exter
     if request.image is None:
         raise RequestError("no image to run the command in; give --image IMG")
     if request.data and not request.data.is_dir():
-        raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {docker.DATA}")
+        raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {inside.DATA}")
     shown = [request.data] if request.data else []
     refuse_closed_folders([*shown, *(Path(mount.source) for mount in request.mounts)])
     cluster = assemble(request, contact=False, say=say)
