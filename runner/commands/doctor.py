@@ -162,7 +162,7 @@ def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterat
     images: dict[str, ImageState] = {}
     refusals_said = list(refusals(seen))
     try:
-        with engine_errors(seen.connection):
+        with engine_errors(seen.docker):
             images = {name: _image_state(seen, *image) for name, image in here.items()}
     except RequestError as error:
         refusals_said.append(str(error))
@@ -170,7 +170,7 @@ def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterat
 
 
 def _image_state(seen: Surveyed, reference: str, image: EngineImage) -> ImageState:
-    found = find_image(seen.connection.client, reference)
+    found = find_image(seen.docker.client, reference)
     if found is None:
         return "missing"
     return "same" if is_same(found, image) else "other"

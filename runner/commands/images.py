@@ -207,7 +207,7 @@ def archive(
     names: Names = None,
 ) -> None:
     """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
-    from runner.cluster.hosts.survey import BASE
+    from runner.cluster.hosts.endpoint import BASE
     from runner.engines.docker import connect_or_refuse
     from runner.images.base import TOOLS
     from runner.images.build import find_built, save

@@ -9,7 +9,7 @@ from typing import Final
 
 from runner.core import parsing
 from runner.core.errors import RequestError, shorten
-from runner.core.request import BARE_ENGINES, NARROWED, OF_COMMAND, Request
+from runner.core.request import BARE_ENGINES, NARROWED, OF_COMMAND, SLURM, Request
 
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
@@ -43,8 +43,19 @@ def _of_nodes(request: Request) -> Iterator[str]:
             "FRAMEWORK=caffe on several nodes asked, but Caffe has no distributed training; ask for one node and GPUS=n, or for "
             "FRAMEWORK=mxnet, pytorch or tensorflow"
         )
-    if several and request.engine in BARE_ENGINES:
-        yield f"ENGINE={request.engine} runs on this machine alone; leave it out: several nodes run in containers"
+    slurm = request.hosts == SLURM
+    if several and not slurm and request.engine not in (None, "docker"):
+        yield (
+            f"ENGINE={request.engine} runs on this machine alone, or on the nodes of a Slurm job (HOSTS=slurm); leave it out: other hosts run "
+            "Docker"
+        )
+    if slurm and request.engine in ("docker", "host"):
+        yield (
+            f"ENGINE={request.engine} asked, and the steps of a Slurm job run in apptainer, podman, pyxis or venv; ask for one of those, or "
+            "leave it out"
+        )
+    if request.engine == "pyxis" and not slurm:
+        yield "ENGINE=pyxis is a plugin of Slurm's srun; add HOSTS=slurm or CLUSTER=slurm, or ask for ENGINE=apptainer"
     if several and request.command:
         yield "--image runs a command of yours on one host; leave HOSTS and NODES out, or train a model of the suite on several"
     if request.links and request.hosts:
@@ -154,8 +165,10 @@ def _of_image(request: Request) -> Iterator[str]:
         yield from _without_image(request)
         return
     yield from _of_command(request) if request.command else _of_program_in_image(request)
-    if request.engine in BARE_ENGINES:
-        yield f"ENGINE={request.engine} asked, and --image {request.image} runs in a container; ask for ENGINE=docker"
+    if request.engine not in (None, "docker") or request.hosts == SLURM:
+        asked = f"ENGINE={request.engine}" if request.engine else "HOSTS=slurm"
+        where = "a container" if request.engine in BARE_ENGINES else "Docker alone"
+        yield f"{asked} asked, and --image {request.image} runs in {where}; ask for ENGINE=docker"
     if request.mounts and request.hosts:
         yield (
             f"MOUNT shows folders of this machine, and HOSTS={request.hosts} names others; leave MOUNT out, or put what it shows into the image"

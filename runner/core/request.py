@@ -21,6 +21,10 @@ Mode = Literal["train", "infer", "converge"]
 EngineName = Literal["docker", "podman", "apptainer", "pyxis", "venv", "host"]
 BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
 """Those without containers."""
+CONFINED: tuple[EngineName, ...] = ("docker", "podman", "apptainer")
+"""Those that give a job a root that it may not write to, no capability that it does not need, and no way to get one."""
+SLURM: Final = "slurm"
+"""What HOSTS and CLUSTER are for a job of Slurm."""
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
 Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]

@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
 from runner.core.frozen import Frozen
+from runner.core.request import EngineName
 
 GpuRequest = Literal["nvidia", "cdi"]
 
@@ -23,7 +24,7 @@ GpuRequest = Literal["nvidia", "cdi"]
 class EngineFacts(Frozen):
     """What an engine says of itself."""
 
-    name: str
+    name: EngineName | Literal["slurm"]
     available: bool
     reason: str | None = None
     version: str | None = None

@@ -221,14 +221,19 @@ def save(references: Sequence[str], *, client: Client, directory: Path, report: 
         raise RequestError(f"{directory}: can't be written ({error.strerror}); give another directory") from error
 
 
-def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
-    """Check an archive's files against its manifest, then load them all; raises RequestError."""
+def read_manifest(directory: Path) -> Manifest:
+    """What an archive holds; raises RequestError where it is none."""
     try:
-        manifest = Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
+        return Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValidationError) as error:
         raise RequestError(
             f"{directory}: holds no readable {MANIFEST}; name a directory that `dlscale images archive` wrote"
         ) from error
+
+
+def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
+    """Check an archive's files against its manifest, then load them all; raises RequestError."""
+    manifest = read_manifest(directory)
     for entry in manifest.images:
         path = directory / entry.file
         if not path.is_file() or sha256(path) != entry.sha256:

@@ -103,9 +103,9 @@ def run(
 def _tidy(resources: AnyResources, shown: Progress) -> None:
     """Remove what killed runners left where these runs are going to be."""
     disk.remove_left(resources.out)
-    clients = [seen.connection.client for seen in resources.cluster.surveyed]
-    if resources.cluster.way != "hosts" and resources.engine.in_containers:
-        clients = [docker.connect_or_refuse()]
+    if resources.engine.name != "docker":
+        return
+    clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
     if said := remove_certain(clients):
         shown.stage(said)
 

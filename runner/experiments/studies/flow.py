@@ -39,7 +39,7 @@ from runner.experiments.studies.study import Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import EngineChoice, choose_engine, read_by_others
+from runner.plan.discovery import EngineChoice, engine_of, read_by_others
 from runner.plan.strategy import offered
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
@@ -285,7 +285,7 @@ def survey(
 
 def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
     node, device = cluster.node, cluster.device_of(request)
-    engine = EngineChoice("docker", None) if cluster.way == "hosts" else choose_engine(request.engine)
+    engine = engine_of(request, cluster)
     name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
     return Machine(
         name=cluster.machine,
@@ -295,7 +295,7 @@ def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[s
         gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
         cores=len(node.cores),
         engine=engine.name,
-        may_emulate=engine.in_containers,
+        may_emulate=engine.name == "docker",
         hosts=request.hosts,
         images=_images(cluster, engine),
     )
