@@ -5,17 +5,17 @@ PYTHON ?= python3
 # Told of make, the program says WORKERS=2 where it would say --workers=2.
 DLSCALE := DLSCALE_MAKE=1 .venv/bin/dlscale
 
-VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
+VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
   FUSION_THRESHOLD CYCLE_TIME COMPRESSION PRESET TECHNIQUES INTERCONNECT IFACE HCA LINK_RATE LINK_DELAY PRECISION MODE DATA DECODE LOADER_WORKERS THREADS ITERATIONS EPOCHS WARMUP FIT CONCURRENT REPEAT SCALING ENGINE SEED OUT TIMEOUT \
   INACTIVITY_TIMEOUT TELEMETRY_HZ IDLE PROFILE PROFILE_AFTER PROFILE_ITERATIONS PROFILE_REGION PROFILE_TIMEOUT IMAGE MOUNT
-SWITCHES := XLA OVERSUBSCRIBE COMPARE
+SWITCHES := XLA OVERSUBSCRIBE COMPARE RESUME
 
 # What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
-TAKES.plan := $(VARIABLES) $(SWITCHES)
-TAKES.bench := $(TAKES.plan) VERBOSE
+TAKES.plan := $(VARIABLES) $(SWITCHES) FORMAT
+TAKES.bench := $(VARIABLES) $(SWITCHES) VERBOSE
 TAKES.compare-interconnects := $(TAKES.bench)
-TAKES.overhead := $(TAKES.plan) BESIDE_HOST
-TAKES.ablate := $(TAKES.plan) BATCHES
+TAKES.overhead := $(VARIABLES) $(SWITCHES) BESIDE_HOST
+TAKES.ablate := $(VARIABLES) $(SWITCHES) BATCHES
 TAKES.doctor := HOSTS IFACE
 TAKES.clean := HOSTS
 TAKES.regrade := DIR
@@ -83,7 +83,7 @@ bench: .venv/ready ## train, measure, and leave a record
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
 	@$(DLSCALE) bench --compare $(FLAGS) $(call switches,VERBOSE)
 plan: .venv/ready ## print the exact command lines that bench would run
-	@$(DLSCALE) bench --dry-run $(FLAGS)
+	@$(DLSCALE) bench --dry-run $(FLAGS) $(call flags,FORMAT)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
 	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(value HOSTS),$(call flags,IFACE))
 clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, and say which runs go on; with HOSTS=..., there

@@ -50,9 +50,9 @@ class Cluster:
         """Whether its nodes are other machines than the runner's, or may be."""
         return self.way in ("hosts", "slurm")
 
-    def ended(self) -> Ending | None:
-        """How whoever lent the nodes took them back; None where they are still to be had."""
-        return self.allocation.ended() if self.allocation else None
+    def ended(self, *, told: bool) -> Ending | None:
+        """How whoever lent the nodes takes them back, where the runner may have been `told` to end; None where they are still to be had."""
+        return self.allocation.ended(told=told) if self.allocation else None
 
     @property
     def steps(self) -> tuple[StepReach, ...]:

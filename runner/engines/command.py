@@ -24,8 +24,8 @@ from runner.engines.ways import Way
 
 STOP_GRACE_S: Final = 8.0
 READ_BYTES: Final = 2**16
-# Where clients of Slurm find their controller.
-_OF_WAYS: Final = ("SLURM_CONF",)
+# Where clients of Slurm find their controller; its other variables would be taken for options of srun.
+OF_WAYS: Final = ("SLURM_CONF",)
 
 
 class CommandEngine:
@@ -64,7 +64,7 @@ class CommandEngine:
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start the argv."""
-        return start_process(spec.name, self.argv(spec), way=self.way, env=passed((*self.box.sees, *_OF_WAYS)))
+        return start_process(spec.name, self.argv(spec), way=self.way, env=passed((*self.box.sees, *OF_WAYS)))
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The way, the box, and the job in it."""

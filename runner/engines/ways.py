@@ -11,8 +11,17 @@ from typing import Final, Protocol
 
 from runner.core.record import SESSION
 
-# Variables that a step gets from the runner: where programs are, and nothing personal. Slurm adds its own, and those of its GPUs.
-EXPORTED: Final = ("PATH", "LANG", "TZ", "HOME", "USER")
+# Variables that a step gets from the runner: where programs are, and where engines keep things. Slurm adds its own, and those of its GPUs.
+EXPORTED: Final = (
+    "PATH",
+    "LANG",
+    "TZ",
+    "HOME",
+    "USER",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "APPTAINER_TMPDIR",
+)
 
 
 class Way(Protocol):

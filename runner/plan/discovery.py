@@ -289,7 +289,7 @@ def _engine_of_steps(asked: EngineName | None, reach: StepReach) -> EngineChoice
     for name in (one for one in programs.PROGRAMS if asked in (None, one)):
         found = programs.find(name, reach.command)
         if found.available:
-            return EngineChoice(name, f"{reach.node} has it", version=found.version)
+            return EngineChoice(name, f"asked for with ENGINE={asked}" if asked else None, version=found.version)
         if asked:
             raise RequestError(
                 f"ENGINE={asked} asked, but on {reach.node} {found.reason}; load its module before the job, or ask for ENGINE=venv"

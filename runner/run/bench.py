@@ -30,6 +30,7 @@ from runner.results import disk
 from runner.results.disk import check_writable
 from runner.results.store import RESERVE_BYTES
 from runner.run.prepare import prepare, preview
+from runner.run.recorded import RecordedRuns
 from runner.run.trial_runner import Known, Run, TrialRunner
 
 
@@ -94,6 +95,8 @@ def run(
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         try:
             _check_links(trials, prepared)
+            if request.resume:
+                known = RecordedRuns(resources.out).find
             matrix = TrialRunner(request, resources, prepared, shown, command, name, known)
             return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or wanted(trial)])
         finally:

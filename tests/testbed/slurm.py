@@ -62,7 +62,9 @@ def refuse_unfit() -> None:
         raise RequestError("a Slurm of several nodes takes root here; run the tests as root")
     lacking = sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
     if lacking:
-        raise RequestError(f"a Slurm of several nodes takes {', '.join(lacking)}; type apt-get install {' '.join(lacking)}")
+        raise RequestError(
+            f"a Slurm of several nodes takes {', '.join(lacking)}; type apt-get install {' '.join(lacking)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,15 @@ class Slurm:
     def inside(self, *argv: str) -> tuple[str, ...]:
         """The command that runs another in the network of its head node, among its processes."""
         spaces = ("--mount", "--net", "--pid", "--uts")
-        return ("nsenter", f"--target={self.pid}", *spaces, f"--wd={Path.cwd()}", "env", f"SLURM_CONF={self.directory}/slurm.conf", *argv)
+        return (
+            "nsenter",
+            f"--target={self.pid}",
+            *spaces,
+            f"--wd={Path.cwd()}",
+            "env",
+            f"SLURM_CONF={self.directory}/slurm.conf",
+            *argv,
+        )
 
     def ask(self, *argv: str) -> str:
         """What a command prints there."""
@@ -124,7 +134,13 @@ def main(directory: Path, nodes: int) -> None:
         (directory / folder).mkdir(parents=True)
     (directory / "slurm.conf").write_text(CONF.format(directory=directory, nodes=nodes, head=HEAD), encoding="utf-8")
     os.environ["SLURM_CONF"] = str(directory / "slurm.conf")
-    _call("hostname head", "ip link set lo up", "ip link add br0 type bridge", f"ip addr add {HEAD}/24 dev br0", "ip link set br0 up")
+    _call(
+        "hostname head",
+        "ip link set lo up",
+        "ip link add br0 type bridge",
+        f"ip addr add {HEAD}/24 dev br0",
+        "ip link set br0 up",
+    )
     _start_munge(directory / "munge")
     _start(("slurmctld", "-D", "-c", "-f", os.environ["SLURM_CONF"]))
     for number in range(1, nodes + 1):
@@ -156,7 +172,13 @@ def _start_munge(folder: Path) -> None:
         shutil.chown(path, "munge", "munge")
     for parent in folder.parents[:2]:  # pytest keeps its directories to root
         parent.chmod(0o755)
-    options = {"key-file": key, "socket": folder / "socket", "pid-file": folder / "pid", "log-file": folder / "log", "seed-file": folder / "seed"}
+    options = {
+        "key-file": key,
+        "socket": folder / "socket",
+        "pid-file": folder / "pid",
+        "log-file": folder / "log",
+        "seed-file": folder / "seed",
+    }
     words = (f"--{name}={path}" for name, path in options.items())
     _start(("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground", *words))
     while not (folder / "socket").exists():
@@ -175,7 +197,7 @@ def _start_node(number: int, groups: Path) -> None:
         f"ip addr add 10.88.0.1{number}/24 dev eth0 && ip link set eth0 up && exec slurmd -D -N {name}"
     )
     node = _start(("unshare", "--mount", "--net", "--uts", "sh", "-c", script), stdin=subprocess.PIPE)
-    while os.readlink(f"/proc/{node.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+    while Path(f"/proc/{node.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
         time.sleep(0.01)
     _call(f"ip link add {name} type veth peer name eth0 netns {node.pid}", f"ip link set {name} master br0 up")
     assert node.stdin is not None

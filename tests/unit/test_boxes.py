@@ -65,7 +65,7 @@ def test_a_step_takes_all_that_the_job_has_on_one_node_and_runs_beside_the_other
     argv = Step("5").reach(spec.node, BOXES["venv"].argv(spec))
     assert shlex.join(argv).startswith(
         "srun --jobid=5 --overlap --mem=0 --nodes=1 --ntasks=1 --nodelist=n2 --cpu-bind=none --unbuffered --input=all --quiet "
-        "--export=PATH,LANG,TZ,HOME,USER env "
+        "--export=PATH,LANG,TZ,HOME,USER,CONTAINERS_CONF,CONTAINERS_STORAGE_CONF,APPTAINER_TMPDIR env "
     )
 
 

@@ -15,9 +15,9 @@ from studied import cpu_machine
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed
 from runner.experiments.studies import flow
-from runner.experiments.studies.flow import RecordedRuns
 from runner.experiments.studies.model import Reproduction, StudyRequest
 from runner.results.store import read_record, write_record
+from runner.run.recorded import RecordedRuns
 
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
 

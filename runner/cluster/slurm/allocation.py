@@ -45,44 +45,38 @@ class Allocation:
         """How its nodes are reached."""
         return Step(self.job)
 
-    def ended(self) -> Ending | None:
-        """How it ended; None while it goes on. Waits for what Slurm is ending just now."""
+    def ended(self, *, told: bool) -> Ending | None:
+        """How it ended, or is about to where the runner was `told` to end; None while it goes on. Waits for what Slurm is ending just now."""
         deadline = time.monotonic() + _COMPLETING_S
         while True:
             try:
-                fields = read_fields(run(("scontrol", "-o", "show", "job", self.job), timeout_s=_ANSWER_S))
+                fields = read_fields(_ask("scontrol", "-o", "show", "job", self.job))
             except CommandError as error:
-                return Ending(
-                    "failed",
-                    f"Slurm does not tell how job {self.job} is ({error.last_line}); see `squeue` and slurmctld's log",
-                )
+                why = f"Slurm does not tell how job {self.job} is ({error.last_line})"
+                return Ending("failed", f"{why}; see `squeue` and slurmctld's log")
             if fields.get("JobState") != "COMPLETING" or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)
         state = fields.get("JobState", "UNKNOWN")
-        return (
-            None
-            if state in _GOING
-            else ending(self.job, state, fields, lost=self._lost() if state == "NODE_FAIL" else ())
-        )
+        if state in _GOING:
+            return self._expires() if told else None
+        return ending(self.job, state, fields, lost=self._lost() if state == "NODE_FAIL" else ())
 
-    def time_left(self) -> str | None:
-        """A sentence where its time limit is near, which is why it was told to end; None where it is not, or nobody knows."""
+    def _expires(self) -> Ending | None:
+        """Its time limit where that is near, which is why the runner was told to end; None where it is not, or nobody knows."""
         try:
-            fields = read_fields(
-                run(("squeue", "-h", "-j", self.job, "-o", "LeftSeconds=%L TimeLimit=%l"), timeout_s=_ANSWER_S)
-            )
-        except CommandError:
+            left, limit = _ask("squeue", "-h", "-j", self.job, "-o", "%L %l").split()
+        except (CommandError, ValueError):
             return None
-        left = seconds(fields.get("LeftSeconds", ""))
-        if left is None or left > _NEAR_S:
+        left_s = seconds(left)
+        if left_s is None or left_s > _NEAR_S:
             return None
-        return f"job {self.job} comes to its time limit of {fields['TimeLimit']}; {_LONGER}"
+        return Ending("interrupted", f"job {self.job} comes to its time limit of {limit}; {_LONGER}")
 
     def _lost(self) -> tuple[str, ...]:
         """Those of its nodes that Slurm calls down or can't reach (`*`)."""
         try:
-            said = run(("scontrol", "-o", "show", "node", ",".join(self.nodes)), timeout_s=_ANSWER_S)
+            said = _ask("scontrol", "-o", "show", "node", ",".join(self.nodes))
         except CommandError:
             return ()
         nodes = [read_fields(line) for line in said.splitlines() if line.strip()]
@@ -130,11 +124,15 @@ def read_allocation() -> Allocation:
             "CLUSTER=slurm, which gets one"
         )
     try:
-        nodes = run(("scontrol", "show", "hostnames", listed), timeout_s=_ANSWER_S).split()
-        version = run(("scontrol", "--version"), timeout_s=_ANSWER_S).split()[-1]
+        nodes = _ask("scontrol", "show", "hostnames", listed).split()
+        version = _ask("scontrol", "--version").split()[-1]
     except CommandError as error:
         raise RequestError(f"HOSTS=slurm asked, but Slurm does not answer ({error.last_line}); see `sinfo`") from error
     return Allocation(job, os.environ.get("SLURM_CLUSTER_NAME", "slurm"), tuple(nodes), version)
+
+
+def _ask(*argv: str) -> str:
+    return run(argv, timeout_s=_ANSWER_S)
 
 
 def read_fields(text: str) -> dict[str, str]:

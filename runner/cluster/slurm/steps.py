@@ -21,7 +21,9 @@ from runner.cluster.machine.local_node import PORTS
 from runner.cluster.slurm.allocation import Allocation
 from runner.core.errors import RequestError
 from runner.engines.base import EngineFacts
+from runner.engines.command import OF_WAYS, passed
 from runner.engines.process import CommandError, run
+from runner.engines.ways import EXPORTED
 
 _ANSWER_S: Final = 120
 _SHARE: Final = "put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node of the job sees them"
@@ -45,7 +47,8 @@ class StepReach:
 
     def command(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
         """What a command prints there; raises CommandError."""
-        return run(self.allocation.way.reach(self.node, argv), timeout_s=patience_s)
+        env = passed((*EXPORTED, *OF_WAYS))
+        return run(self.allocation.way.reach(self.node, argv), env=env, timeout_s=patience_s)
 
     def run(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
         """The same; raises RequestError, which names the node."""
