@@ -18,10 +18,14 @@ def ask_here(argv: Sequence[str]) -> str:
     return run(argv, timeout_s=_ANSWER_S)
 
 
-def find(program: Program, ask: Callable[[Sequence[str]], str] = ask_here) -> EngineFacts:
+def find(program: Program | Literal["srun"], ask: Callable[[Sequence[str]], str] = ask_here) -> EngineFacts:
     """What a program says of itself where `ask` runs it; never raises a CommandError."""
     try:
         said = ask((program, "--version"))
     except CommandError as error:
-        return EngineFacts(name=program, available=False, reason=f"{program} does not run ({error.last_line})")
-    return EngineFacts(name=program, available=True, version=said.split()[-1])
+        return EngineFacts(
+            name="slurm" if program == "srun" else program,
+            available=False,
+            reason=f"{program} does not run ({error.last_line})",
+        )
+    return EngineFacts(name="slurm" if program == "srun" else program, available=True, version=said.split()[-1])
