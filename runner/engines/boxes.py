@@ -51,6 +51,12 @@ class Box(Protocol):
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that runs the spec on its node."""
 
+    def up(self, spec: ContainerSpec) -> tuple[str, ...]:
+        """The command that succeeds once others may join its network; none where it has none of its own."""
+
+    def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
+        """The command that removes what is left of it where it was ended before its time; none where nothing can be."""
+
     def site(self, data: Path | None) -> Site:
         """Where programs and data are found."""
 
@@ -64,8 +70,22 @@ class Box(Protocol):
         """Numeric `uid:gid` that a job runs as."""
 
 
+class _Process:
+    """A box that is nothing but processes: it shares the node's network, and nothing is left of it."""
+
+    def up(self, spec: ContainerSpec) -> tuple[str, ...]:
+        """Nothing to wait for."""
+        del spec
+        return ()
+
+    def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
+        """Nothing to remove."""
+        del spec
+        return ()
+
+
 @dataclass(frozen=True)
-class Bare:
+class Bare(_Process):
     """No container: the job sees the host's files and network."""
 
     python: Path | None
@@ -96,7 +116,7 @@ class Bare:
         return f"{os.getuid()}:{os.getgid()}"
 
 
-class Apptainer(Inside):
+class Apptainer(_Process, Inside):
     """A SIF run by Apptainer 1.1 or newer; the spec's image is its path.
 
     It has no network of its own, limits neither memory nor /dev/shm, and gives /tmp as much as the machine's apptainer.conf says.
@@ -149,8 +169,16 @@ class Podman(Inside):
         joined = spec.network if spec.network.startswith("container:") else "keep-id"
         return (*_bound(spec), "podman", words[0], *(() if self._root else (f"--userns={joined}",)), *words[1:])
 
+    def up(self, spec: ContainerSpec) -> tuple[str, ...]:
+        """Wait until it runs; fails where it is not even created yet."""
+        return ("podman", "wait", "--condition=running", spec.name)
 
-class Pyxis(Inside):
+    def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
+        """A container that was created, and whose `podman run` was ended before it started it, stays."""
+        return ("podman", "rm", "--force", "--depend", "--ignore", spec.name)
+
+
+class Pyxis(_Process, Inside):
     """An image run by NVIDIA's plugin of Slurm (https://github.com/NVIDIA/pyxis); the spec's image is a reference or a squashfs file."""
 
     name: Final = "pyxis"

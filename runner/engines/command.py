@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -20,9 +21,12 @@ from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.request import EngineName
 from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, Site, Splitter
 from runner.engines.boxes import Box
+from runner.engines.process import CommandError, run
 from runner.engines.ways import Way
 
 STOP_GRACE_S: Final = 8.0
+# A container that takes longer to start is not waited for: who needs it says so.
+UP_S: Final = 30.0
 READ_BYTES: Final = 2**16
 # Where clients of Slurm find their controller; its other variables would be taken for options of srun.
 OF_WAYS: Final = ("SLURM_CONF",)
@@ -63,8 +67,18 @@ class CommandEngine:
         """Nothing to ask: where the way breaks, the process of the argv ends."""
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Start the argv."""
-        return start_process(spec.name, self.argv(spec), way=self.way, env=passed((*self.box.sees, *OF_WAYS)))
+        """Start the argv; returns when others can join its network, or it has ended already."""
+        env = passed((*self.box.sees, *OF_WAYS))
+        up, removal = (
+            words and self.way.reach(spec.node, words) for words in (self.box.up(spec), self.box.removal(spec))
+        )
+        container = start_process(spec.name, self.argv(spec), way=self.way, env=env, removal=removal)
+        deadline = time.monotonic() + UP_S
+        while up and not container.ended() and time.monotonic() < deadline:
+            with contextlib.suppress(CommandError):
+                run(up, env=env, timeout_s=UP_S)
+                break
+        return container
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The way, the box, and the job in it."""
@@ -75,8 +89,10 @@ class CommandEngine:
         return shlex.join(self.argv(spec))
 
 
-def start_process(name: str, argv: Sequence[str], *, way: Way, env: Mapping[str, str]) -> ProcessContainer:
-    """Start a process tree with a pipe as its lease; raises EngineError."""
+def start_process(
+    name: str, argv: Sequence[str], *, way: Way, env: Mapping[str, str], removal: Sequence[str] = ()
+) -> ProcessContainer:
+    """Start a process tree with a pipe as its lease; `removal` is run where it was ended before its time. Raises EngineError."""
     try:
         process = subprocess.Popen(
             argv,
@@ -89,14 +105,22 @@ def start_process(name: str, argv: Sequence[str], *, way: Way, env: Mapping[str,
         )
     except OSError as error:
         raise EngineError(f"{argv[0]}: {error.strerror}") from error
-    return ProcessContainer(name, process, way)
+    return ProcessContainer(name, process, way, removal=(removal, env))
 
 
 class ProcessContainer:
     """A container as the process that leads to it; at the far end the first process is the lease holder."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], way: Way) -> None:
+    def __init__(
+        self,
+        name: str,
+        process: subprocess.Popen[bytes],
+        way: Way,
+        *,
+        removal: tuple[Sequence[str], Mapping[str, str]],
+    ) -> None:
         self.name = name
+        self._removal, self._env = removal
         self._process = process
         self._way = way
         self._writing = threading.Lock()
@@ -139,19 +163,25 @@ class ProcessContainer:
 
     def stop(self) -> None:
         """Let the lease go, which ends the job; terminate what leads to it where that takes too long, and kill it if even that hangs."""
-        self.let_go()
-        if self._ended(self._way.grace_s):
+        if self.ended():
             return
-        self._process.terminate()
-        if not self._ended(STOP_GRACE_S):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.let_go()
+        if not self.ended(self._way.grace_s):
+            self._process.terminate()
+            if not self.ended(STOP_GRACE_S):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._removal:
+            with contextlib.suppress(CommandError):
+                run(self._removal, env=self._env, timeout_s=UP_S)
 
     def remove(self) -> None:
         """See to it that it has ended."""
         self.stop()
+        self.let_go()
         self._process.wait()
 
-    def _ended(self, patience_s: float) -> bool:
+    def ended(self, patience_s: float = 0.0) -> bool:
+        """Whether its process ends within this many seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
             return True
