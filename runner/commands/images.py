@@ -256,7 +256,7 @@ def sif(
     for image in select(load_images(SUITE_ROOT), names, None):
         with progress(open_console(stderr=True)) as shown:
             path, made = (
-                make_sif(*find_archive(image.reference, Path(directory)), where=folder(image), report=shown.stage)
+                make_sif(*find_archive(image, Path(directory)), where=folder(image), report=shown.stage)
                 if directory
                 else ensure_sif(image, report=shown.stage)
             )

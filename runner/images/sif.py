@@ -5,6 +5,8 @@ Each image has a folder of its own in the cache. What a SIF was made of stands b
 
 from __future__ import annotations
 
+import gzip
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +20,7 @@ from runner.core.frozen import Frozen
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.process import CommandError, follow, run
-from runner.images.build import Archived, find_built, read_manifest, save
+from runner.images.build import LABEL_LOCK, Archived, find_built, read_manifest, save
 from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import sha256
 
@@ -26,10 +28,11 @@ _DETAILS: Final = "sif.json"
 
 
 class Sif(Frozen):
-    """What a SIF was made of: the image, its id in the engine that built it, and the SHA-256 and size in bytes of the SIF itself."""
+    """What a SIF was made of: the image, its id in the engine that built it, its lock; and the SHA-256 and size in bytes of the SIF itself."""
 
     reference: str
     id: str
+    lock_sha256: str | None
     sha256: str
     size: int
 
@@ -53,7 +56,7 @@ def ensure_sif(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Path
 
 
 def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
-    """The SIF of an image, if it was made; RequestError where it is not what was made, or of another lock."""
+    """The SIF of an image, if it was made of the lock that it has now; RequestError where it is not what was made."""
     details = folder(image) / _DETAILS
     try:
         sif = Sif.model_validate_json(details.read_text(encoding="utf-8"))
@@ -69,7 +72,7 @@ def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
         raise RequestError(
             f"{path}: is not the SIF that was made; remove {details} and type `dlscale images sif {image.framework}:{image.tag}`"
         )
-    return path, sif
+    return (path, sif) if sif.lock_sha256 == image.lock_sha256 else None
 
 
 def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[str], None]) -> tuple[Path, Sif]:
@@ -79,14 +82,25 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
     draft = path.with_suffix(".draft")
     with alone(where / "sif.busy", waiting=lambda: report("waiting for another run that makes a SIF")):
         report(f"making {path} of {entry.reference}, a minute or more")
+        unpacked = path.with_suffix(".tar")  # Apptainer 1.4.5 calls what gzip of Python wrote an invalid header
         try:
-            follow(("apptainer", "build", "--force", str(draft), f"docker-archive:{archive}"), on_line=lambda _: None)
+            with gzip.open(archive, "rb") as packed, unpacked.open("wb") as file:
+                shutil.copyfileobj(packed, file, 2**20)
+            follow(("apptainer", "build", "--force", str(draft), f"docker-archive:{unpacked}"), on_line=lambda _: None)
         except CommandError as error:
             raise RequestError(
                 f"{entry.reference}: apptainer could not make a SIF of {archive} ({error.last_line}); look at its disk"
             ) from error
+        finally:
+            unpacked.unlink(missing_ok=True)
         draft.replace(path)
-        made = Sif(reference=entry.reference, id=entry.id, sha256=sha256(path), size=path.stat().st_size)
+        made = Sif(
+            reference=entry.reference,
+            id=entry.id,
+            lock_sha256=entry.lock_sha256,
+            sha256=sha256(path),
+            size=path.stat().st_size,
+        )
         (where / _DETAILS).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return path, made
 
@@ -95,7 +109,7 @@ def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[
     """The archive of an image: in its folder, or made there from this machine's Docker. RequestError: neither has it."""
     where = folder(image)
     try:
-        return find_archive(image.reference, where)
+        return find_archive(image, where)
     except RequestError as error:
         try:
             with closing(docker.connect()) as client:
@@ -105,30 +119,28 @@ def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[
         except EngineError:
             raise RequestError(
                 f"{where} has no file of {image.reference}, and no Docker answers here to make one; on a machine with Docker type "
-                f"`dlscale images archive DIR {image.framework}:{image.tag}`, and here `dlscale images sif --archive DIR`"
+                f"`dlscale images archive DIR {image.framework}:{image.tag}`, and here `dlscale images sif --archive DIR "
+                f"{image.framework}:{image.tag}`"
             ) from error
-    return find_archive(image.reference, where)
+    return find_archive(image, where)
 
 
-def find_archive(reference: str, directory: Path) -> tuple[Archived, Path]:
-    """An image in a directory that `dlscale images archive` wrote; raises RequestError where it is not there as it was written."""
-    entry = next((one for one in read_manifest(directory).images if one.reference == reference), None)
-    if entry is None or not (directory / entry.file).is_file():
-        raise RequestError(f"{directory}: has no {reference}; write it with `dlscale images archive`")
+def find_archive(image: ImageSpec, directory: Path) -> tuple[Archived, Path]:
+    """An image in a directory that `dlscale images archive` wrote; raises RequestError where it is not there, or was of another lock."""
+    entry = next((one for one in read_manifest(directory).images if one.reference == image.reference), None)
+    if entry is None or not (directory / entry.file).is_file() or entry.lock_sha256 != image.lock_sha256:
+        raise RequestError(
+            f"{directory}: has no {image.reference} of today's lock; write it with `dlscale images archive`"
+        )
     return entry, directory / entry.file
 
 
-def podman_id(reference: str, ask: Callable[[tuple[str, ...]], str]) -> str | None:
-    """Id of the image that a Podman has under a reference, None for none; `ask` runs a command where it is."""
-    try:
-        return ask(("podman", "image", "inspect", "--format", "{{.Id}}", reference)).strip()
-    except (CommandError, RequestError):
-        return None
-
-
 def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *, report: Callable[[str], None]) -> str:
-    """Have an image in a Podman, loaded from its archive where it lacks it; returns its id. RequestError: it can't be had."""
-    if found := podman_id(image.reference, ask):
+    """Have an image in a Podman, loaded from its archive where it lacks it; returns its id. RequestError: it can't be had.
+
+    `ask` runs a command where that Podman is.
+    """
+    if found := _podman_id(image, ask):
         return found
     _, archive = ensure_archive(image, report=report)
     report(f"podman: loading {image.reference}")
@@ -136,9 +148,19 @@ def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *,
         ask(("podman", "load", "--quiet", "--input", str(archive)))
     except CommandError as error:
         raise RequestError(f"podman could not load {archive} ({error.last_line}); see `podman info`") from error
-    if (found := podman_id(image.reference, ask)) is None:
+    if (found := _podman_id(image, ask)) is None:
         raise RequestError(f"podman loaded {archive} and has no {image.reference}; see `podman images`")
     return found
+
+
+def _podman_id(image: ImageSpec, ask: Callable[[tuple[str, ...]], str]) -> str | None:
+    """Id of the image that a Podman has; None for none, or one of another lock."""
+    form = f'{{{{.Id}}}} {{{{index .Labels "{LABEL_LOCK}"}}}}'
+    try:
+        identifier, lock = ask(("podman", "image", "inspect", "--format", form, image.reference)).split()
+    except (CommandError, ValueError):
+        return None
+    return identifier if lock == image.lock_sha256 else None
 
 
 def squashfs(image: ImageSpec) -> Path:

@@ -33,7 +33,7 @@ from runner.images.custom_image import CustomImage
 from runner.images.host_software import HostSoftware
 from runner.images.sif import ensure_in_podman, ensure_sif, here, squashfs
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import WORKLOADS, AnyResources, Resources
+from runner.plan.discovery import WORKLOADS, AnyResources, Resources, refuse_closed_folders
 from runner.plan.launch.monitor import MODULES
 from runner.plan.layout import Prepared, Samplers
 from runner.report.progress import Progress
@@ -234,6 +234,7 @@ def _supplied(
     match resources.engine.name:
         case "apptainer":
             path, sif = ensure_sif(image, report=shown.stage)
+            refuse_closed_folders([WORKLOADS, path.parent])
             return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
         case "podman":
             ids = {ensure_in_podman(image, ask, report=shown.stage) for ask in nodes}

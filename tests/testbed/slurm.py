@@ -47,7 +47,7 @@ SelectTypeParameters=CR_Core_Memory
 SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
-SlurmdTimeout=20
+SlurmdTimeout=10
 KillWait=5
 OverTimeLimit=0
 SlurmdParameters=config_overrides
@@ -170,8 +170,7 @@ def _start_munge(folder: Path) -> None:
     key.chmod(0o400)
     for path in (folder, key):
         shutil.chown(path, "munge", "munge")
-    for parent in folder.parents[:2]:  # pytest keeps its directories to root
-        parent.chmod(0o755)
+    folder.parent.chmod(0o755)
     options = {
         "key-file": key,
         "socket": folder / "socket",
