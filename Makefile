@@ -11,11 +11,12 @@ VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKER
 SWITCHES := XLA OVERSUBSCRIBE COMPARE RESUME
 
 # What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
-TAKES.plan := $(VARIABLES) $(SWITCHES) FORMAT
-TAKES.bench := $(VARIABLES) $(SWITCHES) VERBOSE
+TAKES.run := $(VARIABLES) $(SWITCHES)
+TAKES.plan := $(TAKES.run) FORMAT
+TAKES.bench := $(TAKES.run) VERBOSE
 TAKES.compare-interconnects := $(TAKES.bench)
-TAKES.overhead := $(VARIABLES) $(SWITCHES) BESIDE_HOST
-TAKES.ablate := $(VARIABLES) $(SWITCHES) BATCHES
+TAKES.overhead := $(TAKES.run) BESIDE_HOST
+TAKES.ablate := $(TAKES.run) BATCHES
 TAKES.doctor := HOSTS IFACE
 TAKES.clean := HOSTS
 TAKES.regrade := DIR
@@ -82,8 +83,8 @@ bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS) $(call switches,VERBOSE)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
 	@$(DLSCALE) bench --compare $(FLAGS) $(call switches,VERBOSE)
-plan: .venv/ready ## print the exact command lines that bench would run
-	@$(DLSCALE) bench --dry-run $(FLAGS) $(call flags,FORMAT)
+plan: .venv/ready ## print the exact command lines that bench would run; FORMAT=sbatch prints a script for Slurm
+	@$(DLSCALE) plan $(FLAGS) $(call flags,FORMAT)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
 	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(value HOSTS),$(call flags,IFACE))
 clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, and say which runs go on; with HOSTS=..., there

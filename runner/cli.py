@@ -22,6 +22,7 @@ from runner.commands.catalog import AS_JSON, list_names, models
 from runner.commands.data import data_app
 from runner.commands.images import images_app
 from runner.commands.options import Text, complete_run, flag, run_argument, takes
+from runner.commands.plan import plan
 from runner.commands.runs import ls, rerun, show
 from runner.commands.usage import sentence
 from runner.core import console, interrupts, parsing
@@ -77,6 +78,7 @@ def root(
 app.add_typer(images_app, name="images")
 app.add_typer(data_app, name="data")
 app.command()(bench)
+app.command()(plan)
 app.command()(ls)
 app.command()(show)
 app.command()(rerun)

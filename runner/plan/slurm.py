@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from runner.core.errors import RequestError
 from runner.core.request import SLURM, Request
 
-# Options of this machine's command that the one in the job has not; how many words follow each.
+# Options of this command that the one in the job has not; how many words follow each.
 _OUTSIDE: Final[Mapping[str, int]] = {"--cluster": 1, "--slurm-flags": 1, "--format": 1, "--dry-run": 0}
 # Seconds before the time limit at which the runner is told to end, so that it can write its record.
 _NOTICE_S: Final = 60
@@ -33,7 +34,9 @@ def sbatch(request: Request, words: Sequence[str]) -> str:
 
 def inside(words: Sequence[str]) -> tuple[str, ...]:
     """What was typed, for the nodes of the job that it is in."""
-    return (*_without(words), f"--hosts={SLURM}")
+    program, command, *options = words
+    bench = "bench" if command == "plan" else command
+    return (str(Path(program).absolute()), bench, *_without(options), f"--hosts={SLURM}")
 
 
 def _resources(request: Request) -> Iterator[str]:
@@ -49,13 +52,15 @@ def _resources(request: Request) -> Iterator[str]:
 
 
 def _flags(request: Request) -> list[str]:
-    """The user's own flags, which come last and so win."""
+    """The user's own flags, which come last and so win; an end of line in one would make a command of what follows it."""
+    typed = request.slurm_flags or ""
     try:
-        return shlex.split(request.slurm_flags or "")
+        words = shlex.split(typed)
     except ValueError as error:
-        raise RequestError(
-            f"SLURM_FLAGS={request.slurm_flags} can't be read ({error}); write it as a shell would take it"
-        ) from error
+        raise RequestError(f"SLURM_FLAGS={typed} can't be read ({error}); write it as a shell would take it") from error
+    if any("\n" in word for word in words):
+        raise RequestError("SLURM_FLAGS has an end of line in a flag; write it on one line")
+    return words
 
 
 def _without(words: Sequence[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -16,6 +17,8 @@ from runner.core.record import RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
 from runner.engines import docker, shaper
+from runner.engines.process import become
+from runner.plan import slurm
 from runner.plan.choice import trials_of
 from runner.plan.discovery import (
     AnyResources,
@@ -40,6 +43,8 @@ def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, 
     `command` is the command line, for the records; with `as_json`, what the tables are made from goes to standard output, and the tables
     to standard error.
     """
+    if request.cluster:
+        become(slurm.salloc(request, command))
     name = stamp()
     with progress(open_console(stderr=True)) as shown:
         runs = run(request, command=command, name=name, shown=shown)
@@ -120,8 +125,11 @@ def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
         shaper.check(next(iter(prepared.engines.values())), image=prepared.tools, links=links)
 
 
-def dry_run(request: Request) -> int:
-    """Print the command lines that `bench` would run, and start nothing."""
+def dry_run(request: Request, *, command: Sequence[str]) -> int:
+    """Print the command lines that `bench` would run, and start nothing; `command` is the command line."""
+    if request.cluster:
+        sys.stdout.write(f"{shlex.join(slurm.salloc(request, command))}\n")
+        return 0
     request = emulate_for_comparison(request)
     resources = discover(request, contact=False)
     resources, trials = trials_of(request, resources, say=lambda text: complain([text]))

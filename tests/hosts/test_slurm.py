@@ -116,7 +116,7 @@ def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
 def test_a_script_for_sbatch_runs_ddp_without_a_container_and_resume_runs_nothing_again(cluster, tmp_path):
     job = (*(word for word in JOB if "mxnet" not in word), "--framework=pytorch", "--engine=venv", f"--out={tmp_path}")
     script = tmp_path / "job.sh"
-    script.write_text(cluster.ask(DLSCALE, *job, "--dry-run", "--format=sbatch"))
+    script.write_text(cluster.ask(DLSCALE, "plan", *job[1:], "--format=sbatch"))
     code, _, errors = ended(started(cluster, "sbatch", "--wait", f"--output={tmp_path}/log", str(script)))
     assert code in (0, 4), errors + (tmp_path / "log").read_text()
     check_crossed(records(tmp_path)[-1])
@@ -144,7 +144,7 @@ def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster
     """A minute is all that the script has, and all of it is notice."""
     script = tmp_path / "job.sh"
     flags = ("--engine=venv", f"--out={tmp_path}", "--slurm-flags=--time=1")
-    script.write_text(cluster.ask(DLSCALE, *LONG, *flags, "--dry-run", "--format=sbatch"))
+    script.write_text(cluster.ask(DLSCALE, "plan", *LONG[1:], *flags, "--format=sbatch"))
     process = started(cluster, "sbatch", "--wait", f"--output={tmp_path}/log", str(script))
     ended(process, seconds=150)
     (record,) = records(tmp_path)
