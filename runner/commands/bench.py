@@ -28,7 +28,7 @@ def bench(
     if dry_run and as_json:
         raise RequestError("--dry-run prints command lines, and --json the figures of runs; leave one of them out")
     raise typer.Exit(
-        flow.dry_run(request, command=sys.argv)
+        flow.dry_run(request)
         if dry_run
         else flow.bench(request, command=tuple(sys.argv), as_json=as_json, verbose=verbose)
     )

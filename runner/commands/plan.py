@@ -30,4 +30,4 @@ def plan(
         return
     from runner.run.bench import dry_run
 
-    raise typer.Exit(dry_run(request, command=sys.argv))
+    raise typer.Exit(dry_run(request))

@@ -125,10 +125,10 @@ def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
         shaper.check(next(iter(prepared.engines.values())), image=prepared.tools, links=links)
 
 
-def dry_run(request: Request, *, command: Sequence[str]) -> int:
-    """Print the command lines that `bench` would run, and start nothing; `command` is the command line."""
+def dry_run(request: Request) -> int:
+    """Print the command lines that `bench` would run, and start nothing."""
     if request.cluster:
-        sys.stdout.write(f"{shlex.join(slurm.salloc(request, command))}\n")
+        sys.stdout.write(f"{shlex.join(slurm.salloc(request, sys.argv))}\n")
         return 0
     request = emulate_for_comparison(request)
     resources = discover(request, contact=False)

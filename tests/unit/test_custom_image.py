@@ -152,7 +152,7 @@ def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp
 def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
     """This machine's engine, and where there is none the first host's."""
     remote = StandIn({"there:1": Held("sha256:9", {})})
-    seen = type("Seen", (), {"connection": type("Connection", (), {"client": remote})})
+    seen = type("Seen", (), {"docker": type("Connection", (), {"client": remote})})
     of_hosts = test_plan.resources().cluster
     assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source().held is machine
 
@@ -291,9 +291,7 @@ def drawn(told):
 @pytest.mark.parametrize("name", SCENES)
 def test_a_dry_run_prints_the_exact_command_lines(machine, capsys, name):
     few = {"batch": 64, "iterations": 40, "warmup": 4, "telemetry_hz": 0}
-    assert (
-        bench.dry_run(request(model="resnet50", precision="bf16", mounts=USR, **few, **SCENES[name]), command=()) == 0
-    )
+    assert bench.dry_run(request(model="resnet50", precision="bf16", mounts=USR, **few, **SCENES[name])) == 0
     told = capsys.readouterr().out.replace(str(examples.ROOT), "/suite")
     told = told.replace(f"--user {job_user()}", f"--user {IMAGE_USER}")
     lines = drawn(re.sub(r"-tools-[0-9a-f]{12}", "-tools-0123456789ab", told))  # names what it is made of

@@ -222,7 +222,7 @@ def test_a_dry_run_prints_the_exact_command_lines(monkeypatch, capsys, name):
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
     few = {"batch": 64, "iterations": 40, "warmup": 4, "telemetry_hz": 0, "repeat": 1}
     asked = Request.model_validate({"framework": "pytorch", "engine": "host"} | few | SCENES[name])
-    assert bench.dry_run(asked, command=()) == 0
+    assert bench.dry_run(asked) == 0
     lines = drawn(capsys.readouterr().out.replace(str(examples.ROOT), "/suite"))
     path = GOLDEN / f"{name}.txt"
     assert lines == expected(path, lines)
