@@ -57,7 +57,13 @@ def ensure_sif(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Path
 
 def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
     """The SIF of an image, if it was made of the lock that it has now; RequestError where it is not what was made."""
-    details = folder(image) / _DETAILS
+    found = _read(folder(image))
+    return found if found and found[1].lock_sha256 == image.lock_sha256 else None
+
+
+def _read(where: Path) -> tuple[Path, Sif] | None:
+    """The SIF in a folder; None for none."""
+    details = where / _DETAILS
     try:
         sif = Sif.model_validate_json(details.read_text(encoding="utf-8"))
         path = details.parent / _name(sif.reference, sif.id)
@@ -65,14 +71,12 @@ def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        raise RequestError(
-            f"{details}: can't be read; remove it, and type `dlscale images sif {image.framework}:{image.tag}`"
-        ) from error
+        raise RequestError(f"{details}: can't be read; remove it, and type `dlscale images sif` again") from error
     if size != sif.size:
         raise RequestError(
-            f"{path}: is not the SIF that was made; remove {details} and type `dlscale images sif {image.framework}:{image.tag}`"
+            f"{path}: is not the SIF that was made; remove {details}, and type `dlscale images sif` again"
         )
-    return (path, sif) if sif.lock_sha256 == image.lock_sha256 else None
+    return path, sif
 
 
 def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[str], None]) -> tuple[Path, Sif]:
@@ -81,6 +85,8 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
     path = where / _name(entry.reference, entry.id)
     draft = path.with_suffix(".draft")
     with alone(where / "sif.busy", waiting=lambda: report("waiting for another run that makes a SIF")):
+        if (found := _read(where)) and found[1].id == entry.id:
+            return found
         report(f"making {path} of {entry.reference}, a minute or more")
         unpacked = path.with_suffix(".tar")  # Apptainer 1.4.5 calls what gzip of Python wrote an invalid header
         try:

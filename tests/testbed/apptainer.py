@@ -5,6 +5,7 @@ The root is kept between sessions. As an ordinary user the program makes a user 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,15 @@ user=()
 [ "$1" = build ] || user=(--unshare-user --uid "$(id -u)" --gid "$(id -g)")
 exec bwrap "${{user[@]}}" --bind {root} / --dev-bind /dev /dev --bind /proc /proc --bind /sys /sys {binds} -- /usr/bin/apptainer "$@"
 """
+
+
+def environment(checkout: Path) -> dict[str, str]:
+    """What the suite in a checkout is started with: an `apptainer` on PATH, and a cache of its own that an image's user may enter.
+
+    RequestError: there can be none here.
+    """
+    path = f"{program(checkout, KEPT)}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "DLSCALE_CACHE": str(KEPT / "cache")}
 
 
 def program(*shared: Path) -> Path:

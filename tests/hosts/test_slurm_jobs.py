@@ -4,7 +4,6 @@ Prevents: nodes that train a model each, a step that waits for another, one core
 a record that blames the program for what Slurm did, a matrix that tries its next trial on nodes that are gone.
 """
 
-import os
 import random
 import shutil
 import subprocess
@@ -49,12 +48,10 @@ def cluster():
 @pytest.fixture(scope="module")
 def sif():
     """What a job in Apptainer is started with: the program on PATH, and a cache that all nodes see with a SIF that `images sif` made."""
-    cache = apptainer.KEPT / "cache"
     try:
-        path = apptainer.program(ROOT, apptainer.KEPT)
+        environment = apptainer.environment(ROOT)
     except RequestError as error:
         pytest.skip(str(error))
-    environment = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "DLSCALE_CACHE": str(cache)}
     subprocess.run((DLSCALE, "images", "sif", "mxnet:1.9.1"), env=environment, check=True, capture_output=True)
     return environment
 
