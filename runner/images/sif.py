@@ -6,9 +6,10 @@ Each image has a folder of its own in the cache. What a SIF was made of stands b
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -88,17 +89,13 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
         if (found := _read(where)) and found[1].id == entry.id:
             return found
         report(f"making {path} of {entry.reference}, a minute or more")
-        unpacked = path.with_suffix(".tar")  # Apptainer 1.4.5 calls what gzip of Python wrote an invalid header
         try:
-            with gzip.open(archive, "rb") as packed, unpacked.open("wb") as file:
-                shutil.copyfileobj(packed, file, 2**20)
-            follow(("apptainer", "build", "--force", str(draft), f"docker-archive:{unpacked}"), on_line=lambda _: None)
+            with _unpacked(archive, where) as tar:
+                follow(("apptainer", "build", "--force", str(draft), f"docker-archive:{tar}"), on_line=lambda _: None)
         except CommandError as error:
             raise RequestError(
                 f"{entry.reference}: apptainer could not make a SIF of {archive} ({error.last_line}); look at its disk"
             ) from error
-        finally:
-            unpacked.unlink(missing_ok=True)
         draft.replace(path)
         made = Sif(
             reference=entry.reference,
@@ -109,6 +106,18 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
         )
         (where / _DETAILS).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return path, made
+
+
+@contextmanager
+def _unpacked(archive: Path, where: Path) -> Iterator[Path]:
+    """The tar of an archive, for as long as the block lasts: Podman 4.3 and Apptainer 1.4 find no header in what Python's gzip wrote."""
+    tar = where / f"{archive.stem}-{os.getpid()}.tar"
+    try:
+        with gzip.open(archive, "rb") as packed, tar.open("wb") as file:
+            shutil.copyfileobj(packed, file, 2**20)
+        yield tar
+    finally:
+        tar.unlink(missing_ok=True)
 
 
 def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Archived, Path]:
@@ -151,7 +160,8 @@ def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *,
     _, archive = ensure_archive(image, report=report)
     report(f"podman: loading {image.reference}")
     try:
-        ask(("podman", "load", "--quiet", "--input", str(archive)))
+        with _unpacked(archive, folder(image)) as tar:
+            ask(("podman", "load", "--quiet", "--input", str(tar)))
     except CommandError as error:
         raise RequestError(f"podman could not load {archive} ({error.last_line}); see `podman info`") from error
     if (found := _podman_id(image, ask)) is None:
