@@ -144,7 +144,8 @@ class Apptainer(_Process, Inside):
                 (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in spec.mounts),
             ),
             *(("--bind", f"{docker_options.RDMA_DEVICES}:{docker_options.RDMA_DEVICES}") if spec.verbs else ()),
-            *(("--scratch", spec.keys) if spec.keys else ()),
+            # Files of a SIF are the user's own: sshd would read there that its account is locked, which Docker's jobs may not.
+            *(("--scratch", spec.keys, "--bind", "/dev/null:/etc/shadow:ro") if spec.keys else ()),
             spec.image,
             *_variables(spec),
             *spec.argv,

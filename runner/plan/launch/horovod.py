@@ -99,7 +99,6 @@ def client_config(logins: Sequence[Login]) -> str:
     """What ssh is to know: ssh_config(5)."""
     hosts = "".join(f"Host {login.address}\n  Port {login.port}\n" for login in logins)
     options = {
-        "User": "bench",
         "IdentityFile": f"{KEYS}/id",
         "IdentitiesOnly": "yes",
         "UserKnownHostsFile": f"{KEYS}/known_hosts",
