@@ -123,7 +123,20 @@ def test_a_script_for_sbatch_runs_ddp_without_a_container_and_resume_runs_nothin
     assert len(records(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("moment", range(3))
+def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cluster, tmp_path):
+    """Nodes have mounts of their own, and none of what the head node mounts later."""
+    cluster.ask("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
+    code, _, errors = ended(started(cluster, DLSCALE, *JOB, "--engine=venv", f"--out={tmp_path}"))
+    cluster.ask("umount", str(tmp_path))
+    assert code == 2
+    assert f"n1: {tmp_path}/.seen-" in errors
+    assert (
+        "is not there; put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node of the job sees them"
+        in " ".join(errors.split())
+    )
+
+
+@pytest.mark.parametrize("moment", range(2))
 def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, moment):
     process = started(cluster, DLSCALE, *LONG, "--engine=venv", f"--out={tmp_path}", "--scaling=weak")
     assert wait_until(lambda: list(tmp_path.glob("*/plan.json")), 60)
