@@ -175,8 +175,7 @@ def _in_steps(resources: AnyResources, shown: Progress, *, started: float) -> Pr
     image = resources.image
     assert isinstance(image, ImageSpec)  # noqa: S101 - a request for any other is refused
     used, runs = _supplied(image, resources, shown, [reach.command for reach in steps])
-    if isinstance(resources.out, Path):
-        resources.out.mkdir(parents=True, exist_ok=True)
+    resources.out.mkdir(parents=True, exist_ok=True)
     files = [WORKLOADS, *([resources.data] if resources.data else []), *([Path(runs)] if runs.startswith("/") else [])]
     check_shared(steps, out=resources.out, files=files)
     engine = CommandEngine(_way(resources), _box(image, resources), version=resources.engine.version)

@@ -30,7 +30,6 @@ BOXES = {
     "pyxis": Pyxis(Path("/suite/workloads")),
 }
 JOBS = {
-    "cpu": CASES["mxnet-single-cpu"][0],
     "joins-a-network": CASES["mxnet-kvstore-2-cpu-workers"][0],
     "writes-and-has-a-gpu": CASES["pytorch-single-gpu-tuned"][0],
     "rdma-on-4-gpus": ON_NODES[RDMA],
