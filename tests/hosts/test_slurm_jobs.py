@@ -151,10 +151,10 @@ def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, momen
 
 
 def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster, tmp_path):
-    """A minute is all that the script has, and all of it is notice."""
+    """Of the one minute that the job has the last 15 s are notice; all of it, and the job would be told to end before its first run."""
     script = tmp_path / "job.sh"
     flags = ("--engine=venv", f"--out={tmp_path}", "--slurm-flags=--time=1")
-    script.write_text(cluster.ask(DLSCALE, "plan", *LONG[1:], *flags, "--format=sbatch"))
+    script.write_text(cluster.ask(DLSCALE, "plan", *LONG[1:], *flags, "--format=sbatch").replace("TERM@60", "TERM@15"))
     process = started(cluster, "sbatch", "--wait", f"--output={tmp_path}/log", str(script))
     ended(process, seconds=150)
     (record,) = records(tmp_path)
