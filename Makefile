@@ -11,12 +11,12 @@ VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKER
 SWITCHES := XLA OVERSUBSCRIBE COMPARE RESUME
 
 # What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
-TAKES.run := $(VARIABLES) $(SWITCHES)
-TAKES.plan := $(TAKES.run) FORMAT
-TAKES.bench := $(TAKES.run) VERBOSE
+OF_RUN := $(VARIABLES) $(SWITCHES)
+TAKES.plan := $(OF_RUN) FORMAT
+TAKES.bench := $(OF_RUN) VERBOSE
 TAKES.compare-interconnects := $(TAKES.bench)
-TAKES.overhead := $(TAKES.run) BESIDE_HOST
-TAKES.ablate := $(TAKES.run) BATCHES
+TAKES.overhead := $(OF_RUN) BESIDE_HOST
+TAKES.ablate := $(OF_RUN) BATCHES
 TAKES.doctor := HOSTS IFACE
 TAKES.clean := HOSTS
 TAKES.regrade := DIR
