@@ -11,12 +11,14 @@ VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKER
 SWITCHES := XLA OVERSUBSCRIBE COMPARE RESUME
 
 # What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
-OF_RUN := $(VARIABLES) $(SWITCHES)
-TAKES.plan := $(OF_RUN) FORMAT
-TAKES.bench := $(OF_RUN) VERBOSE
+TAKES.plan := $(VARIABLES) $(SWITCHES) FORMAT KIND REGISTRY
+TAKES.bench := $(VARIABLES) $(SWITCHES) VERBOSE
 TAKES.compare-interconnects := $(TAKES.bench)
-TAKES.overhead := $(OF_RUN) BESIDE_HOST
-TAKES.ablate := $(OF_RUN) BATCHES
+TAKES.overhead := $(VARIABLES) $(SWITCHES) BESIDE_HOST
+TAKES.ablate := $(VARIABLES) $(SWITCHES) BATCHES
+TAKES.diagnose := FRAMEWORK VERSION MODEL HOSTS GPUS WORKERS DEVICE BATCH IMAGE_SIZE PRECISION PRESET THREADS ITERATIONS WARMUP REPEAT ENGINE TIMEOUT OUT \
+  BASELINE JSON
+TAKES.collect := DIR
 TAKES.doctor := HOSTS IFACE
 TAKES.clean := HOSTS
 TAKES.regrade := DIR
@@ -78,13 +80,17 @@ listed = @awk -F ':.*\#\# ' '/^[a-z-]+:.*\#\# / {$(1); n = split($$2, words, " "
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare query published reproduce studies overhead ablate
+.PHONY: bench compare-interconnects plan collect diagnose doctor clean regrade profile report compare query published reproduce studies overhead ablate
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS) $(call switches,VERBOSE)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
 	@$(DLSCALE) bench --compare $(FLAGS) $(call switches,VERBOSE)
-plan: .venv/ready ## print the exact command lines that bench would run; FORMAT=sbatch prints a script for Slurm
-	@$(DLSCALE) plan $(FLAGS) $(call flags,FORMAT)
+plan: .venv/ready ## print the exact command lines that bench would run; FORMAT=sbatch prints a script for Slurm, FORMAT=k8s writes manifests for Kubernetes, KIND=trainjob, REGISTRY=...
+	@$(DLSCALE) plan $(FLAGS) $(call flags,FORMAT KIND REGISTRY)
+collect: .venv/ready ## make records of what pods said: DIR=... that `make plan FORMAT=k8s` wrote
+	@$(DLSCALE) collect $(call typed,DIR)
+diagnose: .venv/ready ## measure each of HOSTS by itself and name those that are slow (exit code 4); BASELINE=... of `dlscale baseline`, JSON=1
+	@$(DLSCALE) diagnose $(FLAGS) $(call flags,BASELINE) $(call switches,JSON)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
 	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(value HOSTS),$(call flags,IFACE))
 clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, and say which runs go on; with HOSTS=..., there

@@ -20,9 +20,10 @@ from runner import __version__
 from runner.commands.bench import bench
 from runner.commands.catalog import AS_JSON, list_names, models
 from runner.commands.data import data_app
+from runner.commands.diagnose import baseline, diagnose
 from runner.commands.images import images_app
 from runner.commands.options import Text, complete_run, flag, run_argument, takes
-from runner.commands.plan import plan
+from runner.commands.plan import collect, plan
 from runner.commands.runs import ls, rerun, show
 from runner.commands.usage import sentence
 from runner.core import console, interrupts, parsing
@@ -79,6 +80,9 @@ app.add_typer(images_app, name="images")
 app.add_typer(data_app, name="data")
 app.command()(bench)
 app.command()(plan)
+app.command()(collect)
+app.command()(diagnose)
+app.command()(baseline)
 app.command()(ls)
 app.command()(show)
 app.command()(rerun)

@@ -1,6 +1,6 @@
 """First process of every container: runs the job, reaps it, and ends it when standard input closes.
 
-    python3 lease.py [--heartbeat=SECONDS] [--keys=FOLDER] PROGRAM ARGS...
+    python3 lease.py [--heartbeat=SECONDS] [--keys=FOLDER] [--pod=NAME,NAME] PROGRAM ARGS...
 
 The runner holds the other end of standard input open. When the runner dies, however it dies, the kernel closes that end
 and the whole job is terminated here (SIGTERM, five seconds, SIGKILL), so no orphan keeps a GPU. SIGTERM and SIGINT do the
@@ -11,6 +11,9 @@ writes a byte every now and then, and the lease also runs out when none has come
 
 With --keys the runner's first line is a JSON object of files by name. They are written to FOLDER, which is in memory, for this user alone,
 before the program starts; the last act of the lease is to remove them.
+
+In a pod of Kubernetes nobody holds standard input: with --pod the kubelet's SIGTERM alone ends the job. The program starts once every NAME leads
+to an address: a cluster's DNS learns the names of pods from pods that run.
 """
 
 import ctypes
@@ -22,6 +25,7 @@ import time
 from pathlib import Path
 
 GRACE_S = 5.0
+ASK_S = 0.5
 LEASE_ENDED = 143
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -123,6 +127,25 @@ def receive(folder, woken, silence):
     return True
 
 
+def find(names, woken):
+    """Wait until every name leads to an address, which standard error says once of each; False when this was ended first."""
+    import socket  # here, since few jobs have names
+
+    for name in names:
+        said = False
+        while True:
+            try:
+                socket.getaddrinfo(name, None)
+                break
+            except OSError as error:
+                if not said:
+                    os.write(2, f"lease: waiting for {name} ({error.strerror})\n".encode())
+                said = True
+            if select.select([woken], [], [], ASK_S)[0]:
+                return False
+    return True
+
+
 def main(argv):
     options, argv = arguments(argv)
     silence = float(options["heartbeat"]) if "heartbeat" in options else None
@@ -134,6 +157,9 @@ def main(argv):
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _frame: ending.append(got))
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    if "pod" in options:
+        names = filter(None, options["pod"].split(","))
+        return hold(argv, None, woken, ending, ear=woken) if find(names, woken) else LEASE_ENDED
     if "keys" not in options:
         return hold(argv, silence, woken, ending)
     try:
@@ -143,12 +169,13 @@ def main(argv):
             path.unlink()
 
 
-def hold(argv, silence, woken, ending):
+def hold(argv, silence, woken, ending, ear=0):
+    """Run the program to its end, or until the lease is over; `ear` is where the runner is heard."""
     program = spawn(argv)
     heard = time.monotonic()
     while True:
         left = None if silence is None else max(0.0, heard + silence - time.monotonic())
-        ready, _, _ = select.select([0, woken], [], [], left)
+        ready, _, _ = select.select([ear, woken], [], [], left)
         if woken in ready:
             os.read(woken, 4096)
         code = reap().get(program)

@@ -1,8 +1,8 @@
 """Starts the workers of TensorFlow's MultiWorkerMirroredStrategy on this host, since TensorFlow brings no launcher of its own.
 
-    python3 tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 PROGRAM ARGS...
+    python3 tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 PROGRAM ARGS...
 
-Starts `count` processes of the cluster, numbers `first` to `first + count - 1`, each with its TF_CONFIG
+Starts the `count` processes of one host of the cluster, of which each has as many, numbered from 0, each with its TF_CONFIG
 (https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable) and with LOCAL_RANK, its number
 on this host. They write straight to standard output; each line of their standard error is marked with the worker, as horovodrun does.
 
@@ -39,11 +39,12 @@ def parse(argv):
     parser.add_argument(
         "--cluster", required=True, type=addresses, help="HOST:PORT of every worker, all hosts in order"
     )
-    parser.add_argument("--first", required=True, type=int, help="number of the first worker on this host")
-    parser.add_argument("--count", required=True, type=int, help="workers on this host")
+    parser.add_argument("--host", required=True, type=int, help="number of this host")
+    parser.add_argument("--count", required=True, type=int, help="workers on each host")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what each worker runs")
     args = parser.parse_args(argv)
-    if args.count < 1 or args.first < 0 or args.first + args.count > len(args.cluster):
+    args.first = args.host * args.count
+    if args.count < 1 or args.host < 0 or args.first + args.count > len(args.cluster):
         last = args.first + args.count - 1
         parser.error(f"workers {args.first} to {last} asked, --cluster lists 0 to {len(args.cluster) - 1}")
     if not args.program:

@@ -33,8 +33,8 @@ class Mount(Frozen):
 class ContainerSpec(Frozen):
     """One container (or, without a container engine, one process tree) of a run, which succeeds when all but daemons end with 0.
 
-    `network` is `none` (its own namespace with a loopback only), `container:<name>` (that container's), `host` (a job on several hosts)
-    or the name of a network that the run made for itself.
+    `network` is `none` (its own namespace with a loopback only), `container:<name>` (that container's), `host` (a job on several hosts),
+    `pod` (a pod's of Kubernetes) or the name of a network that the run made for itself.
     """
 
     name: str  # unique on its host: `dlscale-<run id>-<role><number>`
@@ -66,4 +66,4 @@ class ContainerSpec(Frozen):
     @property
     def own_network(self) -> bool:
         """Whether it lives in a network that the run makes for itself."""
-        return self.network not in ("none", "host") and not self.network.startswith("container:")
+        return self.network not in ("none", "host", "pod") and not self.network.startswith("container:")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-StrategyName = Literal["single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
+StrategyName = Literal["single", "ddp", "dp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Strategy:
 STRATEGIES: Final[Mapping[StrategyName, Strategy]] = {
     "single": Strategy(("caffe", "mxnet", "pytorch", "tensorflow"), "single", one_process=True),
     "ddp": Strategy(("pytorch",), "torchrun", several_nodes=True, between_cpus="gloo"),
+    "dp": Strategy(("pytorch",), "single", devices=("gpu",), one_process=True),
     "kvstore": Strategy(("mxnet",), "kvstore", several_nodes=True),
     "mirrored": Strategy(("tensorflow",), "single", one_process=True),
     "multiworker": Strategy(("tensorflow",), "multiworker", several_nodes=True, between_cpus="grpc"),

@@ -68,7 +68,8 @@ class Model(Frozen):
     name: str  # what MODEL calls it
     image_size: Count | None = None  # that it was published with
     min_image_size: Count | None = None  # the smallest that its layers can take
-    learning_rate: Positive  # at which the workload's optimizer trains it at its default batch
+    learning_rate: Positive  # at which it trains at the workload's default batch
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # where not the workload's
     parameters: Mapping[str, Count]  # trainable ones, in each framework that builds it
     settings: Mapping[str, Setting] = {}  # flags beyond what every program is told
     source: str  # the paper

@@ -132,11 +132,12 @@ def run_confined(
     network: Literal["host", "none"] = "host",
     gpus_by: GpuRequest | None = None,
     files: str | None = None,
+    scratch: str | None = None,
 ) -> str:
     """Run a program as an ordinary user without a single right, in the machine's network or none, and return what it printed.
 
-    `gpus_by` asks for all GPUs in this way; `files` is where it sees all files of the machine. Raises EngineError where the engine would
-    not, or it took longer than a minute.
+    `gpus_by` asks for all GPUs in this way; `files` is where it sees all files of the machine, `scratch` a folder of the image that is to lie
+    on the engine's disk meanwhile. Raises EngineError where the engine would not, or it took longer than a minute.
     """
     api = client.api
     options: dict[str, Any] = {
@@ -154,6 +155,7 @@ def run_confined(
             entrypoint=[argv[0]],
             name=f"dlscale-survey-{uuid.uuid4().hex[:12]}",
             user=IMAGE_USER,
+            volumes=[scratch] if scratch else None,
             labels=signed({LABEL_RUN: "survey"}),
             host_config=api.create_host_config(**options),
         )["Id"]
@@ -163,7 +165,7 @@ def run_confined(
             printed: bytes = api.logs(container, stdout=True, stderr=bool(code))
             return printed.decode(errors="replace")
         finally:
-            api.remove_container(container, force=True)
+            api.remove_container(container, v=True, force=True)
 
 
 def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[str, str]) -> bool:

@@ -303,7 +303,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         epochs=max(1, iterations) * batch * scale * workload.batches_an_iteration(matrix.model) / samples,
         learning_rate=matrix.model.learning_rate,
         momentum=workload.momentum,
-        weight_decay=workload.weight_decay,
+        weight_decay=workload.weight_decay if matrix.model.weight_decay is None else matrix.model.weight_decay,
         seed=request.seed,
         scaling=request.scaling,
         interconnect=way.interconnect,

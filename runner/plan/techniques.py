@@ -22,6 +22,8 @@ _BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "on
 _WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
 # What a graph can't record: Horovod sends from a thread of its own.
 _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
+# What holds one network: DataParallel copies it anew in each step.
+_NOT_DP: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
@@ -44,6 +46,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
         precision = "bf16"
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
     slower = {"cuda-graphs"} if _no_graph(tuned) else set()
+    slower |= _NOT_DP if request.strategy == "dp" else set()
     slower |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
     return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
 
@@ -61,6 +64,10 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
         if name not in offered:
             ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
             raise RequestError(f"TECHNIQUES={name} of {resources.workload.name} is not offered by {where}; {ask}")
+        if request.strategy == "dp" and name in _NOT_DP:
+            raise RequestError(
+                f"TECHNIQUES={name} holds one network, which STRATEGY=dp copies in each step; ask for STRATEGY=ddp"
+            )
         if (needed := _NEEDS.get(name)) and needed not in request.techniques:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
     if "cuda-graphs" in request.techniques and (why := _no_graph(request)):

@@ -107,7 +107,7 @@ class TornLines:
 
 
 @dataclass
-class _Output:
+class Output:
     """Where what the containers say goes: events to the record and to `watch`, all else to the log and to a dialect's reader."""
 
     group: ContainerGroup
@@ -184,7 +184,7 @@ def execute(
     phases: dict[str, float] = {}
     status: Status = "ok"
     reason: str | None = None
-    output = _Output(group, writer, watch, readers or {})
+    output = Output(group, writer, watch, readers or {})
     try:
         _heed(stopped)
         if remote:
@@ -218,7 +218,7 @@ def _heed(stopped: Stopped) -> None:
 
 def _follow(
     group: ContainerGroup,
-    output: _Output,
+    output: Output,
     *,
     specs: Sequence[ContainerSpec],
     limits: Limits,

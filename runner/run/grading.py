@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from runner.analysis.grading import measure
-from runner.analysis.grading.grade import Graded, grade, watch
+from runner.analysis.grading.grade import Graded, grade, scaling, watch
 from runner.analysis.grading.validity import degraded, finite_losses, unsettled, with_doubts
 from runner.core.events import Event, RunStop
 from runner.core.measurement import Measurement, Throughput
 from runner.core.provenance import Provenance
-from runner.core.record import Outcome, RunPlan, Validity
+from runner.core.record import EngineDetails, ImageUsed, Outcome, RunPlan, RunRecord, Validity
 from runner.core.transport import Evidence, Transport
 from runner.core.trial import AnyTrial, ExternalTrial, devices_in_words
 from runner.core.workload import Workload
@@ -25,6 +25,50 @@ from runner.run.dialects.nccl_tests import bus_bandwidth
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def record_of(
+    plan: RunPlan,
+    *,
+    matrix_id: str,
+    engine: str,
+    engine_details: EngineDetails,
+    image: ImageUsed,
+    outcome: Outcome,
+    events: Sequence[Event],
+    provenance: Provenance,
+    workload: Workload | None,
+    samples: pd.DataFrame | None,
+    kernels: pd.DataFrame | None,
+    baseline: RunRecord | None,
+) -> RunRecord:
+    """The record of a run that has ended; the plan's trial is as long as it ran, `baseline` the run that its speedup is against."""
+    graded = grade_run(
+        plan.trial,
+        outcome=outcome,
+        events=events,
+        plan=plan,
+        provenance=provenance,
+        workload=workload,
+        samples=samples,
+        kernels=kernels,
+    )
+    return RunRecord(
+        run_id=plan.run_id,
+        matrix_id=matrix_id,
+        trial=plan.trial,
+        engine=engine,
+        engine_details=engine_details,
+        image=image,
+        outcome=graded.outcome,
+        measurement=graded.measurement,
+        scaling=scaling(plan.trial, plan.run_id, graded, baseline),
+        transport=graded.transport,
+        provenance=provenance,
+        validity=graded.validity,
+        telemetry=graded.telemetry,
+        profile=graded.profile,
+    )
 
 
 def grade_run(

@@ -110,10 +110,7 @@ class TrialRunner:
             return [one.result() for one in going]
 
     def _launch(self, trial: AnyTrial) -> Launch:
-        what = (
-            f"{trial.framework}-{trial.model}" if isinstance(trial, Trial) else image_label(trial.label or trial.image)
-        )
-        run_id = f"{self.name}-{what}-{cell(trial)}-r{trial.repeat}"
+        run_id = run_name(self.name, trial)
         return lay_out(trial, self.resources, self.prepared, run_id=run_id, hz=self.request.telemetry_hz)
 
     def _run(self, launch: Launch, shown: Progress, baseline: RunRecord | None) -> Run:
@@ -169,35 +166,22 @@ class TrialRunner:
             outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         outcome = because(outcome, cluster, placement)
         # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
-        from runner.analysis.grading.grade import scaling  # noqa: PLC0415
-        from runner.run.grading import grade_run  # noqa: PLC0415
+        from runner.run.grading import record_of  # noqa: PLC0415
 
         trial = as_run(trial, watch.events) if isinstance(trial, Trial) else as_read(trial, log_readers)
-        graded = grade_run(
-            trial,
-            outcome=outcome,
-            events=watch.events,
-            plan=planned,
-            provenance=facts,
-            workload=workload,
-            samples=writer.table("telemetry", report=shown.stage),
-            kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
-        )
-        record = RunRecord(
-            run_id=run_id,
+        record = record_of(
+            planned.model_copy(update={"trial": trial}),
             matrix_id=self.name,
-            trial=trial,
             engine=describer.name,
             engine_details=self.prepared.engine_details,
             image=self.prepared.image_used,
-            outcome=graded.outcome,
-            measurement=graded.measurement,
-            scaling=scaling(trial, run_id, graded, baseline),
-            transport=graded.transport,
+            outcome=outcome,
+            events=watch.events,
             provenance=facts.with_environment(watch.env) if watch.env else facts,
-            validity=graded.validity,
-            telemetry=graded.telemetry,
-            profile=graded.profile,
+            workload=workload,
+            samples=writer.table("telemetry", report=shown.stage),
+            kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
+            baseline=baseline,
         )
         writer.finish(record)
         watch.ended(record)
@@ -289,6 +273,12 @@ def make_ready(mounts: Iterable[Mount], *, user: str) -> None:
             store = Path(one.source)
             store.mkdir(mode=0o700, parents=True, exist_ok=True)
             give(store, user)
+
+
+def run_name(matrix: str, trial: AnyTrial) -> str:
+    """The run id of a trial, which begins with the matrix' name."""
+    what = f"{trial.framework}-{trial.model}" if isinstance(trial, Trial) else image_label(trial.label or trial.image)
+    return f"{matrix}-{what}-{cell(trial)}-r{trial.repeat}"
 
 
 def cell(trial: AnyTrial) -> str:

@@ -75,8 +75,13 @@ def in_apptainer():
 def placed(command, sample, tmp_path, passes):
     """The words of a command, its folders those of the test."""
     data = str(tmp_path / "new" if "sample" in command.split()[:3] else sample)
-    folders = {"/tmp/dlscale-sample": data, "/tmp/dlscale-report": str(tmp_path), "/tmp/dlscale-away": str(passes)}
-    folders |= {"/tmp/dlscale-images": str(apptainer.KEPT / "archive")}
+    folders = {
+        "/tmp/dlscale-sample": data,
+        "/tmp/dlscale-report": str(tmp_path),
+        "/tmp/dlscale-away": str(passes),
+        "/tmp/dlscale-plan": str(tmp_path / "plan"),
+        "/tmp/dlscale-images": str(apptainer.KEPT / "archive"),
+    }
     words = shlex.split(command)
     for folder, place in folders.items():
         words = [word.replace(folder, place) for word in words]

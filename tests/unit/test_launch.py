@@ -112,6 +112,7 @@ CASES = {
         on_gpus(ranks(4, strategy="caffe", processes=1, version="0.17.3-nvidia", **program("caffe"), **ON_GPUS)),
         "nvidia",
     ),
+    "pytorch-dp-4-gpus": (on_gpus(ranks(4, strategy="dp", processes=1, **TORCH, **ON_GPUS)), "nvidia"),
     "pytorch-profile-of-kernels-2-cpu-workers": (
         examples.job(ranks(2, strategy="ddp", profile=profile("kernels", after=300, region="backward"), **TORCH)),
         None,

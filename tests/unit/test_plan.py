@@ -220,6 +220,11 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"mode": "converge"}, {}, "MODE=converge validates on real data"),
         ({"mode": "converge"}, {"dataset": dataset()}, "MODE=converge splits a folder of JPEGs"),
         ({"workers": (2,)}, {"framework": "caffe"}, "WORKERS=2 asked, caffe 1.0 trains on one device"),
+        (
+            {"strategy": "dp"},
+            {"framework": "pytorch"},
+            "STRATEGY=dp is not offered by pytorch 2.13.0-cpu on DEVICE=cpu",
+        ),
         ({"strategy": "mirrored", "gpus": (1,)}, ONE_DEVICE, "STRATEGY=mirrored is not offered by tensorflow 1.15.5"),
         ({"profile": ("metrics",)}, {"framework": "caffe"}, "PROFILE=metrics is not offered by FRAMEWORK=caffe"),
     ],

@@ -266,7 +266,7 @@ def test_the_program_alone_helps_with_five_examples_on_one_screen_and_says_its_v
         ("bench --model resnet50", ["resnet50", "resnet50-imagenet-stem"]),
         ("bench --strategy m", ["mirrored", "multiworker"]),
         ("bench --precision bf", ["bf16"]),
-        ("ablate --model wgan-", ["wgan-nobn"]),
+        ("ablate --model wgan-", ["wgan-gp", "wgan-nobn"]),
         (f"show {OLD}", list(RUNS[3:])),
         ("profile la", ["last"]),
         ("list st", ["strategies", "studies"]),

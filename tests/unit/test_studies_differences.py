@@ -203,25 +203,38 @@ class TestWhatRan:
             "dell-p100",
             "caffe",
             "googlenet",
-            {"normalization", "convolutions", "auxiliary classifiers", "training time"},
+            {"initial weights", "biases", "training time"},
         ),
-        ("dell-p100", "mxnet-googlenet", "googlenet", {"normalization", "convolutions", "batch", "training time"}),
-        ("dell-p100", "tensorflow", "inception-v3", {"auxiliary classifiers", "optimizer", "training time"}),
+        ("dell-p100", "mxnet-googlenet", "googlenet", {"batch", "training time"}),
+        ("dell-p100", "tensorflow", "inception-v3", {"normalization", "weights", "training time"}),
         ("dell-p100", "caffe-cpu", "googlenet", {"build", "throughput"}),
-        ("cern-wgan", "batch", "wgan", {"algorithm", "networks", "optimizer", "batch", "FP32 utilisation"}),
-        ("tbd-analysis", "sensitivity-wgan", "wgan", {"algorithm", "networks", "optimizer"}),
-        ("tbd-analysis", "sensitivity-deepspeech2", "deepspeech2", {"directions", "recurrent layers", "data"}),
+        ("cern-wgan", "batch", "wgan", {"networks", "batch", "FP32 utilisation"}),
+        ("tbd-analysis", "sensitivity-wgan", "wgan", {"data", "batch", "image_size"}),
+        (
+            "tbd-analysis",
+            "sensitivity-deepspeech2",
+            "deepspeech2",
+            {"normalization", "output", "padding", "clipping", "data"},
+        ),
         ("tbd-analysis", "one-machine", "resnet50", {"residual blocks", "batch", "image_size", "iterations"}),
         ("uw-hardware", "concurrent-dense", "mlp-512-reuters", {"optimizer", "data", "layers", "updates"}),
         ("uw-hardware", "infer", "resnet50", {"stem", "inference time", "weights"}),
         ("uw-hardware", "quantised", "resnet50", {"quantization", "batch", "fit"}),
         ("nyu-profiling", "backward", "vgg16", {"profiled part", "gpus", "profile_iterations"}),
-        ("nyu-profiling", "broadcast", "vgg16", {"strategy", "gpus"}),
+        ("nyu-profiling", "broadcast", "vgg16", {"gpus", "profiler"}),
     ],
 )
 def test_the_studies_declare_where_they_differ(study, block, model, fields):
     found, _ = load_study(study)
     assert fields <= {one.field for one in found.declared(found.block(block), model)}
+
+
+def test_a_program_that_stood_for_the_sources_before_still_differs_where_it_did():
+    """Records of Arjovsky's WGAN would have been said to be the source's network, once the study had that."""
+    study, _ = load_study("cern-wgan")
+    block = study.block("batch")
+    told = {one.field for one in study.declared(block, "wgan", ran="wgan")}
+    assert told - {one.field for one in study.declared(block, "wgan")} == {"algorithm", "optimizer"}
 
 
 @pytest.mark.parametrize("name", study_names())

@@ -50,11 +50,13 @@ def test_defaults_are_small_on_a_cpu_and_the_published_size_on_a_gpu(cnn):
 
 def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
     # Two 1x1 convolutions with biases a bottleneck: width and 4 x width, times the blocks of each stage.
-    for name, blocks in {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}.items():
+    deep = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}
+    deep |= {f"{name}-imagenet-stem": deep[name] for name in ("resnet50", "resnet152")}
+    for name, blocks in deep.items():
         counts = cnn.find_model(name, framework="mxnet").parameters
         biases = sum(depth * 5 * 64 * 2**stage for stage, depth in enumerate(blocks))
         assert counts["mxnet"] - counts["pytorch"] == biases
-    others = [model.parameters for model in cnn.models if model.name not in {"resnet50", "resnet101", "resnet152"}]
+    others = [model.parameters for model in cnn.models if model.name not in deep]
     assert all(counts["mxnet"] == counts["pytorch"] for counts in others if "mxnet" in counts)
 
 

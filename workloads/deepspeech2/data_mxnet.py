@@ -6,6 +6,7 @@ Each device has utterances of its own, as if it were a rank, and a longest one o
 import itertools
 
 import speech
+from flags import SIZES
 from models_mxnet import packing
 from wav_folder import open_folder
 from with_mxnet.shim import mx
@@ -28,7 +29,9 @@ class Synthetic:
 
     def __init__(self, args, ranks, contexts):
         own = [
-            speech.synthetic_batches(args.seed, batch=args.batch, longest_s=args.longest, **share)
+            speech.synthetic_batches(
+                args.seed, batch=args.batch, longest_s=args.longest, pairs=SIZES[args.model].suite, **share
+            )
             for share in shares(ranks, contexts)
         ]
         batches = [(together(parts, contexts), sum(part.seconds for part in parts)) for parts in zip(*own, strict=True)]
@@ -42,14 +45,15 @@ class Synthetic:
 
 
 class Read(mx.gluon.data.Dataset):
-    def __init__(self, folder, own):
-        self.folder, self.own = folder, own
+    def __init__(self, folder, own, *, pairs):
+        self.folder, self.own, self.pairs = folder, own, pairs
 
     def __len__(self):
         return len(self.own[0])
 
     def __getitem__(self, place):
-        return [speech.collate([self.folder.read(int(number)) for number in own[place]]) for own in self.own]
+        parts = [[self.folder.read(int(number)) for number in own[place]] for own in self.own]
+        return [speech.collate(part, pairs=self.pairs) for part in parts]
 
 
 def only(items):
@@ -67,7 +71,10 @@ class Wavs:
             [int(place)] for epoch in itertools.count() for place in speech.shuffled(args.seed, epoch, len(own[0]))
         )
         loader = mx.gluon.data.DataLoader(
-            Read(folder, own), batch_sampler=order, batchify_fn=only, num_workers=args.loader_workers
+            Read(folder, own, pairs=SIZES[args.model].suite),
+            batch_sampler=order,
+            batchify_fn=only,
+            num_workers=args.loader_workers,
         )
         self.contexts, self.skipped = contexts, sorted(folder.skipped)
         self.batches = iter(loader)

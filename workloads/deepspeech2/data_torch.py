@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import speech
 import torch
+from flags import SIZES
 from torch.utils.data import DataLoader, Dataset
 from wav_folder import open_folder
 from with_pytorch.loading import Endless
@@ -36,7 +37,7 @@ class Synthetic:
 
     def __init__(self, args, ranks, device):
         share = {"batch": args.batch, "rank": ranks.rank, "world_size": ranks.world_size}
-        own = speech.synthetic_batches(args.seed, **share, longest_s=args.longest)
+        own = speech.synthetic_batches(args.seed, **share, longest_s=args.longest, pairs=SIZES[args.model].suite)
         self.batches = itertools.cycle([placed(batch, device) for batch in own])
         self.units = 0.0
 
@@ -47,14 +48,14 @@ class Synthetic:
 
 
 class Read(Dataset):
-    def __init__(self, folder, own):
-        self.folder, self.own = folder, own
+    def __init__(self, folder, own, *, pairs):
+        self.folder, self.own, self.pairs = folder, own, pairs
 
     def __len__(self):
         return len(self.own)
 
     def __getitem__(self, index):
-        return speech.collate([self.folder.read(int(number)) for number in self.own[index]])
+        return speech.collate([self.folder.read(int(number)) for number in self.own[index]], pairs=self.pairs)
 
 
 class Order:
@@ -80,7 +81,7 @@ class Wavs:
         folder, (own,) = open_folder(args, [{"rank": ranks.rank, "world_size": ranks.world_size}])
         workers = args.loader_workers
         loader = DataLoader(
-            Read(folder, own),
+            Read(folder, own, pairs=SIZES[args.model].suite),
             batch_size=None,
             sampler=Order(args.seed, len(own)),
             num_workers=workers,

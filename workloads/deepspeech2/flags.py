@@ -1,13 +1,34 @@
-"""What the command line of a speech recognizer has beyond every training program's, and the sizes of its models. Standard library only."""
+"""What the command line of a speech recognizer has beyond every training program's, and the sizes of its models. Standard library and `speech` only."""
+
+from collections import namedtuple
 
 from arguments import refuse, training_parser
+from speech import FREQUENCIES
 
-# channels of the convolutions, recurrent layers, their width, batch normalization
+# Channels of the convolutions, recurrent layers of each direction, their width, whether batch normalization is between them, and whether the
+# network is that of the TBD suite: each direction a stack of its own, both joined behind it, no zeros beside the frequencies, pairs of letters.
+Size = namedtuple("Size", ("channels", "depth", "width", "normalize", "suite"))  # noqa: PYI024 - no types in workloads
 SIZES = {
-    "deepspeech2": (32, 7, 1760, True),
-    "deepspeech2-5x800": (32, 5, 800, True),
-    "deepspeech2-small": (8, 2, 64, False),
+    name: Size(channels, depth, width, "normalized" in how, "suite" in how)
+    for name, channels, depth, width, how in (
+        ("deepspeech2", 32, 7, 1760, ("normalized",)),
+        ("deepspeech2-5x800", 32, 5, 800, ("normalized",)),
+        ("deepspeech2-small", 8, 2, 64, ()),
+        ("deepspeech2-tbd", 32, 7, 1760, ("normalized", "suite")),
+        ("deepspeech2-tbd-small", 8, 2, 64, ("suite",)),
+    )
 }
+
+
+def geometry(channels, *, suite):
+    """((channels read, kernel, stride, padding) of each convolution, over frequencies and frames; frequencies behind each)."""
+    beside = (0, 0) if suite else (20, 10)
+    shapes = ((1, (41, 11), (2, 2), (beside[0], 5)), (channels, (21, 11), (2, 1), (beside[1], 5)))
+    heights = []
+    for _, kernel, stride, padding in shapes:
+        read = heights[-1] if heights else FREQUENCIES
+        heights.append((read + 2 * padding[0] - kernel[0]) // stride[0] + 1)
+    return shapes, heights
 
 
 def parser(description):

@@ -9,8 +9,8 @@ dropped. Between the recurrent layers a batch is packed, (steps of all utterance
 import math
 
 import numpy as np
-from flags import SIZES
-from speech import FREQUENCIES, OUTPUTS, halved, steps
+from flags import SIZES, geometry
+from speech import OUTPUTS, PAIRED_OUTPUTS, steps
 from with_mxnet.shim import mx
 
 nn, rnn = mx.gluon.nn, mx.gluon.rnn
@@ -20,8 +20,7 @@ EPSILON = 1e-5
 
 def build(name, contexts):
     """Build a network with its weights on each of `contexts`, drawn from MXNet's global generator."""
-    channels, depth, width, normalize = SIZES[name]
-    net = DeepSpeech2(channels=channels, depth=depth, width=width, normalize=normalize)
+    net = DeepSpeech2(**SIZES[name]._asdict())
     net.initialize(ctx=contexts)
     return net
 
@@ -50,10 +49,10 @@ def dense(inputs, units):
     )
 
 
-def gru(inputs, width):
-    """One direction of a recurrent layer, over (steps, utterances, inputs)."""
+def gru(inputs, width, layers=1):
+    """One direction of so many recurrent layers, over (steps, utterances, inputs)."""
     names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
-    return rnn.GRU(width, input_size=inputs, **{f"{name}_initializer": uniform(width) for name in names})
+    return rnn.GRU(width, layers, input_size=inputs, **{f"{name}_initializer": uniform(width) for name in names})
 
 
 def norm(width, *, wanted):
@@ -62,14 +61,15 @@ def norm(width, *, wanted):
 
 
 class DeepSpeech2(mx.gluon.HybridBlock):
-    def __init__(self, *, channels, depth, width, normalize):
+    def __init__(self, *, channels, depth, width, normalize, suite=False):
         super().__init__()
-        self.geometry = ((1, (41, 11), (2, 2), (20, 5)), (channels, (21, 11), (2, 1), (10, 5)))
-        sizes = [channels * halved(halved(FREQUENCIES)), *[width] * depth]
+        shapes, self.heights = geometry(channels, suite=suite)
+        sizes = [channels * self.heights[-1], *[width] * (0 if suite else depth - 1)]
+        layers, joined, self.suite = depth if suite else 1, 2 * width if suite else width, suite
         with self.name_scope():
             self.convolutions, self.maps = nn.HybridSequential(), nn.HybridSequential()
             self.norms, self.forwards, self.backwards = (nn.HybridSequential() for _ in range(3))
-            for read, kernel, stride, padding in self.geometry:
+            for read, kernel, stride, padding in shapes:
                 drawn = uniform(read * math.prod(kernel))
                 self.convolutions.add(
                     nn.Conv2D(
@@ -80,16 +80,16 @@ class DeepSpeech2(mx.gluon.HybridBlock):
                     )
                 )
                 self.maps.add(norm(channels, wanted=normalize))
-            for number, size in enumerate(sizes[:-1]):
+            for number, size in enumerate(sizes):
                 self.norms.add(norm(size, wanted=normalize and number))
-                self.forwards.add(gru(size, width))
-                self.backwards.add(gru(size, width))
+                self.forwards.add(gru(size, width, layers))
+                self.backwards.add(gru(size, width, layers))
             self.full = nn.HybridSequential()
-            self.full.add(norm(width, wanted=normalize), dense(width, width))
-            self.output = dense(width, OUTPUTS)
+            self.full.add(norm(joined, wanted=normalize), dense(joined, width))
+            self.output = dense(width, PAIRED_OUTPUTS if suite else OUTPUTS)
 
     def hybrid_forward(self, F, spectrograms, lengths, rows, places):  # noqa: N803 - Gluon's own name
-        """Scores (steps of the longest, utterances, OUTPUTS) in fp32; CTC is to take the softmax.
+        """Scores (steps of the longest, utterances, outputs) in fp32; CTC is to take the softmax.
 
         `spectrograms` are (utterances, FREQUENCIES, frames of the longest), `lengths` (utterances,) the steps of each in fp32, `rows` and
         `places` those of `packing`.
@@ -104,19 +104,17 @@ class DeepSpeech2(mx.gluon.HybridBlock):
         for normal, ahead, back in zip(self.norms, self.forwards, self.backwards, strict=True):
             steps = F.take(normal(packed), places)
             turned = F.SequenceReverse(steps, lengths, use_sequence_length=True)
-            both = ahead(steps) + F.SequenceReverse(back(turned), lengths, use_sequence_length=True)
+            read_back = F.SequenceReverse(back(turned), lengths, use_sequence_length=True)
+            both = F.concat(ahead(steps), read_back, dim=2) if self.suite else ahead(steps) + read_back
             packed = F.take(both.reshape((-3, 0)), rows)
         scores = self.output(F.clip(self.full(packed), 0.0, CEILING))
         return F.take(scores, places)
 
     def multiplied(self, frames):
         """(weights, positions) of the layers for so many frames, as `flop.per_sample` takes them."""
-        high, count = FREQUENCIES, steps(frames)
-        found = []
-        for convolution in self.convolutions:
-            high = halved(high)
-            found.append((convolution.weight, high * count))
-        for layer in (*self.forwards, *self.backwards):
-            found += [(layer.l0_i2h_weight, count), (layer.l0_h2h_weight, count)]
+        count = steps(frames)
+        found = [(c.weight, high * count) for c, high in zip(self.convolutions, self.heights, strict=True)]
+        for stack in (*self.forwards, *self.backwards):
+            found += [(p, count) for p in stack.collect_params(".*_weight").values()]
         found += [(self.full[1].weight, count), (self.output.weight, count)]
         return [(math.prod(weight.shape), positions) for weight, positions in found]

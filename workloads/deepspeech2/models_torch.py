@@ -6,7 +6,10 @@ directions. What a layer's normalization does to its inputs' products in the pap
 implementations on cuDNN's GRU; `deepspeech2-small` has none, so that the same utterances make the same losses, however many devices
 share them. `flags.SIZES` has the sizes: 7 GRUs of 1,760 and a layer of as many behind them are the TBD suite's
 (https://github.com/tbd-ai/tbd-suite, deepspeech.cfg), whose study is measured with them; 5 of 800 are the defaults of
-https://github.com/SeanNaren/deepspeech.pytorch until 2019. Both directions of the suite's are concatenated, and not added.
+https://github.com/SeanNaren/deepspeech.pytorch until 2019. `deepspeech2-tbd` has the suite's other layers too (arch_deepspeech.py and
+stt_layer_gru.py of https://github.com/apache/mxnet/tree/v1.9.x/example/speech_recognition, from which the suite took it): seven layers for each
+direction, whose outputs are concatenated once, convolutions without zeros beside the frequencies, outputs for pairs of letters. What it
+normalizes within the GRUs, with a scale a time step, cuDNN's GRU can't.
 
 What pads an utterance in a batch reaches none of its outputs: frames after its end are set to zero before they are read, and the recurrent
 layers run on packed sequences. The statistics of the convolutions' normalization count them; there is little of it in batches of
@@ -14,8 +17,8 @@ nearly equal lengths.
 """
 
 import torch
-from flags import SIZES
-from speech import FREQUENCIES, OUTPUTS, halved, steps
+from flags import SIZES, geometry
+from speech import OUTPUTS, PAIRED_OUTPUTS, steps
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -24,14 +27,57 @@ CEILING = 20.0
 
 def build(name):
     """Build a network; weights are drawn from torch's global generator, as PyTorch draws them by itself."""
-    channels, depth, width, normalize = SIZES[name]
-    return DeepSpeech2(channels=channels, depth=depth, width=width, normalize=normalize)
+    return DeepSpeech2(**SIZES[name]._asdict())
+
+
+class Summed(nn.Module):
+    """Bidirectional layers, whose directions are added behind each."""
+
+    def __init__(self, read, depth, width, *, normalize):
+        super().__init__()
+        sizes = [read, *[width] * (depth - 1)]
+        self.norms = nn.ModuleList(
+            nn.BatchNorm1d(size) if normalize and number else nn.Identity() for number, size in enumerate(sizes)
+        )
+        self.layers = nn.ModuleList(nn.GRU(size, width, bidirectional=True) for size in sizes)
+
+    def forward(self, packed, lengths):
+        del lengths
+        sizes = packed.batch_sizes  # utterances that are still there in each step
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            both, _ = layer(PackedSequence(norm(packed.data), sizes))
+            packed = PackedSequence(both.data.unflatten(1, (2, -1)).sum(1), sizes)
+        return packed
+
+
+class Stacks(nn.Module):
+    """A stack of layers for each direction, joined along the width behind the last."""
+
+    def __init__(self, read, depth, width, *, normalize):
+        super().__init__()
+        del normalize  # not between the layers
+        self.ahead, self.back = (nn.GRU(read, width, depth) for _ in range(2))
+
+    def forward(self, packed, lengths):
+        sizes = packed.batch_sizes
+        turn = turned(lengths, sizes).to(packed.data.device, non_blocking=True)
+        ahead, _ = self.ahead(packed)
+        back, _ = self.back(PackedSequence(packed.data[turn], sizes))
+        return PackedSequence(torch.cat([ahead.data, back.data[turn]], 1), sizes)
+
+
+def turned(lengths, sizes):
+    """Which row of a packed batch lies where each does when every utterance is read backwards: (rows,), its own inverse."""
+    first = sizes.cumsum(0) - sizes
+    step = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+    utterance = torch.arange(len(step)) - first[step]
+    return first[lengths[utterance] - 1 - step] + utterance
 
 
 class DeepSpeech2(nn.Module):
-    def __init__(self, *, channels, depth, width, normalize):
+    def __init__(self, *, channels, depth, width, normalize, suite=False):
         super().__init__()
-        shapes = ((1, (41, 11), (2, 2), (20, 5)), (channels, (21, 11), (2, 1), (10, 5)))
+        shapes, self.heights = geometry(channels, suite=suite)
         self.convolutions = nn.ModuleList(
             nn.Sequential(
                 nn.Conv2d(read, channels, kernel, stride, padding),
@@ -40,18 +86,16 @@ class DeepSpeech2(nn.Module):
             )
             for read, kernel, stride, padding in shapes
         )
-        sizes = [channels * halved(halved(FREQUENCIES)), *[width] * depth]
-        self.norms = nn.ModuleList(
-            nn.BatchNorm1d(size) if normalize and number else nn.Identity() for number, size in enumerate(sizes[:-1])
-        )
-        self.recurrent = nn.ModuleList(nn.GRU(size, width, bidirectional=True) for size in sizes[:-1])
-        norm = nn.BatchNorm1d(width) if normalize else nn.Identity()
-        self.full = nn.Sequential(norm, nn.Linear(width, width))
+        read = channels * self.heights[-1]
+        self.recurrent = (Stacks if suite else Summed)(read, depth, width, normalize=normalize)
+        joined = 2 * width if suite else width
+        norm = nn.BatchNorm1d(joined) if normalize else nn.Identity()
+        self.full = nn.Sequential(norm, nn.Linear(joined, width))
         self.activation = nn.Hardtanh(0.0, CEILING, inplace=True)
-        self.output = nn.Linear(width, OUTPUTS)
+        self.output = nn.Linear(width, PAIRED_OUTPUTS if suite else OUTPUTS)
 
     def forward(self, spectrograms, frames):
-        """Log-probabilities (steps of the longest, utterances, OUTPUTS) in fp32, and how many steps each has, on the CPU.
+        """Log-probabilities (steps of the longest, utterances, outputs) in fp32, and how many steps each has, on the CPU.
 
         `spectrograms` are (utterances, FREQUENCIES, frames of the longest), the longest first; `frames` (utterances,) on the CPU.
         """
@@ -61,23 +105,19 @@ class DeepSpeech2(nn.Module):
         inside = inside[:, None, None].to(x.device, non_blocking=True)
         for convolution in self.convolutions:
             x = convolution(x).masked_fill(~inside, 0.0)
-        packed = pack_padded_sequence(x.flatten(1, 2).permute(2, 0, 1), lengths)
-        sizes = packed.batch_sizes  # utterances that are still there in each step
-        for norm, layer in zip(self.norms, self.recurrent, strict=True):
-            both, _ = layer(PackedSequence(norm(packed.data), sizes))
-            packed = PackedSequence(both.data.unflatten(1, (2, -1)).sum(1), sizes)
+        packed = self.recurrent(pack_padded_sequence(x.flatten(1, 2).permute(2, 0, 1), lengths), lengths)
         scores = self.output(self.activation(self.full(packed.data)))
-        return pad_packed_sequence(PackedSequence(scores.float().log_softmax(1), sizes))
+        return pad_packed_sequence(PackedSequence(scores.float().log_softmax(1), packed.batch_sizes))
 
     def multiplied(self, frames):
         """(weights, positions) of the layers for so many frames, as `flop.per_sample` takes them."""
         from with_pytorch.operations import recurrent
 
-        high, count = FREQUENCIES, steps(frames)
-        found = []
-        for convolution in self.convolutions:
-            high = halved(high)
-            found.append((convolution[0].weight.numel(), high * count))
+        count = steps(frames)
+        found = [
+            (convolution[0].weight.numel(), high * count)
+            for convolution, high in zip(self.convolutions, self.heights, strict=True)
+        ]
         return [
             *found,
             *recurrent(self.recurrent, count),

@@ -21,6 +21,9 @@ FREQUENCIES = WINDOW // 2 + 1
 BLANK = 0
 CHARACTERS = " 'abcdefghijklmnopqrstuvwxyz"  # numbers 1 to 28
 OUTPUTS = 1 + len(CHARACTERS)
+# Of the TBD suite's: those, and each pair of letters within a word, of which its own list has those that its corpus has.
+LETTERS = len(CHARACTERS) - 1
+PAIRED_OUTPUTS = OUTPUTS + LETTERS**2
 SHORTEST_S = 1.0
 POWER = 2.4
 CHARACTERS_PER_S = 14
@@ -82,6 +85,21 @@ def encode(words):
     return np.array([CHARACTERS.index(c) + 1 for c in words.lower() if c in CHARACTERS], np.int64)
 
 
+def paired(text):
+    """The same in pairs of letters, word for word; spaces and a letter that is left over stand alone."""
+    found, first = [], None
+    for number in map(int, text):
+        space = CHARACTERS[number - 1] == " "
+        if first is not None and not space:
+            found.append(OUTPUTS + LETTERS * (first - 2) + number - 2)
+            first = None
+            continue
+        found += [] if first is None else [first]
+        found += [number] if space else []
+        first = None if space else number
+    return np.array(found if first is None else [*found, first], np.int64)
+
+
 def spectrogram(audio):
     """The (FREQUENCIES, frames) in fp32 of audio between -1 and 1, (samples,), at least one window long."""
     windows = np.lib.stride_tricks.sliding_window_view(audio, WINDOW)[::STEP]
@@ -105,15 +123,17 @@ def synthetic(seed, number, *, longest_s):
     return Utterance(random.standard_normal((FREQUENCIES, count), np.float32), text, samples)
 
 
-def collate(utterances):
+def collate(utterances, *, pairs=False):
+    """The batch of so many; `pairs`: texts in pairs of letters."""
     longest_first = sorted(utterances, key=lambda one: -one.spectrogram.shape[1])
     lengths = np.array([one.spectrogram.shape[1] for one in longest_first])
-    characters = np.array([len(one.text) for one in longest_first])
+    told = [paired(one.text) if pairs else one.text for one in longest_first]
+    characters = np.array([len(text) for text in told])
     spectrograms = np.zeros((len(lengths), FREQUENCIES, lengths[0]), np.float32)
     texts = np.full((len(lengths), characters.max()), BLANK, np.int64)
     for row, one in enumerate(longest_first):
         spectrograms[row, :, : lengths[row]] = one.spectrogram
-        texts[row, : characters[row]] = one.text
+        texts[row, : characters[row]] = told[row]
     return Batch(spectrograms, lengths, texts, characters, sum(one.samples for one in utterances) / RATE)
 
 
@@ -138,19 +158,19 @@ def shuffled(seed, epoch, count):
     return np.random.default_rng((seed, 2, epoch)).permutation(count)
 
 
-def synthetic_batches(seed, *, batch, rank, world_size, longest_s):
+def synthetic_batches(seed, *, batch, rank, world_size, longest_s, pairs=False):
     """The BATCHES synthetic batches of a rank, in the order in which they come again and again."""
     count = BATCHES * batch * world_size
     samples = [duration(seed, number, longest_s=longest_s) for number in range(count)]
     own = buckets(samples, batch=batch, rank=rank, world_size=world_size)
     return [
-        collate([synthetic(seed, int(number), longest_s=longest_s) for number in own[index]])
+        collate([synthetic(seed, int(number), longest_s=longest_s) for number in own[index]], pairs=pairs)
         for index in shuffled(seed, 0, len(own))
     ]
 
 
-def shared_batch(seed, *, batch, longest_s):
-    return collate([synthetic(seed, SHARED + row, longest_s=longest_s) for row in range(batch)])
+def shared_batch(seed, *, batch, longest_s, pairs=False):
+    return collate([synthetic(seed, SHARED + row, longest_s=longest_s) for row in range(batch)], pairs=pairs)
 
 
 def frames_per_second():

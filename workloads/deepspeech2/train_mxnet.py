@@ -81,7 +81,8 @@ class Recognizer(Training):
         from data_mxnet import together
 
         share = count // len(contexts)
-        batch = speech.shared_batch(self.args.seed, batch=share, longest_s=self.args.longest)
+        how = {"longest_s": self.args.longest, "pairs": flags.SIZES[self.args.model].suite}
+        batch = speech.shared_batch(self.args.seed, batch=share, **how)
         return together([batch] * len(contexts), contexts)
 
     def flop_per_sample(self):

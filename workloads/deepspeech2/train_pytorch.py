@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from flags import check, parser
+from flags import SIZES, check, parser
 from flop import per_sample
 from loop import Batches
 from with_pytorch.training import Training, run
@@ -66,7 +66,8 @@ class Recognizer(Training):
         from data_torch import placed
 
         args = self.args
-        return placed(speech.shared_batch(args.seed, batch=args.batch, longest_s=args.longest), self.device)
+        how = {"longest_s": args.longest, "pairs": SIZES[args.model].suite}
+        return placed(speech.shared_batch(args.seed, batch=args.batch, **how), self.device)
 
     def loss(self, model, batch):
         told, steps = model(batch.spectrograms, batch.frames)

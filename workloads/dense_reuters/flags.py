@@ -6,10 +6,11 @@ from arguments import refuse, training_parser
 def parser(description):
     made = training_parser(description, models=("mlp-512-reuters",))
     made.add_argument("--num-classes", required=True, type=int, help="46, the topics of the documents")
-    made.add_argument("--momentum", required=True, type=float)
-    made.add_argument("--weight-decay", required=True, type=float)
     made.add_argument("--dropout", required=True, type=float, help="share of the hidden units that a step leaves out")
     return made
+
+
+EPSILON = 1e-7  # that Adam adds beside the root: Keras'
 
 
 def check(args, *, topics):

@@ -1,8 +1,8 @@
 """Trains a dense network on bags of words with PyTorch, on one device, with DistributedDataParallel or Horovod, and reports by events.
 
     python3 train_pytorch.py --model=mlp-512-reuters --num-classes=46 --batch=32 --iterations=40 --warmup=4 --window=4 --precision=fp32 \
-        --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 --momentum=0.9 --weight-decay=0 \
-        --dropout=0.5 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=0
+        --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --dropout=0.5 --seed=1 \
+        --threads=2 --cpus-per-worker=0 --loader-workers=0
     torchrun --standalone --nproc-per-node=2 train_pytorch.py ... --strategy=ddp
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
     python3 train_pytorch.py ... --iterations=560 --epoch-iterations=280
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from flags import check, parser
+from flags import EPSILON, check, parser
 from flop import per_sample
 from loop import Batches
 from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows, share
@@ -60,6 +60,12 @@ class Mlp(Training):
         self.take(build(torch, args.dropout))
         numbers = rows(args.seed, rank=ranks.rank, world_size=ranks.world_size, batch=args.batch)
         self.batches = Batches(Documents(torch, *self.documents(first=0, count=TRAINING), numbers))
+
+    def rule(self):
+        names = self.args.techniques
+        how = {"fused": "fused-optimizer" in names or None, "capturable": "cuda-graphs" in names}
+        adam = self.torch.optim.Adam(self.parameters, lr=self.args.learning_rate, eps=EPSILON, **how)
+        return self.ranks.optimizer(adam, self.net)
 
     def window(self, iterations):
         """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""

@@ -1,10 +1,10 @@
 """Trains a dense network on bags of words with TensorFlow, on one device, several, or several processes, and reports by events.
 
     python3 train_tensorflow.py --model=mlp-512-reuters --num-classes=46 --batch=32 --iterations=40 --warmup=4 --window=4 --precision=fp32 \
-        --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 --momentum=0.9 --weight-decay=0 \
-        --dropout=0.5 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=0
+        --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --dropout=0.5 --seed=1 \
+        --threads=2 --cpus-per-worker=0 --loader-workers=0
     python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
-    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 \
+    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 \
         python3 train_tensorflow.py ... --strategy=multiworker
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --iterations=560 --epoch-iterations=280
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from flags import check, parser
+from flags import EPSILON, check, parser
 from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows, share
 from with_tensorflow.training import Training, differences, run
 
@@ -85,6 +85,11 @@ class Mlp(Training):
     def build(self):
         self.take(network(self.args.dropout))
 
+    def rule(self):
+        from with_tensorflow.optimizers import Adam
+
+        return Adam(self.variables, learning_rate=self.args.learning_rate, epsilon=EPSILON)
+
     def window(self, iterations):
         """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
         marks, losses = [time.perf_counter()], []
@@ -105,14 +110,13 @@ class Mlp(Training):
     def train_one(self, inputs, labels, iteration):
         """A replica's share of a step, of which `train` is the graph for all."""
         loss, gradients = self.differentiate(inputs, labels, self.own_seed(iteration))
-        self.sgd.apply(self.ranks.average(gradients))
+        self.optimizer.apply(self.ranks.average(gradients))
         return loss
 
     def loss_and_gradients(self, inputs, labels, seed):
         with self.tf.GradientTape() as tape:
             loss = self.loss(inputs, labels, seed)
-            scaled = self.sgd.scaled(loss)
-        return loss, tape.gradient(scaled, self.variables)
+        return loss, tape.gradient(loss, self.variables)
 
     def loss(self, inputs, labels, seed):
         scores = self.scores(inputs, seed)

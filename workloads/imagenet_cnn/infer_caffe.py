@@ -85,7 +85,7 @@ class Predictor(Classifier):
         caffe.set_random_seed(args.seed)
         definition = Net(args.model, nvidia=nvidia)
         inputs(definition, data=(1, 3, args.image_size, args.image_size))
-        self.scores = models_caffe.scores(definition, args.model, args.image_size, args.num_classes)
+        self.scores = models_caffe.scores(definition, args.model, args.image_size, args.num_classes, auxiliary=False)
         self.kinds = definition.kinds
         self.parameters = definition.parameters
         self.flop_per_sample = per_sample(definition.multiplied)
@@ -120,7 +120,7 @@ class Predictor(Classifier):
         args, batch = self.args, inference.FIT_BATCH
         definition = Net(args.model, nvidia=self.nvidia)
         inputs(definition, data=(batch, 3, args.image_size, args.image_size), label=(batch,))
-        models_caffe.extend(definition, args.model, args.image_size, args.num_classes)
+        models_caffe.extend(definition, args.model, args.image_size, args.num_classes, auxiliary=False)
         words = {"rate": inference.FIT_RATE, "mode": args.device.upper(), "seed": args.seed}
         path = self.directory / "solver.prototxt"
         path.write_text(SOLVER.format(net=self.written(definition, "fit"), **words), encoding="utf-8")

@@ -39,7 +39,7 @@ class Predictor(Classifier):
         self.mx, self.dtype = mx, "float32"
         self.context = mx.gpu(0) if args.device == "gpu" else mx.cpu()
         mx.random.seed(args.seed)
-        self.net = build(args.model, args.image_size, args.num_classes, [self.context])
+        self.net = build(args.model, args.image_size, args.num_classes, [self.context], auxiliary=False)
         self.options = STATIC
         self.net.hybridize(**self.options)
         self.trained = [p for p in self.net.collect_params().values() if p.grad_req != "null"]

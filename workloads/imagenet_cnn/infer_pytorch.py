@@ -42,7 +42,7 @@ class Predictor(Classifier):
         super().__init__(args)
         self.torch, self.device = torch, device
         torch.manual_seed(args.seed)
-        self.net = build(args.model, args.image_size, args.num_classes).to(device).eval()
+        self.net = build(args.model, args.image_size, args.num_classes, auxiliary=False).to(device).eval()
         self.parameters = sum(p.numel() for p in self.net.parameters())
         self.flop_per_sample = per_sample(layers(self.net, args.image_size))
         self.arrange(torch.contiguous_format, torch.float32)

@@ -49,7 +49,7 @@ class Predictor(Classifier):
     def build(self):
         from models_tensorflow import build
 
-        return build(self.args.model, self.args.image_size, self.args.num_classes)
+        return build(self.args.model, self.args.image_size, self.args.num_classes, auxiliary=False)
 
     def scores(self, net, images):
         """What a network says of normalized images, as it is used."""

@@ -16,10 +16,22 @@ fully-connected layer behind them; at 224 pixels none is. ResNet's 3x3 pooling w
 there if an even map is not padded, as in Caffe's published ResNets: its windows then lie one pixel further down.
 """
 
-from networks import add, layers
+from networks import AUXILIARY, add, layers
 
 # Those of the networks that are offered with Caffe.
-MODELS = ("alexnet", "googlenet", "lenet", "resnet18", "resnet50", "resnet101", "resnet152", "vgg16", "vgg19")
+MODELS = (
+    "alexnet",
+    "googlenet",
+    "googlenet-bvlc",
+    "googlenet-mxnet",
+    "lenet",
+    "resnet18",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "vgg16",
+    "vgg19",
+)
 # NVCaffe's published fp16 models multiply the loss by this, so that small gradients do not vanish in half precision.
 GRADIENT_SCALE = 1000
 HALF = f"default_forward_type: FLOAT16\ndefault_backward_type: FLOAT16\nglobal_grad_scale: {GRADIENT_SCALE}\n"
@@ -28,18 +40,20 @@ HE = 'weight_filler { type: "msra" }'  # https://arxiv.org/abs/1502.01852: devia
 FROZEN = "param { lr_mult: 0 decay_mult: 0 }"
 
 
-def extend(net, name, image_size, num_classes):
+def extend(net, name, image_size, num_classes, *, auxiliary=True):
     """Add to `net` the layers of a network, from the blobs `data` (batch, 3, image_size, image_size) and `label` (batch,) to its loss.
 
     `data_caffe` has the layers that make those two blobs.
     """
-    net.loss(scores(net, name, image_size, num_classes), "label")
+    net.loss(scores(net, name, image_size, num_classes, auxiliary=auxiliary), "label")
+    for head in net.heads:
+        net.loss(head, "label", weight=AUXILIARY[name])
 
 
-def scores(net, name, image_size, num_classes):
+def scores(net, name, image_size, num_classes, *, auxiliary=True):
     """Add the layers from the blob `data` to the scores of the classes, and give the name of their blob."""
     net.shapes["data"] = 3, image_size
-    return add(net, "data", layers(name, image_size, num_classes))
+    return add(net, "data", layers(name, image_size, num_classes, auxiliary=auxiliary))
 
 
 class Net:
@@ -58,6 +72,7 @@ class Net:
         self.multiplied = []
         self.lines = ['name: "{}"\n{}'.format(name, HALF if half else "")]
         self.shapes = {}  # of every blob: channels and height; a vector's height is 1
+        self.heads = []  # blobs of the scores of auxiliary classifiers
         self.numbers = {}  # layers of each kind
         self.kinds = {}  # of each layer by its name
 
@@ -115,7 +130,18 @@ class Net:
         self.layer("Dropout", [blob], [blob], f"dropout_param {{ dropout_ratio: {share} }}")
         return blob
 
+    def local_norm(self, bottom):
+        top = self.layer("LRN", [bottom], [], "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }")
+        self.shapes[top] = self.shapes[bottom]
+        return top
+
+    def average_pool(self, bottom, kernel, stride, padding):
+        return self.pool("AVE", bottom, kernel, stride, padding, up=False)
+
     def max_pool(self, bottom, kernel, stride, padding, up):
+        return self.pool("MAX", bottom, kernel, stride, padding, up=up)
+
+    def pool(self, kind, bottom, kernel, stride, padding, *, up):
         channels, size = self.shapes[bottom]
         wanted = pooled(size, kernel, stride, padding, up=up)
         rounding = ""
@@ -125,7 +151,7 @@ class Net:
             wanted = pooled(size, kernel, stride, padding, up=True)
         elif not up:
             rounding = " round_mode: FLOOR"
-        body = f"pooling_param {{ pool: MAX kernel_size: {kernel} stride: {stride} pad: {padding}{rounding} }}"
+        body = f"pooling_param {{ pool: {kind} kernel_size: {kernel} stride: {stride} pad: {padding}{rounding} }}"
         top = self.layer("Pooling", [bottom], [], body)
         self.shapes[top] = channels, wanted
         return top
@@ -155,6 +181,10 @@ class Net:
         self.shapes[joined] = sum(self.shapes[top][0] for top in tops), self.shapes[tops[0]][1]
         return joined
 
+    def auxiliary(self, bottom, listed):
+        self.heads.append(add(self, bottom, listed))
+        return bottom
+
     def residual(self, bottom, units, stride):
         *first, (_, *last) = units
         channels = last[0]
@@ -165,9 +195,10 @@ class Net:
         self.shapes[top] = self.shapes[body]
         return self.relu(top)
 
-    def loss(self, bottom, labels):
-        """Mean cross-entropy of the batch in nats."""
-        self.layer("SoftmaxWithLoss", [bottom, labels], ["loss"])
+    def loss(self, bottom, labels, *, weight=None):
+        """Mean cross-entropy of the batch in nats, or an auxiliary classifier's, which counts by its weight."""
+        tops, body = ([], f"loss_weight: {weight}") if weight else (["loss"], "")
+        self.layer("SoftmaxWithLoss", [bottom, labels], tops, body)
 
 
 def pooled(size, kernel, stride, padding, *, up):

@@ -22,12 +22,13 @@ RESNETS = {
 AFTER_STEM = 4  # convolution, normalization, ReLU, pooling
 
 
-def build(name, image_size, num_classes, contexts):
+def build(name, image_size, num_classes, contexts, *, auxiliary=True):
     """Build a network for (batch, 3, image_size, image_size) images, with its weights on each of `contexts`.
 
+    One with auxiliary classifiers gives a tuple: its scores, and theirs.
     The weights are drawn from MXNet's global generator, by the same rules as in `models_torch`.
     """
-    net = undrawn(name, image_size, num_classes)
+    net = undrawn(name, image_size, num_classes, auxiliary=auxiliary)
     net.apply(choose_initializers)
     net.initialize(ctx=contexts)
     # Gluon learns the shapes, and draws the weights, when it sees a first image.
@@ -36,9 +37,9 @@ def build(name, image_size, num_classes, contexts):
     return net
 
 
-def undrawn(name, image_size, num_classes):
+def undrawn(name, image_size, num_classes, *, auxiliary=True):
     """The same before its shapes are known."""
-    listed = layers(name, image_size, num_classes)
+    listed = layers(name, image_size, num_classes, auxiliary=auxiliary)
     resnet = RESNETS.get(name.replace(UNCHANGED, ""))
     if resnet is None:
         return sequence(listed)
@@ -49,6 +50,7 @@ def undrawn(name, image_size, num_classes):
 def multiplied(net, image_size):
     """(weights, positions) of what multiplies in the graph of a network as built, as `flop.per_sample` takes them."""
     graph = net(mx.sym.var("images"))
+    graph = mx.sym.Group(graph) if isinstance(graph, tuple) else graph
     inside = graph.get_internals()
     _, outputs, _ = inside.infer_shape(images=(1, 3, image_size, image_size))
     shapes = dict(zip(inside.list_outputs(), outputs, strict=True))
@@ -71,19 +73,42 @@ def choose_initializers(one):
         one.body[-1].gamma.init = mx.init.Zero()
 
 
-def block(*made: mx.gluon.HybridBlock):
-    chain = nn.HybridSequential()
+class Auxiliary(nn.HybridSequential):
+    pass
+
+
+class Headed(nn.HybridSequential):
+    """A chain with auxiliary classifiers, which read a map that the chain goes on from."""
+
+    def hybrid_forward(self, F, x):  # noqa: N803 - Gluon's own name
+        del F
+        heads = []
+        for part in self._children.values():
+            if isinstance(part, Auxiliary):
+                heads.append(part(x))
+            else:
+                x = part(x)
+        return (x, *heads)
+
+
+def block(*made: mx.gluon.HybridBlock, kind=nn.HybridSequential):
+    chain = kind()
     chain.add(*made)
     return chain
 
 
 def sequence(listed):
-    return block(*[MAKERS[kind](*arguments) for kind, *arguments in listed])
+    kind = Headed if any(layer[0] == "auxiliary" for layer in listed) else nn.HybridSequential
+    return block(*[MAKERS[kind](*arguments) for kind, *arguments in listed], kind=kind)
 
 
 def unit(channels, kernel, stride, padding, epsilon):
     convolution = nn.Conv2D(channels, kernel, stride, padding, use_bias=False)
     return block(convolution, nn.BatchNorm(epsilon=epsilon), nn.Activation("relu"))
+
+
+def local_norm(F, x):  # noqa: N803 - Gluon's own name
+    return F.LRN(x, nsize=5, alpha=1e-4, beta=0.75, knorm=1)
 
 
 def branches(paths):
@@ -97,10 +122,12 @@ MAKERS = {
     "unit": unit,
     "relu": lambda: nn.Activation("relu"),
     "max_pool": lambda kernel, stride, padding, up: nn.MaxPool2D(kernel, stride, padding, ceil_mode=up),
-    "average_pool": lambda: nn.AvgPool2D(3, 1, 1),
+    "local_norm": lambda: nn.HybridLambda(local_norm),
+    "average_pool": nn.AvgPool2D,
     "mean": nn.GlobalAvgPool2D,
     "flatten": nn.Flatten,
     "dropout": nn.Dropout,
     "dense": nn.Dense,
     "branches": branches,
+    "auxiliary": lambda listed: block(*sequence(listed), kind=Auxiliary),
 }

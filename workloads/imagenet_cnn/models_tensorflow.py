@@ -6,18 +6,21 @@ sides, so that such layers are padded here by hand.
 """
 
 from networks import add, layers
-from with_tensorflow.layers import BatchNorm, Dropout, keras
+from with_tensorflow.layers import BatchNorm, Dropout, LocalNorm, keras
 
 
-def build(name, image_size, num_classes):
+def build(name, image_size, num_classes, *, auxiliary=True):
     """Build a Keras model of (images, seed): (batch, image_size, image_size, 3) in fp32, and a pair (stream, step) in int32.
 
     The seed says what dropout drops; networks without it ignore it. Weights are drawn from Keras' global seed by the rules of
     `models_torch`. The model trains, with dropout and batch normalization by the batch, except within `with_tensorflow.layers.in_use`.
+    One with auxiliary classifiers gives a list: its scores, and theirs.
     """
     images = keras.Input(shape=(image_size, image_size, 3))
     seed = keras.Input(batch_shape=(2,), dtype="int32")
-    return keras.Model([images, seed], add(Maker(seed), images, layers(name, image_size, num_classes)))
+    maker = Maker(seed)
+    scores = add(maker, images, layers(name, image_size, num_classes, auxiliary=auxiliary))
+    return keras.Model([images, seed], [scores, *maker.heads] if maker.heads else scores)
 
 
 def initial_kernel():
@@ -38,6 +41,7 @@ class Maker:
 
     def __init__(self, seed):
         self.seed, self.dropouts = seed, 0
+        self.heads = []  # scores of auxiliary classifiers
 
     def convolution(self, x, channels, kernel, stride, padding, *, bias=True):
         same = stride == 1 and all(2 * p == k - 1 for p, k in zip(pair(padding), pair(kernel)))  # noqa: B905 - Python 3.8
@@ -64,14 +68,21 @@ class Maker:
             return keras.layers.MaxPool2D(kernel, stride, "same")(x)
         return keras.layers.MaxPool2D(kernel, stride)(padded(x, padding))
 
-    def average_pool(self, x):
-        return keras.layers.AveragePooling2D(3, 1)(padded(x, 1))
+    def local_norm(self, x):
+        return LocalNorm()(x)
+
+    def average_pool(self, x, kernel, stride, padding):
+        return keras.layers.AveragePooling2D(kernel, stride)(padded(x, padding))
 
     def mean(self, x):
         return keras.layers.GlobalAveragePooling2D()(x)
 
     def flatten(self, x):
         return keras.layers.Flatten()(x)
+
+    def auxiliary(self, x, listed):
+        self.heads.append(add(self, x, listed))
+        return x
 
     def dropout(self, x, share):
         self.dropouts += 1

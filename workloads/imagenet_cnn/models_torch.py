@@ -5,14 +5,16 @@ from networks import layers
 from torch import nn
 
 
-def build(name, image_size, num_classes):
+def build(name, image_size, num_classes, *, auxiliary=True):
     """Build a network for (batch, 3, image_size, image_size) images, weights drawn from torch's global generator.
+
+    One with auxiliary classifiers gives in training a tuple: its scores, and theirs.
 
     He initialization for convolutions (https://arxiv.org/abs/1502.01852); a deviation of 0.01 for fully-connected layers, as in the
     AlexNet paper, so that training starts at a loss of ln(classes); residual blocks that start as identities, so that deep ones
     train without a learning rate schedule (Goyal et al., https://arxiv.org/abs/1706.02677, section 5.1).
     """
-    net = undrawn(name, image_size, num_classes)
+    net = undrawn(name, image_size, num_classes, auxiliary=auxiliary)
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -25,9 +27,27 @@ def build(name, image_size, num_classes):
     return net
 
 
-def undrawn(name, image_size, num_classes):
+def undrawn(name, image_size, num_classes, *, auxiliary=True):
     """The same with PyTorch's own weights."""
-    return Maker(3, image_size).sequence(layers(name, image_size, num_classes))
+    made = Maker(3, image_size).sequence(layers(name, image_size, num_classes, auxiliary=auxiliary))
+    return Headed(*made) if any(isinstance(part, Auxiliary) for part in made) else made
+
+
+class Auxiliary(nn.Sequential):
+    pass
+
+
+class Headed(nn.Sequential):
+    """A chain with auxiliary classifiers, which read a map that the chain goes on from."""
+
+    def forward(self, x):
+        heads = []
+        for part in self:
+            if not isinstance(part, Auxiliary):
+                x = part(x)
+            elif self.training:
+                heads.append(part(x))
+        return (x, *heads) if heads else x
 
 
 class Branches(nn.ModuleList):
@@ -79,8 +99,12 @@ class Maker:
         self.slid(kernel, stride, padding, up=up)
         return nn.MaxPool2d(kernel, stride, padding, ceil_mode=up)
 
-    def average_pool(self):
-        return nn.AvgPool2d(3, 1, padding=1)
+    def local_norm(self):
+        return nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75, k=1.0)
+
+    def average_pool(self, kernel, stride, padding):
+        self.slid(kernel, stride, padding)
+        return nn.AvgPool2d(kernel, stride, padding)
 
     def mean(self):
         self.size = 1
@@ -102,6 +126,9 @@ class Maker:
         made = Branches([maker.sequence(path) for maker, path in zip(makers, paths, strict=True)])
         self.channels, self.size = sum(maker.channels for maker in makers), makers[0].size
         return made
+
+    def auxiliary(self, listed):
+        return Auxiliary(*Maker(self.channels, self.size).sequence(listed))
 
     def residual(self, units, stride):
         before = Maker(self.channels, self.size)

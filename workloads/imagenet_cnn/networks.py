@@ -6,22 +6,28 @@ Each framework's `models_*` makes its own layers of what `layers(name, image_siz
     unit         channels, kernel, stride, padding, epsilon: a convolution without a bias, batch normalization, ReLU
     relu
     max_pool     kernel, stride, padding, up: the largest of each window; `up`: the size of the map is rounded up
-    average_pool of 3x3 pixels with stride 1, the zeros around the map counted
+    local_norm   over five neighbouring channels: x / (1 + 1e-4 x the mean of their squares)^0.75
+    average_pool kernel, stride, padding, the zeros around the map counted
     mean         over the whole map
     flatten, dense (units), dropout (share)
     branches     lists of layers that read the same map, their outputs joined along the channels
     residual     units, stride: a body, whose last unit has no ReLU and a scale that starts at zero, beside a shortcut that is a projection
                  where the shape changes; then ReLU
+    auxiliary    layers from the map to scores of their own, beside the chain, which goes on from the same map; in training alone
 
 Kernels and paddings of two numbers are (height, width). Layer for layer they are torchvision's, so that parameters and FLOPs are those that
-everybody quotes. Auxiliary classifiers are left out: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification examples) train
-without them. Fully-connected layers read the whole final map instead of one pooled to a fixed size, as in the papers, so AlexNet and VGG
+everybody quotes. Auxiliary classifiers are left out of those: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification
+examples) train without them. Three are what studies of 2016 measured, auxiliary classifiers, loss and update included. Fully-connected
+layers read the whole final map instead of one pooled to a fixed size, as in the papers, so AlexNet and VGG
 have more weights above 224 pixels.
 
 Sources: LeNet-5 as in Caffe's MNIST example, for three colours (LeCun et al., Gradient-based learning applied to document
 recognition, Proceedings of the IEEE 86(11), 1998) · AlexNet https://arxiv.org/abs/1404.5997 · VGG https://arxiv.org/abs/1409.1556 · ResNet https://arxiv.org/abs/1512.03385
 with the stride in the 3x3 convolution ("v1.5") · GoogLeNet https://arxiv.org/abs/1409.4842 with batch normalization, its 5x5
-branch 3x3 as in torchvision · BN-Inception https://arxiv.org/abs/1502.03167 figure 5 · Inception-v3 https://arxiv.org/abs/1512.00567
+branch 3x3 as in torchvision · BN-Inception https://arxiv.org/abs/1502.03167 figure 5 · Inception-v3 https://arxiv.org/abs/1512.00567 ·
+googlenet-bvlc https://github.com/BVLC/caffe/blob/1.0/models/bvlc_googlenet/train_val.prototxt · googlenet-mxnet
+https://github.com/apache/mxnet/blob/v1.9.x/example/image-classification/symbols/googlenet.py, whose pools MXNet 0.7 rounded up ·
+inception-v3-aux https://github.com/tensorflow/models/blob/v1.13.0/research/inception/inception/slim/inception_model.py
 """
 
 from functools import partial
@@ -33,13 +39,25 @@ from functools import partial
 SMALL_BELOW = 96
 # Networks of this name keep the published stem at every size, as programs do that hand small images to an unchanged network.
 UNCHANGED = "-imagenet-stem"
+# What the loss of an auxiliary classifier counts beside that of the network's own; the share of each label that all classes have in common.
+AUXILIARY = {"googlenet-bvlc": 0.3, "inception-v3-aux": 0.4}
+SMOOTHING = {"inception-v3-aux": 0.1}
+# Whose own trainer has RMSprop, with momentum, in place of SGD, and keeps moving averages of all weights: inception_train.py, beside its model.
+RMSPROP = ("inception-v3-aux",)
+RHO, EPSILON, AVERAGING = 0.9, 1.0, 0.9999
 
 
-def layers(name, image_size, num_classes):
-    """The layers from images of this height and width in pixels to the scores of the classes."""
+def layers(name, image_size, num_classes, *, auxiliary=True):
+    """The layers from images of this height and width in pixels to the scores of the classes; `auxiliary`: with auxiliary classifiers."""
     published = name.replace(UNCHANGED, "")
     small = published == name and image_size < SMALL_BELOW
-    return [*NETWORKS[published](small), ("dense", num_classes)]
+    scores, found = ("dense", num_classes), []
+    for layer in NETWORKS[published](image_size, small):
+        if layer[0] != "auxiliary":
+            found.append(layer)
+        elif auxiliary:
+            found.append(("auxiliary", [*layer[1], scores]))
+    return [*found, scores]
 
 
 def add(made, x, listed):
@@ -57,6 +75,21 @@ def unit(channels, kernel=1, stride=1, padding=0, epsilon=1e-3):
     return "unit", channels, kernel, stride, padding, epsilon
 
 
+def normalized(*shape: int):
+    return [unit(*shape)]
+
+
+def plain(channels, kernel=1, stride=1, padding=0):
+    return [convolution(channels, kernel, stride, padding), RELU]
+
+
+def average_pool(kernel=3, stride=1, padding=1):
+    return "average_pool", kernel, stride, padding
+
+
+AVERAGE_POOL = average_pool()
+
+
 def max_pool(kernel=3, stride=2, padding=0, *, up=False):
     return "max_pool", kernel, stride, padding, up
 
@@ -65,17 +98,17 @@ def branches(*paths: list):
     return "branches", paths
 
 
-RELU, MEAN, FLATTEN, AVERAGE_POOL = ("relu",), ("mean",), ("flatten",), ("average_pool",)
+RELU, MEAN, FLATTEN = ("relu",), ("mean",), ("flatten",)
 # Two hidden layers of 4,096, as in AlexNet and VGG.
 HIDDEN = [FLATTEN, *[("dense", 4096), RELU, ("dropout", 0.5)] * 2]
 
 
-def lenet(_small):
+def lenet(_size, _small):
     convolutions = [convolution(20, 5), max_pool(2), convolution(50, 5), max_pool(2)]
     return [*convolutions, FLATTEN, ("dense", 500), RELU]
 
 
-def alexnet(small):
+def alexnet(_size, small):
     return [
         *[convolution(64, 3, 1, 1) if small else convolution(64, 11, 4, 2), RELU, max_pool()],
         *[convolution(192, 5, 1, 2), RELU, max_pool()],
@@ -84,7 +117,7 @@ def alexnet(small):
     ]
 
 
-def vgg(_small, *, depths):
+def vgg(_size, _small, *, depths):
     stages = []
     for channels, depth in zip((64, 128, 256, 512, 512), depths):  # noqa: B905 - Python 3.6
         stages += [*[convolution(channels, 3, 1, 1), RELU] * depth, max_pool(2)]
@@ -99,7 +132,7 @@ def bottleneck(width, stride):
     return [unit(width, epsilon=1e-5), unit(width, 3, stride, 1, 1e-5), unit(4 * width, epsilon=1e-5)]
 
 
-def resnet(small, *, block, depths):
+def resnet(_size, small, *, block, depths):
     found = [unit(64, 3, 1, 1, 1e-5)] if small else [unit(64, 7, 2, 3, 1e-5), max_pool(padding=1)]
     for stage, depth in enumerate(depths):
         for number in range(depth):
@@ -108,29 +141,38 @@ def resnet(small, *, block, depths):
     return [*found, MEAN]
 
 
-def googlenet(small):
-    def block(one, three, five, pool):
+def googlenet(size, small, *, of=None):
+    """torchvision's, or what was trained in 2016 with MXNet (`of` mxnet), without normalization, or with Caffe (bvlc), with the paper's."""
+    conv, five, padding = (plain, 5, 2) if of else (normalized, 3, 1)
+    norms = [("local_norm",)] if of == "bvlc" else []
+    head = [average_pool(5, 3, 0), *conv(128), FLATTEN, ("dense", 1024), RELU, ("dropout", 0.7)]
+    heads = [("auxiliary", head)] if of == "bvlc" else []
+    dropout = {None: 0.2, "bvlc": 0.4, "mxnet": 0}[of]
+
+    def block(one, three, five_by_five, pool):
         return branches(
-            [unit(one)],
-            [unit(three[0]), unit(three[1], 3, 1, 1)],
-            [unit(five[0]), unit(five[1], 3, 1, 1)],
-            [max_pool(3, 1, 1), unit(pool)],
+            conv(one),
+            [*conv(three[0]), *conv(three[1], 3, 1, 1)],
+            [*conv(five_by_five[0]), *conv(five_by_five[1], five, 1, padding)],
+            [max_pool(3, 1, 1), *conv(pool)],
         )
 
     pool = max_pool(up=True)
+    last = size // 8 if small else (size + 1) // 32  # height of the last map
     return [
-        *([unit(64, 3, 1, 1)] if small else [unit(64, 7, 2, 3), pool]),
-        *[unit(64), unit(192, 3, 1, 1), pool],
+        *(conv(64, 3, 1, 1) if small else [*conv(64, 7, 2, 3), pool]),
+        *[*norms, *conv(64), *conv(192, 3, 1, 1), *norms, pool],
         *[block(64, (96, 128), (16, 32), 32), block(128, (128, 192), (32, 96), 64), pool],
-        *[block(192, (96, 208), (16, 48), 64), block(160, (112, 224), (24, 64), 64)],
-        *[block(128, (128, 256), (24, 64), 64), block(112, (144, 288), (32, 64), 64)],
-        *[block(256, (160, 320), (32, 128), 128), max_pool(2, up=True)],
+        *[block(192, (96, 208), (16, 48), 64), *heads, block(160, (112, 224), (24, 64), 64)],
+        *[block(128, (128, 256), (24, 64), 64), block(112, (144, 288), (32, 64), 64), *heads],
+        *[block(256, (160, 320), (32, 128), 128), pool if of else max_pool(2, up=True)],
         *[block(256, (160, 320), (32, 128), 128), block(384, (192, 384), (48, 128), 128)],
-        *[MEAN, ("dropout", 0.2)],
+        *([average_pool(min(7, last), 1, 0), FLATTEN] if of else [MEAN]),
+        *([("dropout", dropout)] if dropout else []),
     ]
 
 
-def inception_bn(small):
+def inception_bn(_size, small):
     one_by_one, three_by_three = partial(unit, epsilon=1e-5), partial(unit, kernel=3, padding=1, epsilon=1e-5)
 
     def block(one, three, double, project, pool=AVERAGE_POOL):
@@ -159,7 +201,7 @@ def inception_bn(small):
     ]
 
 
-def inception_v3(small):
+def inception_v3(size, small, *, auxiliary=False):
     row, column = partial(unit, kernel=(1, 7), padding=(0, 3)), partial(unit, kernel=(7, 1), padding=(3, 0))
     three = partial(unit, kernel=3, padding=1)
     split = branches([unit(384, (1, 3), 1, (0, 1))], [unit(384, (3, 1), 1, (1, 0))])
@@ -176,21 +218,28 @@ def inception_v3(small):
     shrink_a = branches([unit(384, 3, 2)], [unit(64), three(96), unit(96, 3, 2)], [max_pool()])
     shrink_b = branches([unit(192), unit(320, 3, 2)], [unit(192), row(192), column(192), unit(192, 3, 2)], [max_pool()])
     c = branches([unit(320)], [unit(384), split], [unit(448), three(384), split], [AVERAGE_POOL, unit(192)])
+    # Height of the map that the auxiliary classifier reads, and of its own, which its second convolution covers.
+    read = (size - 3) // 4 if small else (size - 27) // 16
+    own = max(0, read - 5) // 3 + 1
+    head = [("auxiliary", [average_pool(min(5, read), 3, 0), unit(128), unit(768, own), FLATTEN])] if auxiliary else []
     if small:
         stem = [three(32), three(32), three(64), unit(80), three(192)]
     else:
         stem = [unit(32, 3, 2), unit(32, 3), three(64), max_pool(), unit(80), unit(192, 3)]
     return [
         *[*stem, max_pool(), a(32), a(64), a(64), shrink_a],
-        *[b(128), b(160), b(160), b(192), shrink_b, c, c, MEAN, ("dropout", 0.5)],
+        *[b(128), b(160), b(160), b(192), *head, shrink_b, c, c, MEAN, ("dropout", 0.2 if auxiliary else 0.5)],
     ]
 
 
 NETWORKS = {
     "alexnet": alexnet,
     "googlenet": googlenet,
+    "googlenet-bvlc": partial(googlenet, of="bvlc"),
+    "googlenet-mxnet": partial(googlenet, of="mxnet"),
     "inception-bn": inception_bn,
     "inception-v3": inception_v3,
+    "inception-v3-aux": partial(inception_v3, auxiliary=True),
     "lenet": lenet,
     "resnet18": partial(resnet, block=basic_block, depths=(2, 2, 2, 2)),
     "resnet50": partial(resnet, block=bottleneck, depths=(3, 4, 6, 3)),

@@ -26,6 +26,7 @@ from class_folders import check_fit, read_index
 from flags import parser
 from flop import per_sample
 from loop import Batches
+from networks import AUXILIARY, RMSPROP
 from with_mxnet.training import Training, check, run
 
 
@@ -117,10 +118,21 @@ class Classifier(Training):
         return [loss.mean() for loss in losses]
 
     def losses(self, images, labels):
-        return [self.loss(self.scores(x), y) for x, y in zip(images, labels, strict=True)]
+        return [self.lost(x, y) for x, y in zip(images, labels, strict=True)]
 
-    def scores(self, images):
-        return self.net(images).astype("float32", copy=False)
+    def lost(self, images, labels):
+        scores, *heads = self.told(images)
+        loss = self.loss(scores, labels)
+        for head in heads:
+            loss = loss + AUXILIARY[self.args.model] * self.loss(head, labels)
+        return loss
+
+    def told(self, images):
+        """The network's scores and those of its auxiliary classifiers, in fp32."""
+        told = self.net(images)  # of several, a list once it is hybridized
+        return [
+            scores.astype("float32", copy=False) for scores in (told if isinstance(told, tuple | list) else (told,))
+        ]
 
     def validate(self):
         from folders_mxnet import normalized
@@ -130,7 +142,7 @@ class Classifier(Training):
         for number, (pixels, labels) in enumerate(self.validation):
             context = self.contexts[number % len(self.contexts)]
             with self.mx.autograd.predict_mode():
-                scores = self.scores(normalized(pixels, context).astype(self.dtype, copy=False))
+                scores, *_ = self.told(normalized(pixels, context).astype(self.dtype, copy=False))
                 losses = self.loss(scores, self.mx.nd.array(labels, ctx=context))
             samples += len(labels)
             loss_sum += float(losses.sum().asscalar())
@@ -152,6 +164,8 @@ def main():
     args = parser(__doc__.splitlines()[0]).parse_args()
     check(args)
     check_file(args)
+    if args.model in RMSPROP:
+        refuse(f"--model={args.model}: MXNet's RMSprop is another than TensorFlow's; ask for inception-v3")
     run(Classifier, args)
 
 

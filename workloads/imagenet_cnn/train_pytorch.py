@@ -1,9 +1,10 @@
-"""Trains a convolutional network with PyTorch, on one device, with DistributedDataParallel or Horovod, and reports by events.
+"""Trains a convolutional network with PyTorch, on one device, with DistributedDataParallel, DataParallel or Horovod, and reports by events.
 
     python3 train_pytorch.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 \
         --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
     torchrun --standalone --nproc-per-node=2 train_pytorch.py ... --strategy=ddp
+    python3 train_pytorch.py ... --device=gpu --devices=2 --strategy=dp
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
     python3 train_pytorch.py ... --epoch-iterations=10 --data=FOLDER
@@ -23,17 +24,22 @@ from class_folders import check_fit
 from flags import parser
 from flop import per_sample
 from loop import Batches
+from networks import AUXILIARY, AVERAGING, EPSILON, RHO, RMSPROP, SMOOTHING
 from with_pytorch.training import Training, run
 
 
 class Cnn(Training):
+    splits = True
+
     def __init__(self, args, torch, device, ranks):
         from models_torch import build
 
         super().__init__(args, torch, device, ranks)
+        self.criterion = torch.nn.CrossEntropyLoss(label_smoothing=SMOOTHING.get(args.model, 0.0))
         self.take(build(args.model, args.image_size, args.num_classes))
         if args.data == "synthetic":  # each rank its own stretch of the global batch
-            self.batches = Batches(itertools.repeat(self.synthetic(first=ranks.rank * args.batch)))
+            first, count = ranks.rank * args.batch, args.batch * args.devices
+            self.batches = Batches(itertools.repeat(self.synthetic(first=first, count=count)))
         else:
             self.batches = Batches(self.images())
 
@@ -63,16 +69,28 @@ class Cnn(Training):
 
     def loss(self, model, batch):
         images, labels = batch
-        return self.torch.nn.functional.cross_entropy(model(images), labels)
+        told = model(images)
+        scores, *heads = told if isinstance(told, tuple) else (told,)
+        loss = self.criterion(scores, labels)
+        for head in heads:
+            loss = loss + AUXILIARY[self.args.model] * self.criterion(head, labels)
+        return loss
 
-    def synthetic(self, *, first):
-        """Samples from `first` on of the synthetic data set, a batch that stays on the device."""
+    def rule(self):
+        if self.args.model not in RMSPROP:
+            return super().rule()
+        from with_pytorch.optimizers import RmsProp
+
+        own = RmsProp(self.parameters, **self.rates, constants=(RHO, EPSILON, AVERAGING))
+        return self.ranks.optimizer(own, self.net)
+
+    def synthetic(self, *, first, count):
+        """So many samples from `first` on of the synthetic data set, which stay on the device."""
         from synthetic import samples
 
         args = self.args
-        drawn = samples(
-            args.seed, first=first, count=args.batch, image_size=args.image_size, num_classes=args.num_classes
-        )
+        shape = {"image_size": args.image_size, "num_classes": args.num_classes}
+        drawn = samples(args.seed, first=first, count=count, **shape)
         images, labels = map(self.torch.from_numpy, drawn)
         return images.to(self.device, memory_format=self.layout), labels.to(self.device)
 
@@ -88,8 +106,13 @@ class Cnn(Training):
 
             reader, source, decoder = Encoded, Decoded, {"decode": nvjpeg(self.device)}
         dataset = open_folder(args, reader, part=0 if args.epoch_iterations else None)
-        check_fit(args, classes=len(dataset.classes), images=len(dataset), devices=ranks.world_size)
-        loader = {"batch": args.batch, "workers": args.loader_workers, "device": self.device, "layout": self.layout}
+        check_fit(args, classes=len(dataset.classes), images=len(dataset), devices=ranks.world_size * args.devices)
+        loader = {
+            "batch": args.batch * args.devices,
+            "workers": args.loader_workers,
+            "device": self.device,
+            "layout": self.layout,
+        }
         ranked = {"rank": ranks.rank, "world_size": ranks.world_size}
         if args.epoch_iterations:
             # By Pillow whatever trains, so that accuracies can be held together.
@@ -107,7 +130,7 @@ class Cnn(Training):
     def shared_batch(self):
         from synthetic import SHARED
 
-        return self.synthetic(first=SHARED)
+        return self.synthetic(first=SHARED, count=self.args.batch)
 
     def flop_per_sample(self):
         from with_pytorch.operations import layers
@@ -127,6 +150,8 @@ def main():
         refuse("--epoch-iterations validates on real images; give a folder of class folders as --data")
     if args.decode == "gpu" and (args.device == "cpu" or args.data == "synthetic"):
         refuse("--decode=gpu decodes JPEGs on the GPU that trains; give --device=gpu and a folder as --data")
+    if args.model in RMSPROP and "fused-optimizer" in args.techniques:
+        refuse(f"--techniques=fused-optimizer is SGD's, and --model={args.model} has RMSprop; leave it out")
     run(Cnn, args)
 
 

@@ -4,7 +4,7 @@
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.02 \
         --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
     python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
-    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 \
+    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 \
         python3 train_tensorflow.py ... --strategy=multiworker
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
 from class_folders import check_fit, class_folders, read_index, split
 from flags import parser
+from networks import AUXILIARY, AVERAGING, EPSILON, RHO, RMSPROP, SMOOTHING
 from with_tensorflow.training import Training, differences, run
 
 
@@ -64,18 +65,44 @@ class Cnn(Training):
     def train_one(self, inputs, labels, iteration):
         """A replica's share of a step, of which `train` is the graph for all."""
         loss, gradients = self.differentiate(inputs, labels, self.own_seed(iteration))
-        self.sgd.apply(self.ranks.average(gradients))
+        self.optimizer.apply(self.ranks.average(gradients))
         return loss
 
     def loss_and_gradients(self, inputs, labels, seed):
         with self.tf.GradientTape() as tape:
             loss = self.loss(inputs, labels, seed)
-            scaled = self.sgd.scaled(loss)
+            scaled = self.optimizer.scaled(loss)
         return loss, tape.gradient(scaled, self.variables)
 
     def loss(self, inputs, labels, seed):
-        scores = self.scores(inputs, seed)
-        return self.tf.reduce_mean(self.tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
+        scores, *heads = self.told(inputs, seed)
+        loss = self.cross_entropy(scores, labels)
+        for head in heads:
+            loss += AUXILIARY[self.args.model] * self.cross_entropy(head, labels)
+        return loss
+
+    def cross_entropy(self, scores, labels):
+        tf, share = self.tf, SMOOTHING.get(self.args.model)
+        if not share:
+            return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
+        classes = self.args.num_classes
+        smoothed = (1 - share) * tf.one_hot(labels, classes) + share / classes
+        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=smoothed, logits=scores))
+
+    def told(self, inputs, seed):
+        """The network's scores and those of its auxiliary classifiers, in fp32."""
+        told = self.net([self.prepared(inputs), seed])
+        return [self.tf.cast(scores, self.tf.float32) for scores in (told if isinstance(told, list) else [told])]
+
+    def scores(self, inputs, seed):
+        return self.told(inputs, seed)[0]
+
+    def rule(self):
+        if self.args.model not in RMSPROP:
+            return super().rule()
+        from with_tensorflow.optimizers import RmsPropMomentum
+
+        return RmsPropMomentum(self.variables, **self.rates, rho=RHO, epsilon=EPSILON, averaging=AVERAGING)
 
     def prepared(self, images):
         from data_tensorflow import normalized
@@ -126,4 +153,6 @@ class Cnn(Training):
 if __name__ == "__main__":
     asked = parser(__doc__.splitlines()[0]).parse_args()
     check_data(asked)
+    if asked.model in RMSPROP and asked.precision == "fp16":
+        refuse(f"--precision=fp16 scales losses for SGD, and --model={asked.model} has RMSprop; ask for bf16 or tf32")
     run(Cnn, asked)

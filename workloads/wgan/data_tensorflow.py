@@ -1,27 +1,31 @@
-"""What an iteration of the WGAN reads, for the TensorFlow program: (real images, latents) on each device.
+"""What an iteration of the WGAN reads, for the TensorFlow program: (real images, latents, mixes) on each device.
 
 Real images are (n_critic, batch, size, size, 3) in fp32 between -1 and 1, random ones that stay on the device, or (n_critic batch, size, size, 3)
 bytes of JPEGs from a folder of class folders, scaled so that the shorter side fits and cut to their middle, as the authors' program does.
-Latents are those of all draws, (DRAWS, batch, 1, 1, LATENT), that stay on the device; of which an iteration takes its own.
+Latents and mixes are those of all draws, (DRAWS, batch, 1, 1, their size) and (DRAWS, batch, 1, 1, 1), that stay on the device; of which an
+iteration takes its own.
 """
 
+from functools import partial
 from pathlib import Path
 
 from arguments import refuse
 from class_folders import class_folders
-from synthetic import SHARED, images, latents, own_images, own_latents
+from flags import latent_size
+from synthetic import SHARED, images, latents, mixes, own_draws, own_images
 from with_tensorflow import jpegs
 from with_tensorflow.shim import tf, values
 
 
-def all_latents(args, ranks):
-    """The latents of every draw, of each replica its own."""
+def all_draws(args, ranks):
+    """The latents and the mixes of every draw, of each replica its own."""
 
-    def of(replica):
+    def of(replica, part):
         share = {"rank": ranks.offset + replica, "world_size": ranks.world_size, "batch": args.batch}
-        return tf.constant(own_latents(args.seed, **share)[:, :, None, None])
+        latents, mixes = own_draws(args.seed, size=latent_size(args.model), **share)
+        return tf.constant((latents, mixes[..., None])[part][:, :, None, None])
 
-    return values(ranks.strategy, of)
+    return tuple(values(ranks.strategy, partial(of, part=part)) for part in range(2))
 
 
 class Synthetic:
@@ -33,7 +37,7 @@ class Synthetic:
             real = own_images(args.seed, **share, n_critic=args.n_critic, image_size=args.image_size)
             return tf.constant(real.transpose(0, 1, 3, 4, 2))
 
-        self.batch = values(ranks.strategy, of), all_latents(args, ranks)
+        self.batch = (values(ranks.strategy, of), *all_draws(args, ranks))
         self.each, self.units = args.batch * args.n_critic * args.devices, 0
 
     def __next__(self):
@@ -51,7 +55,7 @@ class Jpegs(jpegs.Folders):
         if len(found) // ranks.world_size < args.batch:
             refuse(f"{args.data} holds {len(found)} JPEGs, too few for {ranks.world_size} batches of {args.batch}")
         super().__init__(args, ranks, images=found, batch=args.batch * args.n_critic)
-        self.latents = all_latents(args, ranks)
+        self.draws = all_draws(args, ranks)
 
     def look(self, jpeg, _seed):
         extent = jpegs.whole_shape(jpeg)[:2]
@@ -65,20 +69,25 @@ class Jpegs(jpegs.Folders):
 
     def __next__(self):
         real, _ = super().__next__()
-        return real, self.latents
+        return (real, *self.draws)
 
 
 def shared(args, ranks):
-    """What no replica trains on, the same for all: batches and latents of one iteration."""
+    """What no replica trains on, the same for all: batches, latents and mixes of one iteration."""
 
     def real(_replica):
         size = args.image_size
         found = images(args.seed, first=SHARED, count=args.n_critic * args.batch, image_size=size)
         return tf.constant(found.reshape(args.n_critic, args.batch, 3, size, size).transpose(0, 1, 3, 4, 2))
 
+    whole = {"first": 0, "count": args.batch, "world_batch": args.batch}
+    numbers = range(SHARED, SHARED + args.n_critic + 1)
+
     def drawn(_replica):
-        whole = {"first": 0, "count": args.batch, "world_batch": args.batch}
-        found = [latents(args.seed, draw=SHARED + number, **whole) for number in range(args.n_critic + 1)]
+        found = [latents(args.seed, draw=number, size=latent_size(args.model), **whole) for number in numbers]
         return tf.stack(found)[:, :, None, None]
 
-    return values(ranks.strategy, real), values(ranks.strategy, drawn)
+    def mixed(_replica):
+        return tf.stack([mixes(args.seed, draw=number, **whole) for number in numbers])[..., None, None, None]
+
+    return values(ranks.strategy, real), values(ranks.strategy, drawn), values(ranks.strategy, mixed)

@@ -2,7 +2,8 @@
 
 from arguments import at_least, refuse, training_parser
 
-MODELS = ("wgan", "wgan-nobn")
+PENALIZED = "wgan-gp"
+MODELS = ("wgan", PENALIZED, "wgan-nobn")
 WIDTH = 64  # channels of the layers next to the image: ngf and ndf of the authors' program
 LEAK = 0.2
 
@@ -10,6 +11,16 @@ LEAK = 0.2
 def widths(image_size):
     """Channels of the maps from half the image's size down to 4 pixels: 64, 128, ..."""
     return [WIDTH * 2**number for number in range((image_size // 4).bit_length() - 1)]
+
+
+def latent_size(model):
+    """How many numbers the generator makes an image of."""
+    return 128 if model == PENALIZED else 100
+
+
+def residual_widths(image_size):
+    """Channels of the maps of `wgan-gp` from the image's size down to 4 pixels, as gan_64x64 has them: 64, 128, 256, 512, 512."""
+    return [WIDTH * min(2**number, 8) for number in range((image_size // 4).bit_length())]
 
 
 def parser(description):
@@ -20,7 +31,8 @@ def parser(description):
     made.add_argument(
         "--n-critic", required=True, type=at_least(1), help="updates of the critic in one of the generator"
     )
-    made.add_argument("--clip", required=True, type=float, help="largest weight of the critic after an update")
+    made.add_argument("--clip", type=float, help="largest weight of the critic after an update, but of wgan-gp")
+    made.add_argument("--penalty", type=float, help="of wgan-gp: weight of the gradient penalty")
     return made
 
 
@@ -34,5 +46,7 @@ def check(args):
         refuse(
             "--precision=fp16 is not offered: scaled losses would be taken back after each update of the critic; ask for bf16"
         )
-    if not args.clip > 0:
-        refuse(f"--clip={args.clip} leaves the critic no weights; the paper has 0.01")
+    if args.model == PENALIZED and (args.clip is not None or not (args.penalty or 0) > 0):
+        refuse(f"--model={PENALIZED} takes --penalty, above 0, and no --clip; its paper has 10")
+    if args.model != PENALIZED and (args.penalty is not None or not (args.clip or 0) > 0):
+        refuse(f"--model={args.model} takes --clip, above 0, and no --penalty; its paper has 0.01")

@@ -3,15 +3,19 @@
 A transposed convolution that doubles a map pads by 1 on all sides, as Keras' `same` does for kernels of 4. Images are NHWC.
 """
 
-from flags import LEAK, widths
-from with_tensorflow.layers import BatchNorm, keras
+from functools import partial
+
+from flags import LEAK, PENALIZED, WIDTH, residual_widths, widths
+from with_tensorflow.layers import BatchNorm, LayerNorm, keras
 
 
 def build(name, image_size, latent):
-    """Build (generator, critic), Keras models whose weights are drawn from Keras' global seed as DCGAN draws them.
+    """Build (generator, critic), Keras models whose weights are drawn from Keras' global seed as the authors draw them.
 
-    The generator makes (batch, image_size, image_size, 3) between -1 and 1 of (batch, 1, 1, latent); the critic gives (batch, 1, 1, 1).
+    The generator makes (batch, image_size, image_size, 3) between -1 and 1 of (batch, 1, 1, latent); the critic gives a number an image.
     """
+    if name == PENALIZED:
+        return residual_generator(image_size, latent), residual_critic(image_size)
     normalize = name == "wgan"
     return generator(image_size, latent, normalize=normalize), critic(image_size, normalize=normalize)
 
@@ -47,3 +51,43 @@ def critic(image_size, *, normalize):
         x = normalized(x, normalize=normalize and number > 0)
         x = keras.layers.LeakyReLU(LEAK)(x)
     return keras.Model(image, convolution(keras.layers.Conv2D, 1)(x))
+
+
+def spread(kind, units, *shape: int, scale=2.0, **options: object):
+    """A layer whose kernel is drawn uniformly (Glorot and Bengio 2010), before a ReLU with twice the variance."""
+    initial = keras.initializers.VarianceScaling(scale=scale, mode="fan_avg", distribution="uniform")
+    return kind(units, *shape, kernel_initializer=initial, **options)
+
+
+def residual(x, between, after, norm, *, resample, up):
+    """Normalization, ReLU and convolution twice, and a convolution of 1 x 1 beside them; `resample` halves or doubles a map before or after."""
+    convolution = keras.layers.Conv2D
+    body = keras.layers.ReLU()(norm(epsilon=1e-5)(x))
+    body = spread(convolution, between, 3, padding="same", use_bias=False)(resample()(body) if up else body)
+    body = keras.layers.ReLU()(norm(epsilon=1e-5)(body))
+    body = spread(convolution, after, 3, padding="same")(body)
+    shortcut = spread(convolution, after, 1, scale=1.0)(resample()(x))
+    return keras.layers.Add()([body if up else resample()(body), shortcut])
+
+
+def residual_generator(image_size, latent):
+    first, *channels = residual_widths(image_size)[::-1]
+    source = keras.Input(shape=(1, 1, latent))
+    x = spread(keras.layers.Dense, 16 * first, scale=1.0)(keras.layers.Flatten()(source))
+    x = keras.layers.Permute((2, 3, 1))(keras.layers.Reshape((first, 4, 4))(x))  # as PyTorch numbers them
+    for after in channels:
+        x = residual(x, after, after, BatchNorm, resample=keras.layers.UpSampling2D, up=True)
+    x = keras.layers.ReLU()(BatchNorm(epsilon=1e-5)(x))
+    return keras.Model(source, keras.layers.Activation("tanh")(spread(keras.layers.Conv2D, 3, 3, padding="same")(x)))
+
+
+def residual_critic(image_size):
+    image = keras.Input(shape=(image_size, image_size, 3))
+    x = spread(keras.layers.Conv2D, WIDTH, 3, padding="same", scale=1.0)(image)
+    before = WIDTH
+    for after in residual_widths(image_size)[1:]:
+        x = residual(x, before, after, LayerNorm, resample=partial(keras.layers.AveragePooling2D, 2), up=False)
+        before = after
+    return keras.Model(
+        image, spread(keras.layers.Dense, 1, scale=1.0)(keras.layers.Flatten()(keras.layers.Permute((3, 1, 2))(x)))
+    )

@@ -5,19 +5,27 @@ Wasserstein GAN, https://arxiv.org/abs/1701.07875, section 4; DCGAN, https://arx
 64 pixels they have 3,576,704 and 2,765,568 parameters. `wgan-nobn` is that program's pair without batch normalization (`DCGAN_G_nobn`,
 `DCGAN_D_nobn`), which the paper tries in the generator (figure 6): the same samples then make the same losses, however many devices
 share them.
+
+`wgan-gp` is the pair of "Improved Training of Wasserstein GANs", https://arxiv.org/abs/1704.00028, in its authors' program for 64 pixels,
+https://github.com/igul222/improved_wgan_training/blob/master/gan_64x64.py (`GoodGenerator`, `GoodDiscriminator`): residual blocks,
+the critic with layer normalization in place of batch normalization, since its gradient is looked at for each image.
 """
 
 import itertools
+import math
 
-from flags import LEAK, WIDTH, widths
+import torch
+from flags import LEAK, PENALIZED, WIDTH, residual_widths, widths
 from torch import nn
 
 
 def build(name, image_size, latent):
-    """Build (generator, critic), weights drawn from torch's global generator as DCGAN draws them.
+    """Build (generator, critic), weights drawn from torch's global generator as the authors draw them.
 
-    The generator makes (batch, 3, image_size, image_size) between -1 and 1 of (batch, latent, 1, 1); the critic gives (batch, 1, 1, 1).
+    The generator makes (batch, 3, image_size, image_size) between -1 and 1 of (batch, latent, 1, 1); the critic gives a number an image.
     """
+    if name == PENALIZED:
+        return residual_generator(image_size, latent), residual_critic(image_size)
     normalize = name == "wgan"
     nets = generator(image_size, latent, normalize=normalize), critic(image_size, normalize=normalize)
     for net in nets:
@@ -50,13 +58,77 @@ def critic(image_size, *, normalize):
     return nn.Sequential(*layers, nn.Conv2d(sizes[-1], 1, 4, bias=False))
 
 
-class Estimate(nn.Module):
-    """What the critic tells of real and made images: the Wasserstein distance that it sees, up to a factor, a scalar."""
+class Residual(nn.Module):
+    """Normalization, ReLU and convolution twice, and a convolution of 1 x 1 beside them; `resample` halves or doubles a map before or after."""
 
-    def __init__(self, critic):
+    def __init__(self, before, between, after, norms, *, resample, up):
         super().__init__()
-        self.critic = critic
+        self.resample, self.up = resample, up
+        self.before = norms[0]
+        self.first = drawn(nn.Conv2d(before, between, 3, padding=1, bias=False), gain=math.sqrt(2))
+        self.between = norms[1]
+        self.second = drawn(nn.Conv2d(between, after, 3, padding=1), gain=math.sqrt(2))
+        self.shortcut = drawn(nn.Conv2d(before, after, 1))
 
-    def forward(self, real, made):
+    def forward(self, x):
+        body = self.before(x).relu()
+        body = self.between(self.first(self.resample(body) if self.up else body)).relu()
+        body = self.second(body)
+        return (body if self.up else self.resample(body)) + self.shortcut(self.resample(x))
+
+
+class Halve(nn.Module):
+    """The mean of every 2 x 2 pixels. PyTorch's own pooling, differentiated twice, sends zeros back through all layers before it."""
+
+    def forward(self, x):
+        return x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).mean((3, 5))
+
+
+def drawn(layer, gain=1.0):
+    """Uniform (Glorot and Bengio 2010), before a ReLU with twice the variance; biases are zero."""
+    nn.init.xavier_uniform_(layer.weight, gain)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def residual_generator(image_size, latent):
+    channels = residual_widths(image_size)[::-1]
+    layers = [nn.Flatten(), drawn(nn.Linear(latent, 16 * channels[0])), nn.Unflatten(1, (channels[0], 4, 4))]
+    for before, after in itertools.pairwise(channels):
+        norms = nn.BatchNorm2d(before), nn.BatchNorm2d(after)
+        layers.append(Residual(before, after, after, norms, resample=nn.Upsample(scale_factor=2), up=True))
+    image = drawn(nn.Conv2d(WIDTH, 3, 3, padding=1), gain=math.sqrt(2))
+    return nn.Sequential(*layers, nn.BatchNorm2d(WIDTH), nn.ReLU(inplace=True), image, nn.Tanh())
+
+
+def residual_critic(image_size):
+    channels = residual_widths(image_size)
+    layers = [drawn(nn.Conv2d(3, WIDTH, 3, padding=1))]
+    for before, after in itertools.pairwise(channels):
+        norms = [nn.GroupNorm(1, before) for _ in range(2)]  # one group: over all of an image's map
+        layers.append(Residual(before, before, after, norms, resample=Halve(), up=False))
+    return nn.Sequential(*layers, nn.Flatten(), drawn(nn.Linear(16 * channels[-1], 1)))
+
+
+class Estimate(nn.Module):
+    """What the critic tells of real and made images: (estimate, loss), scalars.
+
+    The estimate is the Wasserstein distance that it sees, up to a factor; the loss what its update lowers, with `penalty` times the mean of (its
+    gradient's norm at an image between both - 1)².
+    """
+
+    def __init__(self, critic, penalty=None):
+        super().__init__()
+        self.critic, self.penalty = critic, penalty
+
+    def forward(self, real, made, mix):
         # One batch after the other: batch normalization is to see images of one kind. Means of half precision would be too coarse.
-        return self.critic(real).float().mean() - self.critic(made).float().mean()
+        estimate = self.critic(real).float().mean() - self.critic(made).float().mean()
+        if self.penalty is None:
+            return estimate, -estimate
+        with torch.enable_grad():
+            between = (real + mix[:, None, None, None] * (made - real)).requires_grad_()
+            told = self.critic(between.view_as(between))  # a view: PyTorch's counter of operations takes no leaf here
+            (slopes,) = torch.autograd.grad(told.sum(), between, create_graph=True)
+        return estimate, self.penalty * ((slopes.float().flatten(1).norm(dim=1) - 1) ** 2).mean() - estimate

@@ -6,7 +6,6 @@ the same latents.
 
 import numpy as np
 
-LATENT = 100  # numbers that the generator makes an image of: nz of the authors' program, as in DCGAN
 # Draws of latents that stay on the device and come again after these: they are 42 generator updates of 5 critic updates each, and
 # nothing has to be drawn or copied between two updates.
 DRAWS = 256
@@ -22,13 +21,18 @@ def images(seed, *, first, count, image_size):
     return 2 * found - 1
 
 
-def latents(seed, *, draw, first, count, world_batch):
+def latents(seed, *, draw, first, count, world_batch, size):
     """Standard normal latents `first` to `first + count` of the `world_batch` that all ranks together take in draw number `draw`.
 
-    (count, LATENT) in fp32.
+    (count, size) in fp32.
     """
-    random = np.random.default_rng((seed, draw, LATENT))
-    return random.standard_normal((world_batch, LATENT), np.float32)[first : first + count]
+    random = np.random.default_rng((seed, draw, size))
+    return random.standard_normal((world_batch, size), np.float32)[first : first + count]
+
+
+def mixes(seed, *, draw, first, count, world_batch):
+    """The same of what a made image is mixed with a real one by, where the critic's gradient is looked at: (count,) in fp32 from 0 to 1."""
+    return np.random.default_rng((seed, draw)).random(world_batch, np.float32)[first : first + count]
 
 
 def own_images(seed, *, rank, world_size, batch, n_critic, image_size):
@@ -40,13 +44,14 @@ def own_images(seed, *, rank, world_size, batch, n_critic, image_size):
     return np.stack(parts)
 
 
-def own_latents(seed, *, rank, world_size, batch):
-    """Draw a rank's latents of all draws: (DRAWS, batch, LATENT)."""
+def own_draws(seed, *, rank, world_size, batch, size):
+    """Draw a rank's latents, (DRAWS, batch, size), and mixes, (DRAWS, batch), of all draws."""
     share = {"first": rank * batch, "count": batch, "world_batch": world_size * batch}
-    return np.stack([latents(seed, draw=draw, **share) for draw in range(DRAWS)])
+    drawn = [(latents(seed, draw=draw, size=size, **share), mixes(seed, draw=draw, **share)) for draw in range(DRAWS)]
+    return tuple(map(np.stack, zip(*drawn)))  # noqa: B905 - Python 3.8
 
 
-def flop_per_image(generator, critic, *, n_critic):
+def flop_per_image(generator, critic, *, n_critic, penalized):
     """Count {"forward", "backward"}; `generator` and `critic` are (weights, positions) of their layers as `flop.per_sample` takes them.
 
     An update of the critic makes an image, without gradients, and looks at it and at the real one. Backward, the gradients of weights and of
@@ -56,4 +61,18 @@ def flop_per_image(generator, critic, *, n_critic):
     made, told = ([2 * weights * positions for weights, positions in layers] for layers in (generator, critic))
     forward = sum(made) + 2 * sum(told) + (sum(made) + sum(told)) / n_critic
     backward = 2 * (2 * sum(told) - told[0]) + (sum(told) + 2 * sum(made) - made[0]) / n_critic
+    if penalized:
+        more_forward, more_backward = penalty(told)
+        forward, backward = forward + more_forward, backward + more_backward
     return {"forward": forward, "backward": backward}
+
+
+def penalty(told):
+    """FLOP of a gradient penalty, (forward, backward), of a critic whose last three layers no normalization follows.
+
+    Forward, the critic looks at one image more, and gradients go back through it to that image. Backward, that way is gone once more from the
+    image to the last layer, which has the same gradient whatever the weights, and all weights on it are reached; where normalizations made
+    it depend on the maps, gradients go the usual way from there to all weights before, and to no image.
+    """
+    before = sum(told[:-3])
+    return 2 * sum(told), 2 * sum(told) - told[-1] + 2 * before - told[0]

@@ -8,7 +8,8 @@
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
 An iteration is one turn of algorithm 1 of the paper (https://arxiv.org/abs/1701.07875): --n-critic updates of the critic, each on a batch of
-real images and one that the generator makes, its weights clipped after each, then one update of the generator; both by RMSprop. Its loss is
+real images and one that the generator makes, its weights clipped after each, then one update of the generator; both by RMSprop. wgan-gp
+has a gradient penalty in place of the clipping, and Adam (https://arxiv.org/abs/1704.00028, algorithm 1). The loss of an iteration is
 the critic's estimate of the Wasserstein distance in its last update. The authors' program begins with iterations of 100 critic
 updates; left out, since a rate that changes is none.
 
@@ -25,7 +26,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from flags import check, parser
+from flags import PENALIZED, check, latent_size, parser
 from loop import Batches
 from with_pytorch.techniques import BETWEEN_RANKS
 from with_pytorch.training import Training, run
@@ -39,33 +40,39 @@ class Wgan(Training):
     def __init__(self, args, torch, device, ranks):
         from data_torch import Synthetic, jpegs
         from models_torch import Estimate, build
-        from synthetic import LATENT, own_latents
+        from synthetic import own_draws
 
         super().__init__(args, torch, device, ranks)
-        nets = build(args.model, args.image_size, LATENT)
+        nets = build(args.model, args.image_size, latent_size(args.model))
         self.generator, self.critic = (self.place(net) for net in nets)
-        self.estimate = Estimate(self.critic)
+        self.estimate = Estimate(self.critic, args.penalty)
         self.weights = list(self.critic.parameters())
         self.parameters = [*self.generator.parameters(), *self.weights]
         self.shared_generator, self.shared_estimate = ranks.model(self.generator), ranks.model(self.estimate)
         # Together, so that no parameter of one has the name of another's where ranks meet by names.
         both = torch.nn.ModuleDict({"generator": self.generator, "critic": self.critic})
         self.critic_update, self.generator_update = (
-            ranks.optimizer(torch.optim.RMSprop(net.parameters(), lr=args.learning_rate), both)
-            for net in (self.critic, self.generator)
+            ranks.optimizer(self.rule(net.parameters()), both) for net in (self.critic, self.generator)
         )
         self.reseed()
         share = {"rank": ranks.rank, "world_size": ranks.world_size, "batch": args.batch}
-        latents = torch.from_numpy(own_latents(args.seed, **share))
-        self.latents = latents.to(device)[..., None, None]
+        latents, mixes = map(torch.from_numpy, own_draws(args.seed, size=latent_size(args.model), **share))
+        self.latents, self.mixes = latents.to(device)[..., None, None], mixes.to(device)
         self.draws = 0
         source = Synthetic if args.data == "synthetic" else jpegs
         self.batches = Batches(source(args, ranks, device=device, layout=self.layout))
 
-    def latent(self):
-        """The latents of the next draw, (batch, LATENT, 1, 1)."""
+    def rule(self, weights):
+        rate = self.args.learning_rate
+        if self.args.model == PENALIZED:
+            return self.torch.optim.Adam(weights, lr=rate, betas=(0.0, 0.9))
+        return self.torch.optim.RMSprop(weights, lr=rate)
+
+    def draw(self):
+        """The latents of the next draw, (batch, their size, 1, 1), and its mixes, (batch,)."""
+        number = self.draws % len(self.latents)
         self.draws += 1
-        return self.latents[(self.draws - 1) % len(self.latents)]
+        return self.latents[number], self.mixes[number]
 
     def window(self, iterations):
         """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
@@ -87,25 +94,25 @@ class Wgan(Training):
         """One update of the critic, towards telling real and made images apart; gives the estimate before it, on the device."""
         torch = self.torch
         with self.regions("input"):
-            real, latent = next(self.batches), self.latent()
+            real, (latent, mix) = next(self.batches), self.draw()
         with self.regions("optimizer"):
             self.critic_update.zero_grad()
         with self.regions("forward"), self.autocast:
             with torch.no_grad():
                 made = self.generator(latent)
-            estimate = self.shared_estimate(real, made)
+            estimate, loss = self.shared_estimate(real, made, mix)
         with self.regions("backward"):
-            (-estimate).backward()
+            loss.backward()
         with self.regions("optimizer"), torch.no_grad():
             self.ranks.update(self.critic_update, self.scaler)
-            for weight in self.weights:  # of the averaged update: all ranks clip alike
+            for weight in self.weights if self.args.clip else []:  # of the averaged update: all ranks clip alike
                 weight.clamp_(-self.args.clip, self.args.clip)
         return estimate.detach()
 
     def teach_generator(self):
         """One update of the generator, towards what the critic takes for real."""
         with self.regions("input"):
-            latent = self.latent()
+            latent, _ = self.draw()
         with self.regions("optimizer"):
             self.generator_update.zero_grad()
         with self.regions("forward"), self.autocast:
@@ -116,28 +123,33 @@ class Wgan(Training):
             self.ranks.update(self.generator_update, self.scaler)
 
     def shared_batch(self):
-        """Images and latents that all ranks share and none trains on."""
-        from synthetic import SHARED, images, latents
+        """Images, latents and mixes that all ranks share and none trains on."""
+        from synthetic import SHARED, images, latents, mixes
 
         args, torch = self.args, self.torch
         real = images(args.seed, first=SHARED, count=args.batch, image_size=args.image_size)
-        latent = latents(args.seed, draw=SHARED, first=0, count=args.batch, world_batch=args.batch)
-        latent = torch.from_numpy(latent).to(self.device)[..., None, None]
-        return torch.from_numpy(real).to(self.device, memory_format=self.layout), latent
+        share = {"draw": SHARED, "first": 0, "count": args.batch, "world_batch": args.batch}
+        latent = torch.from_numpy(latents(args.seed, size=latent_size(args.model), **share)).to(self.device)
+        mix = torch.from_numpy(mixes(args.seed, **share)).to(self.device)
+        return torch.from_numpy(real).to(self.device, memory_format=self.layout), latent[..., None, None], mix
 
     def shared_loss(self):
-        real, latent = self.shared_batch()
+        both = self.critic_losses()
+        return lambda: both()[0]
 
-        def loss():
+    def critic_losses(self):
+        real, latent, mix = self.shared_batch()
+
+        def losses():
             with self.autocast:
                 with self.torch.no_grad():
                     made = self.generator(latent)
-                return self.estimate(real, made)
+                return self.estimate(real, made, mix)
 
-        return loss
+        return losses
 
     def generator_loss(self):
-        _, latent = self.shared_batch()
+        _, latent, _ = self.shared_batch()
 
         def loss():
             with self.autocast:
@@ -146,12 +158,12 @@ class Wgan(Training):
         return loss
 
     def alone(self):
-        estimate, loss = self.shared_loss(), self.generator_loss()
+        critic, loss = self.critic_losses(), self.generator_loss()
         gradients, makers = self.torch.autograd.grad, list(self.generator.parameters())
 
         def run():
             for _ in range(self.args.n_critic):
-                gradients(estimate(), self.weights)
+                gradients(critic()[1], self.weights)
             gradients(loss(), makers)
 
         return run
@@ -160,7 +172,8 @@ class Wgan(Training):
         from with_pytorch.profiler import flop_counts
 
         # Of one real image: it goes into one update of the critic, and n_critic of them make one of the generator.
-        critic = flop_counts(self.shared_loss(), self.weights, samples=self.args.batch)
+        losses = self.critic_losses()
+        critic = flop_counts(lambda: losses()[1], self.weights, samples=self.args.batch)
         makers = list(self.generator.parameters())
         generator = flop_counts(self.generator_loss(), makers, samples=self.args.batch * self.args.n_critic)
         return [together(one, other) for one, other in zip(critic, generator, strict=True)]
@@ -170,11 +183,12 @@ class Wgan(Training):
         return made + self.args.n_critic * told
 
     def flop_per_sample(self):
-        from synthetic import LATENT, flop_per_image
+        from synthetic import flop_per_image
         from with_pytorch.operations import layers, layers_of
 
-        generator, critic = layers_of(self.generator, (LATENT, 1, 1)), layers(self.critic, self.args.image_size)
-        return flop_per_image(generator, critic, n_critic=self.args.n_critic)
+        generator = layers_of(self.generator, (latent_size(self.args.model), 1, 1))
+        critic = layers(self.critic, self.args.image_size)
+        return flop_per_image(generator, critic, n_critic=self.args.n_critic, penalized=self.args.model == PENALIZED)
 
 
 def together(one, other):

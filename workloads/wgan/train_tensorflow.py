@@ -4,7 +4,7 @@
         --devices=1 --strategy=single --data=synthetic --learning-rate=0.00005 --n-critic=5 --clip=0.01 --seed=1 --threads=2 \
         --cpus-per-worker=0 --loader-workers=1
     python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
-    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 \
+    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 \
         python3 train_tensorflow.py ... --strategy=multiworker
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from flags import check, parser
+from flags import PENALIZED, check, latent_size, parser
 from with_tensorflow.training import Training, differences, run
 
 
@@ -33,17 +33,21 @@ class Wgan(Training):
 
     def build(self):
         from models_tensorflow import build
-        from synthetic import LATENT
-        from with_tensorflow.optimizers import RmsProp
 
-        self.generator, self.critic = build(self.args.model, self.args.image_size, LATENT)
+        size = latent_size(self.args.model)
+        self.generator, self.critic = build(self.args.model, self.args.image_size, size)
         self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
         self.variables = [*self.makers, *self.weights]
-        self.critic_update, self.generator_update = (
-            RmsProp(variables, learning_rate=self.args.learning_rate) for variables in (self.weights, self.makers)
-        )
+        self.critic_update, self.generator_update = map(self.rule, (self.weights, self.makers))
         self.tell = self.shim.compiled(self.critic_pass, xla=self.args.xla)
         self.make = self.shim.compiled(self.generator_pass, xla=self.args.xla)
+
+    def rule(self, variables):
+        from with_tensorflow.optimizers import Adam, RmsProp
+
+        if self.args.model == PENALIZED:
+            return Adam(variables, learning_rate=self.args.learning_rate, betas=(0.0, 0.9))
+        return RmsProp(variables, learning_rate=self.args.learning_rate)
 
     def open(self):
         from data_tensorflow import Jpegs, Synthetic
@@ -70,12 +74,23 @@ class Wgan(Training):
         """What the critic tells of real and made images: the Wasserstein distance that it sees, up to a factor."""
         return self.score(real) - self.score(self.generator(latent))
 
-    def critic_pass(self, real, latent):
+    def steepness(self, real, made, mix):
+        """The mean of (norm of the critic's gradient at an image between both - 1)²."""
+        tf, between = self.tf, real + mix * (made - real)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(between)
+            told = self.critic(between)
+        slopes = tf.cast(tape.gradient(told, between), tf.float32)
+        return tf.reduce_mean((tf.sqrt(tf.reduce_sum(slopes**2, axis=[1, 2, 3])) - 1) ** 2)
+
+    def critic_pass(self, real, latent, mix):
         """The estimate, and which way the weights of the critic lower what it misses."""
-        made = self.generator(latent)
+        made = self.tf.cast(self.generator(latent), self.tf.float32)
         with self.tf.GradientTape() as tape:
             estimate = self.score(real) - self.score(made)
             missed = -estimate
+            if self.args.penalty:
+                missed += self.args.penalty * self.steepness(real, made, mix)
         return estimate, tape.gradient(missed, self.weights)
 
     def generator_pass(self, latent):
@@ -102,23 +117,24 @@ class Wgan(Training):
         with self.regions("step"):
             return self.train(*batch, self.tf.constant(self.iteration))
 
-    def train_one(self, real, latents, iteration):
+    def train_one(self, real, latents, mixes, iteration):
         updates = self.args.n_critic
         first = (iteration - 1) * (updates + 1)
-        drawn = [latents[(first + number) % latents.shape[0]] for number in range(updates + 1)]
-        for batch, latent in zip(self.batches_of(real), drawn):  # noqa: B905 - the last is the generator's
-            estimate, gradients = self.tell(batch, latent)
+        drawn = [(first + number) % latents.shape[0] for number in range(updates + 1)]
+        for batch, draw in zip(self.batches_of(real), drawn):  # noqa: B905 - the last is the generator's
+            estimate, gradients = self.tell(batch, latents[draw], mixes[draw])
             self.critic_update.apply(self.ranks.average(gradients))
-            self.critic_update.clip(self.args.clip)  # of the averaged update: all replicas clip alike
-        self.generator_update.apply(self.ranks.average(self.make(drawn[-1])))
+            if self.args.clip:
+                self.critic_update.clip(self.args.clip)  # of the averaged update: all replicas clip alike
+        self.generator_update.apply(self.ranks.average(self.make(latents[drawn[-1]])))
         return estimate
 
-    def loss(self, real, latents, _seed):
+    def loss(self, real, latents, _mixes, _seed):
         return self.estimate(self.batches_of(real)[0], latents[0])
 
-    def pass_one(self, real, latents, _seed):
+    def pass_one(self, real, latents, mixes, _seed):
         *drawn, last = self.tf.unstack(latents)
-        told = [self.tell(batch, latent) for batch, latent in zip(self.batches_of(real), drawn)]  # noqa: B905 - Python 3.8
+        told = [self.tell(*parts) for parts in zip(self.batches_of(real), drawn, self.tf.unstack(mixes))]  # noqa: B905 - Python 3.8
         return told, self.make(last)
 
     def exchanged(self):
@@ -129,7 +145,8 @@ class Wgan(Training):
         from synthetic import flop_per_image
         from with_tensorflow.layers import multiplied
 
-        return flop_per_image(multiplied(self.generator), multiplied(self.critic), n_critic=self.args.n_critic)
+        how = {"n_critic": self.args.n_critic, "penalized": self.args.model == PENALIZED}
+        return flop_per_image(multiplied(self.generator), multiplied(self.critic), **how)
 
 
 if __name__ == "__main__":

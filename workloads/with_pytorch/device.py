@@ -14,8 +14,10 @@ def check(args, torch):
     check_cpu_precision(args)
     if args.device == "cpu":
         return
-    if torch.cuda.device_count() <= local_rank():
-        refuse(f"--device=gpu for local rank {local_rank()}, PyTorch sees {torch.cuda.device_count()} GPUs")
+    if torch.cuda.device_count() < local_rank() + args.devices:
+        refuse(
+            f"--device=gpu --devices={args.devices} for local rank {local_rank()}, PyTorch sees {torch.cuda.device_count()} GPUs"
+        )
     check_capability(args, torch.cuda.get_device_name(local_rank()), torch.cuda.get_device_capability(local_rank()))
 
 
@@ -37,5 +39,5 @@ def environment(args, torch, device):
     if device.type == "cuda":
         cudnn, nccl = torch.backends.cudnn.version(), torch.cuda.nccl.version()
         told |= {"cuda": torch.version.cuda, "cudnn": str(cudnn) if cudnn else None, "nccl": ".".join(map(str, nccl))}
-        told["device_names"] = [torch.cuda.get_device_name(device)]
+        told["device_names"] = [torch.cuda.get_device_name(device.index + number) for number in range(args.devices)]
     return process.environment(args, **told)

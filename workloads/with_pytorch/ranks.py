@@ -1,4 +1,4 @@
-"""How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, or Horovod.
+"""How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, DataParallel, or Horovod.
 
 Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients, all
 together shortened to a norm if there is one, `share` gives all ranks rank 0's tensors, `barrier` waits for all ranks, `slowest` gives the
@@ -11,7 +11,7 @@ import torch
 from probe import part
 from torch import distributed
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DataParallel, DistributedDataParallel, comm
 
 
 class Alone:
@@ -152,6 +152,39 @@ class Ddp(Alone):
         distributed.destroy_process_group()
 
 
+class SumAndCopies:
+    """What DataParallel does to gradients and weights in a step: their sum on the first of its GPUs, and copies of that on all."""
+
+    operation = "all_reduce"
+
+    def __init__(self, elements, devices):
+        self.devices = devices
+        self.parts = [torch.from_numpy(part(number, elements)).to(f"cuda:{number}") for number in range(devices)]
+
+    def fill(self):
+        """Sums are tensors of their own."""
+
+    def run(self):
+        self.copies = comm.broadcast(comm.reduce_add(self.parts, 0), range(self.devices))
+
+    def results(self):
+        return [copy.cpu().numpy() for copy in self.copies]
+
+
+class Dp(Alone):
+    """Several GPUs of this process by DataParallel, which copies all weights to each of them in every step, and sums gradients on the first."""
+
+    def __init__(self, devices):
+        self.devices = devices
+
+    def model(self, model):
+        return DataParallel(model, range(self.devices))
+
+    def exchange(self, elements, device):
+        del device
+        return SumAndCopies(elements, self.devices) if self.devices > 1 else None
+
+
 class Horovod(Alone):
     """The ranks that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
 
@@ -205,6 +238,8 @@ def clip(optimizer, scaler, norm):
 def join(args, device):
     if args.strategy == "ddp":
         return Ddp(device, args.techniques)
+    if args.strategy == "dp":
+        return Dp(args.devices)
     if args.strategy == "horovod":
         return Horovod(args.compression)
     return Alone()

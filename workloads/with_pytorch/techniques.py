@@ -41,6 +41,10 @@ def check(args, *, offered):
             )
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
+    if args.strategy == "dp" and {"compile", "cuda-graphs"} & set(args.techniques):
+        refuse(
+            "--techniques=compile and cuda-graphs hold one network, of which --strategy=dp makes new copies; leave them out"
+        )
     if "kernel-search" in args.techniques and "compile" not in args.techniques:
         refuse("--techniques=kernel-search is among the kernels that a compiler makes; add compile")
     if "cuda-graphs" in args.techniques:

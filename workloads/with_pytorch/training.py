@@ -3,7 +3,7 @@
     class Cnn(Training):
         def __init__(self, args, torch, device, ranks):
             super().__init__(args, torch, device, ranks)
-            self.take(network)                 # the network on the device, joined with the other ranks, and its SGD
+            self.take(network)                 # the network on the device, joined with the other ranks, and what updates it
             self.batches = Batches(source)     # of this rank, on the device, without an end
 
     run(Cnn, parser(...).parse_args())
@@ -37,18 +37,22 @@ from with_pytorch.device import environment, set_up
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-def check(args, *, launched, offered):
+def check(args, *, launched, offered, splits):
     """Refuse a strategy that is not PyTorch's, or that does not go with how this process was started."""
-    if args.devices != 1:
+    check_strategy(args, "PyTorch", ("single", "ddp", "dp", "horovod"))
+    if args.devices != 1 and args.strategy != "dp":
         refuse(
-            f"--devices={args.devices}: a PyTorch process drives one device; start one process a device with torchrun"
+            f"--devices={args.devices} needs --strategy=dp; others drive one device a process, which torchrun starts"
         )
-    check_strategy(args, "PyTorch", ("single", "ddp", "horovod"))
-    if args.strategy != "single" and not launched:
+    if args.strategy == "dp" and args.device != "gpu":
+        refuse("--strategy=dp joins GPUs, and on CPUs does nothing; ask for ddp")
+    if args.strategy == "dp" and not splits:
+        refuse("--strategy=dp splits batches of images and labels alone, which this program has none of; ask for ddp")
+    if args.strategy in {"ddp", "horovod"} and not launched:
         launcher = "torchrun" if args.strategy == "ddp" else "horovodrun"
         refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
-    if args.strategy == "single" and launched:
-        refuse("--strategy=single under a launcher would train one model a process; ask for ddp or horovod")
+    if args.strategy in {"single", "dp"} and launched:
+        refuse(f"--strategy={args.strategy} under a launcher would train one model a process; ask for ddp or horovod")
     check_epochs(args)
     techniques.check(args, offered=offered)
 
@@ -57,6 +61,7 @@ class Training:
     """What is trained on one rank; `workloads/loop.py` says what its methods are for."""
 
     offered = frozenset(techniques.TECHNIQUES)
+    splits = False  # whether a batch can be split among the GPUs of a process, as DataParallel does
 
     def __init__(self, args, torch, device, ranks):
         from with_pytorch.clock import CudaClock, HostClock
@@ -92,8 +97,7 @@ class Training:
             self.compiled = techniques.graphs
         self.model = self.ranks.model(self.computed)
         self.reseed()
-        rates = {"lr": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
-        self.optimizer = self.sgd(rates)
+        self.optimizer = self.rule()
         if "cuda-graphs" in names:
             self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
 
@@ -107,8 +111,13 @@ class Training:
         layout = self.torch.contiguous_format if self.args.strategy == "horovod" else self.layout
         return net.to(self.device, memory_format=layout)
 
-    def sgd(self, rates):
-        torch = self.torch
+    @property
+    def rates(self):
+        return {"lr": self.args.learning_rate, "momentum": self.args.momentum, "weight_decay": self.args.weight_decay}
+
+    def rule(self):
+        """What updates the network, SGD unless a program has another."""
+        torch, rates = self.torch, self.rates
         if "fused-optimizer" not in self.args.techniques:
             return self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates), self.net)
         optimizer = self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates, fused=True), self.net)
@@ -151,7 +160,8 @@ class Training:
 
     def backward(self):
         """What the event `backward` has; None on several devices, whose gradients are exchanged, and where a step is one launch."""
-        if self.ranks.world_size > 1 or not hasattr(self, "computed") or "cuda-graphs" in self.args.techniques:
+        devices = self.args.devices * self.ranks.world_size
+        if devices > 1 or not hasattr(self, "computed") or "cuda-graphs" in self.args.techniques:
             return None
         from with_pytorch.backward import timed
 
@@ -245,7 +255,7 @@ def run(program, args):
     import torch
     from with_pytorch.ranks import join, launched
 
-    check(args, launched=launched(), offered=program.offered)
+    check(args, launched=launched(), offered=program.offered, splits=program.splits)
     check_device(args, torch)
     imported = time.monotonic()
     device = set_up(args, torch)
@@ -255,7 +265,7 @@ def run(program, args):
     events.emit("env", **environment(args, torch, device))
     training = program(args, torch, device, ranks)
     events.phase("model", imported)
-    report(training, events, args, world_size=ranks.world_size)
+    report(training, events, args, world_size=args.devices * ranks.world_size)
     training.end()
     ranks.leave()
     leave()

@@ -49,6 +49,32 @@ class BatchNorm(keras.layers.Layer):
         return normalized
 
 
+class LocalNorm(keras.layers.Layer):
+    """Local response normalization: x / (1 + 1e-4 x the mean of the squares of five neighbouring channels)^0.75."""
+
+    def call(self, x):
+        return tf.nn.local_response_normalization(x, depth_radius=2, bias=1.0, alpha=1e-4 / 5, beta=0.75)
+
+
+class LayerNorm(keras.layers.Layer):
+    """Normalizes each image over all of its map, with a scale and a shift for each channel."""
+
+    def __init__(self, *, epsilon):
+        super().__init__(dtype="float32")
+        self.autocast, self.epsilon = False, epsilon
+
+    def build(self, shape):
+        self.gamma = self.add_weight(name="gamma", shape=(shape[-1],), initializer="ones")
+        self.beta = self.add_weight(name="beta", shape=(shape[-1],), initializer="zeros")
+        self.built = True
+
+    def call(self, x):
+        told = tf.cast(x, tf.float32)
+        moments = tf.nn.moments(told, [1, 2, 3], keepdims=True)
+        weights = (tf.convert_to_tensor(self.beta), tf.convert_to_tensor(self.gamma))
+        return tf.cast(tf.nn.batch_normalization(told, *moments, *weights, self.epsilon), x.dtype)
+
+
 class Dropout(keras.layers.Layer):
     """Drops a share of its input in training; which follows from the seed, a pair (stream, step), and from the layer's number alone."""
 

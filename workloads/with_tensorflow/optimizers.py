@@ -60,6 +60,36 @@ class Sgd:
             )
 
 
+class RmsPropMomentum(Sgd):
+    """RMSprop with momentum and weight decay: g += d w, v = p v + (1 - p) g², u = m u + r g / sqrt(v + e), w -= u, with v = 1 at first.
+
+    TensorFlow's fused operator, and its first value for v. `averaging` is what moving averages of all weights, which are kept beside them, keep
+    in a step; nothing here reads them.
+    """
+
+    def __init__(self, variables, *, rho, epsilon, averaging, **rates: float):
+        super().__init__(variables, **rates, scaled=False)
+        self.rho, self.epsilon, self.averaging = rho, epsilon, averaging
+        self.squares = [tf.Variable(tf.ones(variable.shape), trainable=False) for variable in variables]
+        self.averages = [tf.Variable(tf.convert_to_tensor(variable), trainable=False) for variable in variables]
+
+    def update(self, gradients, learning_rate, momentum, finite=None):
+        del finite  # no loss is scaled
+        for number, variable in enumerate(self.variables):
+            tf.raw_ops.ResourceApplyRMSProp(
+                var=variable.handle,
+                ms=self.squares[number].handle,
+                mom=self.velocities[number].handle,
+                lr=learning_rate,
+                rho=self.rho,
+                momentum=momentum,
+                epsilon=self.epsilon,
+                grad=gradients[number] + self.weight_decay * variable,
+            )
+            average = self.averages[number]
+            put(average, average + (1 - self.averaging) * (variable - average))
+
+
 class RmsProp:
     """RMSprop: v = 0.99 v + 0.01 g², w -= r g / (sqrt(v) + 1e-8).
 
@@ -83,6 +113,27 @@ class RmsProp:
         """Bring the variables to between -limit and limit; to be called in each replica."""
         for variable in self.variables:
             put(variable, tf.clip_by_value(variable, -limit, limit))
+
+
+class Adam:
+    """Adam (Kingma and Ba, https://arxiv.org/abs/1412.6980), by TensorFlow's fused operator."""
+
+    def __init__(self, variables, *, learning_rate, betas=(0.9, 0.999), epsilon=1e-8):
+        self.variables, self.learning_rate, self.betas, self.epsilon = variables, learning_rate, betas, epsilon
+        self.means, self.squares = (
+            [tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables] for _ in betas
+        )
+        self.powers = [tf.Variable(beta, trainable=False) for beta in betas]
+
+    def apply(self, gradients):
+        """Do one step; to be called in each replica."""
+        powers = {f"beta{number + 1}_power": power for number, power in enumerate(self.powers)}
+        rates = {"lr": self.learning_rate, "beta1": self.betas[0], "beta2": self.betas[1], "epsilon": self.epsilon}
+        for number, variable in enumerate(self.variables):
+            moments = {"m": self.means[number].handle, "v": self.squares[number].handle}
+            tf.raw_ops.ResourceApplyAdam(var=variable.handle, **moments, **powers, **rates, grad=gradients[number])
+        for power, beta in zip(self.powers, self.betas):  # noqa: B905 - Python 3.8
+            put(power, power * beta)
 
 
 def put(variable, value):

@@ -2,7 +2,7 @@
 
     class Cnn(Training):
         def build(self):
-            self.take(model)      # a Keras model of (inputs, seed) that learns (inputs, labels) by SGD with momentum
+            self.take(model)      # a Keras model of (inputs, seed) that learns (inputs, labels) by what `rule` makes, SGD unless told
 
     run(Cnn, parser(...).parse_args())
 
@@ -95,15 +95,23 @@ class Training:
         self.batches = Batches(self.open())
 
     def take(self, net):
-        from with_tensorflow.optimizers import Sgd
-
         args = self.args
         self.net = net
         self.variables = self.shim.trained(net)
-        rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
-        self.sgd = Sgd(self.variables, **rates, scaled=args.precision == "fp16")
+        self.optimizer = self.rule()
         self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
         self.judged = self.on_all(self.judge)
+
+    @property
+    def rates(self):
+        args = self.args
+        return {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
+
+    def rule(self):
+        """What updates the network, SGD unless a program has another."""
+        from with_tensorflow.optimizers import Sgd
+
+        return Sgd(self.variables, **self.rates, scaled=self.args.precision == "fp16")
 
     def pass_one(self, inputs, labels, seed):
         return self.differentiate(inputs, labels, seed)

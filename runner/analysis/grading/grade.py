@@ -89,6 +89,7 @@ def grade(
     else:
         found = validity.judge(trial, outcome, measurement, transport, workload)
         found = validity.degraded(found, validity.taken_from_the_job(trial, measurement, watched, containers))
+        found = validity.degraded(found, validity.unwatched(containers))
     shared = trial.concurrent is not None and trial.concurrent.shared
     return Graded(
         outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),

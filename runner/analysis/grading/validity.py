@@ -291,6 +291,13 @@ def _of_gpu(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
         yield f"{name} had {gpu.ecc_uncorrected} memory errors that ECC could not correct"
 
 
+def unwatched(containers: Sequence[ContainerSpec]) -> tuple[str, ...]:
+    """That nobody looked at the machines of pods, which are shared unless somebody sees to it."""
+    if any(spec.network == "pod" for spec in containers):
+        return ("no sampler looked at the pods' machines: whether others used their cores or GPUs is not known",)
+    return ()
+
+
 def taken_from_the_job(
     trial: Trial, measurement: Measurement, watched: Telemetry | None, containers: Sequence[ContainerSpec]
 ) -> tuple[str, ...]:

@@ -198,7 +198,9 @@ def _of_block(context: BlockContext) -> Iterator[Cell]:
                 request=request,
                 pick=pick,
                 why=why,
-                altered=merged(context.study.declared(context.block, setup.name), _altered(context, setup)),
+                altered=merged(
+                    context.study.declared(context.block, setup.name, ran=setup.model), _altered(context, setup)
+                ),
                 extra=setup.extra,
             )
 

@@ -38,7 +38,11 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
     own = {one.field: one.published for one in declared}
     known = {one.field: one for one in found}
     return (
-        *(Altered(**one.model_dump(exclude={"models"}), declared=True) for one in declared if one.field not in known),
+        *(
+            Altered(**one.model_dump(exclude={"models", "ran"}), declared=True)
+            for one in declared
+            if one.field not in known
+        ),
         *(one.model_copy(update={"published": own.get(one.field, one.published)}) for one in known.values()),
     )
 
@@ -47,6 +51,7 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run."""
     cell, where, records = run.cell, run.cell.where, counted(run)
     block = study.block(cell.block)
+    ran = next((record.trial.model for record in records if isinstance(record.trial, Trial)), None)
     found = [one for one in cell.altered if not one.declared]
     if records:
         names = {name for record in records for name in device_names(record)}
@@ -57,7 +62,7 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     here = _settings(records, block)
     altered = (
         one.model_copy(update={"here": here.get(one.field, one.here)})
-        for one in merged(study.declared(block, where.model), found)
+        for one in merged(study.declared(block, where.model, ran=ran), found)
     )
     update = {"where": where, "altered": tuple(one for one in altered if one.here != one.published)}
     return run.model_copy(update={"cell": cell.model_copy(update=update)})

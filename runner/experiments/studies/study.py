@@ -41,6 +41,7 @@ NOT_STATED: Final = "not stated"
 class Difference(Frozen):
     """Where the runs of a block, or of some of its networks, are not those of the source, whatever they run on.
 
+    `models` are the source's names of those networks, `ran` MODELs that stand for one, as another did before.
     A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
     """
 
@@ -48,6 +49,7 @@ class Difference(Frozen):
     published: Annotated[str, Field(min_length=1)]
     here: Annotated[str, Field(min_length=1)]
     models: tuple[str, ...] = ()
+    ran: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _differs(self) -> Difference:
@@ -237,9 +239,14 @@ class Study(Frozen):
             raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
         return found
 
-    def declared(self, block: Block, model: str | None) -> tuple[Difference, ...]:
-        """How the runs of a network in a block differ from the source's."""
-        return tuple(one for one in (*self.differs, *block.differs) if not one.models or model in one.models)
+    def declared(self, block: Block, model: str | None, *, ran: str | None = None) -> tuple[Difference, ...]:
+        """How the runs of a network in a block differ from the source's, where the MODEL `ran`: the block's unless told."""
+        ran = ran or block.models.get(model or "")
+        return tuple(
+            one
+            for one in (*self.differs, *block.differs)
+            if (not one.models or model in one.models) and (not one.ran or ran in one.ran)
+        )
 
     def tolerance(self, metric: str) -> Tolerance | None:
         """How near a figure of this quantity has to come; None where the study does not say."""

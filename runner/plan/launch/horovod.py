@@ -17,6 +17,8 @@ from runner.core.trial import Horovod
 from runner.plan.launch.job import Job, Seat, program, spec
 
 KEYS: Final = "/dlscale/keys"
+# Where MPI Operator puts the key pair of a job into its pods, as `id_rsa`, `id_rsa.pub` and `authorized_keys`.
+OPERATOR_KEYS: Final = "/dlscale/ssh"
 # Seconds between two questions whether the other side is still there, and how many may stay without an answer.
 _ALIVE_S: Final = 5
 _ALIVE_MISSED: Final = 3
@@ -41,7 +43,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
     if len(job.seats) == 1:
         return (spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=env),)
     # sshd lets in nobody but itself, and needs a user who has a name.
-    job = replace(job, user=IMAGE_USER, keys=KEYS)
+    job = replace(job, user=IMAGE_USER, keys=None if job.head.network == "pod" else KEYS)
     daemons = tuple(
         spec(job, seat, role="daemon", number=number, processes=0, argv=_sshd(job, seat), env=env)
         for number, seat in enumerate(job.seats[1:])
@@ -91,12 +93,15 @@ def logins(job: Job) -> tuple[Login, ...]:
 
 def _sshd(job: Job, seat: Seat) -> tuple[str, ...]:
     """The command that lets ranks in on a node: on the wire's address alone, in the foreground, its log on standard error."""
-    config = f"{job.site.workloads}/sshd_config"
-    return ("/usr/sbin/sshd", "-D", "-e", "-f", config, "-o", f"ListenAddress={seat.address}", "-p", str(seat.ports[0]))
+    where: tuple[str, ...] = ("-o", f"ListenAddress={seat.address}")
+    if seat.network == "pod":  # one interface; and a folder of keys that is read-only, but not by its mode
+        keys = f"{OPERATOR_KEYS}/authorized_keys"
+        where = ("-h", f"{OPERATOR_KEYS}/id_rsa", "-o", f"AuthorizedKeysFile={keys}", "-o", "StrictModes=no")
+    return ("/usr/sbin/sshd", "-D", "-e", "-f", f"{job.site.workloads}/sshd_config", *where, "-p", str(seat.ports[0]))
 
 
-def client_config(logins: Sequence[Login]) -> str:
-    """What ssh is to know: ssh_config(5)."""
+def client_config(logins: Sequence[Login], *, operator: bool = False) -> str:
+    """What ssh is to know: ssh_config(5). With `operator` all pods of a job have one key pair, which is every host's as well."""
     hosts = "".join(f"Host {login.address}\n  Port {login.port}\n" for login in logins)
     options = {
         "IdentityFile": f"{KEYS}/id",
@@ -110,6 +115,12 @@ def client_config(logins: Sequence[Login]) -> str:
         "ServerAliveInterval": _ALIVE_S,
         "ServerAliveCountMax": _ALIVE_MISSED,
     }
+    if operator:
+        options |= {
+            "IdentityFile": f"{OPERATOR_KEYS}/id_rsa",
+            "UserKnownHostsFile": "none",
+            "KnownHostsCommand": f'/usr/bin/sed "s/^/%H /" {OPERATOR_KEYS}/id_rsa.pub',
+        }
     return hosts + "Host *\n" + "".join(f"  {name} {value}\n" for name, value in options.items())
 
 

@@ -12,7 +12,7 @@ from runner.core.trial import Placed, Trial
 from runner.engines.base import Site
 from runner.plan import interconnect_environment
 
-Network = Literal["none", "host", "emulated"]
+Network = Literal["none", "host", "emulated", "pod"]
 
 LOOPBACK = "127.0.0.1"
 # Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner.
@@ -31,7 +31,7 @@ class Seat:
     processes: int  # its ranks
     cores: tuple[int, ...]  # those of the node that the job has, as the GPUs are
     gpus: tuple[int, ...]
-    network: Network  # of its containers; `emulated` is the namespace of a container that stands for the node
+    network: Network  # of its containers; `emulated` is the namespace of a container that stands for the node, `pod` that of a pod
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -107,6 +107,9 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
 
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
     """Put a command under the lease: it ends when the runner's end of standard input closes, or on other machines falls silent."""
+    if job.head.network == "pod":
+        names = ",".join(dict.fromkeys(seat.address for seat in job.seats if seat.placed.wire))
+        return (job.site.python, f"{job.site.workloads}/lease.py", f"--pod={names}", *argv)
     beat = (f"--heartbeat={HEARTBEAT_S}",) if job.remote else ()
     keys = (f"--keys={job.keys}",) if job.keys else ()
     return (job.site.python, f"{job.site.workloads}/lease.py", *beat, *keys, *argv)

@@ -10,12 +10,12 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
     """One container a node; the suite's own launcher starts the workers in it, since TensorFlow brings none."""
     cluster = ",".join(f"{seat.address}:{port}" for seat in job.seats for port in seat.ports[: seat.processes])
 
-    def argv(_: int, seat: Seat) -> tuple[str, ...]:
+    def argv(number: int, seat: Seat) -> tuple[str, ...]:
         return (
             job.site.python,
             f"{job.site.workloads}/tf_workers.py",
             f"--cluster={cluster}",
-            f"--first={seat.first}",
+            f"--host={number}",
             f"--count={seat.processes}",
             job.site.python,
             *program(job),

@@ -1,4 +1,4 @@
-"""One process that drives every device of the job: strategy `single` with one, TensorFlow's `mirrored` and Caffe's own with several."""
+"""One process that drives every device of the job: strategy `single` with one, TensorFlow's `mirrored`, PyTorch's `dp` and Caffe's own with several."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ WORDS = {
     # PyTorch in fp32 and in fp64 differ by 1 %.
     "wgan": ("--model=wgan", *GAN, "--learning-rate=0.00002"),
     "wgan-nobn": ("--model=wgan-nobn", *GAN, "--learning-rate=0.0002"),
+    "wgan-gp": ("--model=wgan-gp", *alone.PENALIZED, "--batch=4", "--learning-rate=0.00002"),
     "mlp-512-reuters": (*alone.DENSE, "--dropout=0", "--batch=32"),
 }
 

@@ -12,8 +12,8 @@ import numpy as np
 GOLDEN = Path(__file__).parents[2] / "golden/deepspeech2_losses.json"
 STEPS = 10
 MODEL = "deepspeech2-small"
-# As it is, and a small one that is normalized as the large ones are.
-SIZES = {"plain": (8, 2, 64, False), "normalized": (4, 2, 16, True)}
+# As it is, a small one that is normalized as the large ones are, and one of the suite's layers.
+SIZES = {"plain": (8, 2, 64, False, False), "normalized": (4, 2, 16, True, False), "suite": (8, 2, 32, False, True)}
 
 
 def flags(parser):

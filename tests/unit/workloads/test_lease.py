@@ -151,3 +151,19 @@ def test_a_runner_that_dies_before_it_hands_over_keys_ends_the_lease(lease, tmp_
     assert process.wait(30) in (ENDED, -signal.SIGTERM)
     assert process.stdout.read() == b""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_in_a_pod_nobody_holds_standard_input_and_the_job_goes_on(lease):
+    """A kubelet gives a container no standard input: its end would be the runner's."""
+    process = lease("--pod=localhost", program="import time; time.sleep(0.5); print('done')")
+    process.stdin.close()
+    assert process.wait(30) == 0
+    assert (process.stdout.read(), process.stderr.read()) == (b"done\n", b"")
+
+
+def test_a_pod_that_waits_for_the_names_of_others_starts_nothing_and_ends_when_it_is_told(lease):
+    process = lease("--pod=no-such-pod.invalid")
+    assert process.stderr.readline().startswith(b"lease: waiting for no-such-pod.invalid (")
+    process.terminate()
+    assert process.wait(30) == ENDED
+    assert process.stdout.read() == b""

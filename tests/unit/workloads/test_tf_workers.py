@@ -14,11 +14,11 @@ import pytest
 
 PROGRAM = Path(events.__file__).parent / "tf_workers.py"
 PR_SET_CHILD_SUBREAPER = 36
-CLUSTER = "10.0.0.1:7001,10.0.0.1:7002,10.0.0.2:7001"
+CLUSTER = "10.0.0.1:7001,10.0.0.1:7002,10.0.0.2:7001,10.0.0.2:7002"
 
 
-def command(code, *, first=0, count=2, cluster=CLUSTER):
-    flags = [f"--cluster={cluster}", f"--first={first}", f"--count={count}"]
+def command(code, *, host=0, count=2, cluster=CLUSTER):
+    flags = [f"--cluster={cluster}", f"--host={host}", f"--count={count}"]
     return [sys.executable, str(PROGRAM), *flags, sys.executable, "-c", code]
 
 
@@ -64,13 +64,13 @@ print(os.getpid(), file=open({path!r}, "a"), flush=True)
 def test_each_worker_gets_its_number_and_the_whole_cluster():
     # One write a line: workers share the pipe.
     code = "import os, sys; sys.stdout.write(os.environ['TF_CONFIG'] + ' ' + os.environ['LOCAL_RANK'] + chr(10))"
-    done = run(code, first=1)
+    done = run(code, host=1)
     assert done.returncode == 0, done.stderr
     found = sorted(line.rsplit(" ", 1) for line in done.stdout.splitlines())
     cluster = {"worker": CLUSTER.split(",")}
     assert [json.loads(config) for config, _ in found] == [
-        {"cluster": cluster, "task": {"type": "worker", "index": 1}},
         {"cluster": cluster, "task": {"type": "worker", "index": 2}},
+        {"cluster": cluster, "task": {"type": "worker", "index": 3}},
     ]
     assert [local_rank for _, local_rank in found] == ["0", "1"]
 
@@ -78,9 +78,9 @@ def test_each_worker_gets_its_number_and_the_whole_cluster():
 def test_events_pass_unchanged_and_standard_error_says_whose_it_is():
     # One write a line, as `Events` does it: workers share the pipe.
     code = "import os, sys; sys.stdout.write('::dlscale:: {}' + chr(10)); print('worker', os.environ['LOCAL_RANK'], file=sys.stderr)"
-    done = run(code, first=1)
+    done = run(code, host=1)
     assert done.stdout == "::dlscale:: {}\n::dlscale:: {}\n"
-    assert sorted(done.stderr.splitlines()) == ["[1]<stderr>:worker 0", "[2]<stderr>:worker 1"]
+    assert sorted(done.stderr.splitlines()) == ["[2]<stderr>:worker 0", "[3]<stderr>:worker 1"]
 
 
 @pytest.mark.parametrize(("then", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", -9)])
@@ -126,7 +126,7 @@ def test_an_orphan_that_comes_to_the_launcher_is_nobodys_failure():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"first": 2}, "workers 2 to 3 asked, --cluster lists 0 to 2"),
+        ({"host": 2}, "workers 4 to 5 asked, --cluster lists 0 to 3"),
         ({"count": 0}, "workers 0 to -1 asked"),
         ({"cluster": "10.0.0.1,10.0.0.2:1"}, "is not HOST:PORT"),
     ],
@@ -138,7 +138,7 @@ def test_numbers_outside_of_the_cluster_are_refused(flags, words):
 
 
 def test_a_program_that_is_not_there_is_named():
-    flags = [f"--cluster={CLUSTER}", "--first=0", "--count=1"]
+    flags = [f"--cluster={CLUSTER}", "--host=0", "--count=1"]
     done = subprocess.run(
         [sys.executable, PROGRAM, *flags, "/nowhere/python3"], capture_output=True, text=True, timeout=60
     )

@@ -164,7 +164,7 @@ def test_a_caffe_that_stops_early_is_no_success(stand_in):
         (["--device=cpu"], "0.17.3", "one CPU worker"),
         (["--strategy=single"], "0.17.3", "needs --strategy=caffe"),
         (["--strategy=horovod"], "0.17.3", "is not Caffe's"),
-        (["--model=inception-v3"], "0.17.3", "alexnet, googlenet, lenet"),
+        (["--model=inception-v3"], "0.17.3", "alexnet, googlenet, googlenet-bvlc"),
         (["--precision=tf32"], "0.17.3", "ask for fp32"),
         (["--data=/nowhere"], "0.17.3", "pack_lmdb.py"),
         (["--profile=region"], "0.17.3", "ask for kernels or memory"),

@@ -23,9 +23,10 @@ def test_the_ranks_images_together_are_those_of_one_device(seed, batch, world):
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32), batch=st.integers(1, 4), world=st.integers(1, 3))
 def test_the_ranks_latents_together_are_those_of_one_device(seed, batch, world):
-    alone = synthetic.own_latents(seed, rank=0, world_size=1, batch=batch * world)
-    parts = [synthetic.own_latents(seed, rank=rank, world_size=world, batch=batch) for rank in range(world)]
-    assert np.array_equal(np.concatenate(parts, axis=1), alone)
+    alone = synthetic.own_draws(seed, rank=0, world_size=1, batch=batch * world, size=100)
+    parts = [synthetic.own_draws(seed, rank=rank, world_size=world, batch=batch, size=100) for rank in range(world)]
+    for together, own in zip(alone, zip(*parts, strict=True), strict=True):
+        assert np.array_equal(np.concatenate(own, axis=1), together)
 
 
 def test_images_are_as_wide_as_tanh_and_differ_from_update_to_update():
@@ -37,17 +38,22 @@ def test_images_are_as_wide_as_tanh_and_differ_from_update_to_update():
 
 
 def test_latents_are_standard_normal_and_differ_from_draw_to_draw():
-    latents = synthetic.own_latents(1, rank=0, world_size=1, batch=8)
+    latents, mixes = synthetic.own_draws(1, rank=0, world_size=1, batch=8, size=100)
     assert (latents.shape, latents.dtype) == ((256, 8, 100), np.float32)
     # 204,800 numbers: five standard errors of mean and deviation.
     assert abs(latents.mean()) < 5 / 204_800**0.5
     assert abs(latents.std() - 1) < 5 / (2 * 204_800) ** 0.5
     assert len({latent.tobytes() for latent in latents.reshape(2048, -1)}) == 2048
+    # 2,048 uniform numbers, whose deviation is 1 / √12: five standard errors of the mean.
+    assert (mixes.shape, mixes.dtype) == ((256, 8), np.float32)
+    assert abs(mixes.mean() - 0.5) < 5 / (12 * 2048) ** 0.5
+    assert 0 <= mixes.min() < 0.01
+    assert 0.99 < mixes.max() < 1
 
 
 def test_the_shared_batch_is_nobodys():
-    trained = synthetic.own_latents(1, rank=0, world_size=1, batch=4).reshape(-1, 100)
-    shared = synthetic.latents(1, draw=synthetic.SHARED, first=0, count=4, world_batch=4)
+    trained = synthetic.own_draws(1, rank=0, world_size=1, batch=4, size=100)[0].reshape(-1, 100)
+    shared = synthetic.latents(1, draw=synthetic.SHARED, first=0, count=4, world_batch=4, size=100)
     assert not {row.tobytes() for row in shared} & {row.tobytes() for row in trained}
 
 
@@ -58,14 +64,16 @@ def test_the_cost_of_a_real_image_by_hand():
     Backward, each look costs weights and inputs of both layers but the inputs of the first, 2 x 10 - 6; and half of the critic's inputs,
     10, with the generator's weights and inputs but the latents', 2 x 30 - 10.
     """
-    found = synthetic.flop_per_image([(5, 1), (2, 5)], [(3, 1), (1, 2)], n_critic=2)
+    found = synthetic.flop_per_image([(5, 1), (2, 5)], [(3, 1), (1, 2)], n_critic=2, penalized=False)
     assert found == {"forward": 30 + 20 + 40 / 2, "backward": 2 * 14 + 60 / 2}
 
 
 @given(n_critic=st.integers(1, 10))
 def test_more_critic_updates_leave_less_of_the_generators_for_each_image(n_critic):
     layers = [(7, 3), (5, 2)]
-    few, more = (synthetic.flop_per_image(layers, layers, n_critic=count) for count in (n_critic, n_critic + 1))
+    few, more = (
+        synthetic.flop_per_image(layers, layers, n_critic=count, penalized=False) for count in (n_critic, n_critic + 1)
+    )
     assert few["forward"] > more["forward"]
     assert few["backward"] > more["backward"]
     # The sum over an iteration grows by exactly one critic update: 2 x 31 made, 4 x 31 looked at.

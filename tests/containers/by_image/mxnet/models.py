@@ -5,19 +5,29 @@ Prevents, beside what `modelled` does, a branch that is built and not connected,
 
 import math
 
-from modelled import CATALOG, REFERENCE, counted, hold_learning, hold_operations, hold_parameters, per_sample, sizes
-from models_mxnet import build, multiplied, undrawn
-from networks import NETWORKS
+from modelled import (
+    CATALOG,
+    REFERENCE,
+    counted,
+    hold_learning,
+    hold_local_norm,
+    hold_operations,
+    hold_parameters,
+    per_sample,
+    sizes,
+)
+from models_mxnet import MAKERS, build, multiplied, undrawn
+from networks import MODELS, RMSPROP, UNCHANGED
 from with_mxnet.shim import mx
 
 
-def earlier_stride(image_size):
+def earlier_stride(image_size, *, published):
     """What the zoo's bottleneck ResNets save, by hand.
 
     The stride of the first block of stages 2 to 4 sits in its 1x1 convolution in place of its 3x3 one, which so has a quarter of the
     positions: three times those of its output fewer, from 256, 512 and 1,024 channels to 128, 256 and 512.
     """
-    first = image_size // 8 if image_size >= 96 else image_size // 2  # output of stage 2; a small stem has no stride
+    first = image_size // 8 if published else image_size // 2  # output of stage 2; a small stem has no stride
     return 2 * sum(3 * (first >> stage) ** 2 * (256 << stage) * (128 << stage) for stage in range(3))
 
 
@@ -28,29 +38,36 @@ def trained(net):
 def six_steps_lower_the_loss(name):
     mx.random.seed(1)
     net = build(name, 32, 10, [mx.cpu()])
+    net.hybridize(static_alloc=True, static_shape=True)  # as the program has it
     images, labels = mx.nd.random.normal(shape=(8, 3, 32, 32)), mx.nd.arange(8)
     loss_function = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03, "momentum": 0.9}, kvstore=None)
     losses = []
     for _ in range(6):
         with mx.autograd.record():
-            loss = loss_function(net(images), labels)
+            told = net(images)
+            losses_of = [
+                loss_function(scores, labels) for scores in (told if isinstance(told, tuple | list) else (told,))
+            ]
+            loss = mx.nd.add_n(*losses_of)
         loss.backward()
         trainer.step(8)
         losses.append(float(loss.mean().asscalar()))
     hold_learning(name, losses, [p.name for p in trained(net) if not p.grad().asnumpy().any()])
 
 
-assert set(CATALOG) == set(NETWORKS)
+assert set(CATALOG) == set(MODELS) - set(RMSPROP)
 for name, (image_size, _) in CATALOG.items():
     for size in sizes(name):
         output = undrawn(name, size, 1000)(mx.sym.var("images"))
-        (_, *arguments), (shape,), _ = output.infer_shape(images=(2, 3, size, size))
-        assert shape == (2, 1000), f"{name} at {size} pixels gives {shape}"
+        output = mx.sym.Group(output) if isinstance(output, tuple) else output
+        (_, *arguments), shapes, _ = output.infer_shape(images=(2, 3, size, size))
+        assert set(shapes) == {(2, 1000)}, f"{name} at {size} pixels gives {shapes}"
         if size == image_size:
             hold_parameters(name, sum(map(math.prod, arguments)))
     for size in counted(name):
-        saved = earlier_stride(size) if name in {"resnet50", "resnet101", "resnet152"} else 0
+        deep = name.replace(UNCHANGED, "") in {"resnet50", "resnet101", "resnet152"}
+        saved = earlier_stride(size, published=size >= 96 or UNCHANGED in name) if deep else 0
         hold_operations(name, size, multiplied(undrawn(name, size, 1000), size), saved=saved)
 
 # As the program has it: hybridized, its parameters in half precision.
@@ -58,5 +75,6 @@ net = build("lenet", 32, 1000, [mx.cpu()])
 net.cast("float16")
 net.hybridize(static_alloc=True, static_shape=True)
 assert per_sample(multiplied(net, 32))["forward"] == REFERENCE["lenet"]["32"]["forward"]
-for name in ("resnet18", "inception-bn"):
+hold_local_norm(lambda x: MAKERS["local_norm"]()(mx.nd.array(x)).asnumpy())
+for name in ("resnet18", "inception-bn", "googlenet-bvlc"):
     six_steps_lower_the_loss(name)

@@ -8,11 +8,22 @@ gradient, a gradient of the wrong sign.
 import json
 
 import torch
-from modelled import CATALOG, REFERENCE, counted, hold_learning, hold_operations, hold_parameters, sizes
-from models_torch import build, undrawn
+from modelled import (
+    CATALOG,
+    REFERENCE,
+    counted,
+    hold_learning,
+    hold_local_norm,
+    hold_operations,
+    hold_parameters,
+    hold_rmsprop,
+    sizes,
+)
+from models_torch import Maker, build, undrawn
 from networks import MODELS
 from torch.utils.flop_counter import FlopCounterMode
 from with_pytorch.operations import layers
+from with_pytorch.optimizers import RmsProp
 
 BATCH = 2
 
@@ -23,12 +34,17 @@ def on_meta(name, size, num_classes=1000):
         return undrawn(name, size, num_classes)
 
 
+def every(told):
+    """Scores of the network, and of its auxiliary classifiers."""
+    return told if isinstance(told, tuple) else (told,)
+
+
 def run(net, size):
     """What PyTorch counts of one training step."""
     with FlopCounterMode(display=False) as forward:
-        output = net(torch.empty(BATCH, 3, size, size, device="meta"))
+        scores = every(net(torch.empty(BATCH, 3, size, size, device="meta")))
     with FlopCounterMode(display=False) as backward:
-        output.sum().backward()
+        sum(output.sum() for output in scores).backward()
     return {"forward": forward.get_total_flops() // BATCH, "backward": backward.get_total_flops() // BATCH}
 
 
@@ -56,11 +72,23 @@ def six_steps_lower_the_loss(name):
     losses = []
     for _ in range(6):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(net(images), labels)
+        loss = sum(torch.nn.functional.cross_entropy(scores, labels) for scores in every(net(images)))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     hold_learning(name, losses, [label for label, p in net.named_parameters() if not p.grad.any()])
+
+
+def rmsprop_is_tensorflows():
+    weight = torch.nn.Parameter(torch.ones(1))
+    update = RmsProp([weight], lr=0.1, momentum=0.9, weight_decay=0.5)
+
+    def step(gradient):
+        weight.grad = torch.full((1,), gradient)
+        update.step()
+        return weight.item(), update.state[weight]["average"].item()
+
+    hold_rmsprop(step)
 
 
 assert set(CATALOG) == set(MODELS)
@@ -68,13 +96,15 @@ seen = {}
 for name, (image_size, _) in CATALOG.items():
     hold_parameters(name, sum(p.numel() for p in on_meta(name, image_size).parameters()))
     for size in {*sizes(name), 95, 96}:  # and at the edges of the small stem
-        shape = on_meta(name, size, 10)(torch.empty(2, 3, size, size, device="meta")).shape
-        assert shape == (2, 10), f"{name} at {size} pixels gives {tuple(shape)}"
+        told = every(on_meta(name, size, 10)(torch.empty(2, 3, size, size, device="meta")))
+        assert {tuple(scores.shape) for scores in told} == {(2, 10)}, f"{name} at {size} pixels gives {told}"
     for size in counted(name):
         net = on_meta(name, size)
         seen.setdefault(name, {})[str(size)] = run(net, size)
         hold_operations(name, size, layers(net, size))
 assert seen == REFERENCE, f"the reference for the other frameworks differs; this is PyTorch's: {json.dumps(seen)}"
 counting_leaves_no_trace()
-for name in ("resnet18", "inception-bn"):
+hold_local_norm(lambda x: Maker(7, 3).local_norm()(torch.from_numpy(x)).numpy())
+rmsprop_is_tensorflows()
+for name in ("resnet18", "inception-bn", "googlenet-bvlc"):
     six_steps_lower_the_loss(name)

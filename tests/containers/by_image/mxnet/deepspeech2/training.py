@@ -13,14 +13,14 @@ import numpy as np
 import recognized
 import speech
 from data_mxnet import placed
-from flags import SIZES, parser
+from flags import SIZES, Size, parser
 from models_mxnet import DeepSpeech2, build, packing
 from train_mxnet import Recognizer
 from with_mxnet.shim import mx
 
 CATALOG = json.loads(sys.argv[2])["deepspeech2"]
 CPU = mx.cpu()
-DIRECTION = ("l0_i2h_weight", "l0_h2h_weight", "l0_i2h_bias", "l0_h2h_bias")
+DIRECTION = ("l{}_i2h_weight", "l{}_h2h_weight", "l{}_i2h_bias", "l{}_h2h_bias")
 
 
 def trained(net):
@@ -33,8 +33,8 @@ def recognizer(*words, flags=None):
 
 def the_layers_are_those_of_the_catalog():
     assert set(CATALOG) == set(SIZES)
-    for name, (channels, depth, width, normalize) in SIZES.items():
-        net = DeepSpeech2(channels=channels, depth=depth, width=width, normalize=normalize)  # without its weights
+    for name, size in SIZES.items():
+        net = DeepSpeech2(**size._asdict())  # without its weights
         assert sum(math.prod(p.shape) for p in trained(net)) == CATALOG[name][1], name
 
 
@@ -109,14 +109,16 @@ def parameters(net):
     """All but those of normalizations, in the order of `recognized.weights`."""
     found = [p for convolution in net.convolutions for p in (convolution.weight, convolution.bias)]
     for both in zip(net.forwards, net.backwards, strict=True):
-        found += [getattr(layer, name) for layer in both for name in DIRECTION]
+        for stack in both:
+            depth = len(stack.collect_params(".*i2h_weight").keys())
+            found += [getattr(stack, name.format(number)) for number in range(depth) for name in DIRECTION]
     return [*found, net.full[1].weight, net.full[1].bias, net.output.weight, net.output.bias]
 
 
 def losses_are_those_of_pytorch():
     found = {}
     for size, numbers in recognized.SIZES.items():
-        SIZES[recognized.MODEL] = numbers
+        SIZES[recognized.MODEL] = Size(*numbers)
         made = recognizer(flags=recognized.flags(parser))
         own = parameters(made.net)
         for parameter, value in zip(own, recognized.weights([p.shape for p in own]), strict=True):

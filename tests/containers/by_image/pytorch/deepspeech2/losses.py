@@ -5,23 +5,25 @@ Prevents networks of one name that are not one network.
 
 import recognized
 import torch
-from flags import SIZES, parser
+from flags import SIZES, Size, parser
 from train_pytorch import Recognizer
 from with_pytorch.ranks import Alone
 
-DIRECTION = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+DIRECTION = ("weight_ih_l{}", "weight_hh_l{}", "bias_ih_l{}", "bias_hh_l{}")
 
 
 def parameters(net):
     """All but those of normalizations, in the order of `recognized.weights`."""
     found = [p for convolution in net.convolutions for p in (convolution[0].weight, convolution[0].bias)]
-    for layer in net.recurrent:
-        found += [getattr(layer, name + suffix) for suffix in ("", "_reverse") for name in DIRECTION]
+    for stack in getattr(net.recurrent, "layers", None) or (net.recurrent.ahead, net.recurrent.back):
+        suffixes = ("", "_reverse") if stack.bidirectional else ("",)
+        for number in range(stack.num_layers):
+            found += [getattr(stack, name.format(number) + suffix) for suffix in suffixes for name in DIRECTION]
     return [*found, *net.full[1].parameters(), *net.output.parameters()]
 
 
 def losses(size):
-    SIZES[recognized.MODEL] = recognized.SIZES[size]
+    SIZES[recognized.MODEL] = Size(*recognized.SIZES[size])
     training = Recognizer(recognized.flags(parser), torch, torch.device("cpu"), Alone())
     own = parameters(training.net)
     with torch.no_grad():

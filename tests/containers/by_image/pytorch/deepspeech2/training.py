@@ -29,16 +29,20 @@ from with_pytorch.ranks import Alone
 CATALOG = json.loads(sys.argv[2])["deepspeech2"]
 
 
-def parameters(channels, depth, width, normalize):
-    """By hand: 41 x 11 and 21 x 11 kernels; GRUs with three gates, two biases each and two directions; 161 frequencies become 41."""
+def parameters(channels, depth, width, normalize, suite):
+    """By hand: 41 x 11 and 21 x 11 kernels; GRUs with three gates, two biases each and two directions; 161 frequencies become 41.
+
+    Of the suite's they become 61 and 21, and there are 758 outputs: 29, and pairs of 27.
+    """
     found = 41 * 11 * channels + channels + 21 * 11 * channels**2 + channels
-    read = 41 * channels
+    read = (21 if suite else 41) * channels
     for _ in range(depth):
         found += 2 * 3 * (read * width + width**2 + 2 * width)
         read = width
-    found += width**2 + width + 29 * width + 29
+    joined, outputs = (2 * width, 758) if suite else (width, 29)
+    found += joined * width + width + outputs * width + outputs
     # A weight and a bias a channel: both convolutions, the layers that read a recurrent one.
-    return found + (4 * channels + 2 * width * depth if normalize else 0)
+    return found + (4 * channels + 2 * (joined if suite else width * depth) if normalize else 0)
 
 
 def the_layers_are_those_of_the_catalog():
@@ -133,7 +137,7 @@ def operations_are_those_that_are_done():
     assert abs(ours["forward"] / forward.get_total_flops() - 1) < 0.01, (ours, forward.get_flop_counts())
     assert abs(ours["backward"] / backward.get_total_flops() - 1) < 0.03, (ours, backward.get_flop_counts())
     # cuDNN's operator, of 30 steps of all utterances and both directions of a layer, biases and states aside.
-    layer = net.recurrent[0]
+    layer = net.recurrent.layers[0]
     weights = [tuple(weight.shape) for weight in layer.parameters()]
     products = sum(math.prod(shape) for shape in weights if len(shape) == 2)
     assert recurrence((30, 328), weights, 4, None) == 2 * 30 * products

@@ -12,7 +12,7 @@ from with_pytorch.ranks import Alone
 
 def losses(model):
     training = Wgan(alike.flags(parser, model), torch, torch.device("cpu"), Alone())
-    return alike.copied(training, normalized=model == "wgan")
+    return alike.copied(training, normalized=model != "wgan-nobn")
 
 
-alike.hold({model: losses(model) for model in ("wgan", "wgan-nobn")})
+alike.hold({model: losses(model) for model in ("wgan", "wgan-gp", "wgan-nobn")})

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import alone
 import torch
-from flags import parser
+from flags import latent_size, parser
 from models_torch import Estimate, build
 from PIL import Image
-from synthetic import LATENT
 from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import Wgan
 
@@ -31,33 +30,67 @@ def count(net):
 
 
 def training(model="wgan-nobn", *words):
-    return alone.training(Wgan, parser, f"--model={model}", *alone.WGAN, "--batch=4", *words)
+    of_model = alone.PENALIZED if model == "wgan-gp" else alone.WGAN
+    return alone.training(Wgan, parser, f"--model={model}", *of_model, "--batch=4", *words)
 
 
 def the_networks_are_the_authors():
     # Batch normalization has a weight and a bias a channel, after all but the first and last layers of the critic and the generator's last.
-    normalized = {"wgan": (2 * (512 + 256 + 128 + 64), 2 * (128 + 256 + 512)), "wgan-nobn": (0, 0)}
-    assert set(CATALOG) == set(normalized)
-    for name, (made, told) in normalized.items():
+    expected = {
+        "wgan": (GENERATOR + 2 * (512 + 256 + 128 + 64), CRITIC + 2 * (128 + 256 + 512)),
+        "wgan-gp": residual_parameters(),
+        "wgan-nobn": (GENERATOR, CRITIC),
+    }
+    assert set(CATALOG) == set(expected)
+    for name, parameters in expected.items():
+        latent = latent_size(name)
         with torch.device("meta"):
-            generator, critic = build(name, 64, LATENT)
-        assert (count(generator), count(critic)) == (GENERATOR + made, CRITIC + told), name
-        assert [64, count(generator) + count(critic)] == CATALOG[name], name
-        assert generator(torch.empty(2, LATENT, 1, 1, device="meta")).shape == (2, 3, 64, 64)
-        assert critic(torch.empty(2, 3, 64, 64, device="meta")).shape == (2, 1, 1, 1)
+            generator, critic = build(name, 64, latent)
+        assert (count(generator), count(critic)) == parameters, name
+        assert [64, sum(parameters)] == CATALOG[name], name
+        assert generator(torch.empty(2, latent, 1, 1, device="meta")).shape == (2, 3, 64, 64)
+        assert critic(torch.empty(2, 3, 64, 64, device="meta")).flatten().shape == (2,)
     # Of the whole map at once, so that there is an estimate in fp32 whatever the critic computes in.
-    halves = Estimate(torch.nn.Identity())(torch.full((1000,), 3.0).bfloat16(), torch.full((1000,), 1.0).bfloat16())
-    assert (halves.item(), halves.dtype) == (2.0, torch.float32)
+    reals, mades = (torch.full((1000,), value).bfloat16() for value in (3.0, 1.0))
+    estimate, loss = Estimate(torch.nn.Identity())(reals, mades, None)
+    assert (estimate.item(), loss.item(), estimate.dtype) == (2.0, -2.0, torch.float32)
+
+
+def residual_parameters():
+    """Of generator and critic of gan_64x64 by hand: 3 x 3 convolutions, the second of a block with a bias, and 1 x 1 ones, with biases."""
+    generator, critic = 128 * 8192 + 8192 + 2 * 64 + 9 * 64 * 3 + 3, 9 * 3 * 64 + 64 + 8192 + 1
+    for low, high in ((512, 512), (256, 512), (128, 256), (64, 128)):
+        generator += 2 * high + 9 * high * low + 2 * low + 9 * low * low + low + high * low + low
+        critic += 2 * low + 9 * low * low + 2 * low + 9 * low * high + high + low * high + high
+    return generator, critic
+
+
+def a_penalty_is_of_the_gradient_between_both():
+    """The gradient of 3 x the sum of four pixels has a norm of 6 everywhere: 10 x (6 - 1)², less the estimate of 3 x (8 - 4)."""
+    told = Estimate(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 1, bias=False)), 10.0)
+    torch.nn.init.constant_(told.critic[1].weight, 3.0)
+    images = torch.ones(2, 1, 2, 2)
+    estimate, loss = told(2 * images, images, torch.tensor([0.0, 0.5]))
+    assert (estimate.item(), loss.item()) == (12.0, 250.0 - 12.0)
+    loss.backward()
+    # Of the norm, 2 x 10 x (6 - 1) / 2 for each of four weights of 3 with a norm of 6, less the estimate's 2 - 1.
+    assert torch.allclose(told.critic[1].weight.grad, torch.tensor(2 * 10 * 5 * 3 / 6 - 1.0)), told.critic[
+        1
+    ].weight.grad
 
 
 def operations_are_those_that_are_done():
-    for n_critic in (1, 5):
-        made = training("wgan-nobn", f"--n-critic={n_critic}")
+    for n_critic, model in ((1, "wgan-nobn"), (5, "wgan-nobn"), (2, "wgan-gp")):
+        made = training(model, f"--n-critic={n_critic}")
         with FlopCounterMode(display=False) as counter:
             made.step()
         ours = made.flop_per_sample()
         told = sum(ours.values()) * n_critic * made.args.batch
-        assert abs(told / counter.get_total_flops() - 1) < 1e-6, (n_critic, told, counter.get_total_flops())
+        if (
+            model == "wgan-gp"
+        ):  # of the image that the penalty is looked at, whose gradient nobody needs: 3 x 64 kernels of 3 x 3
+            told += 2 * 9 * 3 * 64 * 16**2 * n_critic * made.args.batch
+        assert abs(told / counter.get_total_flops() - 1) < 1e-6, (n_critic, model, told, counter.get_total_flops())
         for event in made.flop_counts():
             assert abs(event["flop_per_sample"] / ours[event["phase"]] - 1) < 1e-6, (event, ours)
             assert abs(sum(event["operators"].values()) / event["flop_per_sample"] - 1) < 1e-6
@@ -129,6 +162,7 @@ def a_folder_of_images_is_read():
 
 
 the_networks_are_the_authors()
+a_penalty_is_of_the_gradient_between_both()
 operations_are_those_that_are_done()
 gradients_are_as_large_as_they_are_sent()
 weights_stay_in_their_cube()

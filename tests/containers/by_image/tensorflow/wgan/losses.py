@@ -12,8 +12,8 @@ from with_tensorflow.shim import tf
 
 def losses(model):
     training = Wgan(alike.flags(parser, model), tf, Alone("/cpu:0"))
-    alike.transposed(training, tf, normalized=model == "wgan")
+    alike.transposed(training, tf, normalized=model != "wgan-nobn")
     return training.read([training.step() for _ in range(alike.STEPS)])
 
 
-alike.hold({model: losses(model) for model in ("wgan", "wgan-nobn")})
+alike.hold({model: losses(model) for model in ("wgan", "wgan-gp", "wgan-nobn")})

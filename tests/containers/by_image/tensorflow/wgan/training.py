@@ -48,10 +48,12 @@ def count(nets):
 
 def the_networks_are_the_catalogs():
     for name, (size, parameters) in CATALOG["wgan"].items():
-        nets = build(name, size, 100)
+        nets = build(name, size, flags.latent_size(name))
         assert count(nets) == parameters, name
-        assert [multiplied(net) for net in nets] == [GENERATOR, CRITIC], name
-        assert [net.output.shape for net in nets] == [(None, 64, 64, 3), (None, 1, 1, 1)]
+        assert nets[0].output.shape == (None, 64, 64, 3)
+        if name != flags.PENALIZED:
+            assert [multiplied(net) for net in nets] == [GENERATOR, CRITIC], name
+            assert nets[1].output.shape == (None, 1, 1, 1)
 
 
 def rmsprop_has_its_number_beside_the_root():
@@ -97,7 +99,7 @@ def real_images_have_the_range_of_made_ones():
         (root / f"white/{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels, quality=100).numpy())
     made = training(f"--data={root}", "--loader-workers=1")
     source = data_tensorflow.Jpegs(made.args, made.ranks)
-    real, _ = next(source)
+    real, *_ = next(source)
     assert (real.shape, real.dtype) == ((4, 16, 16, 3), tf.uint8)
     batches = made.batches_of(real)
     assert [batch.shape for batch in batches] == [(2, 16, 16, 3)] * 2

@@ -1,0 +1,199 @@
+"""Figures of nodes that did the same in the same rounds → which of them are slower than the others, or than a baseline. Pure.
+
+Criterion: of every node and figure, the ratio of its rate to what is expected of it, with an interval; a node is out where a whole interval
+lies below 1 - MARGIN. That is a test of a least difference that matters, not of any difference (K. R. Murphy and B. Myors, "Testing the
+hypothesis that treatments have negligible effects: minimum-effect tests in the general linear model", Journal of Applied Psychology 84(2),
+1999): healthy nodes differ, and enough rounds would show it.
+
+Among nodes, what is expected is the median of the other nodes in the same round, so that neither a slow node nor a drift that all have shifts it;
+the interval is Student's t on logarithms over the rounds. Against a baseline it is Welch's on logarithms. All intervals of a diagnosis hold
+together with 95 % (C. E. Bonferroni, "Teoria statistica delle classi e calcolo delle probabilità", 1936): each at 1 - 0.05 ÷ their number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from runner.analysis.grading.metrics import CONFIDENCE, student_t, welch_freedom
+from runner.core.errors import RequestError
+from runner.core.frozen import Frozen
+from runner.core.measurement import FEWEST_RUNS, Interval
+
+# A node is out below this share of what is expected of it.
+MARGIN: Final = 0.05
+_NUMBERED: Final = re.compile(r"(?P<prefix>.*?)(?P<number>\d+)", re.ASCII)
+
+
+class Figure(Frozen):
+    """Rates of one kind, more is better: by node, one of each round, in the order of the rounds."""
+
+    name: str
+    unit: str
+    values: Mapping[str, tuple[float, ...]]
+
+
+class Diagnosis(Frozen):
+    """What was measured of nodes, as it is kept on file.
+
+    Attributes:
+        what: the trial, in words; only diagnoses of one trial on one kind of device are compared.
+        device: what all nodes have, as their runs name it.
+        failed: by node, why its trial has no figures.
+        runs: ids of the records that the trial's figures are of.
+    """
+
+    what: str
+    device: str
+    figures: tuple[Figure, ...]
+    failed: Mapping[str, str] = {}
+    runs: tuple[str, ...] = ()
+
+
+class Verdict(Frozen):
+    """One figure of one node: its geometric mean over the rounds, and its ratio to what is expected."""
+
+    node: str
+    figure: str
+    unit: str
+    value: float
+    expected: float
+    ratio: float
+    interval: Interval
+    baseline: bool
+
+    @property
+    def out(self) -> bool:
+        """Whether the node is slower than it may be, which is no chance."""
+        return self.interval.high < 1 - MARGIN
+
+
+def judge(found: Diagnosis, baseline: Diagnosis | None = None) -> tuple[Verdict, ...]:
+    """Hold every node against the others, and against a baseline: by figure, slowest first.
+
+    RequestError: fewer rounds than an interval takes, or a baseline of something else.
+    """
+    if baseline:
+        refuse_other(baseline, what=found.what, device=found.device)
+    expected = {figure.name: figure for figure in baseline.figures} if baseline else {}
+    several = [figure for figure in found.figures if len(figure.values) > 1]
+    known = [figure for figure in found.figures if figure.name in expected]
+    count = sum(len(figure.values) for figure in (*several, *known))
+    for figure in (*several, *known):
+        if rounds := [len(own) for own in figure.values.values() if len(own) < FEWEST_RUNS]:
+            raise RequestError(
+                f"{figure.name} was measured in {min(rounds)} rounds, and an interval takes {FEWEST_RUNS}; add REPEAT=5"
+            )
+    confidence = 1 - (1 - CONFIDENCE) / max(1, count)
+    verdicts = [one for figure in several for one in _among(figure, confidence)]
+    verdicts += [one for figure in known for one in _against(figure, expected[figure.name], confidence)]
+    return tuple(verdicts)
+
+
+def refuse_other(baseline: Diagnosis, *, what: str, device: str) -> None:
+    """Refuse a baseline of something else. RequestError: with both."""
+    if (baseline.what, baseline.device) != (what, device):
+        raise RequestError(
+            f"the baseline is of {baseline.what} on {baseline.device}, and nodes run {what} on {device}; give one of the same"
+        )
+
+
+def _among(figure: Figure, confidence: float) -> Iterator[Verdict]:
+    """Each node beside the median of the others, round by round."""
+    logs = {node: [math.log(value) for value in values] for node, values in figure.values.items()}
+    found = []
+    for node, own in logs.items():
+        others = [
+            statistics.median(round_) for round_ in zip(*(logs[other] for other in logs if other != node), strict=True)
+        ]
+        apart = [mine - theirs for mine, theirs in zip(own, others, strict=True)]
+        width = student_t(len(apart) - 1, confidence) * math.sqrt(statistics.variance(apart) / len(apart))
+        found.append(_verdict(node, figure, own, statistics.fmean(apart), width, baseline=False))
+    return iter(sorted(found, key=lambda one: one.ratio))
+
+
+def _against(figure: Figure, expected: Figure, confidence: float) -> Iterator[Verdict]:
+    """Each node beside all runs of a baseline."""
+    theirs = [math.log(value) for values in expected.values.values() for value in values]
+    of_base = statistics.variance(theirs) / len(theirs) if len(theirs) >= FEWEST_RUNS else None
+    if of_base is None:
+        raise RequestError(
+            f"the baseline has {len(theirs)} values of {figure.name}, and an interval takes {FEWEST_RUNS}; measure it again"
+        )
+    for node, values in sorted(figure.values.items()):
+        own = [math.log(value) for value in values]
+        of_node = statistics.variance(own) / len(own)
+        freedom = welch_freedom((of_node, len(own) - 1), (of_base, len(theirs) - 1))
+        width = student_t(freedom, confidence) * math.sqrt(of_node + of_base)
+        yield _verdict(node, figure, own, statistics.fmean(own) - statistics.fmean(theirs), width, baseline=True)
+
+
+def _verdict(node: str, figure: Figure, own: Sequence[float], apart: float, width: float, *, baseline: bool) -> Verdict:
+    value = math.exp(statistics.fmean(own))
+    return Verdict(
+        node=node,
+        figure=figure.name,
+        unit=figure.unit,
+        value=value,
+        expected=value / math.exp(apart),
+        ratio=math.exp(apart),
+        interval=Interval(low=math.exp(apart - width), high=math.exp(apart + width)),
+        baseline=baseline,
+    )
+
+
+def pooled(found: Iterable[Diagnosis]) -> Diagnosis:
+    """Several diagnoses of one trial on one kind of device as one: a baseline. RequestError: they are of different ones, or there are none."""
+    all_ = tuple(found)
+    if not all_:
+        raise RequestError("nothing was measured that a baseline could be made of; type `dlscale diagnose` first")
+    kinds = {(one.what, one.device) for one in all_}
+    if len(kinds) > 1:
+        said = "; ".join(f"{what} on {device}" for what, device in sorted(kinds))
+        raise RequestError(
+            f"a baseline is of one trial on one kind of device, and these are of several ({said}); name those of one"
+        )
+    figures: dict[str, Figure] = {}
+    for one in all_:
+        for figure in one.figures:
+            before = figures.get(figure.name)
+            values = {
+                node: (*(before.values.get(node, ()) if before else ()), *own) for node, own in figure.values.items()
+            }
+            figures[figure.name] = figure.model_copy(update={"values": {**(before.values if before else {}), **values}})
+    first = all_[0]
+    return Diagnosis(
+        what=first.what,
+        device=first.device,
+        figures=tuple(figures.values()),
+        runs=tuple(run for one in all_ for run in one.runs),
+    )
+
+
+def hostlist(names: Iterable[str]) -> str:
+    """Host names as Slurm writes them, `n[3,7-9],login`: slurm.schedmd.com/sbatch.html, --exclude. Numbers of one width, with their zeros."""
+    by_prefix: dict[tuple[str, int], list[int]] = {}
+    found: list[str] = []
+    for name in sorted(set(names)):
+        if match := _NUMBERED.fullmatch(name):
+            by_prefix.setdefault((match["prefix"], len(match["number"])), []).append(int(match["number"]))
+        else:
+            found.append(name)
+    for (prefix, width), numbers in by_prefix.items():
+        spans = [_span([number for _, number in run], width) for run in _consecutive(sorted(numbers))]
+        alone = len(numbers) == 1
+        found.append(f"{prefix}{spans[0]}" if alone else f"{prefix}[{','.join(spans)}]")
+    return ",".join(sorted(found))
+
+
+def _consecutive(numbers: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
+    for _, run in groupby(enumerate(numbers), key=lambda one: one[1] - one[0]):
+        yield list(run)
+
+
+def _span(run: Sequence[int], width: int) -> str:
+    return "-".join(f"{number:0{width}d}" for number in dict.fromkeys((run[0], run[-1])))

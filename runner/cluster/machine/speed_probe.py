@@ -1,0 +1,78 @@
+"""How fast a node's memory and disk are.
+
+    python3 -c "$(cat speed_probe.py)" FOLDER
+
+Runs in a container of the suite's base, so it is one file that needs the standard library alone. Prints one line of JSON, in bytes a second:
+`memory` is that of copies by all cores at once, what is read and what is written counted (STREAM's Copy: J. D. McCalpin, "Memory Bandwidth and
+Machine Balance in Current High Performance Computers", IEEE TCCA Newsletter, December 1995); `disk_write` that of a file in FOLDER until it is on the
+disk, `disk_read` that of the same file, which the kernel was told to forget.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+# Larger than a core's share of any cache.
+BUFFER_BYTES = 1 << 26
+COPY_S = 1.0
+# More threads than this are no faster on any memory, and a container may not have more.
+MOST_THREADS = 48
+FILE_BYTES = 1 << 28
+BLOCK = os.urandom(1 << 20)
+
+
+def copied(seconds: float, start: threading.Barrier, rates: list[float]) -> None:
+    """Copy one buffer to another over and over; ctypes lets other threads run meanwhile."""
+    source, target = (ctypes.create_string_buffer(BUFFER_BYTES) for _ in range(2))
+    ctypes.memset(source, 1, BUFFER_BYTES)
+    ctypes.memset(target, 1, BUFFER_BYTES)  # pages come when they are first written
+    start.wait()
+    began, count = time.monotonic(), 0
+    while (took := time.monotonic() - began) < seconds or not count:
+        ctypes.memmove(target, source, BUFFER_BYTES)
+        count += 1
+    rates.append(2 * count * BUFFER_BYTES / took)
+
+
+def memory() -> float:
+    """Bytes a second of all cores that this process may use."""
+    count = min(MOST_THREADS, len(os.sched_getaffinity(0)))
+    start, rates = threading.Barrier(count), list[float]()
+    threads = [threading.Thread(target=copied, args=(COPY_S, start, rates)) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(rates)
+
+
+def disk(folder: Path) -> tuple[float, float]:
+    """Bytes a second that a file is written and read with."""
+    path = folder / f"dlscale-{os.getpid()}"
+    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        path.unlink()  # whatever ends this leaves nothing
+        began = time.monotonic()
+        for _ in range(FILE_BYTES // len(BLOCK)):
+            os.write(file, BLOCK)
+        os.fsync(file)
+        written = FILE_BYTES / (time.monotonic() - began)
+        os.posix_fadvise(file, 0, FILE_BYTES, os.POSIX_FADV_DONTNEED)
+        os.lseek(file, 0, os.SEEK_SET)
+        began = time.monotonic()
+        while os.read(file, len(BLOCK)):
+            pass
+        return written, FILE_BYTES / (time.monotonic() - began)
+    finally:
+        os.close(file)
+
+
+if __name__ == "__main__":
+    write, read = disk(Path(sys.argv[1]))
+    sys.stdout.write(json.dumps({"memory": memory(), "disk_write": write, "disk_read": read}) + "\n")

@@ -1,0 +1,241 @@
+"""`dlscale diagnose`: the same short training and probes on every node by itself, in rounds, so that one that is slow shows; and baselines for it.
+
+One node after the other: none shares a switch, a disk or a power line with another that is being measured.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from runner.analysis.comparisons.nodes import Diagnosis, Figure, judge, pooled, refuse_other
+from runner.cluster.hosts.endpoint import base_image, engine_errors
+from runner.cluster.hosts.survey import Surveyed
+from runner.cluster.machine import speed_probe
+from runner.core.console import open_console
+from runner.core.errors import RequestError, RunFailedError
+from runner.core.frozen import misfit
+from runner.core.measurement import FEWEST_RUNS
+from runner.core.node import Node
+from runner.core.record import RunRecord
+from runner.core.request import Request
+from runner.core.trial import Trial, title
+from runner.engines.images import run_confined
+from runner.engines.process import CommandError
+from runner.engines.process import run as run_here
+from runner.plan.choice import choose
+from runner.plan.discovery import Resources, discover_own
+from runner.plan.layout import Prepared
+from runner.plan.plan import plan
+from runner.report.nodes import print_json, show
+from runner.report.progress import Progress, progress
+from runner.results.disk import check_writable
+from runner.results.store import RESERVE_BYTES, write_report
+from runner.run.bench import stamp
+from runner.run.prepare import prepare
+from runner.run.trial_runner import TrialRunner
+
+SUFFIX: Final = "-diagnosis.json"
+EXIT_OUT: Final = 4
+"""The exit code where a node is out, as where a run is invalid."""
+# A folder of the suite's base that everybody may write to.
+_SCRATCH: Final = "/var/tmp"  # noqa: S108 - inside a container
+_PROBED: Final[Mapping[str, str]] = {"memory": "memory", "disk_write": "disk write", "disk_read": "disk read"}
+_GIGA: Final = 1e9
+
+
+def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...], as_json: bool) -> int:
+    """Measure every node in as many rounds as REPEAT says, print what is slow, keep what was measured, and return the exit code.
+
+    RequestError: nothing was started, or the baseline is of something else. RunFailedError: a run could not be recorded, or was stopped.
+    """
+    if request.repeat < FEWEST_RUNS:
+        raise RequestError(
+            f"REPEAT={request.repeat} asked, and an interval takes {FEWEST_RUNS} rounds; ask for REPEAT=5"
+        )
+    expected = _read(baseline) if baseline else None
+    resources = discover_own(request)
+    with closing(resources.cluster), progress(open_console(stderr=True)) as shown:
+        rounds = _Rounds(request, resources, command, shown)
+        found = rounds.measure(expected)
+    path = write_report(resources.out, f"{rounds.name}{SUFFIX}", found.model_dump_json(indent=1) + "\n")
+    verdicts = judge(found, expected)
+    if as_json:
+        print_json(found, verdicts)
+    else:
+        show(open_console(soft_wrap=True), found, verdicts, path=path)
+    return EXIT_OUT if found.failed or any(one.out for one in verdicts) else 0
+
+
+def make_baseline(places: Sequence[Path], *, out: Path) -> None:
+    """Pool what `diagnose` measured into one file. RequestError: it measured nothing there, or not the same everywhere."""
+    files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob(f"*{SUFFIX}")))]
+    found = pooled(map(_read, files))
+    write_report(out.absolute().parent, out.name, found.model_dump_json(indent=1) + "\n")
+    nodes = {node for figure in found.figures for node in figure.values}
+    open_console(soft_wrap=True).print(
+        f"{out}: {found.what} on {found.device}, {len(nodes)} node{'s' if len(nodes) > 1 else ''}; `dlscale diagnose --baseline={out}` compares with it"
+    )
+
+
+def _read(path: Path) -> Diagnosis:
+    try:
+        return Diagnosis.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise RequestError(
+            f"{path} is not what `dlscale diagnose` measured {misfit(error)}; name another file"
+        ) from error
+
+
+@dataclass
+class _Rounds:
+    """All rounds of one diagnosis; `name` is what its file is called by."""
+
+    request: Request
+    resources: Resources
+    command: tuple[str, ...]
+    shown: Progress
+    name: str = field(default_factory=stamp)
+    values: dict[tuple[str, str], dict[str, list[float]]] = field(default_factory=dict)  # by figure and unit, by node
+    failed: dict[str, str] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
+
+    def measure(self, expected: Diagnosis | None) -> Diagnosis:
+        """Plan every node, then measure each in each round; a node whose training fails is measured no more.
+
+        RequestError: a node can't run that, or a baseline is of something else.
+        """
+        device = self._device()
+        places = range(len(self.resources.cluster.members))
+        chosen, _ = choose(self.request, self._alone(0), say=self.shown.stage)
+        self.resources = replace(self.resources, image=chosen.image)
+        planned = {place: self._trials(self._alone(place)) for place in places}
+        trial, *others = (trials[0] for trials in planned.values())
+        if any(other.world_size != trial.world_size for other in others):
+            variable = "GPUS" if trial.device == "gpu" else "WORKERS"
+            raise RequestError(
+                f"the nodes have different numbers of devices; ask for as many of each with {variable}=n"
+            )
+        what = f"{title(trial)}, batch {trial.batch_per_device}, {trial.precision}"
+        if expected:
+            refuse_other(expected, what=what, device=device)
+        check_writable(self.resources.out, room=RESERVE_BYTES)
+        prepared = prepare(self.resources, self.shown, packed_at=None, run=self.name)
+        try:
+            for number in range(self.request.repeat):
+                for place in places:
+                    self.shown.place(number * len(places) + place + 1, self.request.repeat * len(places))
+                    self._one(self._alone(place), planned[place][number], prepared, place)
+        finally:
+            prepared.release()
+        return Diagnosis(
+            what=what,
+            device=device,
+            figures=tuple(
+                Figure(
+                    name=name,
+                    unit=unit,
+                    values={node: tuple(own) for node, own in by_node.items() if node not in self.failed},
+                )
+                for (name, unit), by_node in self.values.items()
+            ),
+            failed=self.failed,
+            runs=tuple(self.runs),
+        )
+
+    def _device(self) -> str:
+        """What all nodes have. RequestError: they have not the same."""
+        kinds: dict[str, list[str]] = {}
+        for member in self.resources.cluster.members:
+            kinds.setdefault(_kind(member.node, gpu=self.resources.device == "gpu"), []).append(member.node.name)
+        if len(kinds) > 1:
+            said = "; ".join(f"{', '.join(nodes)}: {kind}" for kind, nodes in kinds.items())
+            raise RequestError(
+                f"nodes are compared with others of their kind, and these are of several ({said}); list those of one"
+            )
+        return next(iter(kinds))
+
+    def _alone(self, place: int) -> Resources:
+        """The resources with one of their nodes."""
+        cluster = self.resources.cluster
+        one = cluster.members[place : place + 1]
+        return replace(
+            self.resources, cluster=replace(cluster, members=one, surveyed=cluster.surveyed[place : place + 1])
+        )
+
+    def _trials(self, alone: Resources) -> tuple[Trial, ...]:
+        """The trials of a node at its largest scale, one a round. RequestError: the node can't run them."""
+        trials = plan(self.request, alone)
+        most = max(trial.world_size for trial in trials)
+        return tuple(trial for trial in trials if trial.world_size == most)
+
+    def _one(self, alone: Resources, trial: Trial, prepared: Prepared, place: int) -> None:
+        """Measure one node once."""
+        node = alone.node.name
+        if node in self.failed:
+            return
+        runner = TrialRunner(self.request, alone, prepared, self.shown, self.command, stamp(), lambda _, __: None)
+        ((_, record),) = runner.run_all([trial])
+        if record.outcome.status == "interrupted":
+            raise RunFailedError(
+                "stopped; nothing is judged by a part of the rounds, the records that were made are kept"
+            )
+        self.runs.append(record.run_id)
+        if record.validity.status == "invalid":
+            self.failed[node] = "; ".join(record.validity.reasons)
+            return
+        surveyed = self.resources.cluster.surveyed
+        try:
+            speeds = tuple(_speeds(surveyed[place] if surveyed else None, self.resources.out))
+        except (RequestError, RunFailedError) as error:
+            self.failed[node] = str(error)
+            return
+        for name, unit, value in (*_figures(record), *speeds):
+            self.values.setdefault((name, unit), {}).setdefault(node, []).append(value)
+
+
+def _kind(node: Node, *, gpu: bool) -> str:
+    """What a node computes with."""
+    if gpu:
+        return " and ".join(sorted({one.name for one in node.gpus}))
+    return node.cpu_model or "unknown processor"
+
+
+def _figures(record: RunRecord) -> Iterator[tuple[str, str, float]]:
+    """What a training tells of its node: its own rate, products of matrices on its CPUs, the largest all-reduce of its probe."""
+    measured = record.measurement
+    if measured.throughput:
+        yield "training", measured.throughput.unit, measured.throughput.value
+    if record.trial.device == "cpu" and measured.flop and measured.flop.peak_tflops:
+        yield "GEMM", "TFLOP/s", measured.flop.peak_tflops
+    if measured.probe:
+        largest = max(measured.probe, key=lambda exchange: exchange.size_bytes)
+        yield largest.operation.replace("_", "-"), "GB/s", largest.busbw_gb_s
+
+
+def _speeds(seen: Surveyed | None, out: Path) -> Iterator[tuple[str, str, float]]:
+    """What a node's memory and its disk do: of a host its engine's disk, of this machine that of the results."""
+    source = Path(speed_probe.__file__).read_text(encoding="utf-8")
+    if seen is None:
+        try:
+            said = run_here((sys.executable, "-c", source, str(out)))
+        except CommandError as error:
+            raise RunFailedError(f"memory and disk of this machine could not be measured: {error}") from error
+    else:
+        with engine_errors(seen.docker):
+            client, argv = seen.docker.client, ("python3", "-c", source, _SCRATCH)
+            said = run_confined(client, base_image().reference, argv, network="none", scratch=_SCRATCH)
+    try:
+        told = json.loads(said)
+        for key, name in _PROBED.items():
+            yield name, "GB/s", float(told[key]) / _GIGA
+    except (ValueError, KeyError, TypeError) as error:
+        where = seen.host.name if seen else "this machine"
+        raise RunFailedError(f"{where}: memory and disk could not be measured ({said.strip()[-200:]})") from error

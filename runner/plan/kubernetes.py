@@ -1,0 +1,501 @@
+"""A trial as pods of Kubernetes: its containers, laid out as for hosts, and the manifests that make them. Pure.
+
+A pod is a node of the trial, and its number is the Job's completion index: pods of one role share a template, in which what differs between
+them is written as that number. A strategy that has one role is an Indexed Job behind a headless Service, or a TrainJob; one that has several
+(scheduler, servers, workers) is a JobSet; Horovod's, whose launcher reaches the others by ssh, an MPIJob. On a single node all containers share
+a pod, and so its network, as they do in Docker.
+
+Sources: kubernetes.io/docs/concepts/workloads/controllers/job (completion index, pod failure policy), /docs/tasks/inject-data-application
+("dependent environment variables": `$(NAME)` in a command is replaced, `$$(` is not), jobset.sigs.k8s.io/docs (v1alpha2; host names of pods are
+JOBSET-ROLE-JOB-POD), trainer.kubeflow.org (v1alpha1; the runtime's replicated job and its container are both called `node`),
+github.com/kubeflow/mpi-operator, pkg/controller/mpi_job_controller.go (v2beta1; with runLauncherAsWorker the launcher is replica 0 and worker 0 replica 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import yaml
+
+from runner.core.container_spec import IMAGE_USER, LABEL_ROLE, LABEL_RUN, ContainerSpec
+from runner.core.errors import RequestError
+from runner.core.node import Member, Nic, Node
+from runner.core.request import Request
+from runner.core.trial import Placed, Trial
+from runner.core.wire import IFACE, NodeWires
+from runner.engines.base import Site
+from runner.engines.inside import WORKLOADS
+from runner.plan.discovery import Resources
+from runner.plan.launch import horovod, launch
+from runner.plan.launch.job import Job, take_seats
+
+Kind = Literal["job", "trainjob", "mpijob"]
+Resource = Literal["job", "jobset", "trainjob", "mpijob"]
+
+Containers = dict[str, list[ContainerSpec]]
+"""The containers of a pod by name, each as it is in the pods of every index."""
+
+# A ConfigMap's own limit; all of the suite's programs are little more than half of it.
+MOST_BYTES: Final = 2**20
+# The trainer's container, and its replicated job, in every runtime of Kubeflow Trainer.
+TRAINER: Final = "node"
+_INDEX: Final = "$(JOB_COMPLETION_INDEX)"
+_INDEX_FIELD: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_REPLICA_FIELD: Final = "metadata.labels['training.kubeflow.org/replica-index']"
+_PORTS: Final = tuple(range(40000, 40064))
+# Roles of the containers that ranks run in.
+_RANKS: Final = frozenset({"worker", "daemon"})
+# What a scheduler or a server asks for: as on hosts, it takes what its node's worker leaves.
+_HELPER: Final = {"cpu": "100m", "memory": "256Mi"}
+_NOT_IN_PODS: Final[Mapping[str, str]] = {
+    "data": "a pod sees no folder of this machine",
+    "mounts": "a pod sees no folder of this machine",
+    "command": "pods run the programs of the suite",
+    "image": "pods run the images of the suite; REGISTRY=HOST/PATH says where the cluster finds them",
+    "engine": "the cluster runs the pods",
+    "nodes": "pods are as many as HOSTS lists",
+    "links": "links are emulated on this machine alone",
+    "compare": "a pod has one interface",
+    "iface": "a pod has one interface",
+    "hca": "adapters have no name that all clusters share",
+    "concurrent": "each run is a job of its own",
+    "profile": "passes under a profiler take a machine that the runner reaches",
+    "telemetry_hz": "no sampler runs beside pods",
+    "idle_s": "no sampler runs beside pods",
+    "inactivity_timeout_s": "nobody listens to pods while they run; TIMEOUT ends them",
+}
+
+
+def refuse(request: Request) -> None:
+    """Refuse what pods don't have. RequestError: with the variable and why."""
+    for field, why in _NOT_IN_PODS.items():
+        if field in request.model_fields_set and getattr(request, field):
+            name = field.removesuffix("_s").upper()
+            raise RequestError(f"{name} can't be had with FORMAT=k8s: {why}; leave it out")
+    if rdma := {"infiniband", "roce"} & set(request.interconnect):
+        raise RequestError(
+            f"INTERCONNECT={min(rdma)} can't be had with FORMAT=k8s: {_NOT_IN_PODS['hca']}; ask for ethernet, or leave it out"
+        )
+
+
+def as_pods(resources: Resources) -> Resources:
+    """The same resources with a pod of its size in each machine's place, which has one interface, and as its address its own name."""
+    members = tuple(
+        Member(_pod(member.node, f"pod{number}"), NodeWires(roles={"ethernet": IFACE}), member.slots)
+        for number, member in enumerate(resources.cluster.members)
+    )
+    return replace(resources, cluster=replace(resources.cluster, way="hosts", members=members, link=None))
+
+
+def _pod(node: Node, name: str) -> Node:
+    nic = Nic(name=IFACE, state="up", speed_mbit=None, mtu=0, kind="virtual", address=name)
+    return node.model_copy(update={"name": name, "nics": (nic,), "hcas": (), "ports": _PORTS})
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A trial with the names by which its pods find each other, their containers, and what ssh has to know in the first; None without ssh."""
+
+    trial: Trial
+    containers: tuple[ContainerSpec, ...]
+    ssh_config: str | None = None
+
+
+def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, registry: str | None) -> Laid:
+    """Lay a trial out in pods. RequestError: a strategy that another kind of object runs, or none."""
+    if kind == "trainjob" and trial.framework != "pytorch":
+        raise RequestError(
+            f"KIND=trainjob runs in Trainer's PyTorch runtime, {trial.framework} asked; add FRAMEWORK=pytorch, or ask for KIND=job"
+        )
+    by_ssh = trial.horovod is not None and trial.nodes > 1
+    if by_ssh and kind != "mpijob":
+        raise RequestError(
+            "STRATEGY=horovod reaches other pods by ssh, which MPI Operator makes the keys for; add KIND=mpijob"
+        )
+    if by_ssh and trial.horovod and trial.horovod.controller == "mpi":
+        raise RequestError(
+            "CONTROLLER=mpi names pods otherwise than MPI Operator's own list of them; ask for CONTROLLER=gloo"
+        )
+    if kind == "mpijob" and trial.world_size > 1 and not trial.horovod:
+        raise RequestError(f"KIND=mpijob runs STRATEGY=horovod, {trial.strategy} asked; ask for KIND=job")
+    placement = tuple(_named(placed, trial, job_name(run_id), n, kind) for n, placed in enumerate(trial.placement))
+    trial = trial.model_copy(update={"placement": placement})
+    nodes = {member.node.name: member.node for member in resources.cluster.members}
+    reference = resources.image.reference
+    job = Job(
+        run_id=run_id,
+        trial=trial,
+        seats=tuple(replace(seat, network="pod") for seat in take_seats(trial, nodes, network="pod")),
+        site=Site(python="python3", workloads=WORKLOADS),
+        image=f"{registry.rstrip('/')}/{reference}" if registry else reference,
+        user=IMAGE_USER,
+        mounts=(),
+        entrypoint=resources.image.entrypoint,
+    )
+    ssh_config = horovod.client_config(horovod.logins(job), operator=True) if by_ssh else None
+    return Laid(trial, launch(job), ssh_config)
+
+
+def job_name(run_id: str) -> str:
+    """What a run is called in the cluster, where names are short: its pods' labels have it, too."""
+    return f"dlscale-{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
+
+
+def _named(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> Placed:
+    """A node under the host name of its pod; ranks of a parameter server's job all meet at the scheduler, which has a pod of its own."""
+    if placed.wire is None:
+        return placed
+    if trial.strategy == "kvstore":
+        pod = f"{name}-worker-0-{number}" if number else f"{name}-scheduler-0-0"
+    else:
+        launched = f"{name}-worker-{number - 1}" if number else f"{name}-launcher"
+        pod = {"trainjob": f"{name}-{TRAINER}-0-{number}", "mpijob": launched}.get(kind, f"{name}-{number}")
+    wire = placed.wire.model_copy(update={"address": f"{pod}.{name}"})
+    return placed.model_copy(update={"wire": wire})
+
+
+def place(spec: ContainerSpec, *, several: bool) -> tuple[str, int]:
+    """Where a container is: its name in its pod, and the index of that pod; the first node of daemons is the second of the job."""
+    if not several:
+        return f"{spec.role}{spec.number}", 0
+    return spec.role, spec.number + (spec.role == "daemon")
+
+
+def resource(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
+    """What kind of object runs these containers."""
+    several = len({spec.node for spec in containers}) > 1
+    if kind == "mpijob":
+        return "mpijob" if several else "job"
+    return "jobset" if several and len({spec.role for spec in containers}) > 1 else kind
+
+
+def manifest(run_id: str, laid: Laid, *, kind: Kind, programs: Programs, deadline_s: int) -> str:
+    """The object that runs a trial, and the Service that names its pods, as YAML. RequestError: pods of one role differ in size."""
+    name, containers = job_name(run_id), laid.containers
+    several = len({spec.node for spec in containers}) > 1
+    # By role, the containers of its pods by name: each with what it is in every pod.
+    pods: dict[str, Containers] = {}
+    for spec in containers:
+        own_name, _ = place(spec, several=several)
+        pods.setdefault(spec.role if several else "worker", {}).setdefault(own_name, []).append(spec)
+    meta = {"name": name, "labels": {LABEL_RUN: name}, "annotations": {LABEL_RUN: run_id}}
+    what = resource(containers, kind)
+    objects: list[dict[str, Any]] = []
+    if what == "trainjob":
+        (own,) = pods.values()
+        objects.append(_train_job(meta, own, programs, deadline_s))
+    elif what == "mpijob":
+        objects += _mpi_job(meta, pods, laid.ssh_config or "", programs, deadline_s)
+    elif what == "jobset":
+        jobs = [
+            {"name": role, "replicas": 1, "template": {"spec": _job_spec(name, own, programs, deadline_s)}}
+            for role, own in pods.items()
+        ]
+        set_of_jobs = {
+            "replicatedJobs": jobs,
+            "failurePolicy": {"maxRestarts": 0},
+            "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
+        }
+        objects.append(
+            {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": set_of_jobs}
+        )
+    else:
+        (own,) = pods.values()
+        job = _job_spec(name, own, programs, deadline_s)
+        if several:
+            job["template"]["spec"]["subdomain"] = name
+            objects.append(_service(meta, name))
+        objects.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job})
+    return _yaml(objects)
+
+
+class Programs:
+    """The training programs as a ConfigMap: no image has them, and no cluster sees this machine's folders.
+
+    `files` are texts by their path below `workloads/`. RequestError: they are more than a ConfigMap holds.
+    """
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
+        self.name = f"dlscale-programs-{digest[:10]}"
+        self._paths = {path.replace("/", "..."): path for path in sorted(files)}
+        self._files = files
+        size = sum(len(key) + len(files[path].encode()) for key, path in self._paths.items())
+        if size > MOST_BYTES:
+            raise RequestError(
+                f"the programs are {size} bytes, and a ConfigMap holds {MOST_BYTES}; remove what you added to workloads/"
+            )
+
+    def manifest(self) -> str:
+        """The ConfigMap, as YAML."""
+        meta = {"name": self.name, "labels": {"app.kubernetes.io/part-of": "dlscale"}}
+        data = {key: self._files[path] for key, path in self._paths.items()}
+        return _yaml([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}])
+
+    def volume(self) -> dict[str, Any]:
+        """What shows the programs to a pod, each at its path."""
+        items = [{"key": key, "path": path} for key, path in self._paths.items()]
+        return {"name": "programs", "configMap": {"name": self.name, "defaultMode": 0o555, "items": items}}
+
+
+def _service(meta: dict[str, Any], name: str) -> dict[str, Any]:
+    """Names for the pods, from before they are ready: nothing serves there."""
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {LABEL_RUN: name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
+
+
+def _job_spec(name: str, containers: Containers, programs: Programs, deadline_s: int) -> dict[str, Any]:
+    """An Indexed Job of as many pods as each container has: the first that fails ends it, as it does everywhere, and nothing is tried again."""
+    first = next(iter(containers.values()))
+    rules = [
+        {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [0]}},
+        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+    return {
+        "completions": len(first),
+        "parallelism": len(first),
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": deadline_s,
+        "podFailurePolicy": {"rules": rules},
+        "template": _pod_template(name, containers, programs, spread=len(first) > 1),
+    }
+
+
+def _pod_template(
+    name: str, containers: Containers, programs: Programs, *, spread: bool, index: str = _INDEX_FIELD
+) -> dict[str, Any]:
+    """The template of the pods of a role; `spread` puts ranks on machines of their own, `index` is where a pod has its number."""
+    workers = max(1, sum(specs[0].role == "worker" for specs in containers.values()))
+    return {
+        "metadata": _labels(name, containers),
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            **(_scheduling(name, containers) if spread else {}),
+            "containers": [_container(own, specs, workers, index) for own, specs in containers.items()],
+            "volumes": list(_volumes(containers, programs)),
+        },
+    }
+
+
+def _labels(name: str, containers: Containers) -> dict[str, Any]:
+    """What pods are found by: their run, and whether ranks run in them."""
+    roles = {specs[0].role for specs in containers.values()}
+    role = "rank" if roles & _RANKS else next(iter(roles))
+    return {"labels": {LABEL_RUN: name, LABEL_ROLE: role}}
+
+
+def _mpi_job(
+    meta: dict[str, Any], pods: dict[str, Containers], ssh_config: str, programs: Programs, deadline_s: int
+) -> list[dict[str, Any]]:
+    """An MPIJob whose launcher trains too: on the first node, from which it starts the ranks of the others. Before it, what its ssh has to know."""
+    name = f"{meta['name']}-ssh"
+    templates = {
+        role: _pod_template(meta["name"], own, programs, spread=True, index=_REPLICA_FIELD)
+        for role, own in pods.items()
+    }
+    launcher = templates["worker"]["spec"]
+    items = [{"key": "ssh_config", "path": "ssh_config"}]
+    launcher["volumes"].append({"name": "ssh", "configMap": {"name": name, "defaultMode": 0o444, "items": items}})
+    launcher["containers"][0]["volumeMounts"].append({"name": "ssh", "mountPath": horovod.KEYS, "readOnly": True})
+    replicas = {
+        which: {"replicas": len(pods[role][role]), "restartPolicy": "Never", "template": templates[role]}
+        for which, role in (("Launcher", "worker"), ("Worker", "daemon"))
+    }
+    spec = {
+        "slotsPerWorker": pods["worker"]["worker"][0].processes // (1 + len(pods["daemon"]["daemon"])),
+        "runLauncherAsWorker": True,
+        "sshAuthMountPath": horovod.OPERATOR_KEYS,
+        "mpiImplementation": "OpenMPI",
+        "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0, "activeDeadlineSeconds": deadline_s},
+        "mpiReplicaSpecs": replicas,
+    }
+    own = {**meta, "name": name}
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": {"ssh_config": ssh_config}},
+        {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": meta, "spec": spec},
+    ]
+
+
+def _train_job(meta: dict[str, Any], containers: Containers, programs: Programs, deadline_s: int) -> dict[str, Any]:
+    """A TrainJob in the runtime that Trainer installs for PyTorch; what torchrun is told on its command line goes before the runtime's variables."""
+    ((name, specs),) = containers.items()
+    own = _container(name, specs, 1, _INDEX_FIELD)
+    patch = {
+        "metadata": _labels(meta["name"], containers),
+        "spec": {
+            **(_scheduling(meta["name"], containers) if len(specs) > 1 else {}),
+            "volumes": list(_volumes(containers, programs)),
+            "containers": [
+                {"name": TRAINER, "volumeMounts": own["volumeMounts"], "securityContext": own["securityContext"]}
+            ],
+        },
+    }
+    patched = {"replicatedJobs": [{"name": TRAINER, "template": {"spec": {"template": patch}}}]}
+    spec = {
+        "activeDeadlineSeconds": deadline_s,
+        "runtimeRef": {
+            "apiGroup": "trainer.kubeflow.org",
+            "kind": "ClusterTrainingRuntime",
+            "name": "torch-distributed",
+        },
+        "trainer": {
+            "image": own["image"],
+            "command": own["command"],
+            "env": own["env"],
+            "numNodes": len(specs),
+            "numProcPerNode": specs[0].processes,
+            "resourcesPerNode": own["resources"],
+        },
+        "runtimePatches": [{"manager": "dlscale", "trainingRuntimeSpec": {"template": {"spec": patched}}}],
+    }
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec}
+
+
+def _scheduling(name: str, containers: Containers) -> dict[str, Any]:
+    """Each pod with ranks on a machine of its own: what is between two of one machine is no wire."""
+    labels = _labels(name, containers)["labels"]
+    if labels[LABEL_ROLE] != "rank":
+        return {}
+    alike = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alike]}}}
+
+
+def _container(name: str, specs: Sequence[ContainerSpec], workers: int, index: str) -> dict[str, Any]:
+    """A container of each pod of a role, confined as the engine confines it; `workers` share the pod's memory."""
+    first = specs[0]
+    sizes = {(len(spec.cpus), len(spec.gpus), spec.memory_mib, spec.shm_mib, spec.tmp_mib) for spec in specs}
+    if len(sizes) > 1:
+        raise RequestError(
+            "pods of one job are of one size, and HOSTS lists several; list hosts with the same cpus, memory_mib and gpus"
+        )
+    user, _, group = first.user.partition(":")
+    number = int(first.role == "daemon")  # of the first of these pods
+    env: list[dict[str, Any]] = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": index}}}]
+    env += [{"name": key, "value": _template([spec.env[key] for spec in specs], number)} for key in first.env]
+    return {
+        "name": name,
+        "image": first.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [_template(words, number) for words in zip(*(spec.argv for spec in specs), strict=True)],
+        "env": env,
+        "resources": _resources(first, workers),
+        "securityContext": {
+            "runAsUser": int(user),
+            "runAsGroup": int(group),
+            "runAsNonRoot": True,
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [
+            {"name": "programs", "mountPath": WORKLOADS, "readOnly": True},
+            {"name": f"tmp-{name}", "mountPath": "/tmp"},  # noqa: S108 - inside the container
+            {"name": f"shm-{name}", "mountPath": "/dev/shm"},  # noqa: S108
+        ],
+    }
+
+
+def _resources(spec: ContainerSpec, workers: int) -> dict[str, Any]:
+    """What a worker is given, no more and no less, so that a node with static CPU management gives it cores of its own."""
+    limits: dict[str, Any] = {"cpu": str(len(spec.cpus))}
+    if spec.memory_mib:
+        limits["memory"] = f"{spec.memory_mib // workers}Mi"
+    if spec.gpus:
+        limits["nvidia.com/gpu"] = str(len(spec.gpus))
+    return {"limits": limits, "requests": limits if spec.role in _RANKS else _HELPER}
+
+
+def _volumes(containers: Containers, programs: Programs) -> Iterator[dict[str, Any]]:
+    """Programs, and for each container what it may write to, in memory alone."""
+    yield programs.volume()
+    for name, specs in containers.items():
+        for volume, size in (("tmp", specs[0].tmp_mib), ("shm", specs[0].shm_mib)):
+            yield {"name": f"{volume}-{name}", "emptyDir": {"medium": "Memory", "sizeLimit": f"{size}Mi"}}
+
+
+def _template(words: Sequence[str], first: int) -> str:
+    """A word that all pods share, with their number in the place where it differs; the first pod's is `first`."""
+    escaped = [word.replace("$(", "$$(") for word in words]
+    if len(set(escaped)) == 1:
+        return escaped[0]
+    pairs = zip(escaped[0], escaped[1], strict=True)
+    found = "".join(_INDEX if pair == (str(first), str(first + 1)) else pair[0] for pair in pairs)
+    if [found.replace(_INDEX, str(number)) for number in range(first, first + len(words))] != escaped:
+        raise TypeError(f"{words} differ in more than their number")
+    return found
+
+
+def script(runs: Sequence[tuple[str, Sequence[ContainerSpec]]], kind: Kind) -> str:
+    """A shell script that runs trials, each by its run id with its containers, one after the other, and keeps what their pods say.
+
+    Output is followed from the start: a failed Job's other pods are removed, and a kubelet turns long logs over. A daemon never ends by itself.
+    """
+    lines = "\n".join(
+        f"run {run_id} {resource(own, kind)} {job_name(run_id)} {len(own) if len({spec.node for spec in own}) > 1 else 1}"
+        for run_id, own in runs
+    )
+    return f"""#!/bin/sh
+# Runs every trial of this plan where kubectl leads to, one after the other, and keeps what their pods say for `dlscale collect`.
+set -eu
+cd "$(dirname "$0")"
+
+own=programs.yaml
+clear() {{
+  for file in $own; do kubectl delete --ignore-not-found -f "$file"; done
+}}
+trap clear EXIT
+trap 'exit 130' INT TERM
+
+run() {{
+  own="$1/kubernetes.yaml programs.yaml"
+  kubectl create -f "$1/kubernetes.yaml"
+  mkdir -p "$1/pods"
+  until [ "$(kubectl get pods -l "{LABEL_RUN}=$3" -o name | wc -l)" -ge "$4" ] || ended "$2" "$3"; do sleep 1; done
+  for pod in $(kubectl get pods -l "{LABEL_RUN}=$3" -o name); do
+    for container in $(kubectl get "$pod" -o 'jsonpath={{.spec.containers[*].name}}'); do
+      [ "$container" = daemon ] || kubectl logs --follow --timestamps --pod-running-timeout=1h "$pod" -c "$container" > "$1/pods/${{pod#pod/}}.$container.log" &
+    done
+  done
+  until ended "$2" "$3"; do sleep 2; done
+  wait
+  kubectl get "$2" "$3" -o json > "$1/job.json"
+  kubectl get pods -l "{LABEL_RUN}=$3" -o json > "$1/pods.json"
+  kubectl delete -f "$1/kubernetes.yaml"
+  own=programs.yaml
+}}
+
+ended() {{
+  kubectl get "$1" "$2" -o 'jsonpath={{.status.conditions[?(@.status=="True")].type}}' | grep -Eq 'Complete|Succeeded|Failed'
+}}
+
+kubectl create -f programs.yaml
+# What only some users may: without it, records know their nodes by name alone.
+kubectl get nodes -o json > nodes.json || rm -f nodes.json
+{lines}
+"""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every object out, and texts of several lines as they are."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """No object is named and referred to: a reader wants to see what a container has."""
+        del data
+        return True
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def _yaml(objects: Iterable[dict[str, Any]]) -> str:
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=4096)
