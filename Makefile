@@ -5,10 +5,10 @@ PYTHON ?= python3
 # Told of make, the program says WORKERS=2 where it would say --workers=2.
 DLSCALE := DLSCALE_MAKE=1 .venv/bin/dlscale
 
-VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
+VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
   FUSION_THRESHOLD CYCLE_TIME COMPRESSION PRESET TECHNIQUES INTERCONNECT IFACE HCA LINK_RATE LINK_DELAY PRECISION MODE DATA DECODE LOADER_WORKERS THREADS SETTINGS ITERATIONS EPOCHS WARMUP FIT CONCURRENT REPEAT SCALING ENGINE SEED OUT TIMEOUT \
   INACTIVITY_TIMEOUT TELEMETRY_HZ IDLE PROFILE PROFILE_AFTER PROFILE_ITERATIONS PROFILE_REGION PROFILE_TIMEOUT IMAGE MOUNT
-SWITCHES := XLA OVERSUBSCRIBE COMPARE
+SWITCHES := XLA OVERSUBSCRIBE COMPARE RESUME
 
 # What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
 TAKES.plan := $(VARIABLES) $(SWITCHES) FORMAT KIND REGISTRY
@@ -85,7 +85,7 @@ bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS) $(call switches,VERBOSE)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
 	@$(DLSCALE) bench --compare $(FLAGS) $(call switches,VERBOSE)
-plan: .venv/ready ## print the exact command lines that bench would run; FORMAT=k8s writes manifests for Kubernetes, KIND=trainjob, REGISTRY=...
+plan: .venv/ready ## print the exact command lines that bench would run; FORMAT=sbatch prints a script for Slurm, FORMAT=k8s writes manifests for Kubernetes, KIND=trainjob, REGISTRY=...
 	@$(DLSCALE) plan $(FLAGS) $(call flags,FORMAT KIND REGISTRY)
 collect: .venv/ready ## make records of what pods said: DIR=... that `make plan FORMAT=k8s` wrote
 	@$(DLSCALE) collect $(call typed,DIR)

@@ -3,8 +3,8 @@
     python3 own_env.py PROGRAM ARGS...
 
 Launchers that reach other nodes by ssh (horovodrun, mpirun) hand every rank the environment of the node that they run on themselves.
-What the rank's own container was given (the node's name, its interface, its adapters) is known to the container's first process, and
-goes before that here.
+What the rank's own container was given (the node's name, its interface, its adapters) is known to the container's lease, its first process
+but where an engine has one of its own before it, and goes before that here.
 
 The exit code is the program's, 128 + signal number if a signal ended it: ssh would make 255 of that, which is also its word for a
 connection that broke. SIGTERM and SIGINT are passed on; when this process dies, so does the program. Standard library and syntax of
@@ -22,8 +22,17 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
 
-def of_container(path="/proc/1/environ"):
-    """Read what the container's first process was started with (proc(5)); it is of the same user, and may be read."""
+def lease():
+    """Id of the lease that this process is under: of its ancestors the one that runs lease.py, or the first of all."""
+    pid = os.getpid()
+    while pid > 1 and b"lease.py" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return max(pid, 1)
+
+
+def of_container(path=None):
+    """Read what the container's lease was started with (proc(5)); it is of the same user, and may be read."""
+    path = path or f"/proc/{lease()}/environ"
     words = [word.partition(b"=") for word in Path(path).read_bytes().split(b"\0") if word]
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in words}
 

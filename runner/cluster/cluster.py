@@ -12,14 +12,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Host, declared_node
+from runner.cluster.hosts.model import Claims, declared_node
 from runner.cluster.machine import provenance
 from runner.cluster.machine.local_node import inspect_local
+from runner.cluster.slurm.allocation import Allocation, Ending, read_allocation
 from runner.core.errors import RequestError
 from runner.core.node import Member, Nic, Node
 from runner.core.provenance import Host as HostFacts
 from runner.core.provenance import NodeUsed
-from runner.core.request import Device, Request
+from runner.core.request import SLURM, Device, Request
 from runner.core.trial import Placed
 from runner.core.wire import IFACE, Link, NodeWires
 from runner.engines import docker
@@ -27,9 +28,10 @@ from runner.engines.base import EngineError
 
 if TYPE_CHECKING:
     from runner.cluster.hosts.survey import Surveyed
+    from runner.cluster.slurm.steps import StepReach
     from runner.engines.docker import Client
 
-Way = Literal["here", "emulated", "hosts"]
+Way = Literal["here", "emulated", "hosts", "slurm"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,23 @@ class Cluster:
     members: tuple[Member, ...]
     link: Link | None = None  # what the hosts' links are held to, by whatever made them
     surveyed: tuple[Surveyed, ...] = ()  # the hosts' connections and what was seen there; empty without contact
+    allocation: Allocation | None = None  # the job of Slurm whose nodes these are
+
+    @property
+    def remote(self) -> bool:
+        """Whether its nodes are other machines than the runner's, or may be."""
+        return self.way in ("hosts", "slurm")
+
+    def ended(self, *, told: bool) -> Ending | None:
+        """How whoever lent the nodes takes them back, where the runner may have been `told` to end; None where they are still to be had."""
+        return self.allocation.ended(told=told) if self.allocation else None
+
+    @property
+    def steps(self) -> tuple[StepReach, ...]:
+        """The way to each node of a Slurm job."""
+        from runner.cluster.slurm.steps import StepReach  # noqa: PLC0415 - loads what only hosts need
+
+        return tuple(seen.connection for seen in self.surveyed if isinstance(seen.connection, StepReach))
 
     @property
     def node(self) -> Node:
@@ -62,7 +81,7 @@ class Cluster:
         try:
             return docker.connect()
         except EngineError:
-            return self.surveyed[0].connection.client
+            return self.surveyed[0].docker.client
 
     @property
     def host(self) -> HostFacts | None:
@@ -99,6 +118,8 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     """Find the machines that a request may use; without contact, the list of hosts is believed. Raises RequestError."""
     if request.hosts is None:
         return _this_machine(request)
+    if request.hosts == SLURM:
+        return _allocated(say)
     hosts = load_hosts(request.hosts)
     surveyed: tuple[Surveyed, ...] = ()
     if contact:
@@ -109,6 +130,16 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     else:
         members = tuple(_member(host, declared_node(host)) for host in hosts.hosts)
     return Cluster("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
+
+
+def _allocated(say: Callable[[str], None]) -> Cluster:
+    """The nodes of the Slurm job that this is: asked even for a dry run, since nobody else can say what the job has of them."""
+    from runner.cluster.slurm.steps import survey  # noqa: PLC0415 - loads what only hosts need
+
+    allocation = read_allocation()
+    surveyed = survey(allocation, say)
+    members = tuple(Member(seen.node, NodeWires()) for seen in surveyed)
+    return Cluster("slurm", allocation.cluster, members, surveyed=surveyed, allocation=allocation)
 
 
 def _this_machine(request: Request) -> Cluster:
@@ -135,7 +166,7 @@ def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:
     )
 
 
-def _member(host: Host, node: Node) -> Member:
+def _member(host: Claims, node: Node) -> Member:
     said = NodeWires(
         roles={role: interface.name for role, interface in host.interfaces.items()},
         addresses={i.name: i.address for i in host.interfaces.values() if i.address},

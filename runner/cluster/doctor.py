@@ -61,7 +61,7 @@ def diagnose(
 ) -> tuple[Finding, ...]:
     """Judge the machine; the order is that of the report."""
     # What is installed on the machine runs where it is asked for, and never in place of something else.
-    fallback = next((engine.name for engine in engines if engine.available and engine.name != "host"), None)
+    fallback = next((engine.name for engine in engines if engine.available and engine.name in ("docker", "venv")), None)
     return (
         *(_engine(node, engine, fallback) for engine in engines),
         *gpu_findings(node, health=vitals.gpus, nvidia_pci=vitals.nvidia_pci),
@@ -89,12 +89,16 @@ def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
             sentence=f"{engine.reason or 'not available'}; {instead}",
             next_step=step if engine.name == "docker" else None,
         )
-    bare = {
+    other = {
         "venv": f"can run jobs without containers, Python {engine.version}",
         "host": f"can run {engine.version} as it is, where asked for",
+        "podman": f"version {engine.version}, where asked for; emulates no nodes, runs no --image",
+        "apptainer": f"version {engine.version}, where asked for; gives a job no network and no memory limit of its own, emulates no "
+        "nodes, runs no --image",
+        "slurm": f"version {engine.version}; CLUSTER=slurm gets nodes, which run no Docker and no --image",
     }
-    if engine.name in bare:
-        return judge(subject, bare[engine.name])
+    if engine.name in other:
+        return judge(subject, other[engine.name])
     if engine.podman:
         return judge(
             subject,

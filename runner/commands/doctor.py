@@ -25,7 +25,7 @@ from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.node import Node
 from runner.core.provenance import SUITE_ROOT
-from runner.engines import docker
+from runner.engines import docker, programs
 from runner.engines.base import EngineError, EngineFacts
 from runner.engines.docker import DockerEngine
 from runner.engines.images import find_image
@@ -61,7 +61,7 @@ def findings_here() -> Sequence[Finding]:
     """Examine this machine. Looks; builds, pulls and changes nothing. RequestError: images/versions.yaml is wrong."""
     node = inspect_local()
     catalog = load_images(SUITE_ROOT)
-    engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts())
+    engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts(), *program_facts())
     # The root of an engine behind ssh:// or tcp:// is a path of that machine, not of this one.
     root = next((Path(engine.root_dir) for engine in engines if engine.root_dir), None)
     vitals = take_vitals(
@@ -85,6 +85,12 @@ def host_facts() -> tuple[EngineFacts, ...]:
         return ()
     version = f"{' and '.join(python.frameworks)} of {python.path}"
     return (EngineFacts(name="host", available=True, version=version),)
+
+
+def program_facts() -> tuple[EngineFacts, ...]:
+    """Engines that are programs, and Slurm's, of those that are installed here; none is missed where it is not."""
+    found = [*(programs.find(name) for name in programs.PROGRAMS), programs.find("srun")]
+    return tuple(facts for facts in found if facts.available)
 
 
 def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
@@ -162,7 +168,7 @@ def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterat
     images: dict[str, ImageState] = {}
     refusals_said = list(refusals(seen))
     try:
-        with engine_errors(seen.connection):
+        with engine_errors(seen.docker):
             images = {name: _image_state(seen, *image) for name, image in here.items()}
     except RequestError as error:
         refusals_said.append(str(error))
@@ -170,7 +176,7 @@ def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterat
 
 
 def _image_state(seen: Surveyed, reference: str, image: EngineImage) -> ImageState:
-    found = find_image(seen.connection.client, reference)
+    found = find_image(seen.docker.client, reference)
     if found is None:
         return "missing"
     return "same" if is_same(found, image) else "other"

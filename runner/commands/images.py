@@ -1,4 +1,4 @@
-"""`dlscale images`: add, render, lock, verify, base, build, fetch, list, archive, load."""
+"""`dlscale images`: add, render, lock, verify, base, build, fetch, list, archive, load, sif."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from runner.commands.catalog import AS_JSON, print_facts
-from runner.commands.options import directory_argument
+from runner.commands.options import Text, directory_argument, flag
 from runner.core import parsing
 from runner.core import request as ask
 from runner.core.cache import cache_dir
@@ -207,7 +207,7 @@ def archive(
     names: Names = None,
 ) -> None:
     """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
-    from runner.cluster.hosts.survey import BASE
+    from runner.cluster.hosts.endpoint import BASE
     from runner.engines.docker import connect_or_refuse
     from runner.images.base import TOOLS
     from runner.images.build import find_built, save
@@ -239,6 +239,28 @@ def load(
         loaded = load_archive(directory, client=client, report=shown.stage)
     for entry in loaded:
         _say(f"{entry.reference} {entry.id}")
+
+
+@images_app.command()
+def sif(
+    names: Annotated[list[str], typer.Argument(help="FRAMEWORK:VERSION", show_default=False)],
+    *,
+    directory: Annotated[
+        Text,
+        flag("--archive", help="take them from what `images archive` wrote here (default: from Docker)", metavar="DIR"),
+    ] = None,
+) -> None:
+    """Turn images into SIF files for Apptainer, in the cache (DLSCALE_CACHE), which all nodes of a cluster have to see."""
+    from runner.images.sif import ensure_sif, find_archive, folder, make_sif
+
+    for image in select(load_images(SUITE_ROOT), names, None):
+        with progress(open_console(stderr=True)) as shown:
+            path, made = (
+                make_sif(*find_archive(image, Path(directory)), where=folder(image), report=shown.stage)
+                if directory
+                else ensure_sif(image, report=shown.stage)
+            )
+        _say(f"{path} sha256:{made.sha256}")
 
 
 def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:

@@ -14,7 +14,7 @@ from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.plan.kubernetes import Kind
 
-Format = Literal["commands", "k8s"]
+Format = Literal["commands", "sbatch", "k8s"]
 
 
 @takes(*Request.model_fields)
@@ -23,7 +23,10 @@ def plan(
     *,
     form: Annotated[
         Text,
-        flag("--format", help="commands (default), or k8s: a folder of manifests for Kubernetes; each host is a pod"),
+        flag(
+            "--format",
+            help="commands (default), sbatch: a script for Slurm, or k8s: a folder of manifests for Kubernetes; each host is a pod",
+        ),
     ] = None,
     kind: Annotated[
         Text, flag("--kind", help="with --format=k8s: job (default; a JobSet where it takes one), trainjob or mpijob")
@@ -40,6 +43,11 @@ def plan(
         from runner.run.bench import dry_run
 
         raise typer.Exit(dry_run(request))
+    if chosen == "sbatch":
+        from runner.plan.slurm import sbatch
+
+        sys.stdout.write(sbatch(request, sys.argv))
+        return
     from runner.run.pods import write_plan
 
     of_kind = cast("Kind", parsing.choice("KIND", kind, Kind) or "job")

@@ -9,7 +9,7 @@ from typing import Final
 
 from runner.core import parsing
 from runner.core.errors import RequestError, shorten
-from runner.core.request import BARE_ENGINES, NARROWED, OF_COMMAND, Request
+from runner.core.request import BARE_ENGINES, NARROWED, OF_COMMAND, SLURM, Request
 
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
@@ -29,7 +29,7 @@ def request_of(options: Mapping[str, object]) -> Request:
 
 def refuse_contradictions(request: Request) -> None:
     """Refuse options that exclude each other, that lack what they are about, or that would be ignored."""
-    first = (_of_nodes, _of_profile, _of_devices, _of_modes)
+    first = (_of_clusters, _of_nodes, _of_profile, _of_devices, _of_modes)
     for of_subject in (*first, _of_concurrent, _of_input, _of_length, _of_image):
         if sentence := next(of_subject(request), None):
             raise RequestError(sentence)
@@ -37,14 +37,12 @@ def refuse_contradictions(request: Request) -> None:
 
 def _of_nodes(request: Request) -> Iterator[str]:
     """Several nodes where there is one machine, or a program that knows one; a network where there is one node."""
-    several = request.hosts is not None or (request.nodes or 1) > 1
+    several = request.hosts is not None or request.cluster is not None or (request.nodes or 1) > 1
     if several and request.framework == "caffe":
         yield (
             "FRAMEWORK=caffe on several nodes asked, but Caffe has no distributed training; ask for one node and GPUS=n, or for "
             "FRAMEWORK=mxnet, pytorch or tensorflow"
         )
-    if several and request.engine in BARE_ENGINES:
-        yield f"ENGINE={request.engine} runs on this machine alone; leave it out: several nodes run in containers"
     if several and request.command:
         yield "--image runs a command of yours on one host; leave HOSTS and NODES out, or train a model of the suite on several"
     if request.links and request.hosts:
@@ -54,7 +52,7 @@ def _of_nodes(request: Request) -> Iterator[str]:
         )
     if request.links and not several:
         yield "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node; add NODES=2 to emulate two on this machine"
-    if several and not request.hosts and not request.links:
+    if several and not request.hosts and not request.cluster and not request.links:
         yield (
             f"NODES={request.nodes} asked, but no machines for them; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=1gbit to emulate "
             "them on this machine"
@@ -67,6 +65,30 @@ def _of_nodes(request: Request) -> Iterator[str]:
             f"{name}={value} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie, shm or loopback, or "
             "add HOSTS"
         )
+
+
+def _of_clusters(request: Request) -> Iterator[str]:
+    """Nodes of Slurm beside others, and engines that are not there."""
+    several = request.hosts is not None or (request.nodes or 1) > 1
+    slurm = SLURM in (request.hosts, request.cluster)
+    if several and not slurm and request.engine not in (None, "docker"):
+        yield (
+            f"ENGINE={request.engine} runs on this machine alone, or on the nodes of a Slurm job (HOSTS=slurm); leave it out: other hosts run "
+            "Docker"
+        )
+    if request.cluster and request.hosts:
+        yield f"CLUSTER={request.cluster} gets nodes, and HOSTS={request.hosts} names some; leave one of them out"
+    if request.slurm_flags and not request.cluster:
+        yield f"SLURM_FLAGS={request.slurm_flags} are for the nodes that CLUSTER=slurm gets; add that, or leave it out"
+    if slurm and request.links:
+        yield "LINK_RATE and LINK_DELAY slow the links of nodes that are emulated on this machine, and Slurm's are real; leave them out"
+    if slurm and request.engine in ("docker", "host"):
+        yield (
+            f"ENGINE={request.engine} asked, and the steps of a Slurm job run in apptainer, podman, pyxis or venv; ask for one of those, or "
+            "leave it out"
+        )
+    if request.engine == "pyxis" and not slurm:
+        yield "ENGINE=pyxis is a plugin of Slurm's srun; add HOSTS=slurm or CLUSTER=slurm, or ask for ENGINE=apptainer"
 
 
 def _of_profile(request: Request) -> Iterator[str]:
@@ -154,8 +176,10 @@ def _of_image(request: Request) -> Iterator[str]:
         yield from _without_image(request)
         return
     yield from _of_command(request) if request.command else _of_program_in_image(request)
-    if request.engine in BARE_ENGINES:
-        yield f"ENGINE={request.engine} asked, and --image {request.image} runs in a container; ask for ENGINE=docker"
+    if request.engine not in (None, "docker") or SLURM in (request.hosts, request.cluster):
+        asked = f"ENGINE={request.engine}" if request.engine else "a job of Slurm"
+        where = "a container" if request.engine in BARE_ENGINES else "Docker alone"
+        yield f"{asked} asked, and --image {request.image} runs in {where}; ask for ENGINE=docker"
     if request.mounts and request.hosts:
         yield (
             f"MOUNT shows folders of this machine, and HOSTS={request.hosts} names others; leave MOUNT out, or put what it shows into the image"

@@ -66,7 +66,7 @@ EVENTS: Final = "events.jsonl"
 
 
 class ImageUsed(Frozen):
-    """The image that ran; without a container (then `id` is None) the locked requirements, or the machine's own software by its versions."""
+    """The image that ran, `digest` a registry's or the SHA-256 of the SIF that was made of it; without a container (then `id` is None) the locked requirements, or the machine's own software by its versions."""
 
     reference: str
     id: str | None
@@ -75,10 +75,14 @@ class ImageUsed(Frozen):
 
 
 class EngineDetails(Frozen):
-    """More about the engine that ran the containers; `reason` says why this one when it is not the first choice."""
+    """More about the engine that ran the containers; `reason` says why this one when it is not the first choice.
+
+    `confined`: whether jobs had a root that they could not write to, and no rights; None in records older than this field.
+    """
 
     version: str | None
     reason: str | None
+    confined: bool | None = None
 
 
 class Ratio(Frozen):

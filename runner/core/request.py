@@ -18,9 +18,13 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 Device = Literal["cpu", "gpu"]
 Scaling = Literal["weak", "strong"]
 Mode = Literal["train", "infer", "converge"]
-EngineName = Literal["docker", "venv", "host"]
+EngineName = Literal["docker", "podman", "apptainer", "pyxis", "venv", "host"]
 BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
-"""Those without containers, which so run on this machine alone."""
+"""Those without containers."""
+CONFINED: tuple[EngineName, ...] = ("docker", "podman", "apptainer")
+"""Those that give a job a root that it may not write to, no capability that it does not need, and no way to get one."""
+SLURM: Final = "slurm"
+"""What HOSTS and CLUSTER are for a job of Slurm."""
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
 Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]
@@ -89,7 +93,13 @@ class Request(Frozen):
     nodes: Annotated[
         int | None, Option("hosts to spread over; with --link-rate, nodes to emulate on this machine", "N")
     ] = None
-    hosts: Annotated[str | None, Option("hosts.yaml, Open MPI hostfile, or a:4,b:4", "FILE|LIST", "-H")] = None
+    hosts: Annotated[
+        str | None, Option("hosts.yaml, Open MPI hostfile, a:4,b:4, or slurm: the nodes of this job", "FILE|LIST", "-H")
+    ] = None
+    cluster: Annotated[Literal["slurm"] | None, Option("slurm: get NODES whole nodes from it, and run there")] = None
+    slurm_flags: Annotated[
+        str | None, Option("more flags for salloc and sbatch, e.g. '--partition=gpu --time=30'", "FLAGS")
+    ] = None
     workers: Annotated[tuple[int, ...] | None, Option("CPU workers in all; 1,2 is a sweep", "N[,N]")] = None
     device: Annotated[Device | None, Option("cpu or gpu (default: GPUs where there are some)")] = None
     batch: Annotated[int | None, Option("samples a device (weak scaling) or in all (strong)", "N")] = None
@@ -154,12 +164,17 @@ class Request(Frozen):
     scaling: Annotated[Scaling, Option("weak (default) or strong")] = "weak"
     engine: Annotated[
         EngineName | None,
-        Option("docker, venv, or host: the framework that is installed here (default: docker where it answers)"),
+        Option(
+            "docker, podman, apptainer, pyxis (on Slurm), venv, or host: the framework that is installed here (default: docker where it answers)"
+        ),
     ] = None
     settings: Annotated[
         tuple[tuple[str, str], ...],
         Option("of a model beyond all these, e.g. sequence-length=2048 (a wrong one lists them)", "NAME=VALUE[,...]"),
     ] = ()
+    resume: Annotated[bool, Option("take runs of the same trials that are on file instead of running them again")] = (
+        False
+    )
     seed: Annotated[int, Option("seed of weights and data (default: 1)", "0..")] = 1
     out: Annotated[Path | None, Option("where records go (default: results/MACHINE)", "DIR")] = None
     timeout_s: Annotated[int, Option("wall-clock limit of one run (default: 1h)", "TIME")] = 3600

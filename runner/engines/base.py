@@ -1,8 +1,8 @@
 """What every engine offers: facts about itself, and containers that end when the runner does. And what engines share: users, and lines.
 
 An engine is handed a `ContainerSpec` and adds nothing to it but whose it is. The lease: each container's standard input stays open for as
-long as the runner lives; `workloads/lease.py` inside ends the job when it closes. An engine that is a command line (`local.py`) makes an
-argv of the spec and hands it to `start_process`, which gives the rest of `Container`.
+long as the runner lives; `workloads/lease.py` inside ends the job when it closes. Engines that are a command
+line are a way and a box around it (`command.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
 from runner.core.frozen import Frozen
+from runner.core.request import EngineName
 
 GpuRequest = Literal["nvidia", "cdi"]
 
@@ -23,7 +24,7 @@ GpuRequest = Literal["nvidia", "cdi"]
 class EngineFacts(Frozen):
     """What an engine says of itself."""
 
-    name: str
+    name: EngineName | Literal["slurm"]
     available: bool
     reason: str | None = None
     version: str | None = None

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from runner.core import dataset
-from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
+from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.errors import RequestError
 from runner.engines import docker_options, podman, removal
 from runner.engines.base import (
@@ -23,11 +22,10 @@ from runner.engines.base import (
     EngineFacts,
     GpuRequest,
     Line,
-    Site,
     Splitter,
     as_engine_error,
-    job_user,
 )
+from runner.engines.inside import Inside
 from runner.engines.owner import signed
 from runner.engines.shaper import shape
 
@@ -40,9 +38,6 @@ if TYPE_CHECKING:
     Client: TypeAlias = DockerClient
     EngineImage: TypeAlias = Image
 
-WORKLOADS: Final = "/dlscale/workloads"
-DATA: Final = "/dlscale/data"
-OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
 # An engine that is there answers this at once.
 _SIGN_S: Final = 5
@@ -141,41 +136,16 @@ def engine_facts(info: dict[str, Any], *, gpu_request: GpuRequest | None, podman
     )
 
 
-class DockerPlan:
-    """What runs in Docker, before any engine is asked: enough for a dry run of machines that are elsewhere.
-
-    Attributes:
-        workloads: the training programs: a directory of this machine, or the named volume that other machines have them in.
-    """
+class DockerPlan(Inside):
+    """What runs in Docker, before any engine is asked: enough for a dry run of machines that are elsewhere."""
 
     name = "docker"
 
     def __init__(
         self, workloads: Path | str, *, gpus_by: GpuRequest | None = "nvidia", beside: tuple[Mount, ...] = ()
     ) -> None:
-        self.workloads = workloads
+        super().__init__(workloads, beside=beside)
         self.gpus_by = gpus_by
-        self.beside = beside
-
-    def site(self, data: Path | None) -> Site:
-        """Programs and data are bind-mounted at fixed places."""
-        return Site(python="python3", workloads=WORKLOADS, data=data and _data_target(data))
-
-    def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """Programs and data, read-only, and what else there is; packed data with the directory that it lies in, where its index is."""
-        found = [Mount(source=str(self.workloads), target=WORKLOADS)]
-        if data:
-            found.append(Mount(source=str(dataset.place(data)), target=DATA))
-        return (*found, *self.beside)
-
-    def place(self, directory: Path) -> str:
-        """One fixed place: a tool writes to one directory."""
-        del directory
-        return OUT
-
-    def user(self) -> str:
-        """The runner's own user, so that private programs and data stay readable; the image's for root, and on other machines."""
-        return job_user() if isinstance(self.workloads, Path) else IMAGE_USER
 
     def command_line(self, spec: ContainerSpec) -> str:
         """The `docker run` that starts the same container, with the commands before and after it for one with a network of its own."""
@@ -341,8 +311,3 @@ def _remove_network(client: DockerClient, name: str) -> None:
     """Remove a network unless a container is still in it. Safe to call at any time, and when the engine is gone."""
     with contextlib.suppress(EngineError), as_engine_error():
         client.api.remove_network(name)
-
-
-def _data_target(data: Path) -> str:
-    """Where a data set appears: a folder at the fixed place, packed data under its own name in it."""
-    return DATA if dataset.place(data) == data else f"{DATA}/{data.name}"

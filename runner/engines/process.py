@@ -13,9 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import runner
+from runner.core.errors import RequestError
 from runner.core.provenance import Git
 
 LEASE: Final = Path(runner.__file__).parents[1] / "workloads" / "lease.py"
@@ -72,6 +73,14 @@ def run(
     if done.returncode != 0:
         raise CommandError(argv, done.returncode, done.stderr or done.stdout)
     return done.stdout
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Run a command in this process' place; raises RequestError where there is no such program."""
+    try:
+        os.execvp(argv[0], list(argv))  # noqa: S606 - a tuple, no shell
+    except OSError as error:
+        raise RequestError(f"{argv[0]} does not run here ({error.strerror}); type this where it does") from error
 
 
 def on_path(name: str) -> Iterator[Path]:

@@ -16,8 +16,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from runner.analysis.comparisons.nodes import Diagnosis, Figure, judge, pooled, refuse_other
-from runner.cluster.hosts.endpoint import engine_errors
-from runner.cluster.hosts.survey import Surveyed, base_image
+from runner.cluster.hosts.endpoint import base_image, engine_errors
+from runner.cluster.hosts.survey import Surveyed
 from runner.cluster.machine import speed_probe
 from runner.core.console import open_console
 from runner.core.errors import RequestError, RunFailedError
@@ -229,8 +229,8 @@ def _speeds(seen: Surveyed | None, out: Path) -> Iterator[tuple[str, str, float]
         except CommandError as error:
             raise RunFailedError(f"memory and disk of this machine could not be measured: {error}") from error
     else:
-        with engine_errors(seen.connection):
-            client, argv = seen.connection.client, ("python3", "-c", source, _SCRATCH)
+        with engine_errors(seen.docker):
+            client, argv = seen.docker.client, ("python3", "-c", source, _SCRATCH)
             said = run_confined(client, base_image().reference, argv, network="none", scratch=_SCRATCH)
     try:
         told = json.loads(said)

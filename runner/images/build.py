@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from runner.engines.docker import Client
 
 LABEL_INPUTS: Final = "dlscale.inputs.sha256"
+LABEL_LOCK: Final = "dlscale.lock.sha256"
 LABEL_BASE: Final = "dlscale.base.id"
 LABEL_PARENT: Final = "dlscale.parent.id"
 LABEL_BUILDER: Final = "dlscale.builder"
@@ -69,7 +70,7 @@ def find_built(image: ImageSpec, client: Client) -> BuiltImage | None:
         reference=image.reference,
         id=str(found.id),
         digest=digests[0].partition("@")[2] if digests else None,
-        lock_sha256=str(found.labels.get("dlscale.lock.sha256")),
+        lock_sha256=str(found.labels.get(LABEL_LOCK)),
         size_mib=int(found.attrs["Size"]) // 2**20,
         current=is_current(image, found.labels, below=below(image, client)),
     )
@@ -185,12 +186,13 @@ MANIFEST: Final = "images.json"
 
 
 class Archived(Frozen):
-    """One image in an archive: its file, the file's SHA-256, and the image that it holds."""
+    """One image in an archive: its file, the file's SHA-256, and the image that it holds, with the hash of its lock if it says that."""
 
     file: FileName
     sha256: str
     reference: str
     id: str
+    lock_sha256: str | None = None
 
 
 class Manifest(Frozen):
@@ -205,15 +207,23 @@ def save(references: Sequence[str], *, client: Client, directory: Path, report: 
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for reference in references:
-            identifier = image_id(client, reference)
-            if identifier is None:
+            image = find_image(client, reference)
+            if image is None:
                 raise RequestError(f"{reference} is not in the engine; build it first with `dlscale images build`")
             path = directory / f"{reference.replace('/', '-').replace(':', '-')}.tar.gz"
             report(f"saving {reference}")
             with gzip.open(path, "wb", compresslevel=1) as file:
                 for block in read_image(client, reference):
                     file.write(block)
-            found.append(Archived(file=path.name, sha256=sha256(path), reference=reference, id=identifier))
+            found.append(
+                Archived(
+                    file=path.name,
+                    sha256=sha256(path),
+                    reference=reference,
+                    id=str(image.id),
+                    lock_sha256=image.labels.get(LABEL_LOCK),
+                )
+            )
         (directory / MANIFEST).write_text(
             Manifest(images=tuple(found)).model_dump_json(indent=1) + "\n", encoding="utf-8"
         )
@@ -221,14 +231,19 @@ def save(references: Sequence[str], *, client: Client, directory: Path, report: 
         raise RequestError(f"{directory}: can't be written ({error.strerror}); give another directory") from error
 
 
-def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
-    """Check an archive's files against its manifest, then load them all; raises RequestError."""
+def read_manifest(directory: Path) -> Manifest:
+    """What an archive holds; raises RequestError where it is none."""
     try:
-        manifest = Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
+        return Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValidationError) as error:
         raise RequestError(
             f"{directory}: holds no readable {MANIFEST}; name a directory that `dlscale images archive` wrote"
         ) from error
+
+
+def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
+    """Check an archive's files against its manifest, then load them all; raises RequestError."""
+    manifest = read_manifest(directory)
     for entry in manifest.images:
         path = directory / entry.file
         if not path.is_file() or sha256(path) != entry.sha256:

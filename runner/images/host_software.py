@@ -13,7 +13,8 @@ from runner.core.container_spec import HOME
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 from runner.engines import process
-from runner.engines.local import passed
+from runner.engines.boxes import PASSED
+from runner.engines.command import passed
 from runner.engines.process import CommandError
 from runner.images.spec import Software
 from runner.images.versions import Device
@@ -125,7 +126,7 @@ def find_host_python() -> HostPython | None:
     One in the suite's own environment is passed over, unless frameworks are installed there too: then it is no environment of the suite's
     alone. It is asked under what jobs see of the environment: what it finds, they find.
     """
-    seen = {**passed(), "HOME": HOME}
+    seen = {**passed(PASSED), "HOME": HOME}
     for path in process.on_path("python3"):
         try:
             told = process.run([str(path), "-c", _PROBE], env=seen, cwd=Path("/"), timeout_s=_PROBE_TIMEOUT_S)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runner.cluster.cluster import Cluster, assemble
 from runner.cluster.machine.local_node import inspect_local
@@ -23,7 +23,7 @@ from runner.core.strategies import STRATEGIES
 from runner.core.trial import Dataset
 from runner.core.wire import Link
 from runner.core.workload import SEQUENCE, Workload, choose_workload, load_workloads
-from runner.engines import docker, podman
+from runner.engines import docker, inside, podman, programs
 from runner.engines.base import EngineError, job_user
 from runner.images.catalog import load_images
 from runner.images.custom_image import AnyImage, CustomImage, look_up
@@ -31,6 +31,9 @@ from runner.images.host_software import find_host_software
 from runner.images.spec import ImageSpec
 from runner.plan.profiling import Nsight, find_nsight
 from runner.results.store import read_record
+
+if TYPE_CHECKING:
+    from runner.cluster.slurm.steps import StepReach
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
 # What COMPARE emulates on a machine with nothing else to compare: Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
@@ -47,6 +50,7 @@ class EngineChoice:
     name: EngineName
     reason: str | None
     podman: str | None = None  # its version where it answers in Docker's place
+    version: str | None = None  # of an engine that is a program
 
     @property
     def in_containers(self) -> bool:
@@ -144,7 +148,7 @@ def _discover_external(request: Request, *, say: Callable[[str], None]) -> Exter
     if request.image is None:
         raise RequestError("no image to run the command in; give --image IMG")
     if request.data and not request.data.is_dir():
-        raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {docker.DATA}")
+        raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {inside.DATA}")
     shown = [request.data] if request.data else []
     refuse_closed_folders([*shown, *(Path(mount.source) for mount in request.mounts)])
     cluster = assemble(request, contact=False, say=say)
@@ -186,9 +190,7 @@ def discover_own(request: Request, *, contact: bool = True, say: Callable[[str],
 
 def _look(request: Request, cluster: Cluster) -> Resources:
     device = cluster.device_of(request)
-    engine = EngineChoice("docker", None)  # hosts have it, or they would be none
-    if cluster.way != "hosts":
-        engine = choose_engine("docker" if cluster.way == "emulated" else request.engine)
+    engine = engine_of(request, cluster)
     if device == "gpu":
         podman.refuse_gpus(engine.podman)
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
@@ -197,7 +199,7 @@ def _look(request: Request, cluster: Cluster) -> Resources:
     if request.data:
         if workload.data == "none":
             raise RequestError(f"DATA={request.data} asked, but {workload.name} draws its own samples; leave it out")
-        by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.way == "hosts")
+        by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.remote)
         data = dataset.inspect(request.data, workload.data, by_others=by_others)
         if workload.data == "tokens":
             model = workload.find_model(request.model or workload.defaults[device].model, framework=image.framework)
@@ -273,14 +275,47 @@ def refuse_closed_folders(folders: Sequence[Path]) -> None:
             dataset.refuse_closed(folder)
 
 
+def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
+    """The engine for a request on these machines. RequestError: the one that was asked for is not to be had."""
+    match cluster.way:
+        case "hosts":
+            return EngineChoice("docker", None)  # hosts have it, or they would be none
+        case "slurm":
+            return _engine_of_steps(request.engine, cluster.steps[0])
+        case way:
+            return choose_engine("docker" if way == "emulated" else request.engine)
+
+
+def _engine_of_steps(asked: EngineName | None, reach: StepReach) -> EngineChoice:
+    """The engine for steps of a Slurm job: of what its first node has Apptainer first, then Podman, else the virtual environment."""
+    if asked in ("venv", "pyxis"):
+        return EngineChoice(asked, f"asked for with ENGINE={asked}")
+    for name in (one for one in programs.PROGRAMS if asked in (None, one)):
+        found = programs.find(name, reach.command)
+        if found.available:
+            return EngineChoice(name, f"asked for with ENGINE={asked}" if asked else None, version=found.version)
+        if asked:
+            raise RequestError(
+                f"ENGINE={asked} asked, but on {reach.node} {found.reason}; load its module before the job, or ask for ENGINE=venv"
+            )
+    return EngineChoice("venv", f"{reach.node} has neither {' nor '.join(programs.PROGRAMS)}")
+
+
 def choose_engine(asked: EngineName | None) -> EngineChoice:
-    """Docker where it answers, else the suite's own virtual environment, with the reason; the machine's own software never by itself.
+    """Docker where it answers, else the suite's own virtual environment, with the reason; any other only where it is asked for.
 
     Raises:
-        RequestError: Docker was asked for and does not answer.
+        RequestError: an engine was asked for and does not answer, or is not installed.
     """
     if asked in BARE_ENGINES:
         return EngineChoice(asked, f"asked for with ENGINE={asked}")
+    if asked in programs.PROGRAMS:
+        found = programs.find(asked)
+        if not found.available:
+            raise RequestError(
+                f"ENGINE={asked} asked, but {found.reason}; install it, or ask for ENGINE=docker or ENGINE=venv"
+            )
+        return EngineChoice(asked, f"asked for with ENGINE={asked}", version=found.version)
     try:
         client = docker.connect()
     except EngineError as error:

@@ -46,6 +46,7 @@ class Prepared:
     data: Path | None  # None for synthetic data
     samplers: Samplers
     seconds: float  # that it took to make all this ready
+    runs: str | None = None  # what engines know the image by, where that is not its reference
     image_ids: Mapping[str, str] = field(default_factory=dict)  # in each host's own engine, where there are several
     volume: str | None = None  # what the programs are in on hosts; None where they are read from this machine
     tools: str | None = None  # image of emulated nodes; None where there are none
@@ -90,7 +91,7 @@ def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run
 def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: str) -> Job:
     """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
     describer = prepared.describer
-    remote = resources.cluster.way == "hosts"
+    remote = resources.cluster.remote
     store = None if remote else compiler_store(trial, engine=describer.name, software=resources.image.software)
     mounts = describer.mounts(prepared.data)
     if store:
@@ -106,7 +107,7 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
         trial=trial,
         seats=take_seats(trial, nodes, network="host" if remote else "emulated"),
         site=describer.site(prepared.data),
-        image=prepared.image_used.reference,
+        image=prepared.runs or prepared.image_used.reference,
         user=describer.user(),
         mounts=mounts,
         remote=remote,

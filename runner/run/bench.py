@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -16,6 +17,8 @@ from runner.core.record import RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
 from runner.engines import docker, shaper
+from runner.engines.process import become
+from runner.plan import slurm
 from runner.plan.choice import trials_of
 from runner.plan.discovery import (
     AnyResources,
@@ -30,6 +33,7 @@ from runner.results import disk
 from runner.results.disk import check_writable
 from runner.results.store import RESERVE_BYTES
 from runner.run.prepare import prepare, preview
+from runner.run.recorded import RecordedRuns
 from runner.run.trial_runner import Known, Run, TrialRunner
 
 
@@ -39,6 +43,8 @@ def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, 
     `command` is the command line, for the records; with `as_json`, what the tables are made from goes to standard output, and the tables
     to standard error.
     """
+    if request.cluster:
+        become(slurm.salloc(request, command))
     name = stamp()
     with progress(open_console(stderr=True)) as shown:
         runs = run(request, command=command, name=name, shown=shown)
@@ -94,6 +100,8 @@ def run(
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         try:
             _check_links(trials, prepared)
+            if request.resume:
+                known = RecordedRuns(resources.out).find
             matrix = TrialRunner(request, resources, prepared, shown, command, name, known)
             return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or wanted(trial)])
         finally:
@@ -103,9 +111,9 @@ def run(
 def _tidy(resources: AnyResources, shown: Progress) -> None:
     """Remove what killed runners left where these runs are going to be."""
     disk.remove_left(resources.out)
-    clients = [seen.connection.client for seen in resources.cluster.surveyed]
-    if resources.cluster.way != "hosts" and resources.engine.in_containers:
-        clients = [docker.connect_or_refuse()]
+    if resources.engine.name != "docker":
+        return
+    clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
     if said := remove_certain(clients):
         shown.stage(said)
 
@@ -119,6 +127,9 @@ def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
 
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
+    if request.cluster:
+        sys.stdout.write(f"{shlex.join(slurm.salloc(request, sys.argv))}\n")
+        return 0
     request = emulate_for_comparison(request)
     resources = discover(request, contact=False)
     resources, trials = trials_of(request, resources, say=lambda text: complain([text]))

@@ -20,7 +20,8 @@ from runner.core.events import Event, MonitorStart, MonitorStop, Trouble
 from runner.core.events.parse import EventError, Rows, parse_line
 from runner.core.interrupts import Stopped
 from runner.engines.base import Container, Engine, EngineError
-from runner.engines.local import LocalEngine
+from runner.engines.command import CommandEngine
+from runner.engines.ways import Here
 from runner.results.store import RunWriter
 from runner.run.container_group import BEAT_S, SIGN, TAIL_LENGTH
 
@@ -73,7 +74,7 @@ def monitoring(
 
 def _unmetered(engine: Engine) -> bool:
     """Whether a sampler is sure to see no host's power: it is a process of this machine, whose kernel counts no energy."""
-    return isinstance(engine, LocalEngine) and not any(POWERCAP.glob("intel-rapl:*"))
+    return isinstance(engine, CommandEngine) and isinstance(engine.way, Here) and not any(POWERCAP.glob("intel-rapl:*"))
 
 
 def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, over: Callable[[], bool]) -> None:

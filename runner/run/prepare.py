@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.cluster.hosts.endpoint import engine_errors
+from runner.cluster.hosts.endpoint import base_image, engine_errors
 from runner.cluster.hosts.supply import check_data, programs, python_modules, supply_image
-from runner.cluster.hosts.survey import base_image
+from runner.cluster.slurm.steps import check_shared
 from runner.core.cache import cache_dir, free_mib
 from runner.core.container_spec import LABEL_RUN
 from runner.core.dataset import PACKED, PACKED_FOR
 from runner.core.errors import RequestError
 from runner.core.record import EngineDetails, ImageUsed
+from runner.core.request import CONFINED
 from runner.core.trial import Dataset
 from runner.engines import docker, volumes
 from runner.engines.base import Describer, Engine
+from runner.engines.boxes import Apptainer, Bare, Box, Podman, Pyxis
+from runner.engines.command import CommandEngine
 from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
 from runner.engines.local import LocalEngine
+from runner.engines.ways import Here, Way
 from runner.images.base import ensure_tools, tools_base
 from runner.images.build import ensure
 from runner.images.custom_image import CustomImage
 from runner.images.host_software import HostSoftware
+from runner.images.sif import ensure_in_podman, ensure_sif, here, squashfs
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import WORKLOADS, AnyResources, Resources
+from runner.plan.discovery import WORKLOADS, AnyResources, Resources, refuse_closed_folders
 from runner.plan.launch.monitor import MODULES
 from runner.plan.layout import Prepared, Samplers
 from runner.report.progress import Progress
@@ -45,26 +51,29 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
     """
     started = time.monotonic()
     unpacked = _to_pack(resources) if packed_at else None
-    if resources.cluster.way == "hosts":
+    if resources.cluster.remote:
         if unpacked:
             raise RequestError(
                 f"DATA={unpacked.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
                 "at the same path on every host, and give that"
             )
+        if resources.cluster.way == "slurm":
+            return _in_steps(resources, shown, started=started)
         return _on_hosts(resources, shown, started=started, run=run)
-    engine, image = _engine(resources, shown)
+    engine, image, runs = _engine(resources, shown)
     data, tools = resources.data, None
     if unpacked and packed_at:
-        data = _pack(unpacked, resources, engine, image, shown, image_size=packed_at)
+        data = _pack(unpacked, resources, engine, runs, shown, image_size=packed_at)
     if resources.cluster.way == "emulated" and isinstance(engine, DockerEngine):
         tools = ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
     return Prepared(
         describer=engine,
         engines={member.node.name: engine for member in resources.cluster.members},
-        engine_details=EngineDetails(version=engine.facts().served_by, reason=resources.engine.reason),
+        engine_details=_details(resources, engine.facts().served_by),
         image_used=image,
+        runs=runs,
         data=data,
-        samplers=samplers_here(resources.node.name),
+        samplers=_samplers(Here(), {resources.node.name}),
         tools=tools,
         seconds=time.monotonic() - started,
     )
@@ -78,8 +87,8 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
         describer = DockerPlan(_volume("RUN"))
     elif isinstance(image, HostSoftware):
         describer = _own(image)
-    elif isinstance(image, ImageSpec) and not resources.engine.in_containers:
-        describer = LocalEngine(_environment(image), WORKLOADS)
+    elif isinstance(image, ImageSpec) and resources.engine.name != "docker":
+        describer = CommandEngine(_way(resources), _box(image, resources), version=None)
     else:
         describer = DockerEngine(docker.connect(), WORKLOADS, beside=image.mounts)
     data = resources.data
@@ -88,10 +97,10 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     return Prepared(
         describer=describer,
         engines={},
-        engine_details=EngineDetails(version=None, reason=resources.engine.reason),
+        engine_details=_details(resources, None),
         image_used=_unbuilt(image),
         data=data,
-        samplers=_samplers_on({}, _volume("RUN")) if way == "hosts" else samplers_here(node),
+        samplers=_samplers_on({}, _volume("RUN")) if way == "hosts" else _samplers(_way(resources), {node}),
         tools=tools_base().reference if way == "emulated" else None,
         seconds=0.0,
     )
@@ -101,14 +110,14 @@ def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path
     """Pack the data into the form that the framework reads, needed or not; returns where it is."""
     if resources.dataset is None:
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
-    engine, image = _engine(resources, shown)
-    return _pack(resources.dataset, resources, engine, image, shown, image_size=image_size)
+    engine, _, runs = _engine(resources, shown)
+    return _pack(resources.dataset, resources, engine, runs, shown, image_size=image_size)
 
 
-def samplers_here(node: str) -> Samplers:
-    """This machine's one sampler, under the name of the node that stands for it."""
-    engine = LocalEngine(Path(sys.executable), WORKLOADS)
-    return Samplers(engine, {node: engine}, image="the runner's own Python")
+def _samplers(way: Way, nodes: Iterable[str]) -> Samplers:
+    """Samplers by the runner's own Python, which this machine has, and every node of a Slurm job sees."""
+    engine = CommandEngine(way, Bare(Path(sys.executable), WORKLOADS), version=None)
+    return Samplers(engine, dict.fromkeys(nodes, engine), image="the runner's own Python")
 
 
 def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> Samplers:
@@ -125,16 +134,16 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     surveyed = resources.cluster.surveyed
     source = resources.cluster.image_source()
     image = _image(resources, source, shown)
-    ids = supply_image(image.reference, source=source, nodes=[seen.connection for seen in surveyed], report=shown.stage)
+    ids = supply_image(image.reference, source=source, nodes=[seen.docker for seen in surveyed], report=shown.stage)
     volume, labels = _volume(run), {LABEL_RUN: run}
     engines: dict[str, Engine] = {}
     for seen in surveyed:
-        with engine_errors(seen.connection):
-            engines[seen.host.name] = DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
+        with engine_errors(seen.docker):
+            engines[seen.host.name] = DockerEngine(seen.docker.client, volume, gpus_by=seen.engine.gpu_request)
     prepared = Prepared(
         describer=DockerPlan(volume),
         engines=engines,
-        engine_details=EngineDetails(version=surveyed[0].engine.served_by, reason=None),
+        engine_details=_details(resources, surveyed[0].engine.served_by),
         image_used=image,
         data=resources.data,
         samplers=_samplers_on(engines, volume),
@@ -144,35 +153,107 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     )
     try:
         for seen in surveyed:
-            with engine_errors(seen.connection):
+            with engine_errors(seen.docker):
                 volumes.fill(
-                    seen.connection.client,
+                    seen.docker.client,
                     name=volume,
                     image=image.reference,
                     files={**programs(WORKLOADS), **python_modules(MODULES, "psutil", "pynvml")},
                     labels=labels,
                 )
                 if prepared.data:
-                    check_data(seen.connection, prepared.data, image=image.reference, labels=labels)
+                    check_data(seen.docker, prepared.data, image=image.reference, labels=labels)
     except BaseException:
         prepared.release()
         raise
     return prepared
 
 
-def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed]:
-    """The engine of this machine with the image, or the environment in its place."""
+def _in_steps(resources: AnyResources, shown: Progress, *, started: float) -> Prepared:
+    """Have the image, or the environment in its place, where every node of a Slurm job has it, and see that each sees all it needs."""
+    steps = resources.cluster.steps
+    image = resources.image
+    assert isinstance(image, ImageSpec)  # noqa: S101 - a request for any other is refused
+    used, runs = _supplied(image, resources, shown, [reach.command for reach in steps])
+    resources.out.mkdir(parents=True, exist_ok=True)
+    files = [WORKLOADS, *([resources.data] if resources.data else []), *([Path(runs)] if runs.startswith("/") else [])]
+    check_shared(steps, out=resources.out, files=files)
+    engine = CommandEngine(_way(resources), _box(image, resources), version=resources.engine.version)
+    nodes = [reach.node for reach in steps]
+    return Prepared(
+        describer=engine,
+        engines=dict.fromkeys(nodes, engine),
+        engine_details=_details(resources, engine.version),
+        image_used=used,
+        runs=runs,
+        data=resources.data,
+        samplers=_samplers(_way(resources), nodes),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed, str]:
+    """The engine of this machine with the image, or the environment in its place, and what the engine knows it by."""
     image = resources.image
     if isinstance(image, HostSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
-        return _own(image), _unbuilt(image)
-    if isinstance(image, ImageSpec) and not resources.engine.in_containers:
-        why = resources.engine.reason
-        shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({why})")
-        return _venv(image, shown)
+        return _own(image), _unbuilt(image), image.reference
+    if isinstance(image, ImageSpec) and resources.engine.name != "docker":
+        used, runs = _supplied(image, resources, shown, [here])
+        return CommandEngine(Here(), _box(image, resources), version=resources.engine.version), used, runs
     client = docker.connect()
     used = _image(resources, client, shown)
-    return DockerEngine(client, WORKLOADS, beside=image.mounts), used
+    return DockerEngine(client, WORKLOADS, beside=image.mounts), used, used.reference
+
+
+def _way(resources: AnyResources) -> Way:
+    """How the nodes are reached by an engine that is a command line."""
+    return resources.cluster.allocation.way if resources.cluster.allocation else Here()
+
+
+def _box(image: ImageSpec, resources: AnyResources) -> Box:
+    """What is around jobs of an image of the suite, by the engine's name."""
+    root = os.getuid() == 0
+    match resources.engine.name:
+        case "apptainer":
+            return Apptainer(WORKLOADS, root=root)
+        case "podman":
+            return Podman(WORKLOADS, root=root, limits=resources.cluster.allocation is None)
+        case "pyxis":
+            return Pyxis(WORKLOADS)
+        case _:
+            return Bare(_environment(image), WORKLOADS)
+
+
+def _supplied(
+    image: ImageSpec, resources: AnyResources, shown: Progress, nodes: Sequence[Callable[[tuple[str, ...]], str]]
+) -> tuple[ImageUsed, str]:
+    """Have an image as an engine that is a command line wants it, and what that knows it by; `nodes` run a command on each node."""
+    used = _unbuilt(image)
+    match resources.engine.name:
+        case "apptainer":
+            path, sif = ensure_sif(image, report=shown.stage)
+            refuse_closed_folders([WORKLOADS, path.parent])
+            return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
+        case "podman":
+            ids = {ensure_in_podman(image, ask, report=shown.stage) for ask in nodes}
+            if len(ids) > 1:
+                raise RequestError(
+                    f"the nodes have {len(ids)} images under {image.reference}; type `podman rmi {image.reference}` on each"
+                )
+            return used.model_copy(update={"id": ids.pop()}), f"localhost/{image.reference}"
+        case "pyxis":
+            return used, str(squashfs(image))
+        case _:
+            why = resources.engine.reason
+            shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({why})")
+            return _venv(image, shown), image.reference
+
+
+def _details(resources: AnyResources, version: str | None) -> EngineDetails:
+    """What a record says of the engine."""
+    name = resources.engine.name
+    return EngineDetails(version=version, reason=resources.engine.reason, confined=name in CONFINED)
 
 
 def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
@@ -201,21 +282,21 @@ def _environment(image: ImageSpec) -> Path:
     return environment_python(lock=image.lock_path, requires_python=image.requires_python, cache=cache_dir())
 
 
-def _venv(image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
+def _venv(image: ImageSpec, shown: Progress) -> ImageUsed:
+    """Have the virtual environment of an image."""
     cache, needed = cache_dir(), image.wheels_mib + image.size_mib
     if (free := free_mib(cache)) < needed and not _environment(image).exists():
         raise RequestError(
             f"{cache} has {free} MiB free, {image.name} needs {needed} MiB; free some or set DLSCALE_CACHE"
         )
-    python = ensure_environment(
+    ensure_environment(
         lock=image.lock_path,
         requires_python=image.requires_python,
         cache=cache,
         report=shown.stage,
         extra_index=image.extra_index,
     )
-    used = _unbuilt(image).model_copy(update={"reference": f"{image.name} (virtual environment)"})
-    return LocalEngine(python, WORKLOADS), used
+    return _unbuilt(image).model_copy(update={"reference": f"{image.name} (virtual environment)"})
 
 
 def _to_pack(resources: AnyResources) -> Dataset | None:
@@ -227,9 +308,9 @@ def _to_pack(resources: AnyResources) -> Dataset | None:
 
 
 def _pack(
-    data: Dataset, resources: AnyResources, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int
+    data: Dataset, resources: AnyResources, engine: Engine, image: str, shown: Progress, *, image_size: int
 ) -> Path:
     framework = resources.image.framework
     shown.stage(f"packing {data.images} images for {framework}")
     cpus = resources.node.cores
-    return pack(data, framework, engine, image.reference, image_size=image_size, cpus=cpus, say=shown.stage)
+    return pack(data, framework, engine, image, image_size=image_size, cpus=cpus, say=shown.stage)

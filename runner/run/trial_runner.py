@@ -9,13 +9,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from runner.cluster.cluster import Cluster
 from runner.cluster.machine import provenance
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.events import Event, Pace
 from runner.core.interrupts import Stopped, held
-from runner.core.record import ImageUsed, RunPlan, RunRecord
+from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
 from runner.core.request import Request
-from runner.core.trial import AnyTrial, ExternalTrial, Trial, paced
+from runner.core.trial import AnyTrial, ExternalTrial, Placed, Trial, paced
 from runner.engines.base import give
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import image_label
@@ -86,6 +87,8 @@ class TrialRunner:
             runs += done
             failed |= {cell(record.trial) for _, record in done if record.outcome.status != "ok"}
             if any(record.outcome.status == "interrupted" for _, record in done):
+                break
+            if any(record.outcome.status != "ok" for _, record in done) and self.resources.cluster.ended(told=False):
                 break
             if self.stopped.by:
                 raise KeyboardInterrupt
@@ -161,8 +164,7 @@ class TrialRunner:
         writer.close_tables(planned)
         if job:
             outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
-        if outcome.status in ("failed", "silent", "timeout") and placement and (apart := cluster.apart(placement)):
-            outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
+        outcome = because(outcome, cluster, placement)
         # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
         from runner.run.grading import record_of  # noqa: PLC0415
 
@@ -184,6 +186,17 @@ class TrialRunner:
         writer.finish(record)
         watch.ended(record)
         return writer.directory, record
+
+
+def because(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> Outcome:
+    """How a run ended, with what only those know who lent its nodes, or the nodes themselves: why it did not end well."""
+    if outcome.status == "ok":
+        return outcome
+    if ending := cluster.ended(told=outcome.status == "interrupted"):
+        return outcome.model_copy(update={"status": ending.status, "reason": f"{ending.sentence}; {outcome.reason}"})
+    if outcome.status != "interrupted" and placement and (apart := cluster.apart(placement)):
+        return outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
+    return outcome
 
 
 def alike(trial: Trial, runs: Sequence[Run]) -> Trial:

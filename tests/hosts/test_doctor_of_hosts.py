@@ -19,10 +19,10 @@ from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
 from runner.cluster.hosts.connectivity import end_of, explain, reach
-from runner.cluster.hosts.endpoint import connect
+from runner.cluster.hosts.endpoint import base_image, connect
 from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.supply import programs, supply_image
-from runner.cluster.hosts.survey import base_image, survey
+from runner.cluster.hosts.survey import survey
 from runner.cluster.machine.provenance import tree_sha256
 from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
@@ -81,11 +81,11 @@ def test_nodes_are_what_the_rig_made_them(rig, nodes):
         assert {nic.name: nic.address for nic in seen.node.nics if nic.name != "lo"} == made.addresses
         assert set(seen.local) >= set(made.addresses.values())
         assert seen.node.cores == tuple(sorted(made.cores))
-        assert seen.engine.version == seen.connection.client.version()["Version"]
+        assert seen.engine.version == seen.docker.client.version()["Version"]
         assert seen.facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         assert seen.clock.apart_s == pytest.approx(0, abs=0.05)
         assert len(set(seen.node.ports)) == len(seen.node.ports)
-        assert left(seen.connection.client) == []
+        assert left(seen.docker.client) == []
 
 
 def test_every_pair_meets_and_the_doctor_says_so(rig, here):
@@ -183,7 +183,7 @@ def test_hardware_that_is_claimed_and_not_there(rig, here):
 def test_an_image_that_one_node_lacks_is_brought_there(nodes, here):
     found = nodes(2)
     reference = base_image().reference
-    clients = [seen.connection.client for seen in found]
+    clients = [seen.docker.client for seen in found]
     clients[1].images.remove(reference, force=True)
     said = []
     ids = supply_image(reference, source=here, nodes=[seen.connection for seen in found], report=said.append)
@@ -193,7 +193,7 @@ def test_an_image_that_one_node_lacks_is_brought_there(nodes, here):
 
 def test_another_image_under_the_name_is_replaced_and_removed(nodes, here, tiny_image):
     (seen,) = nodes(1)
-    client, reference = seen.connection.client, base_image().reference
+    client, reference = seen.docker.client, base_image().reference
     client.images.remove(reference, force=True)
     old = client.images.get(tiny_image(client))
     old.tag(*reference.split(":"))
@@ -205,7 +205,7 @@ def test_another_image_under_the_name_is_replaced_and_removed(nodes, here, tiny_
 
 def test_programs_arrive_whole_and_can_be_read_by_the_jobs_user(nodes):
     (seen,) = nodes(1)
-    client, workloads = seen.connection.client, ROOT / "workloads"
+    client, workloads = seen.docker.client, ROOT / "workloads"
     volumes.fill(
         client,
         name="dlscale-test-programs",
@@ -237,7 +237,7 @@ def test_clean_reaches_every_host(rig, nodes):
     hosts = rig.hosts(2)
     found = nodes(2)
     for seen in found:
-        client = seen.connection.client
+        client = seen.docker.client
         client.volumes.create("dlscale-old-programs", labels={LABEL_RUN: "old"})
         client.containers.create(base_image().reference, "true", name="dlscale-old-worker0", labels={LABEL_RUN: "old"})
     done = dlscale("clean", "--hosts", hosts)
@@ -245,7 +245,7 @@ def test_clean_reaches_every_host(rig, nodes):
     assert sorted(done.stdout.splitlines()) == sorted(
         f"removed {name} on {node}" for node in (N1, N2) for name in ("dlscale-old-worker0", "dlscale-old-programs")
     )
-    assert [left(seen.connection.client) for seen in found] == [[], []]
+    assert [left(seen.docker.client) for seen in found] == [[], []]
     rig.stop_ssh(N1)
     found[1].connection.client.volumes.create("dlscale-old-programs", labels={LABEL_RUN: "old"})
     done = dlscale("clean", "--hosts", hosts)

@@ -182,7 +182,9 @@ def test_a_switch_of_make_can_be_off(value):
 
 def test_every_variable_that_a_target_of_make_takes_reaches_its_program():
     targets = make_variables((examples.ROOT / "Makefile").read_text(encoding="utf-8"))
-    switches = {"JSON", "MARKDOWN", "CSV", "DRY_RUN", "BESIDE_HOST", "VERBOSE", "XLA", "OVERSUBSCRIBE", "COMPARE"}
+    switches = {"JSON", "MARKDOWN", "CSV", "DRY_RUN", "BESIDE_HOST", "VERBOSE", "XLA", "OVERSUBSCRIBE", "COMPARE"} | {
+        "RESUME"
+    }
     assert len(targets) > 15
     for target, names in targets.items():
         done = make(target, *(f"{name}=of-{name}" for name in names))

@@ -152,7 +152,7 @@ def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp
 def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
     """This machine's engine, and where there is none the first host's."""
     remote = StandIn({"there:1": Held("sha256:9", {})})
-    seen = type("Seen", (), {"connection": type("Connection", (), {"client": remote})})
+    seen = type("Seen", (), {"docker": type("Connection", (), {"client": remote})})
     of_hosts = test_plan.resources().cluster
     assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source().held is machine
 

@@ -51,6 +51,21 @@ def judge(node=None, state=None, engines=(DOCKER, VENV), images=(SMALL,)) -> dic
     return by_subject
 
 
+def test_engines_that_are_programs_are_told_apart_and_stand_in_for_none():
+    programs = {"podman": "4.3.1", "apptainer": "1.4.5", "slurm": "22.05.8"}
+    found = judge(engines=(NO_DOCKER, *(EngineFacts(name=n, available=True, version=v) for n, v in programs.items())))
+    said = {name: found[f"engine {name}"].sentence for name in programs}
+    assert all(said[name].startswith(f"version {version}") for name, version in programs.items())
+    assert (
+        len(
+            {sentence.partition(version)[2] for sentence, version in zip(said.values(), programs.values(), strict=True)}
+        )
+        == 3
+    )
+    assert found["engine docker"].level == "bad"
+    assert found["engine docker"].sentence.endswith("nothing can run")
+
+
 def test_an_ordinary_machine_without_gpus_is_all_well():
     found = judge()
     assert {finding.level for finding in found.values()} == {"ok"}

@@ -238,3 +238,25 @@ def test_a_sampler_that_is_killed_has_no_batch():
     assert "BATCH" not in explain(137, [], trains=False)
     assert "BATCH" not in explain(1, ["MemoryError"], trains=False)
     assert "try a smaller BATCH" in explain(137, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("srun: error: n1: task 0: Out Of Memory", "the process ran out of memory"),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=2.0. Some of the step tasks have been OOM Killed.",
+            "the process ran out of memory",
+        ),
+        (
+            "srun: error: Unable to create step for job 5: Job/step already completing or completed",
+            "a step could not be started there",
+        ),
+        (
+            "srun: error: Task launch for StepId=5.3 failed on node n2: Communication connection failure",
+            "a step could not be started there",
+        ),
+    ],
+)
+def test_what_slurm_says_of_a_step_is_its_cause(line, reason):
+    assert explain(1, ["about to read image 17", line]).startswith(reason)

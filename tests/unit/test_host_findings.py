@@ -28,6 +28,7 @@ def look(name="n1", **changes):
         "health": (),
         "nvidia_pci": (),
         "pairs": (),
+        "connection": SimpleNamespace(place="ssh://n1"),
     }
     return SimpleNamespace(**(values | changes))
 

@@ -148,8 +148,8 @@ MOUNT = (Mount(source="/opt", target="/opt"),)
         ({"framework": "pytorch", "mounts": MOUNT}, "MOUNT=/opt shows a folder in a container, and ENGINE=host has"),
         ({"framework": "pytorch", "image": "corp/net:7"}, "ENGINE=host asked, and --image corp/net:7 runs in a con"),
         ({"image": "corp/net:7", "command": ("train",)}, "ENGINE=host asked, and --image corp/net:7 runs in a conta"),
-        ({"framework": "pytorch", "hosts": "a:4,b:4"}, "ENGINE=host runs on this machine alone; leave it out"),
-        ({"framework": "pytorch", "nodes": 2}, "ENGINE=host runs on this machine alone; leave it out"),
+        ({"framework": "pytorch", "hosts": "a:4,b:4"}, "ENGINE=host runs on this machine alone, or on"),
+        ({"framework": "pytorch", "nodes": 2}, "ENGINE=host runs on this machine alone, or on"),
     ],
 )
 def test_what_picks_an_image_or_another_machine_is_refused(asked, says):

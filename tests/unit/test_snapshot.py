@@ -17,7 +17,7 @@ from made_up_machine import Card, FakeNvml
 from pydantic import ValidationError
 
 from runner.cluster.hosts import connectivity_probe
-from runner.cluster.hosts.survey import Snapshot, _packed_pynvml
+from runner.cluster.hosts.survey import Snapshot, packed_pynvml
 from runner.cluster.machine import snapshot
 from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.machine.nvml import ask_nvml, read_gpus, read_health
@@ -64,7 +64,7 @@ def test_addresses_and_ports_are_those_of_the_machine():
 
 def test_the_module_that_asks_gpus_travels_in_arguments():
     """Without a driver its answer is an error; that it answers at all shows that it arrived whole."""
-    packed = _packed_pynvml()
+    packed = packed_pynvml()
     assert max(map(len, packed)) < 131_072
     found = Snapshot.model_validate_json(take(1, *packed))
     assert found.nvml is not None

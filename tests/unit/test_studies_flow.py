@@ -15,57 +15,10 @@ from studied import cpu_machine
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed
 from runner.experiments.studies import flow
-from runner.experiments.studies.flow import RecordedRuns
 from runner.experiments.studies.model import Reproduction, StudyRequest
 from runner.results.store import read_record, write_record
 
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
-
-
-def leave(out, **changes):
-    made = record(**changes)
-    (out / made.run_id).mkdir()
-    write_record(out / made.run_id, made)
-    return made
-
-
-def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
-    leave(tmp_path, run_id="20260101T000000Z-aaaa")
-    newer = leave(tmp_path, run_id="20260102T000000Z-aaaa")
-    found = RecordedRuns(tmp_path).find(examples.trial(), IMAGE)
-    assert found == (tmp_path / newer.run_id, newer)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"repeat": 2},
-        {"world_size": 2},
-        {"batch_per_device": 16},
-        {"link": {"rate_mbit": 1000.0, "emulated": True}},
-        {"strategy": "kvstore"},
-        {"profile": {"kind": "kernels", "after": None, "iterations": 5, "region": None}},
-        {"concurrent": {"trainings": 2, "case": "together", "number": 1}},
-        {"key": "f" * 16},
-    ],
-)
-def test_a_run_of_another_trial_does_not(tmp_path, changes):
-    leave(tmp_path, trial=examples.trial())
-    assert RecordedRuns(tmp_path).find(examples.trial(**changes), IMAGE) is None
-
-
-def test_a_run_in_another_image_does_not(tmp_path):
-    leave(tmp_path)
-    memory = RecordedRuns(tmp_path)
-    assert memory.find(examples.trial(), IMAGE.model_copy(update={"id": "sha256:2"})) is None
-    assert memory.find(examples.trial(), IMAGE.model_copy(update={"lock_sha256": "b" * 64})) is None
-
-
-def test_an_invalid_run_is_tried_again_and_a_degraded_one_is_not(tmp_path):
-    leave(tmp_path, run_id="invalid", status="invalid")
-    assert RecordedRuns(tmp_path).find(examples.trial(), IMAGE) is None
-    leave(tmp_path, run_id="degraded", status="degraded")
-    assert RecordedRuns(tmp_path).find(examples.trial(), IMAGE)[1].run_id == "degraded"
 
 
 class Bench:

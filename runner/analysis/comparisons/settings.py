@@ -26,7 +26,7 @@ from runner.core.frozen import Frozen
 from runner.core.record import RunRecord
 from runner.core.trial import Case, Horovod, Trial
 
-BAREST: Final = ("host", "venv", "docker")
+BAREST: Final = ("host", "venv", "apptainer", "podman", "docker")
 """Engines, those with the least around the program first."""
 INCOMPARABLE: Final = "not comparable"
 _DIGITS: Final = 12

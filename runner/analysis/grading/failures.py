@@ -48,7 +48,7 @@ CAUSES: Final = (
     ),
     Cause(
         f"the process ran out of memory{SMALLER}",
-        r"(?i)MemoryError|Cannot allocate memory|DefaultCPUAllocator: can't allocate",
+        r"(?i)MemoryError|Cannot allocate memory|DefaultCPUAllocator: can't allocate|: Out Of Memory$|oom_kill event",
     ),
     Cause(
         "the image has no code for this GPU; `dlscale doctor` names images that do",
@@ -63,6 +63,10 @@ CAUSES: Final = (
     Cause(
         "the image has no such program; install it there, or add its folder to the image's PATH",
         r"^lease: \S+: No such file or directory",
+    ),
+    Cause(
+        "a step could not be started there; `scontrol show node` and slurmd's log say more",
+        r"^srun: error: (Unable to create step|Task launch for|Application launch failed)",
     ),
     Cause("the program could not import a module", r"^(ModuleNotFoundError|ImportError): .*"),
 )

@@ -11,11 +11,9 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from runner.cluster.hosts import connectivity_probe
-from runner.cluster.hosts.endpoint import engine_errors
-from runner.cluster.hosts.survey import Surveyed, at_once, base_image
+from runner.cluster.hosts.survey import Surveyed, at_once
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
-from runner.engines.images import run_confined
 
 _SECONDS: Final = 10.0
 """For containers that start one after the other on a busy node; all that is well ends at once."""
@@ -68,10 +66,9 @@ def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreac
     """Let nodes that have been surveyed, each with its end of the wire, call each other at the same time; empty when all answer."""
     if len(surveyed) < 2:  # noqa: PLR2004 - a pair
         return ()
-    reference = base_image().reference
     by_name = {seen.host.name: (seen, end) for seen, end in zip(surveyed, ends, strict=True)}
     places = {name: (end.address, seen.node.ports[-1]) for name, (seen, end) in by_name.items()}
-    asked = at_once(lambda name: _probe(*by_name[name], places, reference), tuple(by_name))
+    asked = at_once(lambda name: _probe(*by_name[name], places), tuple(by_name))
     answers = {
         name: _Answer(state=None, trouble=str(answer), results={}) if isinstance(answer, RequestError) else answer
         for name, answer in zip(by_name, asked, strict=True)
@@ -92,7 +89,7 @@ def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreac
     )
 
 
-def _probe(seen: Surveyed, end: NodeEnd, places: Mapping[str, tuple[str, int]], reference: str) -> _Answer:
+def _probe(seen: Surveyed, end: NodeEnd, places: Mapping[str, tuple[str, int]]) -> _Answer:
     name = seen.host.name
     own = {
         "name": name,
@@ -103,8 +100,7 @@ def _probe(seen: Surveyed, end: NodeEnd, places: Mapping[str, tuple[str, int]], 
         "seconds": _SECONDS,
     }
     source = Path(connectivity_probe.__file__).read_text(encoding="utf-8")
-    with engine_errors(seen.connection), seen.connection.patience(_PATIENCE_S):
-        said = run_confined(seen.connection.client, reference, ("python3", "-c", source, json.dumps(own)))
+    said = seen.connection.ask(source, json.dumps(own), patience_s=_PATIENCE_S)
     try:
         answer = _Answer.model_validate_json(said)
     except ValidationError as error:

@@ -17,12 +17,18 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from runner.cluster.hosts.model import Endpoint, Host
 from runner.core.errors import RequestError
+from runner.core.provenance import SUITE_ROOT
 from runner.engines import docker
 from runner.engines.base import EngineError, EngineRefusedError, EngineSilentError, as_engine_error
+from runner.engines.images import run_confined
 from runner.engines.process import CommandError, Tunnel, last_line, open_tunnel
+from runner.images.catalog import load_images
+from runner.images.versions import BaseSpec
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
+
+BASE: Final = "bookworm"
 
 _FOLDER: Final = 70
 """Characters; a socket's whole path has 107 at most (unix(7))."""
@@ -107,6 +113,16 @@ class Connection:
             return f"{self.host.name}: its engine refuses ({error}); look at dockerd's log there"
         return engine_sentence(self.host, str(error), words=self._tunnel.words if self._tunnel else "")
 
+    @property
+    def place(self) -> str:
+        """Where its engine answers."""
+        return self.host.endpoint.url
+
+    def ask(self, source: str, *arguments: str, patience_s: int) -> str:
+        """What a program prints there, in a container of the suite's base that has the host's network and no right."""
+        with engine_errors(self), self.patience(patience_s):
+            return run_confined(self.client, base_image().reference, ("python3", "-c", source, *arguments))
+
     @contextlib.contextmanager
     def patience(self, seconds: int) -> Iterator[None]:
         """Let calls to the engine take no longer than this, or as long."""
@@ -120,6 +136,11 @@ class Connection:
     def close(self) -> None:
         """Let go of the engine. Safe to call twice."""
         self._undo.close()
+
+
+def base_image() -> BaseSpec:
+    """The system that containers look around in on other machines: Python, and nothing that is not needed."""
+    return load_images(SUITE_ROOT).base(BASE)
 
 
 def connect(host: Host) -> Connection:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from runner.cluster.doctor import GPU_WAYS, Finding, gpu_findings, judge, wire_findings
 from runner.cluster.hosts.connectivity import Unreachable
-from runner.cluster.hosts.model import Host
+from runner.cluster.hosts.model import Claims
 from runner.cluster.hosts.survey import Surveyed
 from runner.cluster.machine.nvml import describe_pairs
 from runner.core.node import Nic
@@ -39,7 +39,7 @@ def host_findings(
     yield from (refused(name, sentence) for sentence in refusals)
     gpus = f", hands out GPUs by {GPU_WAYS[engine.gpu_request]}" if engine.gpu_request else ""
     podman = f"; it is {engine.podman} behind Docker's API, and hands out no GPU" if engine.podman else ""
-    answers = f"answers at {seen.host.endpoint.url}, version {engine.version}{gpus}{podman}"
+    answers = f"answers at {seen.connection.place}, version {engine.version}{gpus}{podman}"
     slots = f", {seen.host.slots} slots" if seen.host.slots else ""
     cpu = f"{node.cpu_model or 'unnamed processor'}, {len(node.cores)} logical CPUs usable, {node.memory_mib:,} MiB{slots}"
     synchronise = "run chrony or ntpd on all hosts and on this machine"
@@ -93,6 +93,6 @@ def pair_findings(unreachable: Sequence[Unreachable], interfaces: Mapping[str, s
         yield judge("pairs", f"all {len(interfaces)} hosts reach each other on {used}")
 
 
-def _wired(nic: Nic, host: Host) -> bool:
+def _wired(nic: Nic, host: Claims) -> bool:
     """Whether an interface leads somewhere: hardware, or one that the hosts file names."""
     return nic.kind not in ("loopback", "virtual") or nic.name in {i.name for i in host.interfaces.values()}

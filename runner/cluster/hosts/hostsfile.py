@@ -17,6 +17,7 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 from runner.core.parsing import MOST_SLOTS, bounded
+from runner.core.request import SLURM
 from runner.core.wire import Link, parse_delay, parse_rate
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -27,6 +28,10 @@ def load_hosts(text: str) -> Hosts:
 
     Raises RequestError, which names file and line.
     """
+    if text == SLURM:
+        raise RequestError(
+            "HOSTS=slurm stands for the nodes of the Slurm job that a run is in, and nothing else; see `sinfo` and `squeue`"
+        )
     path = Path(text)
     listed = path.suffix in (".yaml", ".yml")
     try:

@@ -226,7 +226,7 @@ def _hca(name: str, host: Host) -> Hca:
     return Hca(name=adapter, port=int(port or 1), state="ACTIVE", link_layer=layer, rate="unknown")
 
 
-def unmet(host: Host, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...]:
+def unmet(host: Claims, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...]:
     """What the hosts file claims and the node, whose IPv4 addresses are `local`, does not have; each a sentence that names it."""
     nics = [nic.name for nic in node.nics]
     found = []

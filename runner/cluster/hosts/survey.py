@@ -19,12 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
-from runner.cluster.hosts.endpoint import Connection, connect, engine_errors
-from runner.cluster.hosts.model import Host, Hosts, unmet
+from runner.cluster.hosts.endpoint import Connection, base_image, connect, engine_errors
+from runner.cluster.hosts.model import Claims, Hosts, unmet
 from runner.cluster.hosts.supply import supply_image
 from runner.cluster.machine import snapshot
 from runner.cluster.machine.hostfs import nvidia_pci_functions
@@ -41,10 +41,7 @@ from runner.engines import docker, podman
 from runner.engines.base import EngineError, EngineFacts, EngineRefusedError, GpuRequest
 from runner.engines.images import find_image, run_confined
 from runner.images.base import ensure_base
-from runner.images.catalog import load_images
-from runner.images.versions import BaseSpec
 
-BASE: Final = "bookworm"
 _AT_ONCE: Final = 16
 _ARGUMENT: Final = 100_000
 """Characters of one argument; the kernel takes 131,072 (MAX_ARG_STRLEN)."""
@@ -113,12 +110,26 @@ def clock_refusal(name: str, clock: Clock) -> str | None:
     )
 
 
+class Reach(Protocol):
+    """The way to a host that was found."""
+
+    @property
+    def place(self) -> str:
+        """Where it answers, for a sentence."""
+
+    def ask(self, source: str, *arguments: str, patience_s: int) -> str:
+        """What a program in Python prints there that needs its standard library alone; raises RequestError, which names the host."""
+
+    def close(self) -> None:
+        """Let go of it. Safe to call twice."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Surveyed:
     """A host as it was found."""
 
-    host: Host
-    connection: Connection  # to its engine; whoever asked for the survey closes it
+    host: Claims
+    connection: Reach  # whoever asked for the survey closes it
     engine_id: str
     engine: EngineFacts  # what it says of itself; `gpu_request` is the way by which it did hand out GPUs
     node: Node  # what a job may use there
@@ -128,6 +139,12 @@ class Surveyed:
     pairs: tuple[PairAnswer, ...]
     health: tuple[GpuHealth, ...]
     nvidia_pci: tuple[str, ...]  # NVIDIA's GPUs on its PCI bus, whether or not a driver holds them
+
+    @property
+    def docker(self) -> Connection:
+        """The connection to its Docker engine, of a host that was found by one."""
+        assert isinstance(self.connection, Connection)  # noqa: S101 - what whoever asks for it knows
+        return self.connection
 
 
 class Snapshot(Frozen):
@@ -139,6 +156,9 @@ class Snapshot(Frozen):
     addresses: Mapping[str, str]
     local: tuple[str, ...]
     ports: tuple[int, ...] = Field(min_length=1)
+    visible: str | None = None  # its CUDA_VISIBLE_DEVICES, which Slurm sets where it does not keep other GPUs away
+    uname: Mapping[str, str] = {}
+    time: float = 0.0
     nvml: NvmlAnswers | None  # None where no GPU was handed to the container
 
     @field_validator("folders", "files")
@@ -165,11 +185,37 @@ class Snapshot(Frozen):
             name=name,
             sys_root=root,
             answers=self.nvml or NvmlAnswers(error=no_gpus, loaded=False),
-            visible=None,
+            visible=self.visible,
             affinity=self.affinity,
             addresses=self.addresses,
             ports=self.ports,
         )
+
+    def describe(self, name: str, root: Path, *, no_gpus: str) -> Described:
+        """The machine with its facts and the state of its GPUs, by its files laid out below `root`, which is empty."""
+        self.lay_out(root)
+        node = self.node(name, root, no_gpus=no_gpus)
+        health = read_health(self.nvml, node.gpus) if self.nvml else ()
+        return Described(node, read_host(node, root), health, nvidia_pci_functions(root))
+
+
+class Described(NamedTuple):
+    """A machine as its snapshot tells."""
+
+    node: Node
+    facts: HostFacts
+    health: tuple[GpuHealth, ...]
+    nvidia_pci: tuple[str, ...]
+
+
+def read_snapshot(name: str, said: str) -> Snapshot:
+    """Read what `machine/snapshot.py` printed on a host; raises RequestError, which names it."""
+    try:
+        return Snapshot.model_validate_json(said)
+    except ValidationError as error:
+        raise RequestError(
+            f"{name}: the snapshot that was made there can't be read ({said.strip()[-200:] or 'it is empty'}); look at its engine's log"
+        ) from error
 
 
 def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
@@ -177,24 +223,25 @@ def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
 
     Raises RequestError: a host can't be reached or has not what the list claims, or its clock is wrong; all connections are closed then.
     """
-    say(f"asking {', '.join(host.name for host in hosts.hosts)}")
+    names = [host.name for host in hosts.hosts]
+    say(f"asking {', '.join(names)}")
     with contextlib.ExitStack() as undo:
         answers = at_once(connect, hosts.hosts)
         for answer in answers:
             if isinstance(answer, Connection):
                 undo.callback(answer.close)
-        connections = _unless_refused(hosts, answers)
+        connections = refuse_any(names, answers)
         reference = supply_base(connections, say)
-        found = _unless_refused(hosts, at_once(lambda connection: examine(connection, reference), connections))
-        _unless_refused(hosts, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
+        found = refuse_any(names, at_once(lambda connection: examine(connection, reference), connections))
+        refuse_any(names, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
         _refuse_twins(found)
         undo.pop_all()
         return found
 
 
-def _unless_refused(hosts: Hosts, answers: Sequence[R | RequestError]) -> tuple[R, ...]:
+def refuse_any(names: Sequence[str], answers: Sequence[R | RequestError]) -> tuple[R, ...]:
     """All answers, one a host; raises the first refusal among them, with the names of the other hosts that have one."""
-    refused = [(host.name, a) for host, a in zip(hosts.hosts, answers, strict=True) if isinstance(a, RequestError)]
+    refused = [(name, answer) for name, answer in zip(names, answers, strict=True) if isinstance(answer, RequestError)]
     if refused:
         others = ", ".join(name for name, _ in refused[1:])
         more = f" (nor can {others} be used: `dlscale doctor --hosts` says why)" if others else ""
@@ -230,11 +277,6 @@ def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError,
         return tuple(pool.map(answer, whom))
 
 
-def base_image() -> BaseSpec:
-    """The system that the containers look around in: Python, and nothing that is not needed."""
-    return load_images(SUITE_ROOT).base(BASE)
-
-
 def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -> str:
     """Have the suite's base on every node, and return its reference; raises RequestError where it can't be made or a node can't take it."""
     base = base_image()
@@ -267,33 +309,23 @@ def examine(connection: Connection, reference: str) -> Surveyed:
         info, clock = read_clock(connection.client.info)
         podman_version = podman.behind(connection.client)
         way, said, no_gpus = _snapshot(connection, info, reference)
-    try:
-        found = Snapshot.model_validate_json(said)
-    except ValidationError as error:
-        raise RequestError(
-            f"{host.name}: the snapshot that a container made there can't be read ({said.strip()[-200:] or 'it is empty'}); "
-            f"look at its engine's log"
-        ) from error
+    found = read_snapshot(host.name, said)
     with tempfile.TemporaryDirectory(prefix="dlscale-") as folder:
-        root = Path(folder)
-        found.lay_out(root)
-        node = found.node(host.name, root, no_gpus=no_gpus)
-        on_bus = nvidia_pci_functions(root)
-        told = {"hostname": "Name", "kernel": "KernelVersion", "architecture": "Architecture", "os": "OperatingSystem"}
-        facts = read_host(node, root).model_copy(update={field: info[key] for field, key in told.items()})
+        described = found.describe(host.name, Path(folder), no_gpus=no_gpus)
+    told = {"hostname": "Name", "kernel": "KernelVersion", "architecture": "Architecture", "os": "OperatingSystem"}
     return Surveyed(
         host=host,
         connection=connection,
         # The engine's ID alone is what its key file says, which copies of a machine have in common.
         engine_id=" ".join((info["ID"], info["Name"], info["DockerRootDir"])),
         engine=docker.engine_facts(info, gpu_request=way, podman=podman_version),
-        node=node,
-        facts=facts,
+        node=described.node,
+        facts=described.facts.model_copy(update={field: info[key] for field, key in told.items()}),
         clock=clock,
         local=found.local,
         pairs=found.nvml.pairs if found.nvml else (),
-        health=read_health(found.nvml, node.gpus) if found.nvml else (),
-        nvidia_pci=on_bus,
+        health=described.health,
+        nvidia_pci=described.nvidia_pci,
     )
 
 
@@ -304,7 +336,7 @@ def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> t
     no_gpus = "its engine has neither NVIDIA's runtime nor CDI device names"
     for way in docker.gpu_ways(info, here=False):
         try:
-            said = run_confined(connection.client, reference, (*argv, *_packed_pynvml()), gpus_by=way)
+            said = run_confined(connection.client, reference, (*argv, *packed_pynvml()), gpus_by=way)
         except EngineRefusedError as error:
             no_gpus = f"its engine hands out none ({error})"
         else:
@@ -312,7 +344,7 @@ def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> t
     return None, run_confined(connection.client, reference, argv), no_gpus
 
 
-def _packed_pynvml() -> tuple[str, ...]:
+def packed_pynvml() -> tuple[str, ...]:
     """nvidia-ml-py's one file, as arguments: the node needs no package, only its driver's own library."""
     found = importlib.util.find_spec("pynvml")
     if found is None or found.origin is None:

@@ -2,8 +2,8 @@
 
     python3 -c "$(cat snapshot.py)" PORTS [PYNVML...]
 
-Runs in a container of the suite's base on another machine, in that machine's network and without any right, so it is one file that
-needs the standard library alone and imports nothing of the suite. It judges nothing: `hosts/survey.py` lays the files out again, and the
+Runs on another machine, in a container of the suite's base in that machine's network and without any right, or in a step of a Slurm job,
+so it is one file that needs the standard library alone and imports nothing of the suite. It judges nothing: `hosts/survey.py` lays the files out again, and the
 code that reads this machine's reads them. PYNVML is nvidia-ml-py's module, packed by the survey; without it no GPU is asked.
 """
 
@@ -18,6 +18,7 @@ import os
 import socket
 import struct
 import sys
+import time
 import types
 import zlib
 from collections.abc import Iterator, Sequence
@@ -227,6 +228,7 @@ def one_pair(nvml: Any, handles: Sequence[Any], first: int, second: int) -> dict
 
 def main(arguments: Sequence[str]) -> None:
     """Print the snapshot."""
+    system = os.uname()
     texts = {str(path): read(path) for path in (*matching(FILES), *group_files(), *pci_files())}
     found = {
         "folders": sorted(str(path) for path in matching(FOLDERS) if path.is_dir()),
@@ -235,6 +237,9 @@ def main(arguments: Sequence[str]) -> None:
         "addresses": addresses(),
         "local": local_addresses(),
         "ports": free_ports(int(arguments[0])),
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "uname": {"hostname": system.nodename, "kernel": system.release, "architecture": system.machine},
+        "time": time.time(),
         "nvml": nvml_answers(unpacked_pynvml("".join(arguments[1:])), pairs=True) if arguments[1:] else None,
     }
     print(json.dumps(found))  # noqa: T201 - a program

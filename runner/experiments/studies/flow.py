@@ -24,10 +24,10 @@ from runner.core.console import no_console, open_console
 from runner.core.dataset import inspect
 from runner.core.errors import DlscaleError, RequestError, nearest
 from runner.core.provenance import SUITE_ROOT
-from runner.core.record import ImageUsed, RunRecord
+from runner.core.record import RunRecord
 from runner.core.request import BARE_ENGINES, Request
 from runner.core.strategies import STRATEGIES
-from runner.core.trial import AnyTrial, Trial
+from runner.core.trial import Trial
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.process import read_git
@@ -39,37 +39,14 @@ from runner.experiments.studies.study import Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import EngineChoice, choose_engine, read_by_others
+from runner.plan.discovery import EngineChoice, engine_of, read_by_others
 from runner.plan.strategy import offered
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
-from runner.results.find import Run, records_under
 from runner.results.published.model import Identifier
 from runner.run import bench
+from runner.run.recorded import RecordedRuns
 from runner.run.sample import make_sample
-
-
-class RecordedRuns:
-    """The usable runs in a folder, by trial: one stands for a trial that equals its own in every field, in the same image."""
-
-    def __init__(self, out: Path) -> None:
-        self._runs: dict[str, list[Run]] = {}
-        for run in records_under(out):
-            self.add(run)
-
-    def add(self, run: Run) -> None:
-        """Remember a run; one that failed or is invalid is tried again."""
-        _, record = run
-        if record.outcome.status == "ok" and record.validity.status != "invalid" and isinstance(record.trial, Trial):
-            self._runs.setdefault(record.trial.key, []).append(run)
-
-    def find(self, trial: AnyTrial, image: ImageUsed) -> Run | None:
-        """The newest run of this trial in this image; None if there is none."""
-        wanted = (trial, image.id, image.lock_sha256)
-        known = [(run, run[1].image) for run in self._runs.get(trial.key, [])]
-        own = [run for run, used in known if (run[1].trial, used.id, used.lock_sha256) == wanted]
-        return max(own, key=lambda run: run[1].run_id, default=None)
-
 
 IMAGES: Final[dict[Scale, int]] = {"full": 2000, "small": 88}
 """Enough for an accuracy; the small one has eight of each class, so that an epoch of ResNet-152 ends within seconds on two cores."""
@@ -285,7 +262,7 @@ def survey(
 
 def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
     node, device = cluster.node, cluster.device_of(request)
-    engine = EngineChoice("docker", None) if cluster.way == "hosts" else choose_engine(request.engine)
+    engine = engine_of(request, cluster)
     name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
     return Machine(
         name=cluster.machine,
@@ -295,7 +272,7 @@ def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[s
         gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
         cores=len(node.cores),
         engine=engine.name,
-        may_emulate=engine.in_containers,
+        may_emulate=engine.name == "docker",
         hosts=request.hosts,
         images=_images(cluster, engine),
     )

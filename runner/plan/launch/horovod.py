@@ -104,7 +104,6 @@ def client_config(logins: Sequence[Login], *, operator: bool = False) -> str:
     """What ssh is to know: ssh_config(5). With `operator` all pods of a job have one key pair, which is every host's as well."""
     hosts = "".join(f"Host {login.address}\n  Port {login.port}\n" for login in logins)
     options = {
-        "User": "bench",
         "IdentityFile": f"{KEYS}/id",
         "IdentitiesOnly": "yes",
         "UserKnownHostsFile": f"{KEYS}/known_hosts",

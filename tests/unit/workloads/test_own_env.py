@@ -39,6 +39,15 @@ def test_what_the_containers_first_process_was_given_is_read_whole(tmp_path):
     }
 
 
+def test_the_lease_is_found_where_it_is_not_the_containers_first_process():
+    """Apptainer has a first process of its own, and every rank of a node took itself for one of the first."""
+    rank = "import own_env; print(own_env.of_container()['DLSCALE_NODE'])"
+    launched = ["env", "DLSCALE_NODE=n1", sys.executable, "-c", rank]
+    argv = ["env", "DLSCALE_NODE=n2", sys.executable, str(WORKLOADS / "lease.py"), "sh", "-c", '"$@"', "sh", *launched]
+    with subprocess.Popen(argv, cwd=WORKLOADS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.read() == "n2\n"
+
+
 @pytest.fixture
 def given(monkeypatch):
     monkeypatch.setattr(own_env, "of_container", lambda: {"DLSCALE_NODE": "n2"})

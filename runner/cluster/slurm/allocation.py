@@ -1,0 +1,151 @@
+"""The job of Slurm that the runner is in: its nodes, and how it stands, as scontrol(1) tells."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from runner.core.errors import RequestError
+from runner.core.record import Status
+from runner.engines.process import CommandError, run
+from runner.engines.ways import Step
+
+_ANSWER_S: Final = 30
+# How long Slurm may take to end a job's steps (KillWait is 30 s by default) before it says how the job ended.
+_COMPLETING_S: Final = 45.0
+_POLL_S: Final = 0.5
+# A job that is told to end may have this many seconds left (sbatch's --signal).
+_NEAR_S: Final = 120
+_FIELD: Final = re.compile(r"(?:^| )(?P<name>[A-Z][A-Za-z]+)=(?P<value>\S*)")
+_GOING: Final = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a job ended before its time: the status of the run that was under way, and one sentence on why."""
+
+    status: Status
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A job of Slurm with its nodes, in Slurm's order."""
+
+    job: str
+    cluster: str
+    nodes: tuple[str, ...]
+    version: str
+
+    @property
+    def way(self) -> Step:
+        """How its nodes are reached."""
+        return Step(self.job)
+
+    def ended(self, *, told: bool) -> Ending | None:
+        """How it ended, or is about to where the runner was `told` to end; None while it goes on. Waits for what Slurm is ending just now."""
+        deadline = time.monotonic() + _COMPLETING_S
+        while True:
+            try:
+                fields = read_fields(_ask("scontrol", "-o", "show", "job", self.job))
+            except CommandError as error:
+                why = f"Slurm does not tell how job {self.job} is ({error.last_line})"
+                return Ending("failed", f"{why}; see `squeue` and slurmctld's log")
+            if fields.get("JobState") != "COMPLETING" or time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
+        state = fields.get("JobState", "UNKNOWN")
+        if state in _GOING:
+            return self._expires() if told else None
+        return ending(self.job, state, fields, lost=self._lost() if state == "NODE_FAIL" else ())
+
+    def _expires(self) -> Ending | None:
+        """Its time limit where that is near, which is why the runner was told to end; None where it is not, or nobody knows."""
+        try:
+            left, limit = _ask("squeue", "-h", "-j", self.job, "-o", "%L %l").split()
+        except (CommandError, ValueError):
+            return None
+        left_s = seconds(left)
+        if left_s is None or left_s > _NEAR_S:
+            return None
+        return Ending("interrupted", f"job {self.job} comes to its time limit of {limit}; {_LONGER}")
+
+    def _lost(self) -> tuple[str, ...]:
+        """Those of its nodes that Slurm calls down or can't reach (`*`)."""
+        try:
+            said = _ask("scontrol", "-o", "show", "node", ",".join(self.nodes))
+        except CommandError:
+            return ()
+        nodes = [read_fields(line) for line in said.splitlines() if line.strip()]
+        return tuple(n["NodeName"] for n in nodes if "*" in n.get("State", "") or n.get("State", "").startswith("DOWN"))
+
+
+_LONGER: Final = "ask for more with --time (SLURM_FLAGS='--time=...'), then go on with RESUME=1"
+
+
+def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...]) -> Ending:
+    """What a job's last state means (squeue(1), "JOB STATE CODES")."""
+    match state:
+        case "CANCELLED":
+            return Ending("interrupted", f"job {job} was cancelled, by scancel or an administrator; RESUME=1 goes on")
+        case "TIMEOUT" | "DEADLINE":
+            return Ending(
+                "interrupted",
+                f"job {job} was ended at its time limit of {fields.get('TimeLimit', 'unknown')}; {_LONGER}",
+            )
+        case "PREEMPTED":
+            return Ending("interrupted", f"job {job} was preempted by another; RESUME=1 goes on")
+        case "NODE_FAIL":
+            who = ", ".join(lost) or "a node"
+            return Ending(
+                "failed",
+                f"{who} was lost, and Slurm ended job {job}; see `scontrol show node`, then go on with RESUME=1",
+            )
+        case "OUT_OF_MEMORY":
+            return Ending(
+                "failed",
+                f"job {job} ran out of the memory that it has on a node; ask for more with --mem, or a smaller BATCH",
+            )
+        case _:
+            reason = fields.get("Reason", "None")
+            why = f" ({reason})" if reason != "None" else ""
+            return Ending("failed", f"Slurm ended job {job}: {state}{why}; see `scontrol show job {job}`")
+
+
+def read_allocation() -> Allocation:
+    """The job that this process is in. RequestError: it is in none, or Slurm does not answer."""
+    job, listed = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NODELIST")
+    if not job or not listed:
+        raise RequestError(
+            "HOSTS=slurm takes the nodes of the Slurm job that it is typed in, and this is none; type it in salloc or sbatch, or ask for "
+            "CLUSTER=slurm, which gets one"
+        )
+    try:
+        nodes = _ask("scontrol", "show", "hostnames", listed).split()
+        version = _ask("scontrol", "--version").split()[-1]
+    except CommandError as error:
+        raise RequestError(f"HOSTS=slurm asked, but Slurm does not answer ({error.last_line}); see `sinfo`") from error
+    return Allocation(job, os.environ.get("SLURM_CLUSTER_NAME", "slurm"), tuple(nodes), version)
+
+
+def _ask(*argv: str) -> str:
+    return run(argv, timeout_s=_ANSWER_S)
+
+
+def read_fields(text: str) -> dict[str, str]:
+    """`Name=value` of a line that scontrol wrote with -o; a value that holds blanks is cut at the first."""
+    return {match["name"]: match["value"] for match in _FIELD.finditer(text)}
+
+
+def seconds(text: str) -> int | None:
+    """Seconds of Slurm's `days-hours:minutes:seconds`, of which the first may be missing; None for UNLIMITED and the like."""
+    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", text):
+        return None
+    days, _, clock = text.rpartition("-")
+    total = 0
+    for part in clock.split(":"):
+        total = total * 60 + int(part)
+    return int(days or 0) * 86400 + total

@@ -1,0 +1,198 @@
+"""Images as files for machines without Docker: a SIF for Apptainer, or the archive that Podman loads, made once where all nodes see them.
+
+Each image has a folder of its own in the cache. What a SIF was made of stands beside it, and is written last: without that it is no SIF.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from runner.core.cache import alone, cache_dir
+from runner.core.errors import RequestError
+from runner.core.frozen import Frozen
+from runner.engines import docker
+from runner.engines.base import EngineError
+from runner.engines.process import CommandError, follow, run
+from runner.images.build import LABEL_LOCK, Archived, find_built, read_manifest, save
+from runner.images.spec import ImageSpec
+from runner.images.wheelhouse import sha256
+
+_DETAILS: Final = "sif.json"
+
+
+class Sif(Frozen):
+    """What a SIF was made of: the image, its id in the engine that built it, its lock; and the SHA-256 and size in bytes of the SIF itself."""
+
+    reference: str
+    id: str
+    lock_sha256: str | None
+    sha256: str
+    size: int
+
+
+def folder(image: ImageSpec) -> Path:
+    """Where the files of an image are."""
+    return cache_dir() / "images" / slug(image.reference)
+
+
+def slug(reference: str) -> str:
+    """A reference as part of a file's name."""
+    return reference.replace("/", "-").replace(":", "-")
+
+
+def ensure_sif(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Path, Sif]:
+    """The SIF of an image, made from the archive in its folder or from this machine's Docker where it is not there. RequestError: neither has it."""
+    if found := find_sif(image):
+        return found
+    entry, archive = ensure_archive(image, report=report)
+    return make_sif(entry, archive, where=folder(image), report=report)
+
+
+def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
+    """The SIF of an image, if it was made of the lock that it has now; RequestError where it is not what was made."""
+    found = _read(folder(image))
+    return found if found and found[1].lock_sha256 == image.lock_sha256 else None
+
+
+def _read(where: Path) -> tuple[Path, Sif] | None:
+    """The SIF in a folder; None for none."""
+    details = where / _DETAILS
+    try:
+        sif = Sif.model_validate_json(details.read_text(encoding="utf-8"))
+        path = details.parent / _name(sif.reference, sif.id)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise RequestError(f"{details}: can't be read; remove it, and type `dlscale images sif` again") from error
+    if size != sif.size:
+        raise RequestError(
+            f"{path}: is not the SIF that was made; remove {details}, and type `dlscale images sif` again"
+        )
+    return path, sif
+
+
+def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[str], None]) -> tuple[Path, Sif]:
+    """Turn an image's archive into a SIF in a folder; raises RequestError, with Apptainer's words, where that fails."""
+    where.mkdir(parents=True, exist_ok=True)
+    path = where / _name(entry.reference, entry.id)
+    draft = path.with_suffix(".draft")
+    with alone(where / "sif.busy", waiting=lambda: report("waiting for another run that makes a SIF")):
+        if (found := _read(where)) and found[1].id == entry.id:
+            return found
+        report(f"making {path} of {entry.reference}, a minute or more")
+        try:
+            with _unpacked(archive, where) as tar:
+                follow(("apptainer", "build", "--force", str(draft), f"docker-archive:{tar}"), on_line=lambda _: None)
+        except CommandError as error:
+            raise RequestError(
+                f"{entry.reference}: apptainer could not make a SIF of {archive} ({error.last_line}); look at its disk"
+            ) from error
+        draft.replace(path)
+        made = Sif(
+            reference=entry.reference,
+            id=entry.id,
+            lock_sha256=entry.lock_sha256,
+            sha256=sha256(path),
+            size=path.stat().st_size,
+        )
+        (where / _DETAILS).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return path, made
+
+
+@contextmanager
+def _unpacked(archive: Path, where: Path) -> Iterator[Path]:
+    """The tar of an archive, for as long as the block lasts: Podman 4.3 and Apptainer 1.4 find no header in what Python's gzip wrote."""
+    tar = where / f"{archive.stem}-{os.getpid()}.tar"
+    try:
+        with gzip.open(archive, "rb") as packed, tar.open("wb") as file:
+            shutil.copyfileobj(packed, file, 2**20)
+        yield tar
+    finally:
+        tar.unlink(missing_ok=True)
+
+
+def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Archived, Path]:
+    """The archive of an image: in its folder, or made there from this machine's Docker. RequestError: neither has it."""
+    where = folder(image)
+    try:
+        return find_archive(image, where)
+    except RequestError as error:
+        try:
+            with closing(docker.connect()) as client:
+                if find_built(image, client) is None:
+                    raise
+                save([image.reference], client=client, directory=where, report=report)
+        except EngineError:
+            raise RequestError(
+                f"{where} has no file of {image.reference}, and no Docker answers here to make one; on a machine with Docker type "
+                f"`dlscale images archive DIR {image.framework}:{image.tag}`, and here `dlscale images sif --archive DIR "
+                f"{image.framework}:{image.tag}`"
+            ) from error
+    return find_archive(image, where)
+
+
+def find_archive(image: ImageSpec, directory: Path) -> tuple[Archived, Path]:
+    """An image in a directory that `dlscale images archive` wrote; raises RequestError where it is not there, or was of another lock."""
+    entry = next((one for one in read_manifest(directory).images if one.reference == image.reference), None)
+    if entry is None or not (directory / entry.file).is_file() or entry.lock_sha256 != image.lock_sha256:
+        raise RequestError(
+            f"{directory}: has no {image.reference} of today's lock; write it with `dlscale images archive`"
+        )
+    return entry, directory / entry.file
+
+
+def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *, report: Callable[[str], None]) -> str:
+    """Have an image in a Podman, loaded from its archive where it lacks it; returns its id. RequestError: it can't be had.
+
+    `ask` runs a command where that Podman is.
+    """
+    if found := _podman_id(image, ask):
+        return found
+    _, archive = ensure_archive(image, report=report)
+    report(f"podman: loading {image.reference}")
+    try:
+        with _unpacked(archive, folder(image)) as tar:
+            ask(("podman", "load", "--quiet", "--input", str(tar)))
+    except CommandError as error:
+        raise RequestError(f"podman could not load {archive} ({error.last_line}); see `podman info`") from error
+    if (found := _podman_id(image, ask)) is None:
+        raise RequestError(f"podman loaded {archive} and has no {image.reference}; see `podman images`")
+    return found
+
+
+def _podman_id(image: ImageSpec, ask: Callable[[tuple[str, ...]], str]) -> str | None:
+    """Id of the image that a Podman has; None for none, or one of another lock."""
+    form = f'{{{{.Id}}}} {{{{index .Labels "{LABEL_LOCK}"}}}}'
+    try:
+        identifier, lock = ask(("podman", "image", "inspect", "--format", form, image.reference)).split()
+    except (CommandError, ValueError):
+        return None
+    return identifier if lock == image.lock_sha256 else None
+
+
+def squashfs(image: ImageSpec) -> Path:
+    """What Pyxis runs, which enroot makes of an image; RequestError where it is not there."""
+    path = folder(image) / f"{slug(image.reference)}.sqsh"
+    if not path.is_file():
+        raise RequestError(
+            f"{path} is not there; on a machine with Docker type `enroot import -o {path} dockerd://{image.reference}`"
+        )
+    return path
+
+
+def here(argv: tuple[str, ...]) -> str:
+    """Run a command on this machine: what `ask` is there."""
+    return run(argv, timeout_s=None)
+
+
+def _name(reference: str, identifier: str) -> str:
+    return f"{slug(reference)}-{identifier.removeprefix('sha256:')[:12]}.sif"

@@ -1,0 +1,74 @@
+"""A request as what Slurm takes: the `salloc` that runs it now, and the script that `sbatch` queues. Pure.
+
+Both run the same command on the nodes of the job that they get (HOSTS=slurm). Nodes are taken whole: other jobs beside a measured one spoil
+it. Each line of the script and each word of the command is quoted for a shell.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from runner.core.errors import RequestError
+from runner.core.request import SLURM, Request
+
+# Options of this command that the one in the job has not; how many words follow each.
+_OUTSIDE: Final[Mapping[str, int]] = {"--cluster": 1, "--slurm-flags": 1, "--format": 1, "--dry-run": 0}
+# Seconds before the time limit at which the runner is told to end, so that it can write its record.
+_NOTICE_S: Final = 60
+
+
+def salloc(request: Request, words: Sequence[str]) -> tuple[str, ...]:
+    """The command that waits for nodes and runs `words`, what was typed, on them; when the job is cancelled, the runner gets a TERM."""
+    return ("salloc", *_resources(request), "--kill-command=TERM", *_flags(request), *inside(words))
+
+
+def sbatch(request: Request, words: Sequence[str]) -> str:
+    """The script that does so when its turn comes, and is told to end a minute before its time limit."""
+    options = (*_resources(request), f"--signal=B:TERM@{_NOTICE_S}", "--no-requeue", *_flags(request))
+    header = "".join(f"#SBATCH {shlex.quote(option)}\n" for option in options)
+    return f"#!/bin/bash\n{header}exec {shlex.join(inside(words))}\n"
+
+
+def inside(words: Sequence[str]) -> tuple[str, ...]:
+    """What was typed, for the nodes of the job that it is in."""
+    program, command, *options = words
+    bench = "bench" if command == "plan" else command
+    return (str(Path(program).absolute()), bench, *_without(options), f"--hosts={SLURM}")
+
+
+def _resources(request: Request) -> Iterator[str]:
+    nodes = request.nodes or 1
+    yield from (f"--nodes={nodes}", "--exclusive", "--mem=0", "--job-name=dlscale")
+    if request.gpus:
+        share, over = divmod(max(request.gpus), nodes)
+        if over or not share:
+            raise RequestError(
+                f"GPUS={max(request.gpus)} can't be shared equally by NODES={nodes}; ask for a multiple of {nodes}"
+            )
+        yield f"--gpus-per-node={share}"
+
+
+def _flags(request: Request) -> list[str]:
+    """The user's own flags, which come last and so win; an end of line in one would make a command of what follows it."""
+    typed = request.slurm_flags or ""
+    try:
+        words = shlex.split(typed)
+    except ValueError as error:
+        raise RequestError(f"SLURM_FLAGS={typed} can't be read ({error}); write it as a shell would take it") from error
+    if any("\n" in word for word in words):
+        raise RequestError("SLURM_FLAGS has an end of line in a flag; write it on one line")
+    return words
+
+
+def _without(words: Sequence[str]) -> Iterator[str]:
+    left = iter(words)
+    for word in left:
+        name, equals, _ = word.partition("=")
+        if name not in _OUTSIDE:
+            yield word
+        elif not equals:
+            for _ in range(_OUTSIDE[name]):
+                next(left, None)

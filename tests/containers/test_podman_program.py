@@ -1,0 +1,76 @@
+"""ENGINE=podman, by Podman's own command line, beside the machine's Docker.
+
+Prevents: a worker that joins a network which is not there yet, a container that stays because it was ended before it began, a job that goes on
+without its runner.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import QUICK, ROOT, to_its_end
+from testbed.apptainer import KEPT
+from waiting import wait_until
+
+KVSTORE = (
+    "bench",
+    "--framework=mxnet",
+    "--strategy=kvstore",
+    "--kvstore=dist_sync",
+    "--workers=2",
+    "--engine=podman",
+    *QUICK,
+)
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory):
+    """What the suite is started with: a Podman with a storage of the tests' own."""
+    if shutil.which("podman") is None:
+        pytest.skip("no podman is installed")
+    folder = tmp_path_factory.mktemp("podman")
+    runtime = Path(__file__).with_name("runc_within_limits")
+    (folder / "containers.conf").write_text(
+        f'[engine]\nruntime="limited"\ncgroup_manager="cgroupfs"\nevents_logger="file"\n[engine.runtimes]\nlimited=["{runtime}"]\n'
+    )
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver="overlay"\ngraphroot="{folder}/graph"\nrunroot="{folder}/run"\n'
+    )
+    files = {"CONTAINERS_CONF": "containers.conf", "CONTAINERS_STORAGE_CONF": "storage.conf"}
+    KEPT.mkdir(exist_ok=True)  # with the archive that a SIF is made of
+    yield {name: str(folder / file) for name, file in files.items()} | {"DLSCALE_CACHE": str(KEPT / "cache")}
+    subprocess.run(
+        ["podman", "system", "reset", "--force"],
+        env={**os.environ, **{n: str(folder / f) for n, f in files.items()}},
+        check=True,
+    )
+
+
+def there(podman, *words):
+    argv = ("podman", "ps", "--quiet", "--all", *words)
+    return subprocess.run(argv, env={**os.environ, **podman}, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, tmp_path):
+    done = to_its_end([*KVSTORE, f"--out={tmp_path}"], out=tmp_path, env=podman)
+    assert done.code in (0, 4), done.stderr
+    record = done.record(2)
+    assert (record.engine, record.engine_details.confined, record.transport.used) == ("podman", True, "loopback")
+    assert record.image.id
+    assert there(podman) == []
+
+
+def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
+    long = [word for word in KVSTORE if not word.startswith("--iterations")]
+    argv = [sys.executable, "-m", "runner", *long, "--iterations=100000", f"--out={tmp_path}"]
+    runner = subprocess.Popen(
+        argv, cwd=ROOT, env={**os.environ, **podman}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert wait_until(lambda: there(podman, "--filter=status=running"), 60)
+    runner.send_signal(signal.SIGKILL)
+    runner.wait()
+    assert wait_until(lambda: not there(podman), 30), there(podman)

@@ -1,0 +1,175 @@
+"""Jobs on a real Slurm of four nodes: by salloc and by sbatch, in Apptainer and without a container, and how such jobs end.
+
+Prevents: nodes that train a model each, a step that waits for another, one core for a job that has all; processes that go on after scancel,
+a record that blames the program for what Slurm did, a matrix that tries its next trial on nodes that are gone.
+"""
+
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+from commands import QUICK
+from testbed import apptainer, slurm
+from waiting import wait_until
+
+from runner.core.errors import RequestError
+from runner.results.store import read_record
+
+DLSCALE = str(ROOT / ".venv" / "bin" / "dlscale")
+JOB = ("bench", "--framework=mxnet", "--workers=2", "--nodes=2", "--cluster=slurm", *QUICK)
+LONG = (
+    *(word for word in JOB if not word.startswith(("--iterations", "--warmup"))),
+    "--iterations=200000",
+    "--warmup=2",
+)
+SEED = 20261125
+# The lease ends its job within six seconds, Slurm its steps KillWait later.
+GONE_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Four nodes, in a directory that Slurm's own users may enter."""
+    try:
+        slurm.refuse_unfit()
+    except RequestError as error:
+        pytest.skip(str(error))
+    directory = Path(tempfile.mkdtemp(prefix="dlscale-slurm-"))
+    with slurm.running(directory, nodes=4) as made:
+        yield made
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def sif():
+    """What a job in Apptainer is started with: the program on PATH, and a cache that all nodes see with a SIF that `images sif` made."""
+    try:
+        environment = apptainer.environment(ROOT)
+    except RequestError as error:
+        pytest.skip(str(error))
+    subprocess.run((DLSCALE, "images", "sif", "mxnet:1.9.1"), env=environment, check=True, capture_output=True)
+    return environment
+
+
+def started(cluster, *words, environment=None):
+    """A command on the head node, its output apart."""
+    return subprocess.Popen(
+        cluster.inside(*words), env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ended(process, seconds=300):
+    said, errors = process.communicate(timeout=seconds)
+    return process.returncode, said, errors
+
+
+def records(out):
+    return [read_record(path.parent) for path in sorted(out.glob("*/record.json"))]
+
+
+def left(cluster):
+    """What still runs of any job."""
+    return [
+        line for line in cluster.ask("ps", "-eo", "stat,args").splitlines() if "lease.py" in line and line[0] != "Z"
+    ]
+
+
+def check_crossed(record):
+    """The gradients crossed the nodes' own wire, as both ends counted."""
+    assert record.outcome.status == "ok", record.outcome.reason
+    transport = record.transport
+    assert (transport.used, set(transport.interfaces)) == ("ethernet", {"n1", "n2"})
+    assert transport.contradiction is None
+    assert set(transport.sent_bytes_per_step) == {"n1", "n2"}
+    assert min(transport.sent_bytes_per_step.values()) > 0.9 * transport.gradient_bytes / 2
+    assert {(node.name, node.host.hostname, len(node.host.boot_id or "") > 0) for node in record.provenance.nodes} == {
+        ("n1", "n1", True),
+        ("n2", "n2", True),
+    }
+    assert record.trial.cpus_per_worker == 2, "a step has all cores of its job on a node"
+    assert {host.node for host in record.telemetry.hosts} == {"n1", "n2"}
+
+
+def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
+    """MXNet's key-value store: a scheduler, two servers, two workers and two samplers, each a step."""
+    code, said, errors = ended(
+        started(cluster, DLSCALE, *JOB, "--engine=apptainer", f"--out={tmp_path}", environment=sif)
+    )
+    assert code in (0, 4), errors
+    record = records(tmp_path)[-1]
+    check_crossed(record)
+    assert (record.engine, record.engine_details.confined) == ("apptainer", True)
+    assert record.image.digest.startswith("sha256:")
+    assert record.image.id.startswith("sha256:")
+    assert "engine apptainer" in said + errors
+    assert left(cluster) == []
+
+
+def test_a_script_for_sbatch_runs_ddp_without_a_container_and_resume_runs_nothing_again(cluster, tmp_path):
+    job = (*(word for word in JOB if "mxnet" not in word), "--framework=pytorch", "--engine=venv", f"--out={tmp_path}")
+    script = tmp_path / "job.sh"
+    script.write_text(cluster.ask(DLSCALE, "plan", *job[1:], "--format=sbatch"))
+    code, _, errors = ended(started(cluster, "sbatch", "--wait", f"--output={tmp_path}/log", str(script)))
+    assert code in (0, 4), errors + (tmp_path / "log").read_text()
+    check_crossed(records(tmp_path)[-1])
+    assert [record.engine_details.confined for record in records(tmp_path)] == [False, False]
+    code, _, errors = ended(started(cluster, DLSCALE, *job, "--resume"))
+    assert code in (0, 4), errors
+    assert len(records(tmp_path)) == 2
+
+
+def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cluster, tmp_path):
+    """Nodes have mounts of their own, and none of what the head node mounts later."""
+    cluster.ask("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
+    code, _, errors = ended(started(cluster, DLSCALE, *JOB, "--engine=venv", f"--out={tmp_path}"))
+    cluster.ask("umount", str(tmp_path))
+    assert code == 2
+    assert f"n1: {tmp_path}/.seen-" in errors
+    assert (
+        "is not there; put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node of the job sees them"
+        in " ".join(errors.split())
+    )
+
+
+@pytest.mark.parametrize("moment", range(2))
+def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, moment):
+    process = started(cluster, DLSCALE, *LONG, "--engine=venv", f"--out={tmp_path}", "--scaling=weak")
+    assert wait_until(lambda: list(tmp_path.glob("*/plan.json")), 60)
+    time.sleep(random.Random(SEED + moment).uniform(0, 8))
+    cluster.ask("scancel", "--name=dlscale")
+    code, _, errors = ended(process, seconds=60)
+    assert code in (3, 143), errors
+    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
+    (record,) = records(tmp_path)
+    assert record.outcome.status == "interrupted"
+    assert " was cancelled, by scancel or an administrator; " in record.outcome.reason
+
+
+def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster, tmp_path):
+    """Of the one minute that the job has the last 15 s are notice; all of it, and the job would be told to end before its first run."""
+    script = tmp_path / "job.sh"
+    flags = ("--engine=venv", f"--out={tmp_path}", "--slurm-flags=--time=1")
+    script.write_text(cluster.ask(DLSCALE, "plan", *LONG[1:], *flags, "--format=sbatch").replace("TERM@60", "TERM@15"))
+    process = started(cluster, "sbatch", "--wait", f"--output={tmp_path}/log", str(script))
+    ended(process, seconds=150)
+    (record,) = records(tmp_path)
+    assert record.outcome.status == "interrupted", (tmp_path / "log").read_text()
+    assert "time limit of 1:00; ask for more with --time" in record.outcome.reason
+    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
+
+
+def test_a_node_whose_slurmd_is_killed_is_named_and_no_other_trial_is_tried(cluster, tmp_path):
+    """The last test: the node stays down."""
+    process = started(cluster, DLSCALE, *LONG, "--repeat=2", "--engine=venv", f"--out={tmp_path}")
+    assert wait_until(lambda: list(tmp_path.glob("*/plan.json")), 60)
+    cluster.ask("kill", "-9", cluster.daemon("n2"))
+    ended(process, seconds=150)
+    (record,) = records(tmp_path)
+    assert record.outcome.status == "failed"
+    assert record.outcome.reason.startswith("n2 was lost, and Slurm ended job ")
+    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)

@@ -1,0 +1,71 @@
+"""Apptainer for machines whose Debian has none: a root of Debian sid with it, and a program `apptainer` that enters that root.
+
+The root is kept between sessions. As an ordinary user the program makes a user namespace, since a chroot is one that Apptainer refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from runner.core.cache import alone
+from runner.core.container_spec import IMAGE_USER
+from runner.core.errors import RequestError
+from runner.images.base import debian_sources
+
+KEPT = Path(tempfile.gettempdir()) / "dlscale-apptainer"
+_PACKAGES = "apptainer,ca-certificates,squashfs-tools,squashfuse,fuse2fs,fuse-overlayfs,fakeroot"
+_PROGRAM = """\
+#!/bin/bash
+user=()
+[ "$1" = build ] || user=(--unshare-user --uid "$(id -u)" --gid "$(id -g)")
+exec bwrap "${{user[@]}}" --bind {root} / --dev-bind /dev /dev --bind /proc /proc --bind /sys /sys {binds} -- /usr/bin/apptainer "$@"
+"""
+
+
+def environment(checkout: Path) -> dict[str, str]:
+    """What the suite in a checkout is started with: an `apptainer` on PATH, and a cache of its own that an image's user may enter.
+
+    RequestError: there can be none here.
+    """
+    path = f"{program(checkout, KEPT)}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "DLSCALE_CACHE": str(KEPT / "cache")}
+
+
+def program(*shared: Path) -> Path:
+    """The folder of a program `apptainer` that sees these directories; the machine's own where it has one."""
+    if own := shutil.which("apptainer"):
+        return Path(own).parent
+    for tool, package in (("mmdebstrap", "mmdebstrap"), ("bwrap", "bubblewrap")):
+        if shutil.which(tool) is None:
+            raise RequestError(f"Apptainer in a root of its own takes {package}; type apt-get install {package}")
+    KEPT.mkdir(mode=0o755, exist_ok=True)
+    root, folder = KEPT / "root", KEPT / "bin"
+    with alone(KEPT / "busy", waiting=lambda: None):
+        if not root.exists():
+            _make(root)
+        for path in shared:
+            (root / path.relative_to("/")).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
+        binds = " ".join(f"--bind {path} {path}" for path in shared)
+        (folder / "apptainer").write_text(_PROGRAM.format(root=root, binds=binds), encoding="utf-8")
+        (folder / "apptainer").chmod(0o755)
+    return folder
+
+
+def _make(root: Path) -> None:
+    draft = root.with_suffix(".draft")
+    options = ("--variant=minbase", '--aptopt=Acquire::Check-Valid-Until "false"', f"--include={_PACKAGES}")
+    done = subprocess.run(
+        ("mmdebstrap", "--quiet", *options, "sid", str(draft), *debian_sources("sid")), capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RequestError(f"mmdebstrap could not make a root of Debian sid: {done.stderr.strip().splitlines()[-1]}")
+    with (draft / "etc/passwd").open("a", encoding="utf-8") as passwd:
+        passwd.write(f"bench:x:{IMAGE_USER}::/tmp:/bin/bash\n")
+    for name in ("hosts", "resolv.conf", "localtime"):
+        (draft / "etc" / name).touch()
+    draft.rename(root)

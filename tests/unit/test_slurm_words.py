@@ -1,0 +1,131 @@
+"""Slurm in words. Prevents: a script whose header ends at the user's first odd word, GPUs asked for that nodes do not share, a command that asks
+for nodes again on the nodes that it got; a job that ended for one reason in a record that gives another, or none.
+"""
+
+import pytest
+
+from runner.cluster.slurm import allocation
+from runner.cluster.slurm.allocation import Allocation, ending, read_allocation, read_fields, seconds
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.engines.process import CommandError
+from runner.plan.slurm import salloc, sbatch
+
+TYPED = (
+    "/suite/dlscale",
+    "bench",
+    "--gpus=8",
+    "--nodes",
+    "2",
+    "--cluster",
+    "slurm",
+    "--slurm-flags=--time=30 --comment='a b'",
+)
+ASKED = Request(gpus=(1, 8), nodes=2, cluster="slurm", slurm_flags="--time=30 --comment='a b'")
+INSIDE = "/suite/dlscale bench --gpus=8 --nodes 2 --hosts=slurm"
+JOB = Allocation("5", "slurm", ("n1", "n2"), "22.05.8")
+
+
+def test_the_command_in_the_job_is_what_was_typed_but_for_what_got_the_job():
+    assert " ".join(salloc(ASKED, TYPED)) == (
+        "salloc --nodes=2 --exclusive --mem=0 --job-name=dlscale --gpus-per-node=4 --kill-command=TERM --time=30 --comment=a b "
+        + INSIDE
+    )
+
+
+def test_a_script_has_its_flags_in_its_header_and_is_the_runner_itself():
+    typed = ("/suite/dlscale", "plan", *TYPED[2:], "--format", "sbatch")
+    assert sbatch(ASKED, typed).splitlines() == [
+        "#!/bin/bash",
+        *(f"#SBATCH --{option}" for option in ("nodes=2", "exclusive", "mem=0", "job-name=dlscale", "gpus-per-node=4")),
+        *("#SBATCH --signal=B:TERM@60", "#SBATCH --no-requeue", "#SBATCH --time=30", "#SBATCH '--comment=a b'"),
+        f"exec {INSIDE}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"gpus": (3,), "nodes": 2}, "GPUS=3 can't be shared equally by NODES=2"),
+        ({"slurm_flags": "--comment='a"}, "can't be read (No closing quotation)"),
+        ({"slurm_flags": "--comment='a\nrm -r x'"}, "SLURM_FLAGS has an end of line in a flag"),
+    ],
+)
+def test_what_slurm_could_not_take_is_refused(asked, sentence):
+    with pytest.raises(RequestError) as caught:
+        salloc(Request(cluster="slurm", **asked), TYPED)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "status", "sentence"),
+    [
+        ("CANCELLED", {}, "interrupted", "job 5 was cancelled, by scancel or an administrator"),
+        ("TIMEOUT", {"TimeLimit": "00:30:00"}, "interrupted", "job 5 was ended at its time limit of 00:30:00"),
+        ("PREEMPTED", {}, "interrupted", "job 5 was preempted"),
+        ("NODE_FAIL", {}, "failed", "n2 was lost, and Slurm ended job 5"),
+        ("OUT_OF_MEMORY", {}, "failed", "job 5 ran out of the memory that it has on a node"),
+        ("BOOT_FAIL", {"Reason": "BadNode"}, "failed", "Slurm ended job 5: BOOT_FAIL (BadNode)"),
+    ],
+)
+def test_how_a_job_ended_is_told_by_slurm(state, fields, status, sentence):
+    found = ending("5", state, fields, lost=("n2",))
+    assert (found.status, found.sentence.startswith(sentence)) == (status, True)
+
+
+def answers(monkeypatch, **said):
+    """Slurm's programs, by name: what they print, one answer a call and the last for ever."""
+    left = {name: list(texts) for name, texts in said.items()}
+
+    def run(argv, **_):
+        texts = left[argv[0]]
+        text = texts.pop(0) if len(texts) > 1 else texts[0]
+        if isinstance(text, Exception):
+            raise text
+        return text
+
+    monkeypatch.setattr(allocation, "run", run)
+    monkeypatch.setattr(allocation, "_POLL_S", 0.0)
+
+
+def test_a_job_that_slurm_is_ending_is_waited_for(monkeypatch):
+    """Slurm says COMPLETING for as long as a step is left, and only then why."""
+    answers(monkeypatch, scontrol=["JobState=COMPLETING Reason=None", "JobState=CANCELLED Reason=None"])
+    assert JOB.ended(told=False).status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("left", "told", "near"),
+    [("0:41", True, True), ("0:41", False, False), ("2:00:00", True, False), ("UNLIMITED", True, False)],
+)
+def test_a_runner_that_is_told_to_end_while_its_job_goes_on_has_come_to_its_time_limit_or_was_meant_itself(
+    monkeypatch, left, told, near
+):
+    answers(monkeypatch, scontrol=["JobState=RUNNING Reason=None"], squeue=[f"{left} 30:00\n"])
+    assert bool(JOB.ended(told=told)) == near
+
+
+def test_a_slurm_that_does_not_answer_is_the_reason(monkeypatch):
+    error = CommandError(
+        ("scontrol",), 1, "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    )
+    answers(monkeypatch, scontrol=[error])
+    assert "Unable to contact slurm controller" in JOB.ended(told=False).sentence
+
+
+def test_only_a_job_of_slurm_has_nodes(monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(RequestError, match=r"type it in salloc or sbatch, or ask for CLUSTER=slurm"):
+        read_allocation()
+
+
+def test_fields_and_times_as_slurm_writes_them():
+    assert read_fields("JobId=5 JobName=a b JobState=TIMEOUT Reason=None TRES=cpu=2,mem=4G")["JobState"] == "TIMEOUT"
+    assert [seconds(text) for text in ("41", "0:41", "1:00:00", "2-0:00:10", "UNLIMITED", "INVALID")] == [
+        41,
+        41,
+        3600,
+        172810,
+        None,
+        None,
+    ]
