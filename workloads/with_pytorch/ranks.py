@@ -1,9 +1,16 @@
 """How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, DataParallel, or Horovod.
 
-Each class joins the others when it is made. `compiled` compiles the network, `model` and `optimizer` wrap what is trained, `accumulate` says
-whether the next backward pass is the last before an update, `update` applies one step's gradients, all together shortened to a norm if
-there is one, `whole` makes one tensor of the parts that ranks have of it and `own` gives this rank's, `share` gives all ranks rank 0's tensors, `barrier` waits for all ranks, `slowest` gives the
-most of what each hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
+Each class joins the others when it is made, and has
+
+    compiled    compiles the network
+    model, optimizer    wrap what is trained
+    accumulate  says whether the next backward pass is the last before an update
+    update      applies one step's gradients, all together shortened to a norm if there is one
+    whole, own  make one tensor of the parts that ranks have of it, give this rank's part
+    share       gives all ranks rank 0's tensors
+    barrier, slowest    wait for all ranks, give the most of what each hands in
+    exchange    makes what `probe.py` times
+    leave       says goodbye
 """
 
 import os
@@ -252,20 +259,6 @@ def clip(optimizer, scaler, norm):
     if norm is not None:
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], norm)
-
-
-def join(args, device):
-    if args.strategy == "ddp":
-        return Ddp(device, args.techniques, accumulates=getattr(args, "gradient_accumulation", 1) > 1)
-    if args.strategy == "dp":
-        return Dp(args.devices)
-    if args.strategy == "horovod":
-        return Horovod(args.compression)
-    if args.strategy != "single":
-        from with_pytorch.sharded import Sharded
-
-        return Sharded(args, device)
-    return Alone()
 
 
 def launched():

@@ -249,12 +249,29 @@ class Training:
         return {"samples": samples, "loss_sum": loss_sum.item(), "correct": int(correct.item())}
 
 
+def join(args, device):
+    """The ranks of a strategy; returns when all of them have met."""
+    from with_pytorch import ranks
+
+    if args.strategy == "ddp":
+        return ranks.Ddp(device, args.techniques, accumulates=getattr(args, "gradient_accumulation", 1) > 1)
+    if args.strategy == "dp":
+        return ranks.Dp(args.devices)
+    if args.strategy == "horovod":
+        return ranks.Horovod(args.compression)
+    if args.strategy == "single":
+        return ranks.Alone()
+    from with_pytorch.sharded import Sharded
+
+    return Sharded(args, device)
+
+
 def run(program, args):
     """Train as the command line says, report by events, and end the process; `program` is a class that derives from `Training`."""
     pin(args.cpus_per_worker)
 
     import torch
-    from with_pytorch.ranks import join, launched
+    from with_pytorch.ranks import launched
 
     check(args, launched=launched(), program=program)
     check_device(args, torch)
