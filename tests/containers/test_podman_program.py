@@ -9,11 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from commands import QUICK, ROOT, to_its_end
 from testbed.apptainer import KEPT
+from testbed.podman import own_storage
 from waiting import wait_until
 
 KVSTORE = (
@@ -28,26 +28,13 @@ KVSTORE = (
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory):
+def podman():
     """What the suite is started with: a Podman with a storage of the tests' own."""
     if shutil.which("podman") is None:
         pytest.skip("no podman is installed")
-    folder = tmp_path_factory.mktemp("podman")
-    runtime = Path(__file__).with_name("runc_within_limits")
-    (folder / "containers.conf").write_text(
-        f'[engine]\nruntime="limited"\ncgroup_manager="cgroupfs"\nevents_logger="file"\n[engine.runtimes]\nlimited=["{runtime}"]\n'
-    )
-    (folder / "storage.conf").write_text(
-        f'[storage]\ndriver="overlay"\ngraphroot="{folder}/graph"\nrunroot="{folder}/run"\n'
-    )
-    files = {"CONTAINERS_CONF": "containers.conf", "CONTAINERS_STORAGE_CONF": "storage.conf"}
     KEPT.mkdir(exist_ok=True)  # with the archive that a SIF is made of
-    yield {name: str(folder / file) for name, file in files.items()} | {"DLSCALE_CACHE": str(KEPT / "cache")}
-    subprocess.run(
-        ["podman", "system", "reset", "--force"],
-        env={**os.environ, **{n: str(folder / f) for n, f in files.items()}},
-        check=True,
-    )
+    with own_storage() as variables:
+        yield {**variables, "DLSCALE_CACHE": str(KEPT / "cache")}
 
 
 def there(podman, *words):

@@ -7,6 +7,7 @@ that Podman made of a path that is not there.
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ import docker
 import examples
 import pytest
 from commands import QUICK, to_its_end
+from testbed.podman import own_storage
 
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER, Mount
 from runner.engines.base import EngineError
@@ -29,32 +31,23 @@ KVSTORE = ("bench", "--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_s
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address():
     """Where a service of the tests' own answers."""
     if shutil.which("podman") is None:
         pytest.skip("no podman is installed")
-    folder = tmp_path_factory.mktemp("podman")
-    runtime = Path(__file__).with_name("runc_within_limits")
-    (folder / "containers.conf").write_text(
-        f'[engine]\nruntime="limited"\ncgroup_manager="cgroupfs"\nevents_logger="file"\n[engine.runtimes]\nlimited=["{runtime}"]\n'
-    )
-    (folder / "storage.conf").write_text(
-        f'[storage]\ndriver="overlay"\ngraphroot="{folder}/graph"\nrunroot="{folder}/run"\n'
-    )
-    files = {"CONTAINERS_CONF": "containers.conf", "CONTAINERS_STORAGE_CONF": "storage.conf"}
-    environment = {**os.environ, **{name: str(folder / file) for name, file in files.items()}}
-    address = f"unix://{folder}/socket"
-    with (folder / "log").open("w") as log:
-        service = subprocess.Popen(["podman", "system", "service", "--time=0", address], env=environment, stderr=log)
-    try:
-        while not (folder / "socket").exists():
-            assert service.poll() is None, (folder / "log").read_text()
-            time.sleep(0.1)
-        yield address
-    finally:
-        service.terminate()
-        service.wait()
-        subprocess.run(["podman", "system", "reset", "--force"], env=environment, check=True, capture_output=True)
+    with own_storage() as variables, tempfile.TemporaryDirectory() as folder:
+        socket, log = Path(folder) / "socket", Path(folder) / "log"
+        words = ["podman", "system", "service", "--time=0", f"unix://{socket}"]
+        with log.open("w") as file:
+            service = subprocess.Popen(words, env={**os.environ, **variables}, stderr=file)
+        try:
+            while not socket.exists():
+                assert service.poll() is None, log.read_text()
+                time.sleep(0.1)
+            yield f"unix://{socket}"
+        finally:
+            service.terminate()
+            service.wait()
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ class Wgan(Training):
         self.generator, self.critic = build(self.args.model, self.args.image_size, size)
         self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
         self.variables = [*self.makers, *self.weights]
-        self.critic_update, self.generator_update = map(self.rule, (self.weights, self.makers))
+        self.critic_update, self.generator_update = map(self.update_rule, (self.weights, self.makers))
         self.tell = self.shim.compiled(self.critic_pass, xla=self.args.xla)
         self.make = self.shim.compiled(self.generator_pass, xla=self.args.xla)
 
