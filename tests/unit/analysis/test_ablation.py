@@ -1,0 +1,227 @@
+"""Prevents: a technique credited with what another line gained, or with a precision's or a batch's gain; lines of two machines, scales or
+networks in one table; a faster program that learns something else; a line that may not be used and still has a figure.
+"""
+
+import math
+
+import pytest
+from records import but
+from swept import leave, measured
+from unit.plan.test_plan import resources
+
+from runner.analysis.comparisons.ablation import ablations, curve
+from runner.commands.report import report
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.experiments.ablate import grow_batch, stages, turns
+from runner.report import comparisons
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+LAST, FUSED, COMPILE = "channels-last", "fused-optimizer", "compile"
+DATA = {"path": "/data/set", "images": 4000, "classes": 10, "digest": "d" * 64}
+PLAIN = measured(64, 1000.0, run_id="plain")
+HALF = measured(64, 2000.0, precision="bf16", run_id="half")
+ONE = measured(64, 3000.0, precision="bf16", run_id="one", techniques=(LAST,))
+TWO = measured(64, 4500.0, precision="bf16", run_id="two", techniques=(LAST, COMPILE))
+LARGE = measured(128, 5000.0, precision="bf16", run_id="large", techniques=(LAST, COMPILE))
+
+
+def losing(curve_of_losses, *, seed=1, techniques=(), run_id=None):
+    """A run on real images with these losses, a step each."""
+    name = run_id or f"seed{seed}-{len(techniques)}"
+    fields = {"data": DATA["path"], "dataset": DATA, "seed": seed, "techniques": techniques}
+    return but(measured(64, 1000.0, run_id=name, **fields), measurement={"losses": {"0": tuple(curve_of_losses)}})
+
+
+def test_each_line_is_held_against_the_first_and_the_one_before():
+    (found,) = ablations((TWO, LARGE, PLAIN, ONE, HALF))
+    assert [line.label for line in found.rows] == [
+        "fp32, plain, batch 64",
+        "+ bf16",
+        f"+ {LAST}",
+        f"+ {COMPILE}",
+        "+ batch 128",
+    ]
+    assert [line.ratio for line in found.rows] == [None, *map(pytest.approx, (2.0, 3.0, 4.5, 5.0))]
+    assert [line.gain for line in found.rows] == [None, *map(pytest.approx, (2.0, 1.5, 1.5, 5 / 4.5))]
+    assert found.name == "ablation-pytorch-2.15.0-resnet50-224px-1gpu"
+
+
+def test_a_line_that_lacks_what_the_one_before_has_tells_all_that_it_has():
+    other = measured(64, 3100.0, precision="bf16", run_id="other", techniques=(FUSED,))
+    (found,) = ablations((HALF, ONE, other))
+    assert [line.label for line in found.rows][1:] == [f"+ {LAST}", f"bf16, {FUSED}, batch 64"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "vgg16"},
+        {"version": "2.6.0"},
+        {"world_size": 2, "processes": 2},
+        {"mode": "converge"},
+        {"loader_workers": 4},
+    ],
+    ids=str,
+)
+def test_what_differs_in_more_is_another_training(changes):
+    assert ablations((PLAIN, measured(64, 1.0, run_id="x", techniques=(LAST,), **changes))) == ()
+
+
+def test_threads_that_train_tell_trainings_apart_and_those_beside_a_gpu_do_not():
+    def pair(**changes):
+        return measured(64, 1000.0, **changes), measured(64, 1.0, run_id="x", techniques=(LAST,), threads=2, **changes)
+
+    assert len(ablations(pair())) == 1
+    assert ablations(pair(device="cpu")) == ()
+
+
+def test_without_a_plain_line_the_one_with_fewest_techniques_is_the_first():
+    (found,) = ablations((TWO, ONE))
+    assert [line.label for line in found.rows] == [f"bf16, {LAST}, batch 64", f"+ {COMPILE}"]
+    assert [line.ratio for line in found.rows] == [None, pytest.approx(1.5)]
+
+
+FULL = measured(64, 900.0, run_id="full", techniques=(FUSED,))
+
+
+@pytest.mark.parametrize(
+    ("runs", "found"),
+    [((PLAIN, HALF), 0), ((TWO, LARGE), 0), ((ONE, LARGE), 0), ((FULL, ONE), 0), ((FULL, ONE, TWO), 1)],
+    ids=["a precision", "a batch", "a batch and a technique", "a precision and a technique", "a technique"],
+)
+def test_only_where_techniques_alone_differ_there_is_an_ablation(runs, found):
+    assert len(ablations(runs)) == found
+
+
+def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():
+    bad = measured(64, 9000.0, precision="bf16", run_id="bad", techniques=(LAST,), status="invalid")
+    (found,) = ablations((HALF, bad, TWO))
+    assert (found.rows[1].row.throughput, found.rows[1].ratio, found.rows[2].gain) == (None, None, None)
+    assert found.rows[2].ratio == pytest.approx(2.25)
+    assert f"+ {LAST} invalid: made up" in found.notes
+
+
+def test_losses_are_compared_by_means_of_ten_steps():
+    assert curve(losing([*[1.0] * 10, *[3.0, 5.0] * 5, *[9.0] * 9])[1]) == (1.0, 4.0)
+    assert curve(losing([*[1.0] * 10, None, *[1.0] * 9])[1]) == (1.0,)
+
+
+def zigzag(level, width):
+    """Losses that differ from a level by `width`, ten steps above it, ten below."""
+    return [*[level + width] * 10, *[level - width] * 10]
+
+
+def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
+    """Seeds at 1, 2 and 3: two of them are 2 apart at most, step by step and in the mean; all lines have seed 1."""
+    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
+    near = losing([2.9] * 20, techniques=(LAST,))
+    higher = losing([3.1] * 20, techniques=(LAST, COMPILE))
+    rough = losing(zigzag(1.0, 2.1), techniques=(LAST, COMPILE, "cuda-graphs"))
+    (found,) = ablations((*seeds, near, higher, rough))
+    plain, *told = [line.losses for line in found.rows]
+    assert plain is None
+    assert [(one.distance, one.shift) for one in told] == [
+        pytest.approx((1.9, 1.9)),
+        pytest.approx((2.1, 2.1)),
+        pytest.approx((2.1, 0.0)),
+    ]
+    assert [(one.spread, one.sway, one.steps) for one in told] == [(2.0, 2.0, 20)] * 3
+    assert [one.within for one in told] == [True, False, False]
+    assert any(
+        f"+ {COMPILE}: over 20 steps its losses are 2.1 from the plain program's and +2.1" in note
+        for note in found.notes
+    )
+    assert comparisons.ablation(found).tables[0].rows[2][-3:-1] == (
+        "2.100 of 2.000, outside",
+        "2.100 of 2.000, outside",
+    )
+
+
+def test_a_line_that_learns_a_little_less_in_every_step_is_outside():
+    """Seeds that cross each other are far apart in each step and not in the mean: half as far in each step, but always above, is not alike."""
+    seeds = [losing(zigzag(1.0, width), seed=seed) for seed, width in ((1, 0.0), (2, 0.4), (3, -0.4))]
+    (found,) = ablations((*seeds, losing([1.1] * 20, techniques=(LAST,))))
+    told = found.rows[1].losses
+    assert told.distance < told.spread
+    assert not told.within
+
+
+@pytest.mark.parametrize(
+    ("seeds", "seed", "told"),
+    [((1, 2, 3), 1, (0, 0)), ((1, 2, 3), 4, None), ((1, 2), 1, None)],
+    ids=["its own seed", "a seed that the plain program did not have", "two seeds are too few"],
+)
+def test_losses_are_held_against_a_plain_run_of_the_same_seed(seeds, seed, told):
+    plain = [losing([float(own)] * 20, seed=own) for own in seeds]
+    (found,) = ablations((*plain, losing([1.0] * 20, seed=seed, techniques=(LAST,))))
+    losses = found.rows[1].losses
+    assert (losses and (losses.distance, losses.shift)) == told
+
+
+def test_losses_of_a_line_that_may_not_be_used_are_not_compared():
+    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
+    broken = losing([*[1.0] * 10, *[math.inf] * 10], techniques=(LAST,))
+    (found,) = ablations((*seeds, but(broken, validity={"status": "invalid", "reasons": ("a loss is not finite",)})))
+    assert (found.rows[1].losses, found.rows[1].row.throughput) == (None, None)
+
+
+def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
+    for run in (PLAIN, HALF, ONE, TWO):
+        leave(tmp_path, run)
+    report([tmp_path], out=None)
+    text = (tmp_path / "ablation-pytorch-2.15.0-resnet50-224px-1gpu.md").read_text(encoding="utf-8")
+    (found,) = ablations((PLAIN, HALF, ONE, TWO))
+    assert text == comparisons.ablation(found).markdown()
+    assert f"| \\+ {COMPILE} | 1 | 4,500 | 4.500 | 1.500 | valid |" in text
+    assert 'id="ablations"' in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert comparisons.ablation(found).page_block().lead.startswith("4.500 × the first line")
+
+
+def test_the_lines_that_are_run_add_one_technique_each():
+    on = resources("pytorch", "gpu")
+    lines = list(stages(Request(gpus=(1,)), on, scale=1, batches=(512,)))
+    assert [len(line.techniques) for line in lines] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 7]
+    assert [line.precision for line in lines[:3]] == ["fp32", "bf16", "bf16"]
+    assert lines[-1].batch == 512
+    assert lines[-2].techniques[-1] == "cuda-graphs"
+    several = list(stages(Request(gpus=(2,), precision="tf32"), on, scale=2, batches=()))
+    assert {line.precision for line in several} == {"tf32"}
+    assert several[-1].techniques[-4:] == ("cuda-graphs", "local-statistics", "one-message", "bf16-gradients")
+
+
+def test_where_there_is_no_technique_there_is_nothing_to_run():
+    with pytest.raises(RequestError, match="not offered by FRAMEWORK=mxnet"):
+        list(stages(Request(), resources("mxnet"), scale=1, batches=()))
+
+
+def test_every_round_has_every_line_and_on_real_data_three_plain_seeds():
+    lines = (Request(batch=1), Request(batch=2))
+    assert [line.batch for line in turns(lines, Request(repeat=2))] == [1, 2, 1, 2]
+    told = [(line.batch, line.seed) for line in turns(lines, Request(repeat=1, seed=7, data="/data"))]
+    assert told == [(1, 7), (1, 8), (1, 9), (2, 7)]
+
+
+@pytest.mark.parametrize(
+    ("rates", "ran"),
+    [
+        # 1.05 and 1.02 gain, 1.005 does not; what does not fit has no rate.
+        ({64: 1000.0, 128: 1050.0, 256: 1071.0, 512: 1076.0}, [128, 128, 256, 256, 512, 512]),
+        ({64: 1000.0, 128: 900.0}, [128, 128]),
+        ({64: 1000.0, 128: None}, [128, 128]),
+        ({64: None}, []),
+    ],
+)
+def test_the_batch_grows_for_as_long_as_that_gains(rates, ran):
+    done = []
+
+    def run(line):
+        batch = line.batch or 64
+        done.append(batch)
+        rate = rates[batch]
+        return [measured(batch, rate or 1.0, run_id=str(len(done)), status="valid" if rate else "invalid")]
+
+    before = run(Request())
+    grow_batch(Request(), before, resources("pytorch", "gpu"), run, repeat=2)
+    assert done[1:] == ran

@@ -1,0 +1,412 @@
+"""A regression that passes, or a build that fails for none.
+
+Prevents: runs of different trials held against each other; a trial missed because its image, driver or commit is another, which is what a
+comparison is for; invalid runs and passes under a profiler in a ratio; noise reported as a regression; a regression smaller than allowed
+that fails a build; trials that only one side has, dropped without a word; a run compared with itself.
+
+A regression believed or missed because of a p-value.
+
+Prevents: a U test that disagrees with the printed tables; ties counted as wins; a p that depends on which side is named first; a jump where
+the exact p gives way to the normal one; a p that is not corrected for how many trials were looked at.
+"""
+
+import json
+import math
+from itertools import combinations
+
+import examples
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from records import events, record
+from unit.commands.test_cli import dlscale
+
+from runner.analysis.comparisons import regression
+from runner.analysis.comparisons.identity import identity, in_words
+from runner.analysis.comparisons.regression import EXACT, compare, holm, mann_whitney, smallest_p, verdict
+from runner.analysis.grading.measure import measure
+from runner.commands.compare_flow import read_percent
+from runner.core.errors import RequestError
+from runner.core.measurement import Interval
+from runner.core.trial import Dataset, ProfilePass
+from runner.report.compare import notes
+from runner.results.store import write_record
+
+NAMES = ("before", "after")
+
+
+def run(run_id, seconds=0.1, *, status="valid", jitter=0.0, image=None, **changes):
+    """A run whose steps take `seconds`, every second window a little longer."""
+    trial = examples.trial(**changes)
+    said = [
+        event.model_copy(update={"seconds": event.seconds * (1 + jitter * (event.index % 2))})
+        if event.event == "window"
+        else event
+        for event in events(trial, seconds=seconds)
+    ]
+    found = record(run_id=run_id, trial=trial, status=status)
+    update = {"measurement": measure(said, started=0.0, unit="images/s")}
+    if image:
+        update["image"] = found.image.model_copy(update=image)
+    return found.model_copy(update=update)
+
+
+def repeats(name, seconds, count=1, **changes):
+    return [run(f"{name}-r{n}", seconds, repeat=n, **changes) for n in range(1, count + 1)]
+
+
+def leave(folder, found):
+    (folder / found.run_id).mkdir(parents=True)
+    return write_record(folder / found.run_id, found)
+
+
+def test_the_ratio_is_that_of_the_pooled_rates():
+    """Before: 1280 images in 4 s and in 8 s, 213.3/s (the mean of the rates would be 240); after: 1280 in 8 s, 160/s."""
+    found = compare([run("a1", 0.1), run("a2", 0.2, repeat=2)], [run("b", 0.2)], names=NAMES)
+    (pair,) = found.pairs
+    assert (pair.a.throughput, pair.b.throughput) == pytest.approx((2560 / 12, 160))
+    assert pair.ratio == pytest.approx(0.75)
+    assert (pair.ci95, pair.verdict) == (None, "too little")
+    assert (pair.unit, pair.a.run_ids, pair.a.repeats, pair.b.windows) == ("images/s", ("a1", "a2"), 2, 20)
+
+
+def test_the_slowest_comes_first_and_the_fastest_last():
+    sizes = ({}, {"batch_per_device": 16}, {"batch_per_device": 8})
+    before, after = (
+        [
+            one
+            for size, seconds in zip(sizes, times, strict=True)
+            for one in repeats(f"{side}{seconds}", seconds, 3, **size)
+        ]
+        for side, times in (("before", (0.1, 0.1, 0.1)), ("after", (0.2, 0.05, 0.3)))
+    )
+    found = compare(before, after, names=NAMES)
+    assert [pair.b.run_ids[0] for pair in found.pairs] == ["after0.3-r1", "after0.2-r1", "after0.05-r1"]
+    assert [pair.verdict for pair in found.pairs] == ["slower", "slower", "faster"]
+    assert [pair.slower_than(40) for pair in found.pairs] == [True, True, False]
+    assert not found.pairs[1].slower_than(60)
+
+
+def test_noise_is_no_regression():
+    """Three runs each that waver by a tenth, the later ones 0.1 % slower."""
+    before, after = (
+        [run(f"{side}{n}", mean * factor, repeat=n) for n, factor in enumerate((0.9, 1.0, 1.1), start=1)]
+        for side, mean in (("a", 0.1), ("b", 0.1001))
+    )
+    found = compare(before, after, names=NAMES)
+    assert found.pairs[0].verdict == "no difference shown"
+
+
+def test_one_run_a_side_is_too_little_however_many_windows_it_has():
+    """Prevents a regression told from the windows of one process, which all share what was different about it."""
+    found = compare([run("a", 0.1)], [run("b", 0.2)], names=NAMES)
+    (pair,) = found.pairs
+    assert (pair.ratio, pair.ci95, pair.verdict) == (pytest.approx(0.5), None, "too little")
+    assert (pair.test.over, not pair.slower_than(0)) == ("windows", True)
+    assert any("a side of fewer than 3 runs in 1 of 1" in note for note in notes(found))
+
+
+@pytest.mark.parametrize(
+    ("count", "over", "sizes"), [(4, "repeats", (4, 4)), (3, "windows", (60, 60))], ids=["enough", "too few"]
+)
+def test_repeats_are_ranked_where_there_are_enough_of_them(count, over, sizes):
+    found = compare(repeats("a", 0.1, count), repeats("b", 0.12, count), names=NAMES)
+    test = found.pairs[0].test
+    assert (test.over, (test.a, test.b)) == (over, sizes)
+
+
+def test_enough_repeats_for_one_pair_are_too_few_for_many():
+    """Four against four have p = 2/70 at best: corrected for two pairs, that shows nothing, so windows are ranked."""
+    before = [*repeats("a", 0.1, 4), *repeats("c", 0.1, 4, batch_per_device=16)]
+    after = [*repeats("b", 0.12, 4), *repeats("d", 0.1, 4, batch_per_device=16)]
+    found = compare(before, after, names=NAMES)
+    assert {pair.test.over for pair in found.pairs} == {"windows"}
+    assert found.pairs[0].verdict == "slower"
+
+
+def test_two_windows_a_side_are_too_little():
+    found = compare([run("a", 0.1, iterations=4)], [run("b", 0.3, iterations=4)], names=NAMES)
+    (pair,) = found.pairs
+    assert (pair.verdict, pair.test) == ("too little", None)
+    assert not pair.slower_than(0)
+    assert any("more REPEAT or ITERATIONS" in note for note in notes(found))
+
+
+def test_a_threshold_is_passed_where_the_whole_interval_lies_beyond_it():
+    (pair,) = compare(repeats("a", 0.1, 4), repeats("b", 0.2, 4), names=NAMES).pairs
+    for high, slower in ((0.9698, True), (0.9702, False)):
+        assert pair.model_copy(update={"ci95": Interval(low=0.9, high=high)}).slower_than(3) is slower
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "expected"),
+    [
+        (0.8, 0.9, 0.049, "slower"),
+        (0.8, 0.9, 0.051, "no difference shown"),
+        (0.8, 1.0, 0.01, "no difference shown"),
+        (1.1, 1.2, 0.01, "faster"),
+        (1.1, 1.2, None, "too little"),
+    ],
+)
+def test_interval_and_test_have_to_agree(low, high, p, expected):
+    assert verdict(Interval(low=low, high=high), p) == expected
+
+
+OTHERWISE = (
+    *({"batch_per_device": 16}, {"precision": "bf16"}, {"world_size": 2}, {"model": "vgg16"}, {"mode": "infer"}),
+    *({"image_shape": (3, 64, 64)}, {"interconnect": "shm"}, {"settings": {"n-critic": 5}}, {"xla": True}),
+)
+LOOKED_FOR = ({"iterations": 20}, {"version": "2.0"}, {"seed": 7}, {"threads": 2})
+
+
+@pytest.mark.parametrize("change", [*OTHERWISE, *LOOKED_FOR], ids=str)
+def test_what_ran_otherwise_is_no_pair_and_what_is_looked_for_is_one(change):
+    found = compare([run("a")], [run("b", **change)], names=NAMES)
+    assert len(found.pairs) == (change in LOOKED_FOR)
+    assert [alone.side for alone in found.unpaired] == ([] if found.pairs else ["A", "B"])
+    for alone in found.unpaired[:1]:
+        assert alone.differs[0] == next(iter(change)).replace("_", " ")
+
+
+def test_inference_that_keeps_a_device_busy_is_no_pair_with_one_that_waits():
+    """The rate of a host that waits for each batch stood beside that of a device with four under way, as a gain of 2.1."""
+    waits, busy = run("a", mode="infer"), run("b", mode="infer")
+    busy = busy.model_copy(update={"measurement": busy.measurement.model_copy(update={"in_flight": 4})})
+    found = compare([waits], [busy], names=NAMES)
+    assert not found.pairs
+    assert found.unpaired[0].differs == ("batches in flight",)
+    assert "4 batches in flight" in in_words(identity(busy))
+    assert "flight" not in in_words(identity(waits))
+
+
+def test_data_count_by_what_is_in_them():
+    """The same images lie elsewhere on another machine."""
+    data = [
+        Dataset(path=path, images=10, classes=2, digest=digest)
+        for path, digest in (("/a", "x"), ("/b", "x"), ("/a", "y"))
+    ]
+    first, elsewhere, other = (identity(run("r", data=each.path, dataset=each)) for each in data)
+    assert first == elsewhere != other
+
+
+def test_what_else_is_different_is_told():
+    found = compare(
+        [run("a", image={"reference": "mxnet:1", "lock_sha256": None})],
+        [run("b", image={"reference": "mxnet:2"}, threads=2)],
+        names=NAMES,
+    )
+    told = {each.what: (each.a, each.b) for each in found.pairs[0].differences}
+    assert told == {
+        "image": (("mxnet:1",), ("mxnet:2",)),
+        "lock": (("unknown",), ("a" * 12,)),
+        "threads": (("1",), ("2",)),
+    }
+
+
+def test_invalid_runs_and_profiles_are_in_no_pair_and_degraded_ones_say_why():
+    traced = ProfilePass(kind="kernels", after=None, iterations=5, region=None)
+    doubted = run("a", status="degraded")
+    found = compare([doubted, run("x", status="invalid"), run("p", profile=traced)], [run("b")], names=NAMES)
+    (pair,) = found.pairs
+    assert pair.a.run_ids == ("a",)
+    assert (pair.a.doubts, pair.b.doubts) == (("made up",), ())
+    assert any(note.endswith("degraded in A: made up") for note in notes(found))
+    assert [(out.run_id, out.reason) for out in found.left_out] == [
+        ("x", "invalid: made up"),
+        ("p", "a pass under a profiler, which has no rate"),
+    ]
+
+
+def test_a_trial_in_words_has_what_is_unusual_about_it():
+    words = in_words(identity(run("a", xla=True, settings={"n-critic": 5}, interconnect="shm")))
+    assert words == (
+        "mxnet resnet18 train, fp32, 1 CPU worker (unknown cpu), batch 32 each, 32×32, xla, interconnect shm, n-critic 5"
+    )
+
+
+def test_a_threshold_is_a_percentage():
+    assert read_percent("2.5%") == 2.5
+    for text in ("3", "0.03", "-3%", "100%", "three%", ""):
+        with pytest.raises(RequestError, match="write for example 3%"):
+            read_percent(text)
+
+
+@pytest.fixture
+def sides(tmp_path):
+    """Three repeats before, three after that take a quarter longer: 0.8 times as fast."""
+    for side, seconds in (("before", 0.1), ("after", 0.125)):
+        for found in repeats(side, seconds, 3):
+            leave(tmp_path / side / "machine", found)
+    return tmp_path
+
+
+def test_a_regression_fails_a_build(sides):
+    done = dlscale("compare", sides / "before", sides / "after", "--fail-on-regression", "3%")
+    assert done.code == 4
+    assert "1 trial is more than 3 % slower" in done.stderr
+    assert "-20.0 %" in done.stderr
+    assert "slower" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "threshold"),
+    [
+        ("before", "after", ["--fail-on-regression=20%"]),
+        ("before", "after", []),
+        ("after", "before", ["--fail-on-regression=3%"]),
+    ],
+    ids=["allowed", "not asked", "faster"],
+)
+def test_what_is_no_regression_or_allowed_does_not(sides, a, b, threshold):
+    assert dlscale("compare", sides / a, sides / b, *threshold).code == 0
+
+
+def test_json_has_every_figure(sides):
+    done = dlscale("compare", sides / "before", f"{sides}/aft*", "--json")
+    (pair,) = json.loads(done.stdout)["pairs"]
+    assert pair["ratio"] == pytest.approx(0.8)
+    assert (pair["verdict"], pair["test"]["over"], pair["a"]["run_ids"]) == (
+        "slower",
+        "windows",
+        ["before-r1", "before-r2", "before-r3"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("before", "nowhere"), "does not exist; name a run directory"),
+        (("", ""), "two sides are compared, before and after; name both"),
+        (("before", "before"), "3 runs are in A="),
+        (("before", "empty"), "holds no record.json"),
+        (("before", "other"), "differ in precision; name runs of one trial"),
+        (("before", "after", "--fail-on-regression=3"), "is no share below 100%"),
+        (("before", "after", "--fail-on-regression=100%"), "is no share below 100%"),
+        (("before", "after", "--json", "--markdown"), "exclude each other"),
+    ],
+)
+def test_a_mistake_is_one_sentence(sides, words, says):
+    (sides / "empty").mkdir()
+    leave(sides / "other", run("other", precision="bf16"))
+    done = dlscale("compare", *(word if word[:1] in ("", "-") else sides / word for word in words))
+    assert done.code == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_record_is_named(sides):
+    """It is not dropped without a word: it may be the one that got slower."""
+    path = sides / "before" / "machine" / "before-r2" / "record.json"
+    path.write_text("{")
+    done = dlscale("compare", sides / "before", sides / "after")
+    assert done.code == 0
+    assert "is not a run record" in done.stdout
+
+
+def test_a_backup_within_a_side_is_no_repeat(tmp_path):
+    """A copy of the one run of a side lowered p and hid that the side is of one run."""
+    leave(tmp_path / "before", run("a", 0.1, jitter=0.1))
+    leave(tmp_path / "after", run("b", 0.12, jitter=0.1))
+    honest = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
+    leave(tmp_path / "after" / "backup", run("b", 0.12, jitter=0.1))
+    done = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
+    assert (done.code, done.stdout) == (0, honest.stdout)
+    assert "a side of fewer than 3 runs in 1 of 1" in done.stdout
+    assert f"{tmp_path / 'after' / 'backup' / 'b'}: left out, it holds the same run as" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "u", "p"),
+    [
+        # Nothing overlaps: one arrangement of C(10, 5) = 252, in either tail.
+        ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10], 25, 2 / 252),
+        ([6, 7, 8, 9, 10], [1, 2, 3, 4, 5], 0, 2 / 252),
+        # U = 2 for 5 and 5 is the last value below 0.05 in the tables: 1 + 1 + 2 arrangements have U of 0, 1 and 2.
+        ([1, 2, 3, 4, 7], [5, 6, 8, 9, 10], 23, 2 * 4 / 252),
+        # U = 3 is the first above: three more arrangements.
+        ([1, 2, 3, 4, 8], [5, 6, 7, 9, 10], 22, 2 * 7 / 252),
+        # Three against three never are below 0.1.
+        ([1, 2, 3], [4, 5, 6], 9, 2 / 20),
+        # One value that ties counts half: sums of ranks of two out of {1, 2.5, 2.5, 4} that are at least 6.5 are two of six.
+        ([1, 2], [2, 3], 3.5, 2 * 2 / 6),
+        # All alike.
+        ([7, 7, 7], [7, 7], 3, 1.0),
+    ],
+)
+def test_small_samples_by_hand(a, b, u, p):
+    assert mann_whitney(a, b) == (u, pytest.approx(p))
+
+
+SAMPLE = st.lists(st.integers(0, 6), min_size=1, max_size=5)
+
+
+@given(SAMPLE, SAMPLE)
+def test_p_counts_every_arrangement_with_ties(a, b):
+    joint = [*a, *b]
+
+    def u_of(chosen):
+        rest = [joint[i] for i in range(len(joint)) if i not in chosen]
+        return sum((rest_value < joint[i]) + 0.5 * (rest_value == joint[i]) for i in chosen for rest_value in rest)
+
+    every = [u_of(chosen) for chosen in combinations(range(len(joint)), len(b))]
+    observed = u_of(range(len(a), len(joint)))
+    tail = min(sum(u <= observed for u in every), sum(u >= observed for u in every)) / len(every)
+    u, p = mann_whitney(a, b)
+    assert u == observed
+    assert p == pytest.approx(min(1, 2 * tail))
+
+
+@given(SAMPLE, SAMPLE)
+def test_the_order_of_the_sides_changes_nothing_but_u(a, b):
+    u, p = mann_whitney(a, b)
+    other_u, other_p = mann_whitney(b, a)
+    assert u + other_u == len(a) * len(b)
+    assert p == pytest.approx(other_p)
+
+
+@pytest.mark.parametrize("shift", [0, 3, 8, 12, 20])
+@pytest.mark.parametrize("smaller", [9, EXACT // 2])
+def test_the_normal_p_takes_over_without_a_jump(smaller, shift):
+    """Where counting ends, both ways must lead to one verdict."""
+    a = [float(i) for i in range(smaller)]
+    b = [i + 0.5 + shift * smaller / EXACT for i in range(EXACT - smaller)]
+    ranks = regression._doubled_ranks([*a, *b])
+    assert regression._normal(ranks, len(b)) == pytest.approx(regression._exact(ranks, len(b)), abs=0.01)
+
+
+def test_the_normal_p_by_hand():
+    """40 against 40 with all of b above: away 800 less a half, variance 40 × 40 × 81 / 12 = 10800."""
+    p = mann_whitney(range(40), range(40, 80))[1]
+    assert p == pytest.approx(math.erfc(799.5 / math.sqrt(10800) / math.sqrt(2)), rel=1e-9, abs=0)
+
+
+def test_the_normal_p_with_ties_by_hand():
+    """Of 30 and 30 values 30 are 0, with rank 15.5, and 30 are 1, with 45.5; b has 20 of these.
+
+    Its sum is 1,065, 150 away from 915. Ties: 2 × (30³ - 30) = 53,940; variance 30 × 30 / 12 × (61 - 53,940 / (60 × 59)) = 3,432.2, its
+    root 58.585. 149.5 / 58.585 = 2.5518, beyond which either tail has 0.5358 %.
+    """
+    assert mann_whitney([0] * 20 + [1] * 10, [0] * 10 + [1] * 20)[1] == pytest.approx(0.010716, rel=1e-3, abs=0)
+
+
+def test_many_equal_values_show_nothing():
+    assert mann_whitney([3.0] * 40, [3.0] * 40)[1] == 1.0
+
+
+@pytest.mark.parametrize(("a", "b", "p"), [(3, 3, 0.1), (4, 4, 2 / 70), (1, 1, 1.0), (1, 40, 2 / 41)])
+def test_the_smallest_p_that_sizes_allow(a, b, p):
+    assert smallest_p(a, b) == pytest.approx(p)
+    assert mann_whitney(range(a), range(a, a + b))[1] == pytest.approx(p)
+
+
+def test_holm_by_hand():
+    """0.01 × 4, 0.02 × 3, 0.03 × 2, and 0.04 is not below its predecessor's 0.06."""
+    assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx((0.06, 0.04, 0.06, 0.06))
+    assert holm([0.6, 0.7]) == (1.0, 1.0)
+    assert holm([]) == ()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_between_no_correction_and_bonferroni(ps):
+    for p, corrected in zip(ps, holm(ps), strict=True):
+        assert p <= corrected <= min(1, p * len(ps))

@@ -1,0 +1,245 @@
+"""Emulated nodes as containers. Prevents: a job that can leave its nodes' network, a link that only looks held to its rate, a dry run
+that prints less than what runs, and NET_ADMIN in the hands of a job; two nodes on the same core or GPU, a core or GPU that belongs to
+none, nodes that together take more memory than the machine has, and one that can't be reached or offers an adapter that its namespace has not.
+"""
+
+import shlex
+
+import examples
+import pytest
+from goldens import expected
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.plan.test_launch import GOLDEN, _words
+
+from runner.cluster.cluster import deal, emulated_nodes
+from runner.core.container_spec import LABEL_RUN
+from runner.core.errors import RequestError
+from runner.core.node import Hca, Member, Nic
+from runner.core.wire import IFACE, Link, NodeWires, Wire
+from runner.engines import docker_options, shaper
+from runner.engines.base import EngineError, Line
+from runner.plan.launch import launch
+from runner.plan.wire import Wanted, choose_wires
+
+GIGABIT = Link(rate_mbit=1000, emulated=True)
+NODES = emulated_nodes(examples.node(cores=(0, 1, 2, 3)), 2)
+TOOLS = "dlscale/base:bookworm-tools-0123456789ab"
+
+
+def job(framework="pytorch", link=GIGABIT, **changes):
+    trial = examples.trial(
+        framework=framework,
+        program=f"imagenet_cnn/train_{framework}.py",
+        world_size=2,
+        processes=2,
+        global_batch=64,
+        link=link,
+        cpus_per_worker=2,
+        threads=2,
+        **changes,
+    )
+    wires = [examples.wire(0, address=node.name) for node in NODES]
+    return examples.job_on_nodes(trial, NODES, wires=wires, network="emulated", tools=TOOLS)
+
+
+JOBS = {
+    "pytorch-ddp-2-emulated-nodes": job(strategy="ddp"),
+    "mxnet-kvstore-2-emulated-nodes": job("mxnet", strategy="kvstore", kvstore="dist_sync"),
+    "tensorflow-multiworker-2-emulated-nodes": job("tensorflow", strategy="multiworker"),
+}
+DDP = JOBS["pytorch-ddp-2-emulated-nodes"]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_command_lines_are_those_on_file(name):
+    commands = [line for spec in launch(JOBS[name]) for line in docker_options.command_line(spec, None).splitlines()]
+    lines = "".join(" \\\n  ".join(_words(shlex.split(line))) + "\n\n" for line in commands)
+    path = GOLDEN / f"{name}.txt"
+    assert lines == expected(path, lines)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_lives_in_its_nodes_and_nowhere_else(name):
+    specs = launch(JOBS[name])
+    assert [(spec.name, spec.role, spec.network) for spec in specs[:2]] == [
+        ("dlscale-run-1-node1", "daemon", "dlscale-run-1"),
+        ("dlscale-run-1-node2", "daemon", "dlscale-run-1"),
+    ]
+    for spec in specs[2:]:
+        assert spec.network == f"container:dlscale-run-1-{spec.node}"
+        # Docker refuses a container that joins another's namespace and has a name of its own.
+        assert spec.hostname is None
+        assert docker_options.create_options(spec, None)["networking_config"] is None
+        assert spec.link is None
+        assert not spec.net_admin
+        assert set(spec.cpus) <= set({"node1": (0, 1), "node2": (2, 3)}[spec.node])
+
+
+def test_a_node_is_found_by_its_name_and_has_no_rights():
+    node = launch(DDP)[0]
+    options = docker_options.create_options(node, None)
+    assert options["networking_config"] == {"EndpointsConfig": {"dlscale-run-1": {"Aliases": ["node1"]}}}
+    assert (options["hostname"], options["host"]["network_mode"]) == ("node1", "dlscale-run-1")
+    assert "cap_add" not in options["host"]
+    assert [mount["Target"] for mount in options["host"]["mounts"]] == ["/dlscale/workloads"]
+    line = docker_options.docker_run(node, None)
+    assert line[line.index("--network") + 1] == "dlscale-run-1"
+    assert line[line.index("--network-alias") + 1] == "node1"
+
+
+def test_the_network_has_no_way_out_and_is_found_by_clean():
+    first, second = (docker_options.command_line(spec, None).splitlines() for spec in launch(DDP)[:2])
+    assert first[0] == (
+        "docker network create --internal --opt com.docker.network.bridge.inhibit_ipv4=true --label dlscale.run-id=run-1 dlscale-run-1"
+    )
+    assert not any(line.startswith("docker network") for line in second)
+
+
+def test_what_shapes_a_link_is_in_the_nodes_namespace_and_has_one_capability():
+    node = launch(DDP)[0]
+    (helper,) = shaper.shapers(node)
+    assert helper.network == "container:dlscale-run-1-node1"
+    assert " ".join(helper.argv) == (
+        "tc qdisc replace dev eth0 root handle 1: tbf rate 1gbit burst 125000b limit 25125000b"
+    )
+    options = docker_options.create_options(helper, None)
+    assert (options["host"]["cap_drop"], options["host"]["cap_add"]) == (["ALL"], ["NET_ADMIN"])
+    assert "mounts" not in options["host"]
+    assert helper.labels[LABEL_RUN] == "run-1"
+
+
+def test_a_delay_takes_one_helper_more_and_no_link_takes_none():
+    delayed = launch(job(strategy="ddp", link=Link(rate_mbit=100, delay_ms=1, emulated=True)))[0]
+    assert [(helper.name, helper.argv[:8]) for helper in shaper.shapers(delayed)] == [
+        ("dlscale-run-1-node1-link0", ("tc", "qdisc", "replace", "dev", "eth0", "root", "handle", "1:")),
+        ("dlscale-run-1-node1-link1", ("tc", "qdisc", "replace", "dev", "eth0", "parent", "1:1", "handle")),
+    ]
+    assert shaper.shapers(launch(job(strategy="ddp", link=None))[0]) == ()
+    assert all(shaper.shapers(spec) == () for spec in launch(DDP)[2:])
+
+
+class Ended:
+    """A container that says something and ends."""
+
+    def __init__(self, code, *said):
+        self.code, self.said, self.removed = code, said, False
+
+    def lines(self):
+        return iter([Line(stream="stderr", text=text) for text in self.said])
+
+    def wait(self):
+        return self.code
+
+    def remove(self):
+        self.removed = True
+
+
+class Engine:
+    """Starts containers that end as they are told to."""
+
+    name = "docker"
+
+    def __init__(self, end):
+        self.end, self.started = end, []
+
+    def start(self, spec):
+        self.started.append(spec)
+        container = self.end(spec)
+        if isinstance(container, Exception):
+            raise container
+        return container
+
+
+def refusing(kind):
+    """A kernel without a kind of qdisc; the words are tc's own."""
+
+    def end(spec):
+        return Ended(2, "Error: Specified qdisc kind is unknown.", "") if kind in spec.argv else Ended(0)
+
+    return end
+
+
+def test_a_link_that_tc_refuses_is_told_in_tcs_words():
+    ended = []
+
+    def end(spec):
+        ended.append(refusing("tbf")(spec))
+        return ended[-1]
+
+    with pytest.raises(EngineError) as caught:
+        shaper.shape(Engine(end), launch(DDP)[0])
+    assert [container.removed for container in ended] == [True]
+    assert str(caught.value) == (
+        "its link could not be held to emulated 1gbit (Error: Specified qdisc kind is unknown.)"
+    )
+
+
+def test_what_the_kernel_can_not_do_is_refused_before_anything_starts():
+    link = Link(rate_mbit=1000, delay_ms=0.2, emulated=True)
+    engine = Engine(refusing("netem"))
+    with pytest.raises(RequestError) as caught:
+        shaper.check(engine, image=TOOLS, links=[GIGABIT, link])
+    assert str(caught.value) == (
+        "LINK_DELAY=200us asked, but the kernel below docker does not do it (netem: Error: Specified qdisc kind is unknown.); load its "
+        "module sch_netem, or leave LINK_DELAY out"
+    )
+    # In a namespace of its own, where the loopback is all there is.
+    assert {(spec.network, spec.argv[4]) for spec in engine.started} == {("none", "lo")}
+
+
+def test_an_engine_that_has_no_tools_is_a_refusal_too():
+    with pytest.raises(RequestError, match=r"LINK_RATE=1gbit asked, but docker does not start what sets it \(no such"):
+        shaper.check(Engine(lambda _: EngineError("no such image")), image=TOOLS, links=[GIGABIT])
+
+
+def test_a_kernel_that_can_do_it_is_asked_once_a_link_and_nothing_is_said():
+    engine = Engine(lambda _: Ended(0))
+    shaper.check(engine, image=TOOLS, links=[GIGABIT])
+    assert [spec.argv[5:] for spec in engine.started] == [
+        ("root", "handle", "1:", "tbf", "rate", "1gbit", "burst", "125000b", "limit", "25125000b")
+    ]
+
+
+def test_a_machine_is_dealt_out_in_neighbouring_parts():
+    nodes = emulated_nodes(examples.node(cores=(0, 1, 2, 4, 5), memory_mib=8192, cpu_quota=5.0), 2)
+    assert [(n.name, n.cores, n.memory_mib, n.cpu_quota) for n in nodes] == [
+        ("node1", (0, 1, 2), 4096, 2.5),
+        ("node2", (4, 5), 4096, 2.5),
+    ]
+    with pytest.raises(RequestError, match="NODES=3 asked, here has 2 cores"):
+        emulated_nodes(examples.node(cores=(0, 1)), 3)
+
+
+def test_gpus_are_dealt_out_too_and_a_node_without_says_why():
+    two = emulated_nodes(examples.gpu_node(4), 2)
+    assert [[gpu.index for gpu in n.gpus] for n in two] == [[0, 1], [2, 3]]
+    assert {n.gpu_reason for n in two} == {None}
+    three = emulated_nodes(examples.gpu_node(2), 3)
+    assert [len(n.gpus) for n in three] == [1, 1, 0]
+    assert three[2].gpu_reason == "here has 2 for 3 nodes"
+    assert emulated_nodes(examples.node(), 2)[0].gpu_reason == "no NVIDIA GPU on the PCI bus"
+
+
+@given(st.integers(1, 64), st.integers(0, 200))
+def test_everything_is_dealt_exactly_once_and_evenly(count, things):
+    pieces = deal(tuple(range(things)), count)
+    assert len(pieces) == count
+    assert [thing for piece in pieces for thing in piece] == list(range(things))
+    sizes = [len(piece) for piece in pieces]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[-1] <= 1
+
+
+def test_each_is_reached_by_its_name_and_by_no_adapter_of_the_machine():
+    real = examples.node(
+        nics=(Nic(name="ib0", state="up", speed_mbit=100_000, mtu=2044, kind="infiniband", address="10.2.0.1"),),
+        hcas=(Hca(name="mlx5_0", port=1, state="ACTIVE", rate="100 Gb/sec", link_layer="InfiniBand"),),
+    )
+    nodes = emulated_nodes(real, 2)
+    assert choose_wires([Member(n, NodeWires()) for n in nodes], Wanted("auto")) == (
+        Wire(kind="ethernet", iface=IFACE, address="node1"),
+        Wire(kind="ethernet", iface=IFACE, address="node2"),
+    )
+    with pytest.raises(RequestError, match="INTERCONNECT=infiniband asked, node1 has no active adapter"):
+        choose_wires([Member(n, NodeWires()) for n in nodes], Wanted("infiniband"))

@@ -1,0 +1,324 @@
+"""Ways to the engines of other machines, with a program in ssh's place and an engine that answers a few questions.
+
+Prevents: a node that can't be reached without its name and the reason; an ssh that outlives a killed runner and holds its forwarding;
+a tunnel that dies with the thread that opened it; a connection of the user's own that the tunnel hides in; authorities of the
+environment that are trusted in place of the one in the hosts file.
+"""
+
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from fake_engine import VERSION, engine, tls_engine
+
+from runner.cluster.hosts import endpoint
+from runner.cluster.hosts.endpoint import connect, engine_sentence, ssh_argv, ssh_sentence
+from runner.cluster.hosts.model import Endpoint, Host, Tls
+from runner.core.errors import RequestError
+from runner.engines import docker
+
+ROOT = Path(__file__).parents[3]
+
+# Stands in for ssh: takes `-L NEAR:FAR` and carries bytes between the two sockets until it is ended.
+FAKE_SSH = f"""#!{sys.executable}
+import os, socket, sys, threading, time
+near, far = sys.argv[sys.argv.index("-L") + 1].split(":")
+print("Warning: this is no ssh", file=sys.stderr, flush=True)
+open(os.environ["FAKE_SSH_PID"], "w").write(str(os.getpid()))
+server = socket.socket(socket.AF_UNIX)
+server.bind(near)
+time.sleep(0.2)  # as long as a busy machine may leave it refusing connections
+server.listen()
+def carry(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+    except OSError:
+        pass
+    b.close()
+while True:
+    client, _ = server.accept()
+    remote = socket.socket(socket.AF_UNIX)
+    try:
+        remote.connect(far)
+    except OSError:
+        print("channel 2: open failed: connect failed: open failed", file=sys.stderr, flush=True)
+        client.close()
+        continue
+    threading.Thread(target=carry, args=(client, remote), daemon=True).start()
+    threading.Thread(target=carry, args=(remote, client), daemon=True).start()
+"""
+
+
+def host(url, **changes):
+    return Host(name="n1", endpoint=Endpoint(url=url, **changes))
+
+
+@pytest.fixture
+def ssh(tmp_path, monkeypatch):
+    """Put a program in ssh's place; gives a function that says what it does, and where its process id is written."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_SSH_PID", str(tmp_path / "pid"))
+
+    def does(program):
+        (folder / "ssh").write_text(program, encoding="utf-8")
+        (folder / "ssh").chmod(0o755)
+        return tmp_path / "pid"
+
+    return does
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pid):
+    deadline = time.monotonic() + 30
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def refusal(of):
+    with pytest.raises(RequestError) as caught:
+        connect(of)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_tunnels_command_line():
+    whole = Endpoint(url="ssh://bench@N1:2222/run/docker.sock", ssh_config=Path("/etc/rig"))
+    argv = ssh_argv(whole, socket=Path("/tmp/x/engine.sock"))
+    assert argv[:2] == ("ssh", "-nNTax")
+    assert argv[-8:] == (
+        *("-L", "/tmp/x/engine.sock:/run/docker.sock"),
+        *("-F", "/etc/rig", "-p", "2222", "--", "bench@N1"),
+    )
+    options = {argv[i + 1] for i, word in enumerate(argv) if word == "-o"}
+    assert {"BatchMode=yes", "ExitOnForwardFailure=yes", "ServerAliveInterval=5", "ControlPath=none"} <= options
+    assert ssh_argv(Endpoint(url="ssh://n1"), socket=Path("/s"))[-4:] == ("-L", "/s:/var/run/docker.sock", "--", "n1")
+
+
+def test_a_tunnel_carries_the_client_and_ends_with_the_connection(tmp_path, ssh):
+    pid_file = ssh(FAKE_SSH)
+    far = tmp_path / "far.sock"
+    with engine(far), closing(connect(host(f"ssh://n1{far}"))) as connection:
+        assert connection.client.version() == VERSION
+        assert connection.lost is None
+        pid = int(pid_file.read_text())
+        near = connection.client.api.base_url
+        assert alive(pid)
+    assert gone(pid)
+    assert near
+    connection.close()
+
+
+def test_a_tunnel_outlives_the_thread_that_opened_it(tmp_path, ssh):
+    """The kernel's parent-death signal goes off at the end of a thread; survey() connects from threads."""
+    ssh(FAKE_SSH)
+    far = tmp_path / "far.sock"
+    found = []
+    with engine(far):
+        thread = threading.Thread(target=lambda: found.append(connect(host(f"ssh://n1{far}"))))
+        thread.start()
+        thread.join()
+        time.sleep(0.2)
+        assert found[0].client.version() == VERSION
+        found[0].close()
+
+
+def test_a_tunnel_that_is_gone_says_so_in_sshs_words(tmp_path, ssh):
+    pid_file = ssh(FAKE_SSH)
+    far = tmp_path / "far.sock"
+    with engine(far), closing(connect(host(f"ssh://n1{far}"))) as connection:
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while connection.lost is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert connection.lost == "Warning: this is no ssh"
+
+
+@pytest.fixture
+def short():
+    """A folder for what a killed process leaves; a socket in pytest's own would have too long a path."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def test_ssh_ends_when_the_runner_is_killed(tmp_path, ssh, short):
+    """A tunnel left behind keeps the leases of the node's jobs alive: nothing there would ever end."""
+    pid_file = ssh(FAKE_SSH)
+    far = tmp_path / "far.sock"
+    code = (
+        "import sys, time; from runner.cluster.hosts.endpoint import connect; from runner.cluster.hosts.model import *;"
+        f"c = connect(Host(name='n1', endpoint=Endpoint(url='ssh://n1{far}'))); print('up', flush=True); time.sleep(600)"
+    )
+    with engine(far):
+        child = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": short},
+        )
+        assert child.stdout.readline() == "up\n"
+        pid = int(pid_file.read_text())
+        assert alive(pid)
+        child.kill()
+        child.communicate()
+        assert gone(pid)
+
+
+def test_a_socket_that_nobody_listens_at_over_there(tmp_path, ssh):
+    ssh(FAKE_SSH)
+    said = refusal(host(f"ssh://n1{tmp_path}/none.sock"))
+    assert said.startswith(f"n1: no engine listens at {tmp_path}/none.sock there")
+    assert "open failed: connect failed" in said
+    assert "start dockerd" in said
+
+
+def test_a_machine_without_ssh(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "there is no ssh on this machine" in refusal(host("ssh://n1"))
+
+
+def test_an_ssh_that_never_comes_back(ssh, monkeypatch, tmp_path):
+    monkeypatch.setattr(endpoint, "_LOGIN_S", 0.5)
+    pid_file = ssh('#!/bin/sh\necho $$ > "$FAKE_SSH_PID"\nexec sleep 600\n')
+    said = refusal(host("ssh://bench@n1:2222"))
+    assert (
+        said == "n1: ssh got no answer (no answer after 0.5 s); see what it waits for: `ssh -p 2222 -- bench@n1 true`"
+    )
+    assert gone(int(pid_file.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("bench@n1: Permission denied (publickey).", "without a password"),
+        ("ssh: connect to host n1 port 22: Connection refused", "no sshd listens there (ssh: connect to host"),
+        ("No ED25519 host key is known for n1\nHost key verification failed.", "its host key is not known here"),
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "is not the one that is known"),
+        ("ssh: connect to host n1 port 22: No route to host", "there is no way to it"),
+        ("ssh: connect to host n1 port 22: Connection timed out", "it does not answer"),
+        ("ssh: Could not resolve hostname n1: Name or service not known", "its name is not known"),
+        ("something that nobody has seen before", "ssh does not get there (something that nobody has seen before)"),
+        ("", "it said nothing"),
+    ],
+)
+def test_what_ssh_says_is_explained(words, expected):
+    said = ssh_sentence(host("ssh://n1"), words)
+    assert said.startswith("n1: ")
+    assert expected in said
+    assert "; " in said
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "expected"),
+    [
+        ("FileNotFoundError(2, 'No such file')", "", "its socket does not exist (ssh://n1)"),
+        ("PermissionError(13, 'Permission denied')", "", "may not be used by this user"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "", "not one of the authority in `ca`"),
+        ("Read timed out. (read timeout=10)", "", "takes the connection and does not answer"),
+        ("Connection aborted", "channel 3: open failed: administratively prohibited", "its sshd forwards no sockets"),
+        ("a fault that nobody has seen before", "", "(a fault that nobody has seen before)"),
+    ],
+)
+def test_what_an_engine_says_is_explained(error, words, expected):
+    said = engine_sentence(host("ssh://n1"), error, words=words)
+    assert said.startswith("n1: ")
+    assert expected in said
+
+
+def test_sockets_of_this_machine(tmp_path):
+    with engine(tmp_path / "e.sock"), closing(connect(host(f"unix://{tmp_path}/e.sock"))) as connection:
+        assert connection.client.version() == VERSION
+        assert connection.lost is None
+    assert "its socket does not exist" in refusal(host(f"unix://{tmp_path}/none.sock"))
+
+
+def test_an_engine_that_takes_the_connection_and_keeps_silent(tmp_path, monkeypatch):
+    monkeypatch.setattr(docker, "_ANSWER_S", 0.5)
+    never = threading.Event()
+    with engine(tmp_path / "e.sock", {"/version": lambda: never.wait(30)}):
+        said = refusal(host(f"unix://{tmp_path}/e.sock"))
+        never.set()
+    assert "takes the connection and does not answer" in said
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    """An authority with a server's and a client's certificate, and a second authority that nobody knows."""
+    folder = tmp_path_factory.mktemp("keys")
+
+    def openssl(*words):
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    def request(name, *words):
+        openssl("req", "-newkey", "ed25519", "-nodes", "-keyout", f"{name}.key", "-subj", f"/CN={name}", *words)
+
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here to make certificates with")
+    for name in ("ca", "other"):
+        request(name, "-x509", "-out", f"{name}.pem")
+    (folder / "san").write_text("subjectAltName=IP:127.0.0.1\n")
+    for name in ("server", "client"):
+        request(name, "-out", f"{name}.csr")
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "san")
+        openssl("x509", "-req", *signed, "-in", f"{name}.csr", "-out", f"{name}.pem")
+    return folder
+
+
+@pytest.fixture
+def port(keys):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(keys / "server.pem", keys / "server.key")
+    context.load_verify_locations(keys / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    with tls_engine(context) as port:
+        yield port
+
+
+@pytest.mark.parametrize("bundle", [None, "other.pem"])
+def test_an_engine_behind_tls(keys, port, monkeypatch, bundle):
+    """REQUESTS_CA_BUNDLE, set on every machine behind a proxy that opens TLS, takes a session's `verify` away."""
+    if bundle:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(keys / bundle))
+    else:
+        monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    tls = Tls(ca=keys / "ca.pem", cert=keys / "client.pem", key=keys / "client.key")
+    with closing(connect(host(f"tcp://127.0.0.1:{port}", tls=tls))) as connection:
+        assert connection.client.version() == VERSION
+
+
+@pytest.mark.parametrize(
+    ("ca", "cert", "said"),
+    [
+        ("other", "client", "not one of the authority in `ca`"),
+        # Whether its word reaches us before it hangs up is a race.
+        ("ca", "other", "correct `tls`"),
+        ("ca", "absent", "absent.pem is not there; correct `tls` in the hosts file"),
+    ],
+)
+def test_certificates_that_do_not_fit_are_refused(keys, port, ca, cert, said):
+    tls = Tls(ca=keys / f"{ca}.pem", cert=keys / f"{cert}.pem", key=keys / f"{cert.replace('absent', 'other')}.key")
+    assert said in refusal(host(f"tcp://127.0.0.1:{port}", tls=tls))
+
+
+def test_an_ssh_configuration_that_is_not_there(tmp_path):
+    said = refusal(host("ssh://n1", ssh_config=tmp_path / "absent"))
+    assert said == f"n1: {tmp_path / 'absent'} is not there; correct `ssh_config` in the hosts file"

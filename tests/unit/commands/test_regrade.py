@@ -1,0 +1,248 @@
+"""Figures that can't be had again: a record regraded from its raw files is the same to the digit, and a changed one is mended.
+
+Also a good record overwritten by what is left of its raw files, and one run that keeps all others from being looked at.
+"""
+
+import builtins
+import errno
+import json
+import math
+import shutil
+
+import examples
+import pandas as pd
+import pytest
+from records import events, record
+from unit.commands.test_cli import dlscale
+
+from runner.analysis.grading.grade import grade, lost, scaling
+from runner.commands import regrade as regrading
+from runner.commands.regrade import regrade, regrade_all
+from runner.core.errors import RequestError
+from runner.core.provenance import SUITE_ROOT
+from runner.core.record import RunPlan
+from runner.core.telemetry import Missing
+from runner.core.workload import choose_workload, load_workloads
+from runner.results.store import RunWriter, read_record
+
+
+def leave(out, run_id, trial, baseline=None, seconds=0.123456789, *, said=None):
+    """A run directory as `bench` leaves it, of ranks that said what they should or what is given."""
+    base = record(run_id=run_id, trial=trial)
+    writer = RunWriter(out / run_id)
+    writer.create(RunPlan(run_id=run_id, trial=trial, containers=(), command_lines=()))
+    said = events(trial, seconds=seconds) if said is None else said
+    for event in said:
+        writer.event(event)
+    workload = choose_workload(load_workloads(SUITE_ROOT), None)
+    graded = grade(trial=trial, outcome=base.outcome, events=said, provenance=base.provenance, workload=workload)
+    found = base.model_copy(
+        update={
+            "outcome": graded.outcome,
+            "measurement": graded.measurement,
+            "transport": graded.transport,
+            "validity": graded.validity,
+            "scaling": scaling(trial, run_id, graded, baseline),
+        }
+    )
+    writer.finish(found)
+    return found
+
+
+@pytest.fixture
+def runs(tmp_path):
+    one = leave(tmp_path, "one", examples.trial())
+    two = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
+    leave(tmp_path, "two", two, baseline=one, seconds=0.2)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_the_same_to_the_digit(runs, name):
+    old, new = regrade(runs / name)
+    assert new.model_dump_json(by_alias=True) == old.model_dump_json(by_alias=True)
+
+
+@pytest.mark.parametrize(
+    "directory",
+    sorted(path.parent for path in (SUITE_ROOT / "results/h200").glob("**/*-profile-*/record.json")),
+    ids=lambda path: path.name,
+)
+def test_another_python_comes_to_the_same_digits(directory, monkeypatch):
+    """Python 3.12's sum() loses no last digits and 3.11's does, so that a record from one differed from what the other made of it."""
+    builtin = builtins.sum
+    old, new = regrade(directory)
+    assert new == old
+
+    def of_3_12(values, start=0):
+        values = list(values)
+        return (
+            math.fsum(values)
+            if start == 0 and any(isinstance(value, float) for value in values)
+            else builtin(values, start)
+        )
+
+    monkeypatch.setattr(builtins, "sum", of_3_12)
+    assert regrade(directory)[1] == old
+
+
+def double(run, part, figure):
+    """Edit a figure of a record by hand; returns the file and what it said before."""
+    path = run / "record.json"
+    honest = path.read_text()
+    fields = json.loads(honest)
+    fields[part][figure]["value"] *= 2
+    path.write_text(json.dumps(fields))
+    return path, honest
+
+
+def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys):
+    path, honest = double(runs / "two", "measurement", "throughput")
+    assert regrade_all(runs) == 0
+    said = capsys.readouterr().out
+    assert "one: same" in said
+    assert "two: written again, measurement differed from the raw files" in said
+    assert path.read_text() == honest
+
+
+def test_runs_in_folders_are_mended_each_against_the_baseline_beside_it(runs, tmp_path, capsys):
+    """A machine's records lie in folders by topic: its own name must be enough."""
+    machine = tmp_path / "machine"
+    for topic in ("wires", "batches/old"):
+        shutil.copytree(runs, machine / topic, ignore=shutil.ignore_patterns("machine"))
+    path, honest = double(machine / "batches" / "old" / "two", "scaling", "speedup")
+    assert regrade_all(machine) == 0
+    assert [line.removeprefix(f"{machine}/") for line in capsys.readouterr().out.splitlines()] == [
+        "batches/old/one: same",
+        "batches/old/two: written again, scaling differed from the raw files",
+        "wires/one: same",
+        "wires/two: same",
+    ]
+    assert path.read_text() == honest
+
+
+def committed(kind):
+    """A committed run of a kind: a measured one, or a pass under a profiler."""
+    name = "*-profile-kernels-*" if kind == "pass" else "*-1gpu-r1"
+    return min((SUITE_ROOT / "results/h200/telemetry").glob(f"{name}/record.json")).parent
+
+
+def rows(cut):
+    """What leaves some rows of a table."""
+
+    def change(path):
+        frame = pd.read_parquet(path)
+        cut(frame).to_parquet(path)
+
+    return change
+
+
+def lines(count):
+    """What leaves all lines of a file but so many at its end."""
+
+    def change(path):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-count]))
+
+    return change
+
+
+def gone(path):
+    path.unlink()
+
+
+def first_half(frame):
+    return frame[: len(frame) // 2]
+
+
+EVENTS, SAMPLES, KERNELS = "events.jsonl", "telemetry.parquet", "kernels.parquet"
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "change", "says"),
+    [
+        ("run", EVENTS, gone, "events.jsonl no longer holds what the record was made from"),
+        ("run", EVENTS, lines(1), "(telemetry.hosts.sampler_percent: 0 of 1)"),
+        ("run", EVENTS, lines(2), "(measurement.parameter_norms: 0 of 1)"),
+        ("run", EVENTS, lines(40), "events.jsonl no longer holds"),
+        ("run", SAMPLES, gone, "its table telemetry no longer holds"),
+        ("run", SAMPLES, rows(first_half), "its table telemetry no longer holds"),
+        ("run", SAMPLES, rows(lambda frame: frame[len(frame) // 2 :]), "its table telemetry no longer holds"),
+        ("pass", KERNELS, gone, "its table kernels no longer holds"),
+        ("pass", KERNELS, rows(first_half), "(profile.categories: "),
+        ("pass", EVENTS, gone, "events.jsonl no longer holds"),
+    ],
+    ids=["no events", "a line", "two lines", "many lines", "no samples", "first", "last", "no rows", "half", "pass"],
+)
+def test_a_record_is_left_as_it_is_where_its_raw_files_give_less(tmp_path, kind, file, change, says):
+    """A run whose events were deleted became invalid, a pass whose kernels were, too, and it said `written again`."""
+    run = tmp_path / "run"
+    shutil.copytree(committed(kind), run)
+    before = (run / "record.json").read_bytes()
+    change(run / file)
+    done = dlscale("regrade", run)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{run}: ")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (run / "record.json").read_bytes() == before
+
+
+def test_power_of_a_span_too_short_for_it_is_not_what_a_raw_file_has_lost():
+    """Records kept power of a second, with a sample late in it; without it 50 of 234 were refused as damaged."""
+    old = read_record(committed("run"))
+    gpu = old.telemetry.gpus[0].model_copy(update={"power_w": None, "energy_j": None, "integrated_power_j": None})
+    fewer = Missing(node=gpu.node, device="gpu0", fields=("energy_j", "power_w"), reason="1 s were measured")
+    telemetry = old.telemetry.model_copy(update={"gpus": (gpu,), "missing": (*old.telemetry.missing, fewer)})
+    assert lost(old, old.model_copy(update={"telemetry": telemetry}), None) is None
+    blind = gpu.model_copy(update={"utilisation": None})
+    worse = old.model_copy(update={"telemetry": telemetry.model_copy(update={"gpus": (blind,)})})
+    assert "its table telemetry no longer holds" in lost(old, worse, None)
+
+
+def test_a_run_that_told_nothing_has_lost_nothing_and_a_directory_without_runs_is_refused(tmp_path):
+    """One that failed before its first event has no `events.jsonl`."""
+    with pytest.raises(RequestError, match=r"holds no record\.json"):
+        regrade_all(tmp_path)
+    leave(tmp_path, "one", examples.trial(), said=())
+    assert not (tmp_path / "one" / "events.jsonl").exists()
+    old, new = regrade(tmp_path / "one")
+    assert (old, old.validity.status) == (new, "invalid")
+
+
+def test_what_can_not_be_regraded_keeps_nothing_else_from_it(runs, capsys):
+    """The first of several damaged runs ended it, and those after it were never looked at."""
+    for name, file, content in (
+        ("damaged", "record.json", b"\xff"),
+        ("deep", "record.json", b'{"a":' * 100_000),
+        ("no events", "events.jsonl", b"\xff"),
+    ):
+        shutil.copytree(runs / "one", runs / name)
+        (runs / name / file).write_bytes(content)
+    shutil.copytree(runs / "two", runs / "far" / "two")
+    assert regrade_all(runs) == 2
+    said = capsys.readouterr()
+    assert [line.removeprefix(f"{runs}/") for line in said.out.splitlines()] == ["one: same", "two: same"]
+    assert [line.removeprefix(f"{runs}/").partition(": ")[0] for line in said.err.splitlines()] == [
+        "damaged/record.json",
+        "deep/record.json",
+        "no events/events.jsonl",
+        "far/two",
+    ]
+    assert "the baseline of its speedup can't be read" in said.err
+    assert "put it back beside the run" in said.err
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_record_that_can_not_be_written_again_is_one_sentence(runs, capsys, monkeypatch, number):
+    double(runs / "one", "measurement", "throughput")
+
+    def refuse(*_):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(regrading, "write_record", refuse)
+    assert regrade_all(runs) == 2
+    said = capsys.readouterr()
+    assert said.err == (
+        f"{runs / 'one'}: its record.json can't be written again (no); free some space or let it be written, it is left as it is\n"
+    )
+    assert "two: " in said.out

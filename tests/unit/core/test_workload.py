@@ -1,0 +1,229 @@
+"""Prevents: a workload.yaml whose typo silently means a default, a model that a framework can't build, an image smaller than a model
+can take, a precision that the program refuses only after the containers have started, and a catalog apart from the programs."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from runner.core.errors import RequestError
+from runner.core.workload import choose_workload, load_workloads
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = ROOT / "workloads/imagenet_cnn"
+
+
+@pytest.fixture(scope="module")
+def cnn():
+    (workload,) = (w for w in load_workloads(ROOT) if w.name == "imagenet_cnn")
+    return workload
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Load the real workload.yaml after one replacement in its text."""
+
+    def change(old, new):
+        folder = tmp_path / "workloads/imagenet_cnn"
+        folder.mkdir(parents=True)
+        text = (PROGRAMS / "workload.yaml").read_text()
+        assert old in text
+        (folder / "workload.yaml").write_text(text.replace(old, new, 1))
+        for program in PROGRAMS.glob("*.py"):
+            (folder / program.name).touch()
+        return load_workloads(tmp_path)
+
+    return change
+
+
+def test_the_catalog_lists_what_the_programs_build(cnn):
+    built = runpy.run_path(str(PROGRAMS / "networks.py"))["MODELS"]
+    assert sorted(model.name for model in cnn.models) == sorted(built)
+
+
+def test_defaults_are_small_on_a_cpu_and_the_published_size_on_a_gpu(cnn):
+    inception = cnn.find_model("inception-v3", framework="mxnet")
+    assert cnn.image_size(inception, device="gpu") == 299
+    assert cnn.image_size(inception, device="cpu") == 32
+    assert cnn.image_size(inception, device="cpu", asked=256) == 256
+
+
+def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
+    # Two 1x1 convolutions with biases a bottleneck: width and 4 x width, times the blocks of each stage.
+    deep = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}
+    deep |= {f"{name}-imagenet-stem": deep[name] for name in ("resnet50", "resnet152")}
+    for name, blocks in deep.items():
+        counts = cnn.find_model(name, framework="mxnet").parameters
+        biases = sum(depth * 5 * 64 * 2**stage for stage, depth in enumerate(blocks))
+        assert counts["mxnet"] - counts["pytorch"] == biases
+    others = [model.parameters for model in cnn.models if model.name not in deep]
+    assert all(counts["mxnet"] == counts["pytorch"] for counts in others if "mxnet" in counts)
+
+
+def test_a_model_that_can_not_be_had_as_asked_is_refused(cnn, changed):
+    vgg = cnn.find_model("vgg16", framework="mxnet")
+    with pytest.raises(RequestError, match="IMAGE_SIZE=31 is too small for MODEL=vgg16, whose layers need 32 pixels"):
+        cnn.image_size(vgg, device="cpu", asked=31)
+    with pytest.raises(RequestError, match="unknown MODEL 'resnet51'; did you mean resnet50[?] Known: resnet50, "):
+        cnn.find_model("resnet51", framework="mxnet")
+    dense = cnn.models[0].model_copy(update={"image_size": None, "min_image_size": None})
+    assert cnn.image_size(dense, device="cpu") is None
+    with pytest.raises(RequestError, match="^IMAGE_SIZE=64 asked, but MODEL=alexnet takes no images; leave it out$"):
+        cnn.image_size(dense, device="cpu", asked=64)
+    (workload,) = changed("mxnet: 61100840, pytorch: 61100840", "pytorch: 61100840")
+    with pytest.raises(RequestError, match=r"MODEL=alexnet is not offered by FRAMEWORK=mxnet \(only by caffe, pytorch"):
+        workload.find_model("alexnet", framework="mxnet")
+
+
+@pytest.mark.parametrize(
+    ("framework", "device", "precision", "offered"),
+    [
+        ("mxnet", "cpu", "fp32", True),
+        ("mxnet", "cpu", "bf16", False),
+        ("mxnet", "gpu", "fp16", True),
+        ("pytorch", "cpu", "bf16", True),
+        ("pytorch", "cpu", "tf32", False),
+        ("pytorch", "gpu", "tf32", True),
+        ("caffe", "cpu", "fp16", False),
+        ("caffe", "gpu", "fp16", True),
+        ("theano", "gpu", "fp32", False),
+    ],
+)
+def test_precisions(cnn, framework, device, precision, offered):
+    if offered:
+        cnn.check_precision(precision, framework=framework, device=device)
+        return
+    with pytest.raises(RequestError, match=f"PRECISION={precision} is not offered by FRAMEWORK={framework}"):
+        cnn.check_precision(precision, framework=framework, device=device)
+
+
+def test_the_program_is_named_from_the_workloads_folder(cnn):
+    assert cnn.program("pytorch") == "imagenet_cnn/train_pytorch.py"
+    with pytest.raises(RequestError, match="no program for FRAMEWORK=cafe"):
+        cnn.program("cafe")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("momentum:", "momentun:", r"workload\.yaml:\d+: unknown key 'momentun'"),
+        ("momentum: 0.9", "momentum: fast", r"workload\.yaml:\d+: momentum is 'fast'"),
+        ("warmup: 4}", "warmup: 0}", r"workload\.yaml:\d+: defaults\.cpu\.warmup is 0"),
+        ("model: resnet18,", "model: resnet19,", "default model of cpu is 'resnet19'"),
+        ("name: vgg16", "name: vgg19", "listed twice"),
+        ("parameters: {caffe: 61100840", "parameters: {theano: 61100840", "'theano' has no program"),
+        ("mxnet: train_mxnet.py", "mxnet: train_mx.py", r"programs\.train\.mxnet is 'train_mx\.py', which is not in"),
+        ("name: imagenet_cnn", "name: imagenet", "its folder 'imagenet_cnn'; make them equal"),
+        ("\nprofiles:\n", "\nprofiles:\n  mxnetto: [kernels]\n", "'mxnetto' has no program"),
+        ("\nregions:\n", "\nregions:\n  mxnetto: [input]\n", "'mxnetto' has no program"),
+        ("caffe: [kernels, memory]", "caffe: [kernel, memory]", "profiles"),
+        ("unit: images", "batches: n-critic\nunit: images", "the setting 'n-critic', which settings does not have"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):
+    with pytest.raises(RequestError, match=sentence):
+        changed(old, new)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "region", "framework", "sentence"),
+    [
+        (
+            ("kernels", "metrics", "region"),
+            None,
+            "caffe",
+            "PROFILE=metrics,region is not offered by FRAMEWORK=caffe; ask for",
+        ),
+        (
+            ("kernels",),
+            "backward",
+            "tensorflow",
+            "PROFILE_REGION=backward is not offered by FRAMEWORK=tensorflow; ask for",
+        ),
+        (("kernels",), "input", "caffe", "PROFILE_REGION=input is not offered by FRAMEWORK=caffe; leave it out$"),
+    ],
+)
+def test_a_pass_that_the_program_can_not_make_is_refused_with_those_it_can(cnn, kinds, region, framework, sentence):
+    cnn.check_profiles(("kernels", "memory"), framework="caffe")
+    cnn.check_profiles(("kernels",), region="backward", framework="mxnet")
+    with pytest.raises(RequestError, match=f"^{sentence}"):
+        cnn.check_profiles(kinds, region=region, framework=framework)
+
+
+def test_a_model_names_its_workload_and_an_unknown_one_is_answered_with_the_nearest_of_all(cnn):
+    workloads = load_workloads(ROOT)
+    assert choose_workload(workloads, None) == cnn
+    assert choose_workload(workloads, "vgg19") == cnn
+    with pytest.raises(RequestError, match="^unknown MODEL 'resnet51'; did you mean resnet50[?] Known: resnet50, "):
+        choose_workload(workloads, "resnet51")
+
+
+def test_two_workloads_with_a_model_of_one_name_are_refused(changed, tmp_path):
+    """Or MODEL would mean whichever comes first in the alphabet."""
+    changed("name: imagenet_cnn", "name: imagenet_cnn")
+    twin = tmp_path / "workloads/zoo"
+    (tmp_path / "workloads/imagenet_cnn").rename(twin)
+    (twin / "workload.yaml").write_text((twin / "workload.yaml").read_text().replace("name: imagenet_cnn", "name: zoo"))
+    with pytest.raises(
+        RequestError, match="^workloads imagenet_cnn and zoo both have a model 'alexnet'; rename one of them$"
+    ):
+        changed("name: imagenet_cnn", "name: imagenet_cnn")
+
+
+def test_a_mode_that_nobody_offers_is_refused_with_those_that_are_offered(cnn):
+    without = cnn.model_copy(update={"programs": {"train": cnn.programs["train"]}, "converge": ("pytorch",)})
+    assert without.frameworks("converge") == ("pytorch",)
+    assert without.program("pytorch", "converge") == "imagenet_cnn/train_pytorch.py"
+    with pytest.raises(RequestError, match="^MODE=infer is not offered by imagenet_cnn; ask for train or converge$"):
+        without.program("pytorch", "infer")
+    with pytest.raises(
+        RequestError, match="^MODE=converge of imagenet_cnn has no program for FRAMEWORK=caffe; known: pytorch$"
+    ):
+        without.program("caffe", "converge")
+
+
+def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
+    able = cnn.model_copy(update={"inference_precisions": {"mxnet": {"cpu": ("fp32", "int8")}}})
+    able.check_precision("int8", framework="mxnet", device="cpu", mode="infer")
+    with pytest.raises(
+        RequestError,
+        match="^PRECISION=int8 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32, or for MODE=infer$",
+    ):
+        able.check_precision("int8", framework="mxnet", device="cpu")
+    with pytest.raises(RequestError, match="on DEVICE=gpu with MODE=infer; ask for fp32 or fp16$"):
+        able.check_precision("int8", framework="mxnet", device="gpu", mode="infer")
+
+
+def test_an_iteration_reads_as_many_batches_as_a_setting_says(cnn):
+    (wgan,) = (w for w in load_workloads(ROOT) if w.name == "wgan")
+    assert wgan.batches_an_iteration(wgan.settings) == 5
+    assert cnn.batches_an_iteration(cnn.settings) == 1
+
+
+@pytest.fixture(scope="module")
+def language():
+    return choose_workload(load_workloads(ROOT), "gpt2-124m")
+
+
+def test_settings_that_are_asked_for_take_the_place_of_the_models_own(language):
+    llama = language.find_model("llama-8b", framework="pytorch")
+    asked = (("sequence-length", "4096"), ("checkpointing", "block"))
+    settings = language.settings_of(llama, asked)
+    assert (settings["sequence-length"], settings["checkpointing"], settings["weights"]) == (4096, "block", "bf16")
+    assert language.settings_of(llama, ())["sequence-length"] == 2048
+    assert language.settings["sequence-length"] == 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "sentence"),
+    [
+        ("seqence-length", "64", "SETTINGS=seqence-length is none of MODEL=gpt2-124m; it has sequence-length, "),
+        ("sequence-length", "2048", "give a number above 0, 1024 at the most"),
+        ("gradient-accumulation", "0", "give a number above 0"),
+        ("gradient-accumulation", "two", "give a number above 0"),
+        ("checkpointing", "layer", "ask for checkpointing=none or block"),
+    ],
+)
+def test_a_setting_that_a_program_would_refuse_is_refused_before_it_starts(language, name, word, sentence):
+    with pytest.raises(RequestError, match=sentence):
+        language.settings_of(language.models[0], ((name, word),))

@@ -1,0 +1,75 @@
+"""A box that gives a job more than Docker would, or less than it needs: the exact command lines, held against golden files.
+
+Each file has one container of a job in the words of Docker and of every box. After a wanted change, `DLSCALE_GOLDEN=write make test` writes
+the files again; read the difference before committing it.
+"""
+
+import shlex
+from pathlib import Path
+
+import examples
+import pytest
+from goldens import expected
+from unit.plan.test_launch import CASES, ON_NODES, RDMA, _words
+from unit.plan.test_launch_horovod import CASES as HOROVOD_ON_NODES
+
+from runner.core.record import SESSION
+from runner.engines import docker_options
+from runner.engines.boxes import Apptainer, Bare, Podman, Pyxis
+from runner.engines.ways import Here, Step
+from runner.plan.launch import launch
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "boxes"
+ROOT, USER = {"root": True}, {"root": False}
+BOXES = {
+    "venv": Bare(Path("/venv/bin/python"), Path("/suite/workloads")),
+    "apptainer": Apptainer(Path("/suite/workloads"), **USER),
+    "apptainer of root": Apptainer(Path("/suite/workloads"), **ROOT),
+    "podman": Podman(Path("/suite/workloads"), **USER, limits=True),
+    "podman of root, in a step": Podman(Path("/suite/workloads"), **ROOT, limits=False),
+    "pyxis": Pyxis(Path("/suite/workloads")),
+}
+JOBS = {
+    "joins-a-network": CASES["mxnet-kvstore-2-cpu-workers"][0],
+    "writes-and-has-a-gpu": CASES["pytorch-single-gpu-tuned"][0],
+    "rdma-on-4-gpus": ON_NODES[RDMA],
+    "keys": HOROVOD_ON_NODES["pytorch-horovod-mpi-2-nodes"],
+}
+
+
+def last(job):
+    return launch(job)[-1]
+
+
+def _around(argv, spec, own):
+    """The words of a box that are neither the job's own command nor its variables."""
+    words = [word for word in argv[: 2 - len(spec.argv)] if word not in own]
+    return " \\\n  ".join(line for line in _words(words) if line != "--env")
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_box_gives_what_docker_gives_in_words_of_its_own(name):
+    spec = last(JOBS[name])
+    argvs = {"docker": docker_options.docker_run(spec, "cdi")} | {box: made.argv(spec) for box, made in BOXES.items()}
+    own = {f"{key}={value}" for key, value in spec.env.items()}
+    lines = "".join(f"# {box}\n{_around(argv, spec, own)}\n\n" for box, argv in argvs.items())
+    assert lines == expected(GOLDEN / f"{name}.txt", lines)
+    for argv in argvs.values():
+        assert argv[-len(spec.argv) + 1 :] == spec.argv[1:]
+        assert own <= set(argv)
+
+
+def test_a_step_takes_all_that_the_job_has_on_one_node_and_runs_beside_the_others():
+    spec = last(ON_NODES[RDMA])
+    argv = Step("5").reach(spec.node, BOXES["venv"].argv(spec))
+    assert shlex.join(argv).startswith(
+        "srun --jobid=5 --overlap --mem=0 --nodes=1 --ntasks=1 --nodelist=n2 --cpu-bind=none --unbuffered --input=all --quiet "
+        "--export=PATH,LANG,TZ,HOME,USER,CONTAINERS_CONF,CONTAINERS_STORAGE_CONF,APPTAINER_TMPDIR env "
+    )
+
+
+def test_a_step_is_told_by_the_jobs_control_group_and_a_process_of_this_machine_by_its_session():
+    """A process of job 51 must not pass for one of job 5."""
+    assert Step("5").identifier(77) in "/slurm_n1/uid_0/job_5/step_3/task_0"
+    assert Step("5").identifier(77) not in "/slurm_n1/uid_0/job_51/step_3/task_0"
+    assert Here().identifier(77) == f"{SESSION}77"

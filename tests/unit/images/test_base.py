@@ -1,0 +1,266 @@
+"""Prevents: a base that differs from one machine or day to the next for the same packages, one that tells where its packages came
+from, packages taken from a third party's source, and a user left alone where neither a registry nor a mirror answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from docker.errors import APIError, ImageNotFound
+
+from runner.core.errors import RequestError
+from runner.engines import images as engine_images
+from runner.engines.images import Answer
+from runner.engines.process import CommandError
+from runner.images import base as bases
+from runner.images.base import apt_transport, build_archive, debian_sources, ensure_base, mmdebstrap, write_image
+from runner.images.catalog import load_images
+
+CATALOG = load_images(Path(__file__).parents[3])
+BASE = next(base for base in CATALOG.bases if base.name == "bookworm")
+LABELS = {"dlscale.base": "mirror"}
+
+
+def a_root(path: Path, content: bytes = b"tree=1\n") -> Path:
+    with tarfile.open(path, "w") as tar:
+        info = tarfile.TarInfo(f"./{bases.PACKAGE_LIST}")
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def wrapped(tmp_path: Path, root: Path, name: str) -> tuple[str, bytes]:
+    target = tmp_path / name
+    identifier = write_image(root=root, target=target, reference="dlscale/base:x", labels=LABELS, created_s=86400)
+    return identifier, target.read_bytes()
+
+
+def test_the_same_root_gives_the_same_image_byte_for_byte(tmp_path):
+    root = a_root(tmp_path / "root.tar")
+    once = wrapped(tmp_path, root, "one")
+    root.touch()
+    assert wrapped(tmp_path, root, "two") == once
+    assert wrapped(tmp_path, a_root(tmp_path / "other.tar", b"tree=2\n"), "three")[0] != once[0]
+
+
+def test_an_image_archive_is_what_engines_load(tmp_path):
+    root = a_root(tmp_path / "root.tar")
+    identifier, _ = wrapped(tmp_path, root, "image.tar")
+    with tarfile.open(tmp_path / "image.tar") as tar:
+        content = {entry.name: tar.extractfile(entry).read() for entry in tar}
+    (manifest,) = json.loads(content["manifest.json"])
+    assert manifest["RepoTags"] == ["dlscale/base:x"]
+    config = content[manifest["Config"]]
+    assert f"sha256:{hashlib.sha256(config).hexdigest()}" == identifier
+    (layer,) = manifest["Layers"]
+    assert content[layer] == root.read_bytes()
+    read = json.loads(config)
+    assert read["rootfs"] == {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(root.read_bytes()).hexdigest()}"]}
+    assert read["created"] == "1970-01-02T00:00:00Z"
+    assert read["config"]["Labels"] == LABELS
+
+
+def test_mmdebstrap_is_told_the_suite_its_packages_and_to_forget_this_machine(tmp_path):
+    argv = mmdebstrap(
+        BASE, sources=("deb mirror bookworm main",), options=tmp_path / "apt.conf", target=tmp_path / "root.tar"
+    )
+    assert argv[0] == "mmdebstrap"
+    assert argv[-3:] == ("bookworm", str(tmp_path / "root.tar"), "deb mirror bookworm main")
+    assert f"--include={','.join(BASE.packages)}" in argv
+    assert f"--aptopt={tmp_path / 'apt.conf'}" in argv
+    (removing,) = [word for word in argv if "rm -rf" in word]
+    leaks = {"etc/apt/sources.list", "etc/apt/sources.list.d/*", "etc/apt/apt.conf.d/99mmdebstrap", "etc/machine-id"}
+    assert leaks | {"etc/ssh/ssh_host_*", "etc/resolv.conf", "var/log/*"} <= set(removing.split())
+
+
+INDEXTARGETS = """\
+Debian main bookworm http://mirror/debian/
+Debian main bookworm-updates http://mirror/debian/
+Debian main bookworm-security http://mirror/security/
+Debian main bookworm-backports http://mirror/debian/
+Debian non-free bookworm http://mirror/debian/
+Debian main trixie http://mirror/debian/
+Somebody main bookworm http://third.party/
+"""
+
+
+def test_only_debians_own_sources_of_the_suite_are_taken(monkeypatch):
+    """A third party's repository may call itself `bookworm main` too."""
+    monkeypatch.delenv(bases.MIRROR_VARIABLE, raising=False)
+    monkeypatch.setattr(bases.process, "run", lambda _: INDEXTARGETS)
+    assert debian_sources("bookworm") == (
+        "deb http://mirror/debian/ bookworm main",
+        "deb http://mirror/debian/ bookworm-updates main",
+        "deb http://mirror/security/ bookworm-security main",
+    )
+    assert debian_sources("trixie") == ("deb http://mirror/debian/ trixie main",)
+
+
+def a_machine(monkeypatch, *, has):
+    """A machine with the sources above, whose mirrors hold these releases; returns what is asked for."""
+    asked = []
+
+    def run(argv):
+        if argv[0] == "apt-get":
+            return INDEXTARGETS
+        asked.append(argv[2])
+        if argv[2] not in [f"{place}/InRelease" for place in has]:
+            raise CommandError(argv, 100, "404  Not Found")
+        return ""
+
+    monkeypatch.delenv(bases.MIRROR_VARIABLE, raising=False)
+    monkeypatch.setattr(bases.process, "run", run)
+    return asked
+
+
+def test_another_suite_comes_from_where_the_machines_own_comes_from(monkeypatch):
+    """A mirror keeps all suites side by side; a part that it does not have is left out, as is a third party's."""
+    asked = a_machine(
+        monkeypatch, has=["http://mirror/debian/dists/bullseye", "http://mirror/security/dists/bullseye-security"]
+    )
+    assert debian_sources("bullseye") == (
+        "deb http://mirror/debian/ bullseye main",
+        "deb http://mirror/security/ bullseye-security main",
+    )
+    assert "http://mirror/debian/dists/bullseye-updates/InRelease" in asked
+    assert not [address for address in asked if "backports" in address or "third.party" in address]
+
+
+@pytest.mark.parametrize(
+    "has", [[], ["http://mirror/security/dists/bullseye-security"], None], ids=["none", "fixes", "no apt"]
+)
+def test_a_machine_without_a_source_of_the_suite_is_told_what_to_do(monkeypatch, has):
+    """A suite's fixes without the suite are no source."""
+    a_machine(monkeypatch, has=has or [])
+    if has is None:
+        monkeypatch.setattr(
+            bases.process, "run", lambda argv: (_ for _ in ()).throw(CommandError(argv, None, "not found"))
+        )
+        assert apt_transport() == ""
+    with pytest.raises(RequestError, match=r"no source of Debian bullseye; run `apt-get update`, or set"):
+        debian_sources("bullseye")
+    monkeypatch.setenv(bases.MIRROR_VARIABLE, "http://chosen/debian")
+    assert debian_sources("bullseye") == ("deb http://chosen/debian bullseye main",)
+
+
+def test_apts_proxy_is_passed_on_and_nothing_else(monkeypatch):
+    dump = 'APT::Sandbox::User "_apt";\nAcquire::http::Proxy "http://user:secret@proxy";\nAcquire::Languages "none";\nAcquire::https::CaInfo "/ca";\n'
+    monkeypatch.setattr(bases.process, "run", lambda _: dump)
+    assert apt_transport() == 'Acquire::http::Proxy "http://user:secret@proxy";\nAcquire::https::CaInfo "/ca";\n'
+
+
+@pytest.fixture
+def no_apt(monkeypatch):
+    monkeypatch.setattr(bases, "apt_transport", lambda: 'Acquire::http::Proxy "http://secret";\n')
+    monkeypatch.setattr(bases, "debian_sources", lambda suite: (f"deb mirror {suite} main",))
+
+
+@pytest.mark.usefixtures("no_apt")
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (CommandError(["mmdebstrap"], None, "mmdebstrap: not found"), "is not installed; install it (apt-get"),
+        (
+            CommandError(["mmdebstrap"], 25, "I: start\nE: Unable to locate package gone\nI: clean"),
+            "(E: Unable to locate package gone)",
+        ),
+    ],
+)
+def test_a_mirror_that_fails_is_one_sentence(tmp_path, monkeypatch, error, sentence):
+    def follow(*_, **__):
+        raise error
+
+    monkeypatch.setattr(bases.process, "follow", follow)
+    with pytest.raises(RequestError) as caught:
+        build_archive(BASE, tmp_path / "image.tar", report=print)
+    assert sentence in str(caught.value)
+    assert list(tmp_path.iterdir()) == []  # the file with the proxy's password is gone
+
+
+@pytest.mark.usefixtures("no_apt")
+def test_the_archive_says_which_packages_are_in_it(tmp_path, monkeypatch):
+    seen = {}
+
+    def follow(argv, *, on_line, env):
+        seen.update(env=env)
+        a_root(Path(argv[-2]))
+        on_line("I: installing")
+        on_line("noise")
+
+    monkeypatch.setattr(bases.process, "follow", follow)
+    said: list[str] = []
+    identifier = build_archive(BASE, tmp_path / "image.tar", report=said.append)
+    assert said == ["making Debian bookworm with mmdebstrap, about a minute", "mmdebstrap: installing"]
+    assert seen["env"]["SOURCE_DATE_EPOCH"] == "1735689600"
+    with tarfile.open(tmp_path / "image.tar") as tar:
+        config = json.load(tar.extractfile(f"{identifier.removeprefix('sha256:')}.json"))
+    assert config["created"] == "2025-01-01T00:00:00Z"
+    assert config["config"]["Labels"] == {
+        "dlscale.base": "mirror",
+        "dlscale.base.suite": "bookworm",
+        "dlscale.base.packages.sha256": hashlib.sha256(b"tree=1\n").hexdigest(),
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["image.tar"]
+
+
+class Engine:
+    """As much of the Docker client as `ensure_base` calls."""
+
+    def __init__(self, held=None):
+        self.held = held
+        self.images = self.api = self
+
+    def get(self, reference):
+        if self.held is None:
+            raise ImageNotFound(f"no {reference}")
+        return type("Image", (), {"id": self.held})
+
+    def load_image(self, file, *, quiet):
+        self.held = f"loaded {len(file.read())}"
+        return ()
+
+
+def make(tmp_path, client, said, **options):
+    return ensure_base(BASE, client=client, root=tmp_path, cache=tmp_path, report=said.append, **options)
+
+
+def test_where_no_registry_answers_the_mirror_is_used_and_its_base_kept(tmp_path, monkeypatch):
+    built = []
+
+    def build(base, target, *, report):
+        built.append(base)
+        target.write_bytes(bytes(10 * len(built)))
+        return "sha256:x"
+
+    monkeypatch.setattr(bases, "build_archive", build)
+    monkeypatch.setattr(bases, "ask_registry", lambda _: Answer(None, "no such host"))
+    said: list[str] = []
+    client = Engine()
+    assert make(tmp_path, client, said) == "loaded 10"
+    assert said == [
+        "no registry has debian:bookworm-slim (no such host); making Debian bookworm from this machine's mirror"
+    ]
+    assert make(tmp_path, client, said) == "loaded 10"
+    assert make(tmp_path, Engine(), said) == "loaded 10"  # from the cache, as on a second engine
+    assert len(built) == 1
+    assert make(tmp_path, client, said, refresh=True) == "loaded 20"
+
+
+def test_the_registry_is_asked_for_the_digest_and_its_silence_is_told(monkeypatch):
+    class Silent:
+        def inspect_distribution(self, reference):
+            assert reference == BASE.registry.pinned
+            raise APIError(
+                '500 Server Error: ("Get https://registry/v2/: dial tcp: lookup registry: no such host")',
+                explanation="dial tcp: lookup registry: no such host",
+            )
+
+    monkeypatch.setattr(engine_images.docker, "connect", lambda *, timeout_s: type("Client", (), {"api": Silent()}))
+    assert engine_images.ask_registry(BASE.registry.pinned) == Answer(None, "no such host")
+    monkeypatch.setattr(Silent, "inspect_distribution", lambda *_: {"Descriptor": {"digest": "sha256:d"}})
+    assert engine_images.ask_registry(BASE.registry.pinned) == Answer("sha256:d", None)

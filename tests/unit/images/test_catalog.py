@@ -1,0 +1,254 @@
+"""Prevents: an image chosen that has no machine code for the GPU (every kernel launch fails after minutes of set-up), a driver too
+old for the image's CUDA found out inside the container, and a default version that is not the newest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import examples
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.commands.matrix import strategies_of
+from runner.core.errors import RequestError
+from runner.core.node import Gpu
+from runner.images.catalog import load_images
+from runner.images.spec import ImageSpec
+
+ROOT = Path(__file__).parents[3]
+CATALOG = examples.catalog(
+    *(
+        "1.9.1",
+        "1.9.1-cu112",
+        "2.13.0-cpu",
+        "2.6.0",
+        "2.15.0",
+        "2.21.0-cpu",
+        "2.21.0",
+        "1.15.5-nvidia",
+        "1.0",
+        "0.17.3-nvidia",
+    )
+)
+VENDOR = examples.catalog("1.9.1", "1.9.1-cu112", "1.9.1-nvidia")
+
+
+def gpu(capability: str) -> Gpu:
+    return Gpu(index=0, uuid="GPU-0", name="made up", memory_mib=1, compute_capability=capability)
+
+
+def image(version: str) -> ImageSpec:
+    return next(i for i in CATALOG.images if i.version == version)
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "expected"),
+    [
+        ("1.9.1-cu112", "5.0", True),
+        ("1.9.1-cu112", "5.2", True),  # machine code runs on a higher minor version
+        ("1.9.1-cu112", "7.5", True),
+        ("1.9.1-cu112", "8.6", True),
+        ("1.9.1-cu112", "8.9", True),
+        ("1.9.1-cu112", "9.0", False),  # no PTX to compile
+        ("1.9.1-cu112", "3.7", False),
+        ("2.21.0", "7.5", True),
+        ("2.21.0", "12.0", True),  # from PTX
+        ("0.17.3-nvidia", "7.5", True),
+        ("0.17.3-nvidia", "8.0", False),
+        ("2.6.0", "9.0", True),
+        ("2.6.0", "10.0", False),
+        ("2.15.0", "7.0", False),
+        ("2.15.0", "7.5", True),
+        ("2.15.0", "10.3", True),
+        ("2.15.0", "11.0", False),
+        ("2.15.0", "12.1", True),
+    ],
+)
+def test_an_image_supports_the_gpus_that_its_machine_code_runs_on(version, capability, expected):
+    assert image(version).supports(capability) is expected
+
+
+@given(major=st.integers(1, 20), minor=st.integers(0, 9), higher=st.integers(0, 9))
+def test_support_never_ends_within_a_major_version(major, minor, higher):
+    """A compute capability that runs implies that all later minor versions of it do."""
+    for spec in load_images(ROOT).images:
+        if spec.supports(f"{major}.{minor}") and higher >= minor:
+            assert spec.supports(f"{major}.{higher}")
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "expected"),
+    [
+        ("1.9.1-cu112", "450.80.02", True),
+        ("1.9.1-cu112", "450.80.01", False),
+        ("1.9.1-cu112", "450.51.06", False),
+        ("2.6.0", "525.60.13", True),
+        ("2.6.0", "525.60", False),
+        ("2.15.0", "580.159", True),
+        ("2.15.0", "580.65.06-server", True),
+        ("2.15.0", "575.64", False),
+        ("1.9.1", "1.0", True),
+    ],
+)
+def test_a_driver_is_compared_by_number_and_not_by_letter(version, driver, expected):
+    assert image(version).runs_with(driver) is expected
+
+
+@pytest.mark.parametrize(
+    ("framework", "typed", "device", "expected"),
+    [
+        ("mxnet", None, "gpu", "1.9.1-cu112"),
+        ("pytorch", None, "cpu", "2.13.0-cpu"),
+        ("pytorch", None, "gpu", "2.15.0"),  # as text, 2.6.0 is newer
+        ("pytorch", "2.13", "cpu", "2.13.0-cpu"),
+        ("pytorch", "2.13.0", "cpu", "2.13.0-cpu"),
+        ("pytorch", "2.6", "gpu", "2.6.0"),
+        ("pytorch", "2.15.0", "gpu", "2.15.0"),
+    ],
+)
+def test_a_version_is_meant_by_a_beginning_of_its_own_and_the_newest_by_none(framework, typed, device, expected):
+    assert CATALOG.find(framework, typed, device).version == expected
+
+
+def test_the_default_is_the_newest_that_fits_the_gpus():
+    assert CATALOG.find("pytorch", None, "gpu", gpus=[gpu("7.0")], driver="580.65.06").version == "2.6.0"
+    assert CATALOG.find("pytorch", None, "gpu", gpus=[gpu("9.0")], driver="560.28").version == "2.6.0"
+    # Where nothing fits, the newest is named for the check to refuse.
+    assert CATALOG.find("mxnet", None, "gpu", gpus=[gpu("9.0")], driver="580.65.06").version == "1.9.1-cu112"
+    CATALOG.check_fit(image("2.15.0"), [gpu("9.0")], "580.65.06")
+    CATALOG.check_fit(image("1.9.1"), [gpu("9.0")], None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("mxnte", None, "cpu"), "unknown FRAMEWORK 'mxnte'; did you mean mxnet? Known: mxnet, caffe, pytorch,"),
+        (("pytorch", "2.5.0", "gpu"), "unknown VERSION '2.5.0' of pytorch; did you mean 2.15.0? Known: 2.15.0, 2.6.0"),
+        (("mxnet", "1.9.1-cu112", "cpu"), "mxnet 1.9.1-cu112 is built for DEVICE=gpu, not cpu; versions for cpu:"),
+    ],
+)
+def test_an_unknown_image_is_refused_with_the_nearest_names(arguments, sentence):
+    with pytest.raises(RequestError) as caught:
+        CATALOG.find(*arguments)
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("version", "capabilities", "driver", "sentence"),
+    [
+        (
+            *("1.9.1-cu112", ["9.0", "9.0"], "580.65.06"),
+            "mxnet 1.9.1-cu112 has no code for compute capability 9.0; none of mxnet does, these do: pytorch 2.6.0, pytorch 2.15.0, tensorflow 2.21.0, tensorflow 1.15.5-nvidia",
+        ),
+        (
+            *("2.6.0", ["10.0", "9.0"], "580.65.06"),
+            "pytorch 2.6.0 has no code for compute capability 10.0; versions that do: 2.15.0",
+        ),
+        (
+            *("2.15.0", ["8.0"], "535.104.05"),
+            "pytorch 2.15.0 does not run on driver 535.104.05 (CUDA 13.2 needs 580.65.06 or newer); versions that do: 2.6.0",
+        ),
+        (
+            *("2.15.0", ["3.7"], "580.65.06"),
+            "pytorch 2.15.0 has no code for compute capability 3.7; no image of this suite does; ask for DEVICE=cpu",
+        ),
+    ],
+)
+def test_an_image_that_can_not_run_is_refused_with_those_that_can(version, capabilities, driver, sentence):
+    with pytest.raises(RequestError) as caught:
+        CATALOG.check_fit(image(version), [gpu(c) for c in capabilities], driver)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("typed", ["2", "2.1", ""])
+def test_a_beginning_of_several_versions_or_of_half_a_number_means_none(typed):
+    """2.1 is not 2.15.0, and 2 may be 2.6.0 as well."""
+    with pytest.raises(RequestError, match="unknown VERSION"):
+        CATALOG.find("pytorch", typed, "gpu")
+
+
+def test_mxnet_runs_on_hopper_in_its_vendors_container():
+    """MXNet's own wheels hold no code for it: no MXNet ran on an H100."""
+    assert VENDOR.find("mxnet", None, "gpu", gpus=[gpu("8.6")], driver="580.65.06").version == "1.9.1-cu112"
+    assert VENDOR.find("mxnet", None, "gpu", gpus=[gpu("9.0")], driver="580.65.06").version == "1.9.1-nvidia"
+    assert VENDOR.find("mxnet", "1.9.1", "gpu", gpus=[gpu("9.0")]).version == "1.9.1-nvidia"
+    with pytest.raises(RequestError) as caught:
+        VENDOR.check_fit(image("1.9.1-cu112"), [gpu("9.0")], None)
+    assert str(caught.value).endswith("no code for compute capability 9.0; versions that do: 1.9.1-nvidia")
+
+
+def test_horovod_that_a_container_brings_is_found_where_horovod_is_asked_for():
+    asked = {"gpus": [gpu("6.0")], "driver": "580.65.06"}
+    found = VENDOR.find("mxnet", None, "gpu", horovod=True, **asked)
+    assert found.version == "1.9.1-nvidia"
+    assert VENDOR.with_horovod(found) == found
+    assert "horovod" in strategies_of(found)
+    assert "horovod" not in strategies_of(image("1.9.1-cu112"))
+    with pytest.raises(RequestError, match="versions of mxnet that have: 1.9.1, 1.9.1-nvidia"):
+        VENDOR.with_horovod(VENDOR.find("mxnet", "1.9.1-cu112", "gpu", horovod=True))
+
+
+def test_an_older_version_is_built_only_where_it_is_named():
+    """Each version that was added made `make images` minutes longer."""
+    found = {image.tag for image in load_images(ROOT).newest if image.device == "cpu"}
+    assert {"2.13.0-cpu", "2.13.0-cpu-horovod", "1.0"} <= found
+    assert "2.16.2-cpu" not in found
+
+
+def test_a_version_of_several_pythons_is_meant_by_its_number():
+    both = examples.catalog("2.15.0", "2.15.0-py313")
+    assert both.find("pytorch", "2.15", "gpu").version == both.find("pytorch", None, "gpu").version == "2.15.0"
+    assert both.find("pytorch", "2.15.0-py313", "gpu").base.python == "3.13"
+
+
+def test_a_lock_that_is_gone_is_named_with_the_way_to_make_it():
+    lost = image("1.9.1").model_copy(update={"directory": Path("/nowhere")})
+    with pytest.raises(RequestError, match=r"/nowhere/requirements.lock: can't be read .*`dlscale images lock`"):
+        _ = lost.lock_sha256
+
+
+SMALL = "size_mib: 652\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("mxnet==1.9.1\n", "mxnet>=1.9.1\n", "is 'mxnet>=1.9.1': a requirement is pinned to one version: 'numpy=="),
+        ('"2.6.0"', "../up", "string should match pattern"),
+        ('cuda: "12.4"', 'cuda: "12.9"', "images.mxnet 1.9.1-nvidia names CUDA 12.9, which 'cuda' does not list"),
+        ('cuda: "12.4"\n', "ptx: true\n", "a gpu image, and no other, has both keys 'cuda' and 'compute_capabilities'"),
+        ("2.15.0\n", "2.6.0\n", "images.pytorch has version 2.6.0 twice"),
+        ('"==3.11.*"', '"==3.12.*"', "images.pytorch 2.13.0-cpu excludes the base's own Python 3.11"),
+        ('"==3.11.*"', '"3.11"', "not a range of Python versions like '>=3.10,<3.13'"),
+        ("580.65.06", "new", "not a driver version like '580.65.06'"),
+        ("requires_python", "require_python", "did you mean 'requires_python'?"),
+        ("    locked: true\n", "", "images.caffe 1.0 is Debian packages of bullseye, which is not locked"),
+        ("base: bullseye\n", "base: sid\n", "images.caffe 1.0 stands on base sid, which 'bases' does not list"),
+        ("    suite: bullseye\n", "    suite: sid\n", "bases.bullseye is of suite sid, which 'suites' does"),
+        ("build_base: bookworm-build", "build_base: gcc", "horovod is built on base gcc, which 'bases' does not list"),
+        ("size_mib: 652\n", "size_mib: 652\n      wheels_mib: 1\n", "an image of wheels, and no other, has the keys"),
+        (SMALL, f"{SMALL}      horovod: {{wheels_mib: 1, size_mib: 1}}\n", "images.caffe 1.0 has Horovod, which is"),
+        ("nvidia/caffe:20.03-py3", "nvidia/caffe", "string should match pattern"),
+    ],
+)
+def test_a_wrong_versions_file_is_refused(tmp_path, old, new, sentence):
+    text = (ROOT / "images/versions.yaml").read_text(encoding="utf-8").replace("version: 2.6.0\n", 'version: "2.6.0"\n')
+    assert old in text
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/versions.yaml").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(RequestError) as caught:
+        load_images(tmp_path)
+    assert sentence in str(caught.value)
+
+
+def test_the_key_of_a_base_is_what_it_is_made_from():
+    """Facts that bases learned to hold later would otherwise rebuild every image of every user."""
+    base = CATALOG.find("mxnet", "1.9.1", "cpu").base
+    assert base.reference == "dlscale/base:bookworm-8d6705acfbb9"
+    assert len({base.reference for base in CATALOG.bases}) == len(CATALOG.bases)
+    assert base.model_copy(update={"packages": (*base.packages, "gcc")}).reference != base.reference
+    seen = base.registry.model_copy(update={"verified": not base.registry.verified})
+    assert base.model_copy(update={"registry": seen}).reference == base.reference
+    assert base.registry.pinned == f"debian@{base.registry.digest}"

@@ -1,0 +1,134 @@
+"""A preset that is not what it says: a technique that cannot work here, a reference with one, two trials that differ in one and share a key.
+
+Also prevents: records from before techniques that seem to have had none, and so are held against programs that were slower by intent.
+"""
+
+import json
+
+import pytest
+from unit.plan.test_plan import Cluster, Member, NodeWires, examples, of, resources
+
+from runner.core.contradictions import refuse_contradictions
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.core.trial import of_older
+from runner.plan.plan import plan
+from runner.plan.techniques import apply_defaults
+from runner.results.store import read_record
+
+ALL = (
+    *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel"),
+    *("compile", "kernel-search", "cuda-graphs"),
+    *("local-statistics", "one-message", "bf16-gradients"),
+)
+
+
+def planned(**asked):
+    return plan(Request(repeat=1, **asked), resources("pytorch", "gpu"))
+
+
+def test_tuned_is_all_that_means_something_at_each_scale():
+    one, two = planned(gpus=(1, 2), preset="tuned")
+    assert one.techniques == ALL[:7]
+    assert two.techniques == ALL
+    assert (one.precision, two.precision) == ("bf16", "bf16")
+    assert one.key == two.key
+
+
+def test_between_nodes_tuned_hides_the_exchange_and_who_asks_for_one_message_gets_it():
+    members = tuple(Member(examples.gpu_node(2, name=name), NodeWires()) for name in ("n1", "n2"))
+    on = resources("pytorch", "gpu", cluster=Cluster("hosts", "n1 and n2", members))
+    settled = apply_defaults(Request(preset="tuned", nodes=2), on)
+    assert settled.techniques == tuple(name for name in ALL if name != "one-message")
+    asked = Request(techniques=("one-message",), nodes=2)
+    assert apply_defaults(asked, on) == asked
+
+
+def test_data_parallel_and_its_baseline_do_without_what_holds_one_network():
+    one, two = planned(gpus=(1, 2), preset="tuned", strategy="dp")
+    assert one.techniques == two.techniques == ALL[:4]
+    with pytest.raises(RequestError, match="TECHNIQUES=compile holds one network, which STRATEGY=dp copies"):
+        planned(gpus=(2,), techniques=("compile",), strategy="dp")
+
+
+def test_a_reference_is_plain_and_what_was_asked_for_stays():
+    (trial,) = planned(gpus=(1,))
+    assert (trial.techniques, trial.precision) == ((), "fp32")
+    assert planned(gpus=(1,), preset="tuned", precision="tf32")[0].precision == "tf32"
+
+
+def test_each_list_of_techniques_is_a_key_of_its_own():
+    asked = [{}, {"techniques": ALL[:1]}, {"techniques": ALL[:2]}, {"preset": "tuned", "precision": "fp32"}]
+    assert len({planned(gpus=(1,), **words)[0].key for words in asked}) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("where", "asked", "says"),
+    [
+        (("pytorch", "cpu"), {"techniques": ("compile",)}, "channels-last"),
+        (("mxnet", "cpu"), {"techniques": ("compile",)}, "not offered by FRAMEWORK=mxnet"),
+        (("mxnet", "cpu"), {"preset": "tuned"}, "not offered by FRAMEWORK=mxnet"),
+        (("pytorch", "gpu"), {"techniques": ("pooling-kernel",)}, "TECHNIQUES=channels-last,pooling-kernel"),
+        (("pytorch", "gpu"), {"techniques": ("kernel-search",)}, "TECHNIQUES=compile,kernel-search"),
+    ],
+)
+def test_what_is_not_offered_is_refused(where, asked, says):
+    with pytest.raises(RequestError, match=says):
+        plan(Request(repeat=1, **asked), resources(*where))
+
+
+NO_GRAPH = [
+    {"warmup": 11},
+    {"precision": "fp16"},
+    {"profile": ("memory",)},
+    {"profile": ("kernels",), "profile_region": "forward"},
+]
+
+
+@pytest.mark.parametrize("asked", NO_GRAPH, ids=str)
+def test_where_no_graph_can_be_recorded_tuned_does_without_and_who_asks_for_one_is_told(asked):
+    assert "cuda-graphs" not in planned(gpus=(1,), preset="tuned", **asked)[0].techniques
+    with pytest.raises(RequestError, match="TECHNIQUES=cuda-graphs does not go with"):
+        planned(gpus=(1,), techniques=("cuda-graphs",), **asked)
+
+
+def test_a_workload_offers_its_own():
+    on = resources("pytorch", "gpu", workload=of("wgan"))
+    assert plan(Request(model="wgan", repeat=1, gpus=(1,), preset="tuned"), on)[0].techniques == ("channels-last",)
+
+
+def test_words_that_exclude_each_other():
+    compiled = {"techniques": ("compile",)}
+    for asked in ({"preset": "tuned", **compiled}, {"preset": "tuned", "mode": "infer"}, {"mode": "infer", **compiled}):
+        with pytest.raises(RequestError):
+            refuse_contradictions(Request(**asked))
+
+
+GPU = {"framework": "pytorch", "device": "gpu", "precision": "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("trial", "had"),
+    [
+        ({}, ("channels-last", "fused-optimizer")),
+        ({"precision": "fp32"}, ("fused-optimizer",)),
+        ({"device": "cpu"}, ("fused-optimizer",)),
+        ({"workload": "wgan"}, ("channels-last",)),
+        ({"mode": "infer"}, ()),
+        ({"framework": "mxnet", "precision": "fp16"}, ()),
+    ],
+)
+def test_what_programs_did_before_it_could_be_asked_for(trial, had):
+    assert of_older(GPU | trial) == had
+
+
+def test_a_record_from_before_tells_what_its_program_did(tmp_path):
+    source = next(
+        path
+        for path in sorted((examples.ROOT / "results/h200").rglob("record.json"))
+        if '"precision": "bf16"' in path.read_text()
+    )
+    fields = json.loads(source.read_text())
+    fields["trial"].pop("techniques", None)
+    (tmp_path / "record.json").write_text(json.dumps(fields))
+    assert read_record(tmp_path).trial.techniques in {("channels-last", "fused-optimizer"), ("channels-last",)}

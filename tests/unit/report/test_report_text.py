@@ -1,0 +1,424 @@
+"""Tables, Markdown and CSV.
+
+Prevents: more digits than the interval supports; a throughput shown for a run that is invalid or failed; `±` without a word on what it is;
+a table that does not fit a terminal of 80 columns; a reason with `|` or a line break in it breaking a Markdown table.
+
+After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again; read the difference before committing it.
+
+Prevents: latencies in the wrong unit, an accuracy beside another one's fp32, a batch that was reduced without a word, a mean of epochs
+that one repeat did not make, a table of fifty lines without its last one, and columns in the files of ordinary trainings.
+
+The screen that `bench` ends on.
+
+Prevents: an answer that scrolls away above tables of telemetry; a word or a path cut by the terminal's edge; `±` that reaches below zero; an
+interval over which the rate doubles told as a figure; a legend of columns that are not there.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import examples
+import pytest
+from goldens import expected, printed
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from records import record
+from rich.console import Console
+from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
+
+from runner.analysis.summarize import summarize
+from runner.core import units
+from runner.core.console import open_console
+from runner.core.measurement import (
+    AccuracyFigures,
+    BatchUsed,
+    EpochFigures,
+    Interval,
+    LatencyFigures,
+    Percentiles,
+    StepTime,
+)
+from runner.report import matrix
+from runner.report.matrix import markdown, print_short, print_whole, to_csv, verdict
+from runner.report.publish import publish
+from runner.results.store import read_record
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "report"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gpus-100-columns.txt", printed(print_whole, GPUS, width=100)),
+        ("cpus-80-columns.txt", printed(print_whole, CPUS, width=80)),
+        ("gpus.md", matrix.markdown(GPUS)),
+        ("cpus.md", matrix.markdown(CPUS)),
+        ("gpus.csv", matrix.to_csv(GPUS)),
+        ("nodes-80-columns.txt", printed(print_whole, NODES, width=80)),
+        ("nodes.md", matrix.markdown(NODES)),
+        ("nodes.csv", matrix.to_csv(NODES)),
+    ],
+)
+def test_golden(name, text):
+    path = GOLDEN / name
+    assert text == expected(path, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "plus_minus", "text"),
+    [
+        (6525.31, 12.4, "6,525 ± 12"),
+        (35.214, 0.652, "35.21 ± 0.65"),
+        (61.02, 1.4, "61.0 ± 1.4"),
+        (1234567.0, 4321.0, "1,234,567 ± 4,321"),
+        (1.98123, 0.0244, "1.981 ± 0.024"),
+        (1.98123, 0.00001, "1.981 ± 0.000"),
+        (35.214, None, "35.21"),
+        (6525.31, None, "6,525"),
+        (0.5, None, "0.500"),
+        (0.0, None, "0.000"),
+        (100.0, 0.0, "100.0 ± 0"),
+        (None, None, "\N{EN DASH}"),
+    ],
+)
+def test_figures_have_the_digits_that_their_interval_supports(value, plus_minus, text):
+    assert units.figure(value, plus_minus) == text
+
+
+@given(value=st.floats(0.001, 1e7), plus_minus=st.floats(0.001, 1e6))
+def test_a_figure_is_never_off_by_more_than_half_a_last_digit_of_its_interval(value, plus_minus):
+    shown, spread = (float(part.replace(",", "")) for part in units.figure(value, plus_minus).split(" ± "))
+    assert abs(shown - value) <= max(0.05 * plus_minus, 0.0005) + 1e-9
+    assert abs(spread - plus_minus) <= max(0.05 * plus_minus, 0.0005) + 1e-9
+
+
+@pytest.mark.parametrize("status", ["invalid", "failed"])
+@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency", "mfu_percent", "parts"])
+def test_an_unusable_row_cannot_carry_a_figure(status, figure):
+    with pytest.raises(ValidationError, match=f"a row that is {status} may carry no figures"):
+        unusable(2, status, **{figure: parts() if figure == "parts" else 1.0})
+
+
+@pytest.mark.parametrize(("speedup", "flagged"), [(2.0, False), (2.0001, True), (1.9, False), (None, False)])
+def test_speedup_above_n_is_flagged_and_never_clamped(speedup, flagged):
+    fast = row(2, speedup=speedup)
+    assert fast.superlinear is flagged
+    assert ("superlinear" in matrix.scaling(summary(fast)).rows[0][-1]) is flagged
+    assert (len(matrix.notes(summary(fast))) == 1) is flagged
+    if speedup is not None:
+        assert matrix.scaling(summary(fast)).rows[0][4] == f"{speedup:.3f}"
+
+
+def test_in_running_text_a_figure_without_an_interval_says_how_many_runs_it_rests_on():
+    assert units.estimate(6525.31, None, runs=1) == "6,525 (1 run)"
+    assert units.estimate(6525.31, None, runs=2) == "6,525 (2 runs)"
+    assert units.estimate(6525.31, Interval(low=6513.0, high=6537.0), runs=3) == "6,525 ± 12"
+    assert units.estimate(None, None, runs=0) == "\N{EN DASH}"
+
+
+def test_every_line_of_the_table_fits_80_columns():
+    """Wide figures: six digits of throughput and a speedup with two digits before the point."""
+    wide = row(
+        64,
+        device="cpu worker",
+        throughput=118758.0,
+        throughput_ci95=Interval(low=117758.0, high=119758.0),
+        speedup=57.1,
+        speedup_ci95=Interval(low=56.2, high=58.0),
+        efficiency=0.892,
+        efficiency_ci95=Interval(low=0.878, high=0.906),
+    )
+    text = printed(print_whole, summary(wide, record_dirs=()), width=80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+    for figure in ("64 CPU  ", "118,758 ± 1,000", "57.10 ± 0.90", "89.2 ± 1.4", "valid"):
+        assert figure in text
+
+
+def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobody_told():
+    """By hand: 5 of 100 ms waited for input, 80 computed, 5 for the slowest rank, 10 for communication; alone the exchange takes 42.1."""
+    four = ("4 CPU workers", "100.0", "5.000", "80.00", "5.000", "10.00", "42.10")
+    parts = matrix.parts(NODES)
+    assert parts is not None
+    assert parts.rows[1] == four
+    assert parts.rows[0][3:] == ("95.00", "\N{EN DASH}", "\N{EN DASH}", "\N{EN DASH}")
+    assert matrix.parts(GPUS) is None
+    assert "exchange alone" not in matrix.markdown(GPUS)
+
+
+def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
+    known = summary(
+        row(1, mfu_percent=34.56),
+        row(2, mfu_percent=None),
+        peak="1 × NVIDIA H200: 66.9 TFLOP/s in fp32",
+        record_dirs=(),
+    )
+    for text in (printed(print_whole, known, width=80), matrix.markdown(known)):
+        assert "MFU" in text
+        assert "34.56" in text
+        assert "66.9 TFLOP/s in fp32" in text
+    assert max(len(line) for line in printed(print_whole, known, width=80).splitlines()) <= 80
+    assert matrix.scaling(known).columns[-2:] == ("MFU (%)", "validity")
+    assert matrix.scaling(known).rows[1][-2:] == ("\N{EN DASH}", "valid")
+    assert "MFU" not in matrix.markdown(GPUS) + printed(print_whole, GPUS, width=100)
+
+
+def test_utilisation_above_the_peak_is_withheld_with_its_reason():
+    found = summary(row(1, above_peak=True), row(2, mfu_percent=40.0), peak="a peak")
+    assert matrix.scaling(found).rows[0][-2] == "\N{EN DASH}"
+    (note,) = matrix.notes(found)
+    assert note.startswith("1 GPU: no MFU, as the model's FLOP/s are above the peak; look first for ")
+
+
+def test_a_record_path_is_never_broken():
+    """A path cut by the terminal's width cannot be copied."""
+    path = "results/" + "a-very-long-machine-name/" * 5 + "run"
+    assert f"record: {path}\n" in printed(print_whole, summary(row(1), record_dirs=(path,)), width=60)
+
+
+def test_markdown_survives_pipes_and_line_breaks_in_reasons():
+    text = matrix.markdown(summary(unusable(1, "failed", "exit 1: a | b\nsecond line")))
+    assert "- 1 GPU failed: exit 1: a \\| b second line\n" in text
+    assert all(line.count("|") == 8 for line in text.splitlines() if line.startswith("|"))
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def inferred(run_id, *, p50, percent, used=64):
+    """A run of inference in int8, asked for at a batch of 64."""
+    answers = {"precision": "int8", "samples": 200, "percent": percent, "fit_iterations": 40}
+    accuracy = AccuracyFigures(**answers, reference="fp32", reference_percent=80.0, agree_percent=95.0)
+    update = {
+        "step_time_s": StepTime(p50=p50, p90=0.012, p99=0.02, method="latency"),
+        "accuracy": accuracy,
+        "batch": BatchUsed(asked=64, used=used, reason=None if used == 64 else "64 samples take 9 GiB"),
+    }
+    return run_of(examples.trial(mode="infer", precision="int8"), run_id, update)
+
+
+def run_of(trial, run_id, update):
+    base = record(run_id=run_id, trial=trial)
+    return Path(run_id), base.model_copy(update={"measurement": base.measurement.model_copy(update=update)})
+
+
+def curve(*accuracies, loss=2.0):
+    same = {"iterations": 5, "train_loss": loss, "validation_samples": 50, "seconds": 2.0}
+    return tuple(
+        EpochFigures(epoch=number, val_loss=loss / number, accuracy_percent=accuracy, elapsed_s=2.0 * number, **same)
+        for number, accuracy in enumerate(accuracies, start=1)
+    )
+
+
+def converged(run_id, *accuracies, **changes):
+    trial = examples.trial(mode="converge", epoch_iterations=5)
+    return run_of(trial, run_id, {"epochs": curve(*accuracies, **changes)})
+
+
+def shown(summary):
+    out = io.StringIO()
+    print_whole(Console(file=out, width=100), summary)
+    return out.getvalue()
+
+
+def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
+    summary = summarize(
+        [inferred(str(n), p50=p50, percent=p) for n, (p50, p) in enumerate(((0.009, 70), (0.010, 78), (0.011, 76)))]
+    )
+    (block,) = matrix.modes(summary)
+    assert dict(zip(block.columns, block.rows[0], strict=True)) == {
+        "devices": "1 worker × 1 core",
+        "batch": "64",
+        "in flight": "1",
+        "latency p50 (ms)": "10.00",
+        "latency p90 (ms)": "12.00",
+        "latency p99 (ms)": "20.00",
+        "accuracy (%)": "76.0",
+        "in fp32 (%)": "80.0",
+        "difference (points)": "-4.0",
+        "same (%)": "95.0",
+    }
+    assert "predictions that are those of fp32" in block.legend
+    assert "10.00" in shown(summary)
+    assert "-4.0" in shown(summary)
+    header, line = to_csv(summary).splitlines()
+    values = dict(zip(header.split(","), line.split(","), strict=True))
+    names = ("in_flight", "latency_with_transfer_p50_s", "accuracy_percent", "reference_accuracy_percent")
+    assert [values[name] for name in names] == ["1", "0.01", "76.0", "80.0"]
+    assert values["latency_without_transfer_p50_s"] == ""
+    assert "one batch at a time" in summary.title
+
+
+def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
+    def run(number, milliseconds):
+        whole, placed = (
+            Percentiles(p50=1e-3 * ms, p90=2e-3 * ms, p99=3e-3 * ms, repeats=100) for ms in (milliseconds, 7)
+        )
+        latency = LatencyFigures(with_transfer=whole, without_transfer=placed)
+        return run_of(examples.trial(mode="infer"), str(number), {"latency": latency, "in_flight": 4})
+
+    summary = summarize([run(number, ms) for number, ms in enumerate((10, 30, 20))])
+    (block,) = matrix.modes(summary)
+    assert block.columns[1:] == (
+        "in flight",
+        *(f"{what} {name} (ms)" for what in ("latency", "on device") for name in ("p50", "p90", "p99")),
+    )
+    assert block.rows[0][1:] == ("4", "20.00", "40.00", "60.00", "7.000", "14.00", "21.00")
+    assert "accuracy" not in block.legend
+    assert "4 batches in flight" in summary.title
+
+
+def test_inference_that_waited_for_each_batch_says_what_it_said():
+    """A record of before latencies were told apart: its steps are they, and its throughput is of one batch at a time."""
+    (path,) = (ROOT / "results/h200/inference").glob("20261122T195314Z-107f-*-r1")
+    summary = summarize([(path, read_record(path))])
+    answers = summary.rows[0].answers
+    assert (answers.in_flight, answers.latency.without_transfer) == (1, None)
+    assert answers.latency.with_transfer.p50 == pytest.approx(0.03355653349996146)
+    assert "one batch at a time" in summary.title
+
+
+def test_a_batch_that_was_made_smaller_says_so():
+    (block,) = matrix.modes(
+        summarize([inferred("a", p50=0.01, percent=75), inferred("b", p50=0.01, percent=75, used=16)])
+    )
+    assert block.rows[0][1] == "16 (of 64)"
+
+
+def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
+    summary = summarize([converged("a", 10, 20, 30), converged("b", 30, 40, loss=4.0), converged("c", 20, 60, 90)])
+    (block,) = matrix.modes(summary)
+    assert [row[1:] for row in block.rows] == [
+        ("1", "2.000", "2.000", "20.0", "2.000"),
+        ("2", "2.000", "1.000", "40.0", "4.000"),
+    ]
+    assert "| 1 worker × 1 core | 2 | 2.000 | 1.000 | 40.0 | 4.000 |" in markdown(summary)
+
+
+@pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 12), (50, 12)])
+def test_a_long_curve_is_told_in_a_dozen_lines_with_both_ends(count, lines):
+    summary = summarize([converged("a", *range(1, count + 1))])
+    (block,) = matrix.modes(summary)
+    epochs = [int(row[1]) for row in block.rows]
+    assert len(epochs) == lines
+    assert (epochs[0], epochs[-1]) == (1, count)
+    assert epochs == sorted(set(epochs))
+    assert len(matrix.epochs_csv(summary).splitlines()) == count + 1
+
+
+def test_an_ordinary_training_has_neither_tables_nor_columns():
+    summary = summarize([(Path("x"), record(trial=examples.trial()))])
+    assert matrix.modes(summary) == ()
+    assert matrix.epochs_csv(summary) is None
+    assert "latency" not in to_csv(summary) + markdown(summary)
+
+
+LONG = "nvcr.io/nvidia/mxnet@sha256:" + 64 * "a"
+WIDE = summary(
+    *(
+        row(
+            scale,
+            device="cpu worker",
+            cores=16,
+            throughput=118758.0 * scale,
+            throughput_ci95=Interval(low=58758.0 * scale, high=318758.0 * scale),
+            speedup=57.1,
+            speedup_ci95=Interval(low=26.2, high=158.0),
+            efficiency=0.892,
+            efficiency_ci95=Interval(low=0.478, high=1.9),
+        )
+        for scale in (1, 64)
+    ),
+    image_reference=LONG,
+)
+NOISY = row(2, throughput=13.2, throughput_ci95=Interval(low=6.1, high=306.0))
+
+
+def short(found, width=80):
+    console = open_console(width=width, file=io.StringIO())
+    print_short(console, found)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("found", [GPUS, CPUS, NODES, WIDE, summary(NOISY)])
+def test_it_fits_80_columns_and_24_lines_and_breaks_no_word(found):
+    lines = short(found).splitlines()
+    assert len(lines) <= 24
+    assert max(len(line.rstrip()) for line in lines if LONG not in line) <= 80
+    words = " ".join(lines).split()
+    assert "…" not in "".join(words)
+    for said in (
+        found.title,
+        found.setting,
+        found.ran_on,
+        verdict(found),
+        *matrix.screen(found).without("training time (s)").rows[-1],
+    ):
+        assert set(said.split()) <= set(words)
+
+
+def test_it_has_the_figures_of_a_scaling_and_no_others():
+    found = summary(row(1, mfu_percent=40.0), row(2), peak="1 × NVIDIA H200")
+    assert matrix.screen(found).columns == (
+        *("devices", "images/s", "training time (s)", "speedup", "efficiency (%)", "runs", "validity"),
+    )
+    assert "MFU" not in short(found)
+    assert "±: 95 % interval over runs" in short(found)
+    assert "interval over" not in short(summary(row(1, throughput_ci95=None)))
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (6525.31, 6512.9, 6537.7, "6,525 ± 12"),
+        (13.2, 6.1, 306.0, "13 (6–306)"),
+        (0.9, 0.41, 2.14, "0.9 (0.4–2.1)"),
+        (100.0, 100.0, 100.0, "100.0 ± 0"),
+        (100.0, 101.0, 103.0, "100.0 (101.0–103.0)"),  # runs of unequal length: pooled, they may lie beside
+    ],
+)
+def test_an_interval_is_written_by_its_ends_where_it_is_lopsided(value, low, high, text):
+    assert matrix.with_interval(value, Interval(low=low, high=high)) == text
+    assert matrix.with_interval(value, None) == matrix.figure(value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ((row(1), NOISY), "Too noisy to tell: 13 images/s on 2 GPUs, 6 to 306; close other programs or REPEAT=5."),
+        ((NOISY.model_copy(update={"repeats": 5}),), "REPEAT=10"),
+        ((row(1), row(2, speedup=1.9, efficiency=0.95)), "2 GPUs are 1.900 times as fast as one, efficiency 95.00 %."),
+        ((row(2, speedup=1.1, speedup_ci95=Interval(low=0.9, high=1.3), efficiency=0.55),), "No speedup shown: "),
+        ((row(2, speedup=None, efficiency=None, withheld="withheld: ends"),), "no speedup: withheld: ends."),
+        ((row(1, throughput_ci95=None, repeats=1),), "100.0 images/s on 1 GPU; no interval from 1 run, REPEAT=3 gives one."),
+        ((row(1, status="degraded", reasons=("hot", "shared")),), "; degraded: hot."),
+        ((row(1), unusable(2, "failed", "rank 1 hung")), "; 2 GPUs failed: rank 1 hung."),
+        ((unusable(1, "invalid", "no wire"),), "No figure: 1 GPU invalid: no wire."),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_one_sentence(rows, said):
+    found = verdict(summary(*rows))
+    assert said in found
+    assert found.count(". ") == 0
+
+
+def test_bench_ends_on_one_path_and_the_next_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAKELEVEL", raising=False)
+    (tmp_path / "out").mkdir()
+
+    def said(**more):
+        console = Console(width=200, file=io.StringIO())
+        run = (tmp_path / "out" / "one", record())
+        publish([run], out=tmp_path / "out", name="m", console=console, **more)
+        return console.file.getvalue()
+
+    assert said().endswith("results: out/m*\nnext: dlscale report out, or the same with VERBOSE=1 (-v)\n")
+    assert "record: " not in said()
+    monkeypatch.setenv("MAKELEVEL", "1")
+    whole = said(verbose=True)
+    assert f"record: {tmp_path / 'out/one'}\nreport: {tmp_path / 'out/m.md'}\n" in whole
+    assert whole.endswith("next: make report DIR=out\n")

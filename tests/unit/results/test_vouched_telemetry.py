@@ -1,0 +1,172 @@
+"""The records of GPUs that the project vouches for, held against themselves: two ways to the same energy, and what must rise with the batch.
+
+Prevents: a unit or a span that is off and that no made-up sample would show.
+
+Power, energy, utilisation and throughput of every committed record, as its raw files give them now, and of every row made of them.
+
+Prevents: a power and an amount per joule that contradict each other beside one throughput (22 of 231 rows did, by up to 46 %: power was the
+mean of lagging samples, energy the counter's); either of a span too short for it; amounts per joule in another unit than the throughput; more than all of a peak.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.analysis.summarize import summarize
+from runner.commands.regrade import regrade
+from runner.core.units import figure
+from runner.results.store import folders_under, read_record, run_directories
+
+RESULTS = Path(__file__).parents[3] / "results"
+FOLDERS = [RESULTS / "h200" / topic for topic in ("telemetry", "cern-wgan")]
+RECORDS = [read_record(path) for folder in FOLDERS for path in run_directories(folder)]
+WATCHED = [record for record in RECORDS if record.telemetry]
+# Of one batch there are two: one whose rate never settled, and one whose pass looked at a single step before it had.
+SWEEP = sorted(
+    (record for record in RECORDS if record.trial.precision == "bf16" and record.validity.status == "valid"),
+    key=lambda record: record.trial.batch_per_device,
+)
+PAGE = " ".join((RESULTS.parent / "docs/telemetry.md").read_text("utf-8").split())
+SATURATED = 95  # percent of time in which some kernel ran; NVML's figure is of a sixth of a second, and behind at the beginning of a span
+
+
+@pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
+def test_the_energy_counter_and_power_over_time_agree(record):
+    for gpu in record.telemetry.gpus:
+        assert gpu.energy_method == "energy counter"
+        # The power of these records is the mean of the second before: it lags while a GPU comes to its load, in spans of five seconds.
+        assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.07)
+        assert gpu.energy_j == pytest.approx(gpu.power_w.avg * gpu.measured_s, rel=0.05)
+        assert gpu.idle_power_w < gpu.power_w.avg
+
+
+def test_what_the_page_says_of_the_two():
+    runs = [record for record in WATCHED if record.trial.workload == "imagenet_cnn" and not record.profiled]
+    apart_by = [abs(100 * (gpu.integrated_power_j / gpu.energy_j - 1)) for r in runs for gpu in r.telemetry.gpus]
+    assert len(apart_by) == 7
+    assert f"power over time differed by {min(apart_by):.1f} to {max(apart_by):.1f} % in [seven runs]" in PAGE
+
+
+@pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
+def test_a_gpu_is_busy_when_any_of_its_parts_is(record):
+    for gpu in record.telemetry.gpus:
+        for part in (gpu.fp32_utilisation, gpu.tensor_percent, gpu.sm_active_percent):
+            assert part.avg <= gpu.utilisation.avg
+        assert gpu.foreign == ()
+
+
+def test_utilisation_rises_with_the_batch():
+    measured = [record for record in SWEEP if not record.profiled]
+    assert [record.trial.batch_per_device for record in measured] == [4, 16, 64, 256, 512]
+    for name in ("sm_active_percent", "tensor_percent", "power_w"):
+        found = [getattr(record.telemetry.gpus[0], name).avg for record in measured]
+        assert found == sorted(found), name
+    utilisation = [record.telemetry.gpus[0].utilisation.avg for record in measured]
+    rising = [percent for percent in utilisation if percent < SATURATED]
+    assert utilisation[: len(rising)] == rising == sorted(rising)
+    assert len(rising) == 3
+    rates = [record.measurement.throughput.value for record in measured]
+    assert rates == sorted(rates)
+
+
+def test_the_union_of_the_kernels_tells_the_same_as_the_driver():
+    """NVML counts a moment as busy in which any kernel ran; a profiled step is synchronized at its end, a measured one is not."""
+    passes = [r for r in SWEEP if r.profiled and r.trial.workload == "imagenet_cnn"]
+    assert [r.trial.batch_per_device for r in passes] == [4, 16, 64, 256, 512]
+    assert f"by at most {max(map(apart, passes)):.1f} points at batch 4 to 512 where the pass is valid" in PAGE
+
+
+def test_a_pass_that_never_settled_tells_something_else():
+    """The one of bf16; its single step was slower than those that were measured."""
+    (unsettled,) = (
+        r
+        for r in RECORDS
+        if r.profiled and r.profile.gpu_total and r.validity.status != "valid" and r.trial.precision == "bf16"
+    )
+    assert f"and by {apart(unsettled):.1f} where its rate never settled" in PAGE
+
+
+def apart(record):
+    """Points between the union of a pass's kernels and NVML's utilisation in the run before it."""
+    (measured,) = (
+        r.telemetry.gpus[0].utilisation.avg for r in RECORDS if not r.profiled and r.matrix_id == record.matrix_id
+    )
+    return abs(record.profile.gpu_total.compute_percent - measured)
+
+
+def test_a_pass_counts_what_the_program_counted():
+    """Twice the multiply-adds, by the layers of the network and by PyTorch's own counter."""
+    for record in SWEEP:
+        if record.profiled:
+            counted = {one.phase: one.flop_per_sample for one in record.profile.flop}
+            flop = record.measurement.flop
+            assert counted["forward"] == pytest.approx(flop.forward_flop_per_sample, rel=0.02)
+            assert counted["backward"] == pytest.approx(flop.backward_flop_per_sample, rel=0.02)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_counters_without_a_profiler_tell_the_same_as_ncu_of_the_same_kernels(precision):
+    """GPM counts over all time, ncu over that of kernels: their share of time is between the two."""
+    (counted,) = (r for r in RECORDS if r.profiled and r.profile.source == "ncu" and r.trial.precision == precision)
+    (measured,) = (r for r in RECORDS if r.matrix_id == counted.matrix_id and not r.profiled)
+    ncu, gpm = counted.profile.counters, measured.telemetry.gpus[0]
+    assert ncu.covered_percent == 100
+    busy = gpm.utilisation.avg / 100
+    assert gpm.fp32_utilisation.avg == pytest.approx(ncu.fp32_percent * busy, abs=5)
+    assert gpm.tensor_percent.avg == pytest.approx(ncu.tensor_percent * busy, abs=5)
+    # Products of matrices are on the tensor cores in bf16 and not on them in fp32: neither could pass for the other.
+    assert (ncu.tensor_percent > ncu.fp32_percent) == (precision == "bf16")
+
+
+RUNS = [path for folder in folders_under(RESULTS) for path in run_directories(folder)]
+
+
+@pytest.fixture(scope="module")
+def regraded():
+    """(directory, record) of all, nothing written."""
+    return [(path, regrade(path)[1]) for path in RUNS]
+
+
+def test_no_run_contradicts_itself(regraded):
+    seen = 0
+    for _, record in regraded:
+        told = record.telemetry
+        for one in told.trained if told else ():
+            assert (one.energy_j is None) or one.measured_s >= 2, record.run_id
+            assert (one.power_w is None) == (one.energy_j is None), record.run_id
+            if one.power_w:
+                assert one.power_w.avg == pytest.approx(one.energy_j / one.measured_s, rel=1e-12), record.run_id
+        if told is None or record.profiled or record.measurement.throughput is None:
+            continue
+        assert (told.power_w is None) == (told.samples_per_joule is None), record.run_id
+        if told.power_w:
+            rate = record.measurement.throughput.value
+            assert rate / told.power_w == pytest.approx(told.samples_per_joule, rel=1e-9), record.run_id
+            seen += 1
+    assert seen > 150
+
+
+def test_nothing_computes_more_than_its_peak(regraded):
+    flops = [record.measurement.flop for _, record in regraded if record.measurement.flop]
+    assert max(flop.mfu_percent or 0 for flop in flops) <= 100
+    # VGG-16 in fp32, whose convolutions cuDNN computes with fewer multiplications.
+    assert [flop.mfu_percent for flop in flops if flop.above_peak] == [None]
+
+
+def test_no_row_contradicts_itself_to_its_printed_digits(regraded):
+    matrices = {}
+    for path, record in regraded:
+        if not (record.profiled or record.concurrent):
+            matrices.setdefault((path.parent, record.matrix_id), []).append((path, record))
+    rows = [row for runs in matrices.values() for row in summarize(runs).rows if row.usable and row.telemetry]
+    told = [row for row in rows if row.telemetry.power_w]
+    assert len(told) > 150
+    for row in told:
+        rate, watts, per_joule = (
+            float(figure(value).replace(",", ""))
+            for value in (row.throughput, row.telemetry.power_w, row.telemetry.samples_per_joule)
+        )
+        # Each is rounded to four digits and to three decimals at most.
+        assert rate / watts == pytest.approx(per_joule, rel=1.5e-3, abs=6e-4)

@@ -1,0 +1,308 @@
+"""Hangs and orphans: a failed rank that leaves the others waiting, a silent job, a runner that is killed, a disk that fills.
+
+Real processes through the engine `venv`, so that what is tested is what runs.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runner.core.container_spec import ContainerSpec
+from runner.core.errors import RunFailedError
+from runner.core.interrupts import Stopped, held
+from runner.engines.base import EngineError
+from runner.engines.local import LocalEngine
+from runner.run import container_group
+from runner.run.execute import Limits, execute
+
+ROOT = Path(__file__).parents[3]
+WORKLOADS = ROOT / "workloads"
+EVENT = '::dlscale:: {"event":"first_step","rank":0,"t":1.0}'
+GENEROUS = Limits(wall_s=60, silence_s=60)
+
+
+class Sheet:
+    """A writer that keeps everything in memory."""
+
+    def __init__(self):
+        self.logs, self.events = [], []
+
+    def log(self, container, text):
+        self.logs.append((container, text))
+
+    def event(self, event):
+        self.events.append(event)
+
+    def check(self):
+        """Memory has room."""
+
+
+def spec(program, *, name="w0", role="worker", node="here"):
+    return ContainerSpec(
+        name=name,
+        node=node,
+        role=role,
+        image="none",
+        argv=(sys.executable, str(WORKLOADS / "lease.py"), sys.executable, "-u", "-c", textwrap.dedent(program)),
+        env={},
+        user="0:0",
+        labels={},
+    )
+
+
+def run(*specs, engines=None, sheet=None, limits=GENEROUS, watch=lambda _: None, **changes):
+    engines = engines or {"here": LocalEngine(None, WORKLOADS)}
+    return execute(engines=engines, specs=specs, writer=sheet or Sheet(), limits=limits, watch=watch, **changes)
+
+
+def alive(marker):
+    return [
+        p.pid
+        for p in psutil.process_iter(["cmdline"])
+        if marker in " ".join(p.info["cmdline"] or []) and p.pid != os.getpid()
+    ]
+
+
+def wait_gone(marker, seconds=10):
+    deadline = time.monotonic() + seconds
+    while alive(marker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive(marker)
+
+
+@pytest.fixture
+def sleep():
+    """A program that sleeps for minutes, and is gone once its run is over."""
+    marker = f"sleeper-{os.getpid()}-{time.monotonic_ns()}"
+    yield f"import time; time.sleep(300) #{marker}"
+    assert not wait_gone(marker)
+
+
+def test_a_good_run_keeps_events_and_logs_apart():
+    sheet = Sheet()
+    seen = []
+    outcome = run(
+        spec(f"import sys\nprint('hello')\nprint('{EVENT}')\nprint('warned', file=sys.stderr)"),
+        sheet=sheet,
+        watch=seen.append,
+    )
+    assert (outcome.status, outcome.reason, outcome.exit_codes) == ("ok", None, {"w0": 0})
+    assert sorted(sheet.logs) == [("w0", "hello"), ("w0", "warned")]
+    assert [event.event for event in sheet.events] == ["first_step"]
+    assert seen == sheet.events
+    assert seen[0].received >= outcome.started
+
+
+def test_a_failing_rank_ends_the_others_and_is_named_with_its_last_words(sleep):
+    outcome = run(spec(sleep), spec("import sys, time; time.sleep(0.5); sys.exit('no such layer')", name="w1"))
+    assert (outcome.status, outcome.reason) == ("failed", "w1: exit code 1; it last said: no such layer")
+
+
+@pytest.mark.parametrize(
+    ("program", "limits", "status", "flag"),
+    [
+        ("print('start')\nimport time; time.sleep(300)", Limits(60, 1), "silent", "--inactivity-timeout"),
+        ("import time\nwhile True: print('.'); time.sleep(0.05)", Limits(1.5, 60), "timeout", "--timeout"),
+    ],
+)
+def test_a_job_that_is_silent_or_never_ends_is_ended(program, limits, status, flag):
+    outcome = run(spec(program), limits=limits)
+    assert outcome.status == status
+    assert flag in outcome.reason
+
+
+def test_a_child_in_a_session_of_its_own_does_not_survive_its_job(sleep):
+    child = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {sleep!r}], start_new_session=True)"
+    assert run(spec(child)).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGINT, "stopped by Ctrl-C"), (signal.SIGTERM, "stopped by SIGTERM")]
+)
+def test_a_signal_ends_the_job_and_is_an_outcome_however_often_it_comes(sleep, number, reason):
+    """A second Ctrl-C that found the runner between the job's end and its record."""
+    begun = threading.Event()
+
+    def insist():
+        begun.wait()
+        for _ in range(20):
+            os.kill(os.getpid(), number)
+            time.sleep(0.05)
+
+    stopped = Stopped()
+    insisting = threading.Thread(target=insist)
+    insisting.start()
+    with held(stopped):
+        outcome = run(spec(f"print('{EVENT}')\n{sleep}"), watch=lambda _: begun.set(), stopped=stopped)
+        insisting.join()
+    assert (outcome.status, outcome.reason) == ("interrupted", reason)
+
+
+def test_a_run_that_was_stopped_before_it_began_starts_nothing():
+    stopped = Stopped()
+    stopped.by = "SIGHUP"
+    outcome = run(spec("pass"), stopped=stopped)
+    assert (outcome.status, outcome.reason, outcome.containers) == ("interrupted", "stopped by SIGHUP", {})
+
+
+def test_an_event_that_breaks_the_contract_fails_the_run_and_is_quoted(sleep):
+    outcome = run(spec(f'print(\'::dlscale:: {{"event":"window","rank":0}}\')\n{sleep}'))
+    assert outcome.status == "failed"
+    assert "breaks the contract" in outcome.reason
+
+
+def test_helpers_that_outlive_the_workers_do_not_hang_the_run(monkeypatch, sleep):
+    monkeypatch.setattr("runner.run.execute.HELPERS_GRACE_S", 0.5)
+    outcome = run(spec(sleep, name="s0", role="scheduler"), spec("print('done')"))
+    assert (outcome.status, outcome.reason) == ("failed", "s0 did not end although every worker had")
+
+
+def test_a_daemon_is_ended_with_the_last_of_those_that_it_serves_and_its_end_is_none_of_the_outcome(sleep):
+    outcome = run(
+        spec(sleep, name="d1", role="daemon"),
+        spec("import time; time.sleep(0.5)", name="s0", role="server"),
+        spec("pass"),
+    )
+    assert (outcome.status, outcome.exit_codes) == ("ok", {"s0": 0, "w0": 0})
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_daemon_that_dies_before_its_time_is_named_however_it_ended(sleep, code):
+    daemon = spec(f"import sys; print('bind: address in use'); sys.exit({code})", name="d1", role="daemon")
+    outcome = run(daemon, spec(sleep))
+    assert outcome.status == "failed"
+    assert outcome.reason == (
+        f"d1: exit code {code}; it last said: bind: address in use; it ended before those that it serves"
+    )
+
+
+class Refusing(LocalEngine):
+    """Starts no container of this name."""
+
+    def start(self, spec):
+        if spec.name == "w1":
+            raise EngineError("no such image")
+        return super().start(spec)
+
+
+class Silent(LocalEngine):
+    """Runs containers, and answers no question."""
+
+    def check(self):
+        raise EngineError("no answer within 5 s")
+
+
+class Gone(LocalEngine):
+    """Goes away with its first container, as an engine that is stopped does."""
+
+    def start(self, spec):
+        container = super().start(spec)
+
+        def wait():
+            raise EngineError("Connection refused")
+
+        container.wait = wait
+        return container
+
+
+def test_a_container_that_will_not_start_ends_those_that_did(sleep):
+    outcome = run(spec(sleep), spec("pass", name="w1"), engines={"here": Refusing(None, WORKLOADS)})
+    assert outcome.reason == "venv would not start w1: no such image"
+
+
+@pytest.mark.parametrize(
+    ("engine", "other", "reason"),
+    [
+        (
+            Silent,
+            "import time; time.sleep(300)",
+            "n2 was lost: its engine does not answer any more (no answer within 5 s);",
+        ),
+        (Gone, "pass", "n2 was lost: its engine does not answer any more (Connection refused);"),
+        (LocalEngine, "raise SystemExit(7)", "n2: w1: exit code 7"),
+        (Refusing, "pass", "n2: venv would not start w1: no such image"),
+    ],
+)
+def test_what_fails_on_one_of_several_nodes_ends_the_job_on_the_others_and_is_named_with_its_node(
+    monkeypatch, sleep, engine, other, reason
+):
+    monkeypatch.setattr(container_group, "BEAT_S", 0.1)
+    engines = {"n1": LocalEngine(None, WORKLOADS), "n2": engine(None, WORKLOADS)}
+    outcome = run(spec(sleep, node="n1"), spec(other, name="w1", node="n2"), engines=engines, remote=True)
+    assert outcome.status == "failed"
+    assert outcome.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("roles", "order"),
+    [
+        # A worker on a fast node looked for a node whose name did not exist yet.
+        ({"a1": "daemon", "b1": "daemon", "a2": "worker", "b2": "worker"}, ["a1", "b1", "a2", "b2"]),
+        ({"b1": "worker", "a1": "scheduler", "a2": "worker"}, ["a1", "a2", "b1"]),
+    ],
+)
+def test_the_daemons_of_all_nodes_are_up_before_anything_else_starts_and_no_node_waits_for_another(roles, order):
+    started = []
+
+    class Slow(LocalEngine):
+        def start(self, spec):
+            time.sleep(0.3 if spec.node == "b" else 0)
+            started.append(spec.name)
+            return super().start(spec)
+
+    specs = [spec("import time; time.sleep(1)", name=name, node=name[0], role=role) for name, role in roles.items()]
+    run(*specs, engines={node: Slow(None, WORKLOADS) for node in "ab"})
+    assert started == order
+
+
+@pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
+def test_containers_on_other_machines_hear_from_the_runner(monkeypatch, nodes):
+    monkeypatch.setattr(container_group, "BEAT_S", 0.1)
+    lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
+    argv = (*lease, "import time; time.sleep(4)")
+    specs = [spec("", name=node, node=node).model_copy(update={"argv": argv}) for node in nodes]
+    engines = {node: LocalEngine(None, WORKLOADS) for node in nodes}
+    outcome = run(*specs, engines=engines, remote=True)
+    assert outcome.status == "ok", outcome.reason
+    silent = run(*specs, engines=engines)
+    assert "lease: nothing heard from the runner" in silent.reason
+
+
+@pytest.mark.parametrize("notices", ["log", "check"])
+def test_a_disk_that_fills_ends_the_job_also_one_that_says_nothing(monkeypatch, sleep, notices):
+    """A full disk that was noticed 97 s later, at the next window."""
+
+    def full(*_):
+        raise RunFailedError("/results/x: can't be written (No space left on device)")
+
+    monkeypatch.setattr(Sheet, notices, full)
+    outcome = run(spec(("print('line')\n" if notices == "log" else "") + sleep))
+    assert (outcome.status, "No space left" in outcome.reason) == ("failed", True)
+
+
+@pytest.mark.parametrize("stubborn", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"])
+def test_kill_9_of_the_runner_leaves_no_process(tmp_path, stubborn):
+    """Orphans holding GPUs after the runner was killed: nothing of the runner is left to clean up, the lease alone does."""
+    marker = f"orphan-{os.getpid()}-{len(stubborn)}"
+    job = f"{stubborn}import os, time\nprint('up', flush=True)\nif os.fork(): time.sleep(300) #{marker}\nelse: os.setsid(); time.sleep(300)"
+    runner = textwrap.dedent(f"""
+        import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
+        import test_execute as t
+        class Telling(t.Sheet):
+            def log(self, container, text): print(text, flush=True)
+        t.run(t.spec({job!r}), sheet=Telling())
+    """)
+    process = subprocess.Popen([sys.executable, "-c", runner], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    assert len(alive(f"#{marker}")) >= 2
+    process.kill()
+    process.wait()
+    assert not wait_gone(f"#{marker}", 12)

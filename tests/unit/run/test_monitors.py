@@ -1,0 +1,176 @@
+"""Prevents: a run that fails because its sampler does, rows of a sampler that are lost at the end, a sampler that outlives its run."""
+
+import contextlib
+import textwrap
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import examples
+import pytest
+
+from runner.core.events import MonitorStart, MonitorStop, Trouble
+from runner.core.interrupts import Stopped
+from runner.core.record import RunPlan
+from runner.engines.base import EngineError
+from runner.engines.local import LocalEngine
+from runner.plan.launch import monitor
+from runner.results.store import RunWriter
+from runner.run.monitors import REST_S, monitoring
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+EVENTS = f"""
+import sys
+sys.path.insert(0, {str(WORKLOADS)!r})
+from events import Events
+events = Events(rank=0)
+"""
+GOOD = """
+import signal
+def end(*_):
+    events.rows("telemetry", {"t": [2.0], "device": ["host"]})
+    events.emit("monitor_stop", samples=2, seconds=1.0, cpu_s=0.01)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+events.emit("monitor_start", node="here", hz=10, gpus=GPUS)
+events.rows("telemetry", {"t": [1.0], "device": ["host"]})
+while True:
+    signal.pause()
+"""
+GPU = {"index": 0, "uuid": "GPU-0", "name": "H200"}
+
+
+@pytest.fixture
+def sample(tmp_path):
+    """Let a program look on while nothing happens; what it left, and what was heard of it."""
+
+    def look_on(program, *, idle_s=0, gpus_rest=False, engine=None, stopped=None, during=lambda: None):
+        script = tmp_path / "sampler.py"
+        script.write_text(EVENTS + textwrap.dedent(program))
+        engine = engine or LocalEngine(Path("/usr/bin/env"), WORKLOADS)
+        plain = monitor.sampler("r1", node="here", gpus=(), hz=10, image="own", site=engine.site(None), user="0:0")
+        spec = plain.model_copy(update={"argv": ("python3", str(WORKLOADS / "lease.py"), "python3", str(script))})
+        plan = RunPlan(run_id="r1", trial=examples.trial(), containers=(spec,), command_lines=())
+        writer = RunWriter(tmp_path / "run")
+        writer.create(plan)
+        heard = []
+        waits = {"idle_s": idle_s, "gpus_rest": gpus_rest, "stopped": stopped or Stopped()}
+        with monitoring((spec,), engines={"here": engine}, writer=writer, watch=heard.append, **waits):
+            during()
+        writer.close_tables(plan)
+        return tmp_path / "run", heard
+
+    return look_on
+
+
+def test_rows_and_events_are_kept_to_the_last_one(sample):
+    directory, heard = sample(GOOD.replace("GPUS", "[]"))
+    assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
+    assert (directory / "telemetry.parquet").exists()
+    assert len((directory / "events.jsonl").read_text().splitlines()) == 2
+
+
+RAPL = ", sources={'rapl': None}"
+
+
+@pytest.fixture
+def powercap(tmp_path, monkeypatch):
+    """The kernel's folder of what it can cap, with a zone of this name."""
+    monkeypatch.setattr("runner.run.monitors.POWERCAP", tmp_path / "powercap")
+    return lambda zone: Path(tmp_path, "powercap", zone).mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "idle_s", "gpus_rest", "waits"),
+    [
+        ([GPU], 0.8, False, 0.8),
+        ([GPU], 0.8, True, 0.8),  # as asked
+        ([], 0.8, False, 0),
+        ([GPU], None, False, REST_S),
+        ([GPU], None, True, 0),
+        (RAPL, None, True, REST_S),  # the host does not rest while a framework is imported
+        (RAPL, 0, False, 0),
+        ([], None, False, 0),
+    ],
+)
+def test_the_run_waits_for_idle_power_where_power_can_be_measured(
+    sample, powercap, monkeypatch, *, seen, idle_s, gpus_rest, waits
+):
+    waited = []
+    powercap("intel-rapl:0")
+    monkeypatch.setattr("runner.run.monitors.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
+    program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
+    _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest)
+    assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
+    assert sum(waited) == pytest.approx(waits)
+
+
+@pytest.mark.parametrize(
+    ("zone", "idle_s", "gpus_rest", "rests"),
+    [
+        ("dtpm", None, True, False),
+        ("dtpm", None, False, True),
+        ("dtpm", 0.0, True, True),
+        ("intel-rapl:0", None, True, True),  # the host's power may be measured
+    ],
+)
+def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
+    sample, powercap, monkeypatch, *, zone, idle_s, gpus_rest, rests
+):
+    rested = []
+    powercap(zone)
+    monkeypatch.setattr("runner.run.monitors._rest", lambda *_, **__: rested.append(True))
+    sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_rest=gpus_rest)
+    assert rested == [True] * rests
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("sys.exit('no NVML today')", "no NVML today"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "the sampler killed (exit code 137, SIGKILL)"),
+        ("print('::dlscale:: {}', flush=True)", "breaks the contract"),
+        ('print(\'::dlscale-rows:: {"table": "telemetry", "rank": 0, "columns": {"watts": [1]}}\')', "no column watts"),
+    ],
+)
+def test_a_sampler_that_dies_or_lies_is_named_and_the_run_goes_on(sample, program, reason):
+    _, heard = sample(program)
+    (trouble,) = (event for event in heard if isinstance(event, Trouble))
+    assert reason in trouble.reason
+    assert "BATCH" not in trouble.reason
+
+
+class Refusing:
+    """An engine that starts nothing."""
+
+    name = "docker"
+    site = LocalEngine(None, WORKLOADS).site
+
+    def start(self, spec):
+        raise EngineError(f"no room for {spec.name}")
+
+
+def test_a_sampler_that_can_t_be_started_is_named_and_the_run_goes_on(sample):
+    went_on = []
+    _, heard = sample("", engine=Refusing(), during=lambda: went_on.append(True))
+    assert went_on
+    assert [event.reason for event in heard] == ["the sampler could not be heard: no room for dlscale-r1-monitor0"]
+
+
+def test_a_run_that_was_stopped_does_not_wait_for_idle_power(sample):
+    stopped = Stopped()
+    stopped.by = "Ctrl-C"
+    _, heard = sample(GOOD.replace("GPUS", f"[{GPU}]"), idle_s=3600, stopped=stopped)
+    assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
+
+
+def test_no_sampler_outlives_a_run_that_raises(sample, tmp_path):
+    pid = tmp_path / "pid"
+    program = f"import os; open({str(pid)!r}, 'w').write(str(os.getpid()))\n" + GOOD.replace("GPUS", "[]")
+
+    def fail():
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        sample(program, during=fail)
+    assert not Path(f"/proc/{pid.read_text()}").exists()
