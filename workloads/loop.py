@@ -34,6 +34,7 @@ those of the whole set. The network is as it is used: no dropout, normalizations
 all ranks; nothing of it changes, and the random numbers of the training neither.
 """
 
+import importlib
 import math
 import time
 from collections import deque
@@ -50,6 +51,45 @@ INPUT_SECONDS = 2.0
 LEAST_WINDOW_SECONDS, WINDOWS, FEWEST_WINDOWS, PATIENCE = 1.2, 15, 5, 4
 # Of the warm-up, the last steps tell the rate: a quarter of it, and two where there are so many.
 TIMED_SHARE, FEWEST_TIMED = 4, 2
+
+
+class Training:
+    """What the `Training` of every framework has in common; `framework` is the folder of its modules, `ranks` how its processes meet."""
+
+    lag = 0
+
+    def start(self):
+        self.synchronize()
+        return time.monotonic()
+
+    def barrier(self):
+        self.ranks.barrier()
+
+    def profiler(self, kind):
+        return importlib.import_module(self.framework + ".profiler").profiler(self, kind)
+
+    def memory(self):
+        return importlib.import_module(self.framework + ".profiler").memory(self)
+
+    def flop_counts(self):
+        return []  # neither MXNet nor TensorFlow counts anything as it runs
+
+    def gradient_bytes(self):
+        # Weights and their gradients are in fp32 at every precision, on the wires unless asked otherwise.
+        half = self.args.compression == "fp16" or "bf16-gradients" in self.args.techniques
+        return (2 if half else 4) * self.exchanged()
+
+    def exchanged(self):
+        """Numbers that a rank hands over in one iteration."""
+        return self.parameter_count()
+
+    def flop_per_sample(self):
+        """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""
+
+
+def norm(arrays):
+    """The norm of arrays of NumPy's all together, added up in fp64."""
+    return math.sqrt(math.fsum(float((array.astype("float64") ** 2).sum()) for array in arrays))
 
 
 class Batches:

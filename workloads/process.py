@@ -29,6 +29,24 @@ def pin(cpus):
         os.sched_setaffinity(0, {offered[(first + core) % len(offered)] for core in range(cpus)})
 
 
+class Alone:
+    """What a process is among the ranks of a job, unless it joins others: the first, with nobody to wait for."""
+
+    rank = 0
+
+    def barrier(self):
+        """There is nobody to wait for."""
+
+    def slowest(self, seconds):
+        return seconds
+
+    def exchange(self, elements, *places: object):
+        """There is nobody to exchange anything with."""
+
+    def leave(self):
+        """There is nobody to take leave of."""
+
+
 def environment(args, **told: object):
     """The fields of event `env`: what is the same for all frameworks, and what one tells of itself and its devices."""
     absent = dict.fromkeys(("cuda", "cudnn", "nccl"))

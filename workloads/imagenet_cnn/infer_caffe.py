@@ -14,7 +14,6 @@ all blobs: Caffe keeps each of them, in place or not, for as long as the network
 """
 
 import importlib.util
-import math
 import os
 import shutil
 import subprocess
@@ -31,6 +30,7 @@ from arguments import refuse
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
+from loop import norm
 from models_caffe import Net
 from process import pin
 from process_caffe import caffe_version, environment, is_nvidia
@@ -158,12 +158,11 @@ class Predictor(Classifier):
         return self.free
 
     def parameter_norm(self):
-        squares = [
-            (blob.data.astype("float64") ** 2).sum()
+        return norm(
+            blob.data
             for name, blobs in self.net.params.items()
             for blob in list(blobs)[STATISTICS.get(self.kinds[name], 0) :]
-        ]
-        return math.sqrt(math.fsum(squares))
+        )
 
 
 def run(args, directory, version):

@@ -26,6 +26,7 @@ import inference
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
+from loop import norm
 from with_mxnet.training import check_precision, environment, set_up
 
 STATIC = {"static_alloc": True, "static_shape": True}
@@ -109,8 +110,7 @@ class Predictor(Classifier):
         return self.classes(samples).asnumpy().astype(int)
 
     def parameter_norm(self):
-        arrays = [p.data().asnumpy().astype("float64") for p in self.trained]
-        return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+        return norm(p.data().asnumpy() for p in self.trained)
 
 
 class OnGpu(Predictor):

@@ -26,6 +26,7 @@ from arguments import check_cpu_precision, refuse
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
+from loop import norm
 from process import leave, pin
 from with_tensorflow import device as devices
 
@@ -143,8 +144,7 @@ class Predictor(Classifier):
         return sum(math.prod(weight.shape) for weight in self.shim.trained(self.net))
 
     def parameter_norm(self):
-        arrays = [weight.numpy().astype("float64") for weight in self.shim.trained(self.net)]
-        return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+        return norm(weight.numpy() for weight in self.shim.trained(self.net))
 
 
 class OnGpu(Predictor):

@@ -9,6 +9,7 @@ each other, `share` gives parameters that no gradient reaches the values of rank
 
 from itertools import count
 
+import process
 from probe import part
 from with_mxnet.shim import mx
 
@@ -18,10 +19,10 @@ PROBE_KEY = 1 << 20
 SHARE_KEY = 1 << 30
 
 
-class Alone:
+class Alone(process.Alone):
     """One process, one device."""
 
-    rank, processes = 0, 1
+    processes = 1
     store = None
 
     def trainer(self, parameters, rates, *, here):
@@ -30,21 +31,9 @@ class Alone:
     def step_size(self, local_batch):
         return local_batch
 
-    def barrier(self):
-        """There is nobody to wait for."""
-
-    def slowest(self, seconds):
-        return seconds
-
     def share(self, parameters):
         for parameter in parameters:
             parameter.set_data(parameter.list_data()[0])
-
-    def exchange(self, elements, contexts):
-        """There is nobody to exchange anything with."""
-
-    def leave(self):
-        """There is nobody to take leave of."""
 
 
 class PushPull:

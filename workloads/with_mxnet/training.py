@@ -18,10 +18,10 @@ import math
 import os
 import time
 
+import loop
 import process
 from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
-from loop import report
 from process import local_rank, pin
 from with_mxnet.profiler import UNBULKED, Regions, Storage
 
@@ -109,10 +109,10 @@ def environment(args, mx):
     return process.environment(args, **told)
 
 
-class Training:
+class Training(loop.Training):
     """Network, trainer and data of one process; `workloads/loop.py` says what its methods are for."""
 
-    lag = 0
+    framework = "with_mxnet"
 
     def __init__(self, args, mx):
         from with_mxnet.ranks import join
@@ -177,13 +177,6 @@ class Training:
     def synchronize(self):
         self.mx.nd.waitall()
 
-    def start(self):
-        self.synchronize()
-        return time.monotonic()
-
-    def barrier(self):
-        self.ranks.barrier()
-
     def read(self, losses):
         return [math.fsum(float(part.asscalar()) for part in parts) / len(parts) for parts in losses]
 
@@ -192,19 +185,6 @@ class Training:
         first = self.ranks.rank * self.args.devices
         return {context.device_id: first + number for number, context in enumerate(self.contexts)}
 
-    def profiler(self, kind):
-        from with_mxnet.profiler import profiler
-
-        return profiler(self, kind)
-
-    def memory(self):
-        from with_mxnet.profiler import memory
-
-        return memory(self)
-
-    def flop_counts(self):
-        return []  # MXNet has no counter
-
     def parameters(self):
         return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
 
@@ -212,12 +192,10 @@ class Training:
         return sum(math.prod(p.shape) for p in self.parameters())
 
     def gradient_bytes(self):
-        half = self.dtype == "float16" or self.args.compression == "fp16"
-        return (2 if half else 4) * self.parameter_count()
+        return 2 * self.parameter_count() if self.dtype == "float16" else super().gradient_bytes()
 
     def parameter_norm(self):
-        arrays = [p.list_data()[0].asnumpy().astype("float64") for p in self.parameters()]
-        return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+        return loop.norm(p.list_data()[0].asnumpy() for p in self.parameters())
 
 
 def run(make, args):
@@ -229,5 +207,5 @@ def run(make, args):
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, mx))
     events.phase("model", imported)
-    report(training, events, args, world_size=args.devices * training.ranks.processes)
+    loop.report(training, events, args, world_size=args.devices * training.ranks.processes)
     training.ranks.leave()

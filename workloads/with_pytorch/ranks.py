@@ -15,6 +15,7 @@ Each class joins the others when it is made, and has
 
 import os
 
+import process
 import torch
 from probe import part
 from torch import distributed
@@ -22,10 +23,10 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DataParallel, DistributedDataParallel, comm
 
 
-class Alone:
+class Alone(process.Alone):
     """One process, one device."""
 
-    rank, world_size = 0, 1
+    world_size = 1
     together = 1  # ranks that have the same samples
 
     def compiled(self, net, options):
@@ -53,18 +54,6 @@ class Alone:
 
     def share(self, tensors):
         """There is nobody to share them with."""
-
-    def barrier(self):
-        """There is nobody to wait for."""
-
-    def slowest(self, seconds):
-        return seconds
-
-    def exchange(self, elements, device):
-        """There is nobody to exchange anything with."""
-
-    def leave(self):
-        """There is nobody to take leave of."""
 
 
 class AllReduce:

@@ -25,9 +25,9 @@ import contextlib
 import math
 import time
 
+import loop
 from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
-from loop import report
 from process import leave, pin
 from profiling import Regions
 from with_pytorch import techniques
@@ -58,9 +58,10 @@ def check(args, *, launched, program):
     techniques.check(args, offered=program.offered)
 
 
-class Training:
+class Training(loop.Training):
     """What is trained on one rank; `workloads/loop.py` says what its methods are for."""
 
+    framework = "with_pytorch"
     offered = frozenset(techniques.OF_IMAGES)
     strategies = ("single", "ddp", "horovod")
 
@@ -189,16 +190,6 @@ class Training:
     def read(self, losses):
         return self.torch.stack(losses).tolist()
 
-    def profiler(self, kind):
-        from with_pytorch.profiler import profiler
-
-        return profiler(self, kind)
-
-    def memory(self):
-        from with_pytorch.profiler import memory
-
-        return memory(self)
-
     def flop_counts(self):
         from with_pytorch.profiler import flop_counts
 
@@ -206,18 +197,6 @@ class Training:
 
     def parameter_count(self):
         return sum(p.numel() for p in self.parameters)
-
-    def gradient_bytes(self):
-        # Weights and their gradients are in fp32 at every precision, on the wires unless asked otherwise.
-        size = 2 if self.args.compression == "fp16" or "bf16-gradients" in self.args.techniques else 4
-        return size * self.exchanged()
-
-    def exchanged(self):
-        """Numbers that a rank hands over in one iteration."""
-        return self.parameter_count()
-
-    def flop_per_sample(self):
-        """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""
 
     def end(self):
         """Let go of what would keep the ranks together."""
@@ -283,7 +262,7 @@ def run(program, args):
     events.emit("env", **environment(args, torch, device))
     training = program(args, torch, device, ranks)
     events.phase("model", imported)
-    report(training, events, args, world_size=args.devices * ranks.world_size)
+    loop.report(training, events, args, world_size=args.devices * ranks.world_size)
     training.end()
     ranks.leave()
     leave()

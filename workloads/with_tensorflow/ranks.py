@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 
+import process
 from probe import part
 from with_tensorflow.shim import tf, values
 
@@ -20,10 +21,10 @@ def all_reduce(operation, tensors):
     return tf.distribute.get_replica_context().all_reduce(operation, tensors)
 
 
-class Alone:
+class Alone(process.Alone):
     """One process, one device."""
 
-    rank, world_size, offset = 0, 1, 0
+    world_size, offset = 1, 0
 
     def __init__(self, device):
         self.strategy = tf.distribute.OneDeviceStrategy(device)
@@ -36,18 +37,6 @@ class Alone:
 
     def share(self, variables):
         """There is nobody to share with."""
-
-    def barrier(self):
-        """There is nobody to wait for."""
-
-    def slowest(self, seconds):
-        return seconds
-
-    def exchange(self, elements):
-        """There is nobody to exchange anything with."""
-
-    def leave(self):
-        """There is nobody to take leave of."""
 
 
 class AllReduce:

@@ -34,9 +34,9 @@ import math
 import os
 import time
 
+import loop
 from arguments import check_cpu_precision, check_epochs, check_strategy, refuse
 from events import Events, process_start
-from loop import Batches, report
 from process import leave, pin
 from profiling import Regions
 from with_tensorflow.device import environment, set_up
@@ -75,10 +75,10 @@ def check_version(args, tf):
         refuse(f"--profile={args.profile} needs TensorFlow 2, this is {tf.__version__}; leave it out, or ask for 2.21")
 
 
-class Training:
+class Training(loop.Training):
     """What is trained in one process; `workloads/loop.py` says what its methods are for."""
 
-    lag = 0
+    framework = "with_tensorflow"
 
     def __init__(self, args, tf, ranks):
         from with_tensorflow import shim
@@ -92,7 +92,7 @@ class Training:
         ranks.broadcast(self.variables)
         self.train = self.on_all(self.train_one)
         self.test = self.on_all(self.loss)
-        self.batches = Batches(self.open())
+        self.batches = loop.Batches(self.open())
 
     def take(self, net):
         args = self.args
@@ -141,13 +141,6 @@ class Training:
         if self.on_gpu:  # on CPUs a call returns when its work is done
             self.shim.synchronize()
 
-    def start(self):
-        self.synchronize()
-        return time.monotonic()
-
-    def barrier(self):
-        self.ranks.barrier()
-
     def evaluate(self):
         return [float(loss) for loss in self.test(*self.shared_batch(), self.common_seed())]
 
@@ -166,33 +159,11 @@ class Training:
     def read(self, losses):
         return [math.fsum(map(float, parts)) / len(parts) for parts in losses]
 
-    def profiler(self, kind):
-        from with_tensorflow.profiler import profiler
-
-        return profiler(self, kind)
-
-    def memory(self):
-        from with_tensorflow.profiler import memory
-
-        return memory(self)
-
-    def flop_counts(self):
-        return []  # TensorFlow has figures registered for some types of operators, and counts nothing as it runs
-
     def parameter_count(self):
         return sum(math.prod(variable.shape) for variable in self.variables)
 
-    def gradient_bytes(self):
-        # Variables and their gradients are in fp32 at every precision.
-        return (2 if self.args.compression == "fp16" else 4) * self.exchanged()
-
-    def exchanged(self):
-        """Numbers that a rank hands over in one iteration."""
-        return self.parameter_count()
-
     def parameter_norm(self):
-        arrays = [variable.numpy().astype("float64") for variable in self.variables]
-        return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+        return loop.norm(variable.numpy() for variable in self.variables)
 
     def prepared(self, inputs):
         return inputs
@@ -247,7 +218,7 @@ def run(program, args):
     events.emit("env", **environment(args, tf, gpus))
     training = program(args, tf, ranks)
     events.phase("model", imported)
-    report(training, events, args, world_size=ranks.world_size)
+    loop.report(training, events, args, world_size=ranks.world_size)
     ranks.leave()
     if args.strategy != "multiworker":  # whose processes take leave of each other when the interpreter takes them apart
         leave()
