@@ -121,18 +121,6 @@ class Cost(Frozen):
         return math.log(self.step_s(point.one, point.wire, point.devices) / point.step_s)
 
 
-class HeldOut(Frozen):
-    """A measured point, and the step that is predicted for it by a fit to other networks."""
-
-    point: Point
-    step_s: float
-
-    @property
-    def error(self) -> float:
-        """Predicted over measured throughput, less 1."""
-        return self.point.step_s / self.step_s - 1
-
-
 class PredictedRow(Frozen):
     """One scale: the throughput in the unit of the run, its 95 % interval, and the part of the step that is exchange."""
 
@@ -167,10 +155,10 @@ def fit(points: Sequence[Point]) -> Cost:
     return best
 
 
-def held_out(points: Sequence[Point]) -> tuple[HeldOut, ...]:
-    """Each point as a fit to the points of all other networks predicts it."""
+def held_out(points: Sequence[Point]) -> tuple[tuple[Point, float], ...]:
+    """Each point, and the error of a fit to the points of all other networks: predicted over measured throughput, less 1."""
     return tuple(
-        HeldOut(point=point, step_s=cost.step_s(point.one, point.wire, point.devices))
+        (point, point.step_s / cost.step_s(point.one, point.wire, point.devices) - 1)
         for network in dict.fromkeys(point.one.network for point in points)
         for point in points
         if point.one.network == network
@@ -201,8 +189,8 @@ def predict(
     """
     cost, beside = fit(alike(points, one)), dict(measured)
     held = held_out(points)
-    own = [one for one in held if one.point.wire.kind == wire.kind]
-    errors = [math.log1p(one.error) for one in (own if len(own) >= FEWEST_POINTS else held)]
+    own = [(point, error) for point, error in held if point.wire.kind == wire.kind]
+    errors = [math.log1p(error) for _, error in (own if len(own) >= FEWEST_POINTS else held)]
     return tuple(
         PredictedRow(
             devices=scale,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from runner.analysis.grading import measure
 from runner.analysis.grading.grade import Graded, grade, scaling, watch
-from runner.analysis.grading.validity import degraded, finite_losses, unsettled, with_doubts
+from runner.analysis.grading.validity import degraded, finite_losses, telemetry_doubts, unsettled
 from runner.core.events import Event, RunStop
 from runner.core.measurement import Measurement, Throughput
 from runner.core.provenance import Provenance
@@ -124,7 +124,7 @@ def grade_external(
             used="none" if trial.world_size == 1 else "unknown",
             evidence=Evidence(traffic=(), nccl_lines=()),
         ),
-        validity=with_doubts(degraded(judge(outcome, measurement), _unseen(trial, events)), watched),
+        validity=degraded(judge(outcome, measurement), (*_unseen(trial, events), *telemetry_doubts(watched))),
         telemetry=watched,
     )
 

@@ -184,16 +184,7 @@ def hostlist(names: Iterable[str]) -> str:
         else:
             found.append(name)
     for (prefix, width), numbers in by_prefix.items():
-        spans = [_span([number for _, number in run], width) for run in _consecutive(sorted(numbers))]
-        alone = len(numbers) == 1
-        found.append(f"{prefix}{spans[0]}" if alone else f"{prefix}[{','.join(spans)}]")
+        runs = [[n for _, n in run] for _, run in groupby(enumerate(sorted(numbers)), key=lambda one: one[1] - one[0])]
+        spans = ["-".join(f"{number:0{width}d}" for number in dict.fromkeys((run[0], run[-1]))) for run in runs]
+        found.append(f"{prefix}{spans[0]}" if len(numbers) == 1 else f"{prefix}[{','.join(spans)}]")
     return ",".join(sorted(found))
-
-
-def _consecutive(numbers: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
-    for _, run in groupby(enumerate(numbers), key=lambda one: one[1] - one[0]):
-        yield list(run)
-
-
-def _span(run: Sequence[int], width: int) -> str:
-    return "-".join(f"{number:0{width}d}" for number in dict.fromkeys((run[0], run[-1])))

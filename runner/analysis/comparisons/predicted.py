@@ -74,7 +74,7 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
         unit=unit,
         wire=over,
         rows=rows,
-        errors=tuple((_of(held.point), held.error) for held in held_out(points)),
+        errors=tuple((_of(point), error) for point, error in held_out(points)),
         farthest=farthest,
         notes=tuple(_notes(own, over, farthest, devices)),
     )

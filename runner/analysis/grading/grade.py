@@ -84,18 +84,18 @@ def grade(
     rate = measurement.throughput.value if measurement.throughput else None
     flop = flop_figures(trial=trial, events=events, throughput=rate, telemetry=watched)
     measurement = measurement.model_copy(update={"flop": flop})
+    doubts = validity.telemetry_doubts(watched, shared=trial.concurrent is not None and trial.concurrent.shared)
     if trial.profile:
         found = validity.judge_pass(trial, outcome, events, kernels)
     else:
         found = validity.judge(trial, outcome, measurement, transport, workload)
-        found = validity.degraded(found, validity.taken_from_the_job(trial, measurement, watched, containers))
-        found = validity.degraded(found, validity.unwatched(containers))
-    shared = trial.concurrent is not None and trial.concurrent.shared
+        taken = validity.taken_from_the_job(trial, measurement, watched, containers)
+        doubts = (*taken, *validity.unwatched(containers), *doubts)
     return Graded(
         outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),
         measurement=measurement,
         transport=transport,
-        validity=validity.with_doubts(found, watched, shared=shared),
+        validity=validity.degraded(found, doubts),
         telemetry=watched,
         profile=_profile(trial, events, kernels) if trial.profile else None,
     )

@@ -78,7 +78,8 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
     batches = [event for event in events if isinstance(event, BatchEvent)]
     passed = next((event for event in events if isinstance(event, Backward)), None)
-    in_flight = in_flight_of(events)
+    # 1 where the program does not say, as programs did that waited for each batch.
+    in_flight = next((event.in_flight for event in events if isinstance(event, Latency)), 1)
     decoded = [event.decoded for event in data if event.decoded is not None]
     probes_s = longest.get(WIRES, 0.0) + longest.get(PEAK, 0.0)
     return Measurement(
@@ -198,11 +199,6 @@ def accuracy(events: Sequence[Event]) -> AccuracyFigures | None:
         agree_percent=100 * told.agree / told.samples,
         fit_iterations=told.fit_iterations,
     )
-
-
-def in_flight_of(events: Sequence[Event]) -> int:
-    """How many batches of inference were under way at once; 1 where the program does not say, as programs did that waited for each."""
-    return next((event.in_flight for event in events if isinstance(event, Latency)), 1)
 
 
 def latency(events: Sequence[Event]) -> LatencyFigures | None:

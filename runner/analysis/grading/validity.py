@@ -58,14 +58,6 @@ def judge_pass(trial: Trial, outcome: Outcome, events: Sequence[Event], kernels:
     return _verdict(outcome.against or pass_faults(trial, events, kernels), pass_doubts(trial, events, kernels))
 
 
-def with_doubts(validity: Validity, watched: Telemetry | None, *, shared: bool = False) -> Validity:
-    """Degrade a run by what the machines did meanwhile; one that is invalid stays what it is.
-
-    With `shared` it was to share its devices, so that others on them are no reason.
-    """
-    return degraded(validity, telemetry_doubts(watched, shared=shared) if watched else ())
-
-
 def degraded(validity: Validity, found: Sequence[str]) -> Validity:
     """A run with more doubts; one that is invalid stays what it is."""
     if validity.status == "invalid" or not found:
@@ -258,8 +250,10 @@ def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
         yield "the profiler saw operators alone, and no kernel of a GPU"
 
 
-def telemetry_doubts(telemetry: Telemetry, *, shared: bool = False) -> tuple[str, ...]:
-    """One sentence for each thing that disturbed the measured span; with `shared`, others on the devices did not."""
+def telemetry_doubts(telemetry: Telemetry | None, *, shared: bool = False) -> tuple[str, ...]:
+    """One sentence for each thing that disturbed the measured span, as far as somebody looked on; with `shared`, others on the devices did not."""
+    if telemetry is None:
+        return ()
     several = len(telemetry.hosts) > 1
     found: list[str] = []
     for gpu in telemetry.gpus:

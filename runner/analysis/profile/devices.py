@@ -37,15 +37,6 @@ class Spans:
         return float((self.end - self.start).sum())
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """How many intervals run at once while any does: the mean weighted by time, the most, and how long at least two do."""
-
-    mean: float
-    most: int
-    parallel: float
-
-
 NOTHING = Spans(start=np.empty(0), end=np.empty(0))
 
 
@@ -79,8 +70,11 @@ def gaps_within(spans: Spans, within: Spans) -> Spans:
     return intersect(outside, within)
 
 
-def overlap(start: Floats, end: Floats) -> Overlap | None:
-    """How many intervals run at once; one that ends when another begins is not at once with it. None where none has a length."""
+def concurrency(start: Floats, end: Floats, busy: Spans) -> Concurrency | None:
+    """How many intervals, whose union is `busy`, run at once; one that ends when another begins is not at once with it.
+
+    None where none has a length.
+    """
     lasting = end > start
     begins, ends = start[lasting], end[lasting]
     if not len(begins):
@@ -91,11 +85,10 @@ def overlap(start: Floats, end: Floats) -> Overlap | None:
     running = np.cumsum(change[order])
     lengths = np.diff(times[order])
     at_once = running[:-1]
-    busy = float(lengths[at_once >= 1].sum())
-    return Overlap(
-        mean=float((lengths * at_once).sum()) / busy,
+    return Concurrency(
+        mean=float((lengths * at_once).sum()) / float(lengths[at_once >= 1].sum()),
         most=int(running.max()),
-        parallel=float(lengths[at_once > 1].sum()),
+        parallel_percent=percent(float(lengths[at_once > 1].sum()), busy.total),
     )
 
 
@@ -151,7 +144,6 @@ def uses(device_work: pd.DataFrame, elapsed: Mapping[int, Elapsed]) -> tuple[tup
 def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> GpuUse:
     busy = spans(kernels)
     own = spans(kernels[~kernels["category"].isin(COLLECTIVES)])
-    at_once = overlap(kernels["start"].to_numpy(), kernels["end"].to_numpy())
     elapsed_s = elapsed.without_profiler(busy.total)
     return GpuUse(
         device=device,
@@ -161,8 +153,7 @@ def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> Gpu
         busy_s=busy.total,
         compute_percent=percent(busy.total, elapsed_s),
         own_compute_percent=percent(own.total, elapsed_s),
-        concurrency=at_once
-        and Concurrency(mean=at_once.mean, most=at_once.most, parallel_percent=percent(at_once.parallel, busy.total)),
+        concurrency=concurrency(kernels["start"].to_numpy(), kernels["end"].to_numpy(), busy),
         kernels_per_step=len(kernels) / elapsed.iterations,
     )
 
@@ -171,10 +162,10 @@ def _together(found: list[GpuUse]) -> GpuUse:
     """All GPUs as one: seconds add up, and what is a share is weighted by the seconds that it is a share of."""
     busy_s, elapsed_s = math.fsum(use.busy_s for use in found), math.fsum(use.elapsed_s for use in found)
     own = math.fsum(use.own_compute_percent * use.elapsed_s for use in found)
-    concurrency = None
+    joint = None
     if at_once := [(use.concurrency, use.busy_s) for use in found if use.concurrency]:
         parallel = math.fsum(one.parallel_percent * seconds for one, seconds in at_once)
-        concurrency = Concurrency(
+        joint = Concurrency(
             mean=math.fsum(one.mean * seconds for one, seconds in at_once) / busy_s,
             most=max(one.most for one, _ in at_once),
             parallel_percent=min(100.0, parallel / busy_s),
@@ -187,7 +178,7 @@ def _together(found: list[GpuUse]) -> GpuUse:
         busy_s=busy_s,
         compute_percent=percent(busy_s, elapsed_s),
         own_compute_percent=min(100.0, own / elapsed_s if elapsed_s else 0.0),
-        concurrency=concurrency,
+        concurrency=joint,
         kernels_per_step=math.fsum(use.kernels_per_step for use in found) / len(found),
     )
 

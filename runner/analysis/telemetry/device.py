@@ -60,20 +60,6 @@ class Found(Generic[Value]):
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """The stretches between samples that lie in a span, cut at its edges: (pieces,) how long each is, and the quantity at its ends."""
-
-    seconds: Floats
-    first: Floats
-    last: Floats
-
-    @property
-    def area(self) -> float:
-        """Quantity × seconds under the straight lines: the trapezoidal rule."""
-        return float((self.seconds * (self.first + self.last) / 2).sum())
-
-
-@dataclass(frozen=True)
 class Series:
     """Samples of one quantity of one device, in the order in which they came."""
 
@@ -83,23 +69,16 @@ class Series:
 
     def gauge(self, span: Span) -> Found[Range]:
         """Smallest, time-weighted mean and largest value of a gauge; of the time that has samples, `why` tells of the rest."""
-        if wrong := self._clock(span):
-            return Found(None, wrong)
-        pieces = self._pieces(span)
-        covered = float(pieces.seconds.sum())
-        if covered == 0:
-            return Found(None, NO_SAMPLE)
-        ends = np.concatenate([pieces.first, pieces.last])
-        return Found(_range(ends, pieces.area / covered), _hole(covered, span))
+        lines = self._lines(span)
+        if lines.value is None:
+            return Found(None, lines.why)
+        ends, covered, area = lines.value
+        return Found(_range(ends, area / covered), lines.why)
 
     def integral(self, span: Span) -> Found[float]:
         """A gauge × time over the whole span; none where there is a hole in it."""
-        if wrong := self._clock(span):
-            return Found(None, wrong)
-        pieces = self._pieces(span)
-        covered = float(pieces.seconds.sum())
-        why = NO_SAMPLE if covered == 0 else _hole(covered, span)
-        return Found(None, why) if why else Found(pieces.area)
+        lines = self._lines(span)
+        return Found(lines.value[2]) if lines.value and not lines.why else Found(None, lines.why)
 
     def mean(self, span: Span) -> Found[Range]:
         """The same as `gauge` for samples that are means since the one before; those count whose middle lies in the span."""
@@ -200,7 +179,13 @@ class Series:
             return f"the sampler's clock went back by {-steps.min():.3g} s in the measured span"
         return None
 
-    def _pieces(self, span: Span) -> _Pieces:
+    def _lines(self, span: Span) -> Found[tuple[Floats, float, float]]:
+        """The straight lines between samples that lie in a span, cut at its edges.
+
+        The quantity at their ends, (2 × lines,); how long they are together; quantity × seconds under them, by the trapezoidal rule.
+        """
+        if wrong := self._clock(span):
+            return Found(None, wrong)
         t, values = self._known()
         steps = np.diff(t)
         low, high = np.maximum(t[:-1], span.start), np.minimum(t[1:], span.end)
@@ -208,7 +193,12 @@ class Series:
         slope = np.divide(np.diff(values), steps, out=np.zeros_like(steps), where=steps > 0)[kept]
         begin, first = t[:-1][kept], values[:-1][kept]
         low, high = low[kept], high[kept]
-        return _Pieces(high - low, first + slope * (low - begin), first + slope * (high - begin))
+        seconds, at_low, at_high = high - low, first + slope * (low - begin), first + slope * (high - begin)
+        covered = float(seconds.sum())
+        if covered == 0:
+            return Found(None, NO_SAMPLE)
+        area = float((seconds * (at_low + at_high) / 2).sum())
+        return Found((np.concatenate([at_low, at_high]), covered, area), _hole(covered, span))
 
 
 def _share(span: Span, until: float, rate: Series | None) -> float:

@@ -61,16 +61,11 @@ class Database:
         Raises:
             RequestError: a table of a run can't be read.
         """
-        rows: dict[str, tables.Rows] = {
-            tables.RUNS.name: tables.rows_of_runs(runs),
-            tables.WINDOWS.name: tables.rows_of_windows(runs),
-            tables.LOSSES.name: tables.rows_of_losses(runs),
-            tables.EPOCHS.name: tables.rows_of_epochs(runs),
-            tables.PUBLISHED.name: tables.rows_of_published(published),
-        }
         for table in wanted:
-            if table.name in rows:
-                insert(self._connection, table, rows[table.name])
+            if table is tables.PUBLISHED:
+                insert(self._connection, table, tables.rows_of_published(published))
+            elif table in tables.OF_RECORDS:
+                insert(self._connection, table, tables.OF_RECORDS[table](runs))
             else:
                 self._insert_files(_RAW[table.name], [(directory, record.run_id) for directory, record in runs])
 
@@ -167,7 +162,8 @@ def insert(
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
 
     schema = pa.schema([(name, _arrow(kind)) for name, kind in _columns(table, numbered=numbered).items()])
-    for some in _in_groups(rows):
+    left = iter(rows)
+    while some := list(islice(left, _AT_ONCE)):
         columns = {name: [row.get(name) for row in some] for name in schema.names}
         connection.register("added", pa.Table.from_pydict(columns, schema=schema))
         connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM added')  # noqa: S608 - our own name
@@ -197,17 +193,6 @@ def _by_arrow(answer: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in answer.to_arrow_table().columns), strict=True))
 
 
-def _in_groups(rows: Iterable[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
-    group: list[Mapping[str, Any]] = []
-    for row in rows:
-        group.append(row)
-        if len(group) == _AT_ONCE:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
 def _arrow(sql_type: str) -> pa.DataType:
     """How values go into a column; what has no type of its own there goes as text, and DuckDB reads it."""
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
@@ -222,12 +207,6 @@ def _sentence(error: duckdb.Error) -> str:
     return one_line(str(error).partition("\n\nLINE ")[0])
 
 
-OF_RECORDS: Final = {
-    tables.RUNS: tables.rows_of_runs,
-    tables.WINDOWS: tables.rows_of_windows,
-    tables.LOSSES: tables.rows_of_losses,
-    tables.EPOCHS: tables.rows_of_epochs,
-}
 SETTLED_NS: Final = 2 * 10**9
 """A file that was changed less long ago could be changed again without another time of change: it is read again next time."""
 MOST: Final = 8
@@ -325,7 +304,7 @@ def _renewed(
         connection = _opened(draft)
     with connection:
         numbers = ", ".join(map(str, gone)) or "NULL"
-        for name in ("files", *(table.name for table in OF_RECORDS)):
+        for name in ("files", *(table.name for table in tables.OF_RECORDS)):
             connection.execute(f'DELETE FROM "{name}" WHERE file IN ({numbers})')  # noqa: S608 - our own names and numbers
         (first,) = connection.execute("SELECT coalesce(max(file), 0) + 1 FROM files").fetchone() or (1,)
         left = enumerate(stale, start=first)
@@ -344,7 +323,7 @@ def _opened(path: Path) -> duckdb.DuckDBPyConnection:
         "CREATE TABLE IF NOT EXISTS files "
         "(file BIGINT, directory VARCHAR, run_id VARCHAR, size BIGINT, mtime_ns BIGINT, ctime_ns BIGINT, inode UBIGINT)"
     )
-    for table in OF_RECORDS:
+    for table in tables.OF_RECORDS:
         create(connection, table, numbered=True)
     return connection
 
@@ -353,7 +332,7 @@ def _read(
     connection: duckdb.DuckDBPyConnection, numbered: Sequence[tuple[int, Path]], marks: Mapping[Path, Mark]
 ) -> list[str]:
     """Read records and add their rows; returns a sentence about each that can't be read."""
-    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in OF_RECORDS}
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in tables.OF_RECORDS}
     files, passed_over = [], []
     now = time.time_ns()
     for number, directory in numbered:
@@ -365,13 +344,13 @@ def _read(
         mark = marks.get(directory)
         settled = mark is not None and now - max(mark[1:3]) > SETTLED_NS
         files.append((number, str(directory), record.run_id, *(mark if mark and settled else (-1, 0, 0, 0))))
-        for table, rows_of in OF_RECORDS.items():
+        for table, rows_of in tables.OF_RECORDS.items():
             for row in rows_of([(directory, record)]):
                 row["file"] = number
                 rows[table.name].append(row)
     if files:
         connection.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", files)
-    for table in OF_RECORDS:
+    for table in tables.OF_RECORDS:
         insert(connection, table, rows[table.name], numbered=True)
     return passed_over
 

@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -266,6 +266,15 @@ def rows_of_epochs(runs: Sequence[Run]) -> Rows:
     for _, record in runs:
         for epoch in record.measurement.epochs:
             yield {**_picked(EPOCHS.columns, epoch.model_dump()), "run_id": record.run_id}
+
+
+OF_RECORDS: Final[Mapping[Table, Callable[[Sequence[Run]], Rows]]] = {
+    RUNS: rows_of_runs,
+    WINDOWS: rows_of_windows,
+    LOSSES: rows_of_losses,
+    EPOCHS: rows_of_epochs,
+}
+"""The tables that are filled from records, and what makes their rows."""
 
 
 def rows_of_published(sources: Sequence[Published]) -> Rows:

@@ -110,7 +110,7 @@ def test_a_point_is_held_out_with_all_points_of_its_network():
     odd = [
         point.model_copy(update={"step_s": 2 * point.step_s}) if point.one.network == "n0" else point for point in found
     ]
-    errors = {held.point.one.network: abs(held.error) for held in held_out(odd)}
+    errors = {point.one.network: abs(error) for point, error in held_out(odd)}
     # Only the others made the fit: those of n0 are off by all of their factor.
     assert errors["n0"] == pytest.approx(1.0, abs=0.1)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.analysis.profile.devices import Spans, gaps_within, intersect, overlap, percent, union
+from runner.analysis.profile.devices import Spans, concurrency, gaps_within, intersect, percent, union
 
 
 def spans(*pairs):
@@ -29,7 +29,7 @@ def pairs_of(found):
 
 def at_once(*pairs):
     raw = spans(*pairs)
-    return overlap(raw.start, raw.end)
+    return concurrency(raw.start, raw.end, merged(*pairs))
 
 
 # Whole numbers: their sums are exact, so that equalities can be asked for.
@@ -108,19 +108,19 @@ class TestGaps:
         assert gaps_within(work, time).total + intersect(work, time).total == time.total
 
 
-class TestOverlap:
+class TestConcurrency:
     @pytest.mark.parametrize(
-        ("pairs", "mean", "most", "parallel"),
+        ("pairs", "mean", "most", "percent_parallel"),
         [
             # One from 0 to 4, two from 1 to 2, three from 2 to 3, none from 4 to 6, one from 6 to 7: 8 kernel seconds in 5 busy ones.
-            ([(0, 4), (1, 3), (2, 3), (6, 7)], 8 / 5, 3, 2),
+            ([(0, 4), (1, 3), (2, 3), (6, 7)], 8 / 5, 3, 40),
             ([(0, 1), (1, 2)], 1, 1, 0),  # touching
-            ([(0, 2), (0, 2)], 2, 2, 2),  # the same on two streams
+            ([(0, 2), (0, 2)], 2, 2, 100),  # the same on two streams
         ],
     )
-    def test_by_hand(self, pairs, mean, most, parallel):
+    def test_by_hand(self, pairs, mean, most, percent_parallel):
         found = at_once(*pairs)
-        assert (found.mean, found.most, found.parallel) == (mean, most, parallel)
+        assert (found.mean, found.most, found.parallel_percent) == (mean, most, percent_parallel)
 
     def test_what_has_no_length_runs_beside_nothing(self):
         assert at_once((1, 1)) is None
@@ -132,7 +132,7 @@ class TestOverlap:
         found = at_once(*pairs)
         assert found.mean * merged(*pairs).total == pytest.approx(sum(b - a for a, b in pairs))
         assert 1 <= found.mean <= found.most
-        assert 0 <= found.parallel <= merged(*pairs).total
+        assert 0 <= found.parallel_percent <= 100
 
 
 def test_a_share_of_nothing_is_nothing():
