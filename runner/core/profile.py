@@ -5,11 +5,15 @@ Percentages are 0..100. A figure that could not be had is None, and `unavailable
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from runner.core.events import ProfileKind, Region, StepPart
 from runner.core.frozen import Frozen
 
+Collective = Literal[
+    "broadcast", "all_reduce", "reduce", "all_gather", "reduce_scatter", "send_recv", "collective_other"
+]
+Copy = Literal["copy_htod", "copy_dtoh", "copy_dtod", "copy_ptop", "copy_htoh", "copy_other"]
 Category = Literal[
     "convolution_winograd",
     "convolution_implicit_gemm",
@@ -33,28 +37,15 @@ Category = Literal[
     "ctc",
     "embedding",
     "layout",
-    "broadcast",
-    "all_reduce",
-    "reduce",
-    "all_gather",
-    "reduce_scatter",
-    "send_recv",
-    "collective_other",
-    "copy_htod",
-    "copy_dtoh",
-    "copy_dtod",
-    "copy_ptop",
-    "copy_htoh",
-    "copy_other",
+    Collective,
+    Copy,
     "memset",
     "input",
     "other",
 ]
 """What a piece of work is for; convolutions by algorithm, collectives and copies by kind."""
 
-COLLECTIVES: Final[frozenset[Category]] = frozenset(
-    {"broadcast", "all_reduce", "reduce", "all_gather", "reduce_scatter", "send_recv", "collective_other"}
-)
+COLLECTIVES: Final[frozenset[Category]] = frozenset(get_args(Collective))
 
 CallClass = Literal[
     "launch", "event", "memory_management", "copy", "synchronize", "stream", "module_load", "attributes", "other"

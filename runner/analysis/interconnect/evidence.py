@@ -242,7 +242,7 @@ def nvlink(evidence: Evidence, own: Collection[str], *, devices: int, needed: in
     both = [(link.rx_bytes, link.tx_bytes) for link in evidence.nvlink if not own or link.gpu in own]
     if len(both) < max(devices, 1):
         return None
-    return _of_gpus("nvlink", both, least=min(map(min, both)), needed=needed)
+    return _counted("nvlink", both, least=min(map(min, both)), needed=needed)
 
 
 def pcie(evidence: Evidence, own: Collection[str], *, devices: int, needed: int) -> Counted | None:
@@ -252,12 +252,13 @@ def pcie(evidence: Evidence, own: Collection[str], *, devices: int, needed: int)
         return None
     share = min(slot.share for slot in slots)
     both = [(slot.rx_bytes, slot.tx_bytes) for slot in slots]
-    return _of_gpus("pcie", both, least=min(map(max, both)), needed=round(share * needed), share=share)
+    return _counted("pcie", both, least=min(map(max, both)), needed=round(share * needed), share=share)
 
 
-def _of_gpus(
+def _counted(
     wire: CountedWire, both: Sequence[tuple[int, int]], *, least: int, needed: int, share: float = 1.0
 ) -> Counted:
+    """A wire by (received, sent) bytes at each place."""
     return Counted(
         wire=wire,
         places=len(both),
@@ -277,11 +278,4 @@ def loopback(nodes: Iterable[NodeSent], *, needed: int) -> Counted | None:
 
 def of_nodes(wire: CountedWire, moved: Sequence[int], *, needed: int) -> Counted:
     """A wire of which each node counted what it sent."""
-    return Counted(
-        wire=wire,
-        places=len(moved),
-        least=min(moved),
-        most=max(moved),
-        sent=math.fsum(moved) / len(moved),
-        needed=needed,
-    )
+    return _counted(wire, [(sent, sent) for sent in moved], least=min(moved), needed=needed)

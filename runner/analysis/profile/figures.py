@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from runner.analysis.profile import devices, shares
@@ -90,7 +91,7 @@ def _elapsed(
         if start is None or not stop.iterations:
             continue
         steps_s = math.fsum(stop.step_seconds)
-        excess_s = steps_s - _mean(start.plain_step_seconds) * stop.iterations if start.plain_step_seconds else None
+        excess_s = steps_s - fmean(start.plain_step_seconds) * stop.iterations if start.plain_step_seconds else None
         profiled_s = _in_region(rank, start.region, events, rows) if start.region else steps_s
         if profiled_s:
             yield rank, Elapsed(iterations=stop.iterations, profiled_s=profiled_s, excess_s=excess_s)
@@ -111,11 +112,11 @@ def _steps(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> St
     plain = [seconds for start in starts.values() for seconds in start.plain_step_seconds]
     if not profiled or set(stops) != set(starts):
         return None
-    plain_s = _mean(plain) if plain else None
+    plain_s = fmean(plain) if plain else None
     return Steps(
         plain_step_s=plain_s,
-        profiled_step_s=_mean(profiled),
-        overhead_percent=100 * (_mean(profiled) / plain_s - 1) if plain_s else None,
+        profiled_step_s=fmean(profiled),
+        overhead_percent=100 * (fmean(profiled) / plain_s - 1) if plain_s else None,
     )
 
 
@@ -155,7 +156,3 @@ def _unavailable(
         yield from ((figure, reason) for figure in OF_GPUS[:2])
     if not counted:
         yield FP32, "no hardware counters of kernels here; PROFILE=metrics reads them with ncu"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -9,6 +9,7 @@ read or write.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import duckdb
 
@@ -33,15 +34,10 @@ from runner.results.query import tables
 from runner.results.query.tables import Table
 from runner.results.store import RECORD, read_record
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _RAW: Final[Mapping[str, TableName]] = {"telemetry": "telemetry", "kernels": "kernels"}
 # What SQL may do is read; a pivot is several statements.
 _READS: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
 _ZONE: Final = "WITH TIME ZONE"
-_AT_ONCE: Final = 500
-"""Rows that are in memory twice while a table is filled."""
 
 
 class Database:
@@ -158,16 +154,16 @@ def create(connection: duckdb.DuckDBPyConnection, table: Table, *, numbered: boo
 def insert(
     connection: duckdb.DuckDBPyConnection, table: Table, rows: Iterable[Mapping[str, Any]], *, numbered: bool = False
 ) -> None:
-    """Add rows; what a row lacks is null."""
-    import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
-
-    schema = pa.schema([(name, _arrow(kind)) for name, kind in _columns(table, numbered=numbered).items()])
-    left = iter(rows)
-    while some := list(islice(left, _AT_ONCE)):
-        columns = {name: [row.get(name) for row in some] for name in schema.names}
-        connection.register("added", pa.Table.from_pydict(columns, schema=schema))
-        connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM added')  # noqa: S608 - our own name
-        connection.unregister("added")
+    """Add rows, by a file of lines of JSON; what a row lacks is null."""
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _columns(table, numbered=numbered).items())
+    with tempfile.NamedTemporaryFile("w", prefix="dlscale-rows-", suffix=".json", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(row)}\n" for row in rows)
+        file.flush()
+        connection.execute(
+            f'INSERT INTO "{table.name}" BY NAME '  # noqa: S608 - our own names
+            f"SELECT * FROM read_json(?, format = 'newline_delimited', columns = {{{columns}}})",
+            [_literal(Path(file.name))],
+        )
 
 
 def _columns(table: Table, *, numbered: bool) -> dict[str, str]:
@@ -191,15 +187,6 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
 def _by_arrow(answer: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
     """All rows; for times of a zone the database's own way takes a library of zones, which Python itself has since 3.9."""
     return list(zip(*(column.to_pylist() for column in answer.to_arrow_table().columns), strict=True))
-
-
-def _arrow(sql_type: str) -> pa.DataType:
-    """How values go into a column; what has no type of its own there goes as text, and DuckDB reads it."""
-    import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
-
-    scalars = {"BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()}
-    one = scalars.get(sql_type.removesuffix("[]"), pa.string())
-    return pa.list_(one) if sql_type.endswith("[]") else one
 
 
 def _sentence(error: duckdb.Error) -> str:

@@ -6,7 +6,6 @@ A column is a field of a record by its dotted name, with underscores; it means w
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -299,9 +298,5 @@ def rows_of_published(sources: Sequence[Published]) -> Rows:
 
 
 def _picked(columns: Sequence[Column], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of columns from the JSON of a model, those that SQL has no type for as text."""
-    found = {column.name: (column.type, column.of(fields)) for column in columns if column.path}
-    return {
-        name: json.dumps(value) if kind == "JSON" and value is not None else value
-        for name, (kind, value) in found.items()
-    }
+    """The values of columns from the JSON of a model."""
+    return {column.name: column.of(fields) for column in columns if column.path}
