@@ -399,14 +399,18 @@ def thinned(
     each = max(1, math.ceil(len(values) / points))
     times: list[float] = []
     found: list[float | None] = []
-    for start in range(0, len(values), each):
-        part, when = values[start : start + each], seconds[start : start + each]
-        known = np.isfinite(part)
-        hole = not known.all()
-        if known.any():
-            times.append(float(when[known].mean()))
-            found.append(float(part[known].mean()))
-        if hole and times:
+    padded = (np.append(column, np.full(-len(column) % each, np.nan)).reshape(-1, each) for column in (seconds, values))
+    # A group that holds no hole, nearly every one, costs no call of its own.
+    for at, (when, mean) in enumerate(zip(*(column.mean(axis=1).tolist() for column in padded), strict=True)):
+        own = slice(at * each, (at + 1) * each)
+        known = None if math.isfinite(mean) else np.isfinite(values[own])
+        if known is None:
+            times.append(when)
+            found.append(mean)
+        elif known.any():
+            times.append(float(seconds[own][known].mean()))
+            found.append(float(values[own][known].mean()))
+        if known is not None and not known.all() and times:
             times.append(times[-1])
             found.append(None)
     return tuple(times), tuple(found), each
