@@ -21,18 +21,17 @@ from runner.core.errors import DlscaleError, RequestError
 from runner.experiments.overhead.figures import PREFIX, from_file, read_overhead
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
-from runner.report import picture
+from runner.report import picture, publish, transports
 from runner.report.comparisons import Report, compare_matrices
 from runner.report.comparisons import devices as device_report
 from runner.report.page import collect, model, render
 from runner.report.page.collect import Collected
-from runner.report.page.figures import watched
 from runner.report.page.markdown import markdown
 from runner.report.page.model import Page, RunLine
 from runner.report.page.runs import line
 from runner.report.picture import prune
 from runner.report.progress import progress
-from runner.report.publish import Measured, of_comparison, profiled, redraw, save
+from runner.report.publish import Measured, profiled, save, watching
 from runner.results.disk import check_writable
 from runner.results.find import Run, below, each_once, read_each, read_runs
 from runner.results.store import RECORD, read_record, write_report
@@ -62,7 +61,10 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
         run = (first, read_record(first))
         # Under a name of its own: a matrix's reports are of all its runs.
         check_writable(out or first.parent)
-        redraw([*_baselines([run]), run], out=out or first.parent, name=run[1].run_id, console=console)
+        every = [*_baselines([run]), run]
+        measured = Measured.of(every)
+        seen = watching(measured, console=console)
+        publish.write(measured, every, seen=seen, out=out or first.parent, name=run[1].run_id, console=console)
         beside_runs = False
     above = first if len(directories) == 1 else Path(os.path.commonpath([one.resolve() for one in directories]))
     place = out or above
@@ -194,9 +196,11 @@ def _draw_matrices(
     named = matrices(runs)
     for name, own in named.items():
         every = [*_baselines(own), *own]
-        measured = redraw(every, out=out, name=name, console=told, pictures=alone) if out else Measured.of(every)
-        seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves if pictures}
-        found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
+        measured = Measured.of(every)
+        seen = watching(measured, console=console) if pictures else {}
+        if out:
+            publish.write(measured, every, seen=seen, out=out, name=name, console=told, pictures=alone)
+        found.matrix(measured, name=name, watched=seen)
         found.add("passes", *(one.page_block() for one in map(profiled, own) if one))
     if out and not alone:
         console.print(f"reports: {len(named):,} matrices in {out}", style="dim")
@@ -228,7 +232,7 @@ def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None
     for name, joined in across(runs).items():
         measured = Measured.across(joined)
         if measured.comparison and out:
-            save(of_comparison(measured.comparison, name=name), out=out, console=console)
+            save(transports.report(measured.comparison, name=name).files(), out=out, console=console)
         found.add("comparisons", *collect.compared_block(measured, name=name))
     _add(compare_matrices(runs), found, out=out, console=console)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from rich.console import Group
 from rich.text import Text
@@ -37,7 +37,7 @@ from runner.report import picture
 from runner.report.matrix import PARTS, PARTS_LEGEND, efficiency, part, rate, runs, speedup, validity
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Block, Figure, Series, anchor, error_bars, series_of
-from runner.report.table import Table, csv_text, escaped, fields, fixed, section
+from runner.report.table import Columns, Table, csv_text, escaped, fields, fixed, section
 
 Reports = dict[str, str | bytes | None]
 
@@ -134,15 +134,12 @@ def ablation(found: Ablation) -> Report:
         chapter="ablations",
         what="ablation",
         heading="Techniques",
+        names={"line": _label},
         columns={
-            "line": lambda line: line.label,
-            "runs": lambda one: runs(one.row),
-            f"{found.unit} ±": lambda one: rate(one.row),
             "÷ first ±": _ratio,
             "÷ before ±": lambda line: figure(line.gain, half_width(line.gain_ci95)),
             "loss, RMS": lambda line: _loss(line.losses, "distance", "spread"),
             "loss, mean": lambda line: _loss(line.losses, "shift", "sway"),
-            "validity": lambda one: one.row.status,
         },
         legend=(
             f"each line has all that the lines above it have; {PLUS_MINUS}; loss: how far its losses, means of 10 steps, are from the plain "
@@ -162,15 +159,11 @@ def engines(found: CrossCheck) -> Report:
         chapter="engines",
         what="engines",
         heading="Engines",
+        names={"engine": lambda one: one.engine, "ran from": lambda one: one.place},
         columns={
-            "engine": lambda one: one.engine,
-            "ran from": lambda one: one.place,
-            "runs": lambda one: runs(one.row),
-            f"{found.unit} ±": lambda one: rate(one.row),
             f"÷ {found.bare} ±": lambda one: INCOMPARABLE if one.differs else _ratio(one),
             "differs in": lambda one: ", ".join(one.differs) or ABSENT,
             "first step (s)": lambda one: figure(one.first_step_s),
-            "validity": lambda one: one.row.status,
         },
         legend=(
             f"{PLUS_MINUS}; a ratio is of the same framework, CUDA, cuDNN, NCCL, Python, driver, machine and training programs, else there is "
@@ -210,15 +203,12 @@ def inputs(found: InputReport) -> Report:
         chapter="inputs",
         what="input",
         heading="Input",
+        names={"input": _label},
         columns={
-            "input": lambda one: one.label,
-            "runs": lambda one: runs(one.row),
-            f"{found.unit} ±": lambda one: rate(one.row),
             "÷ synthetic ±": _ratio,
             "input of a step (ms)": lambda one: part(one.row, "input_s"),
             f"input alone ({found.unit})": lambda one: figure(one.alone_per_s),
             "limit": lambda one: one.limit or ABSENT,
-            "validity": lambda one: one.row.status,
         },
         legend=(
             f"{PLUS_MINUS}; input of a step: what the loop waited for its batch and compute did not hide; input alone: what the input delivers "
@@ -237,16 +227,13 @@ def strategies(found: TrainingComparison) -> Report:
         chapter="strategies",
         what="strategies",
         heading="Strategies",
+        names={"strategy": _label},
         columns={
-            "strategy": lambda way: way.label,
-            "runs": lambda one: runs(one.row),
-            f"{found.unit} ±": lambda one: rate(one.row),
             "÷ first ±": _ratio,
             "efficiency (%) ±": lambda way: efficiency(way.row),
             "step (ms)": lambda way: part(way.row, "step_s"),
             "exchange alone (ms)": lambda way: part(way.row, "exchange_alone_s"),
             "communication (ms)": lambda way: part(way.row, "communication_s"),
-            "validity": lambda one: one.row.status,
         },
         legend=(
             f"{PLUS_MINUS}; efficiency: against one device; step: wall time; exchange alone: all gradients, by the probe, nothing hidden; "
@@ -415,28 +402,35 @@ _CASES: Final[Mapping[Case, str]] = {"one": "one alone", "sequential": "one afte
 def _of_training(
     found: TrainingComparison,
     *,
-    chapter: str,
     what: str,
     heading: str,
-    columns: Mapping[str, Callable[[Any], str]],
+    names: Columns[Any],
+    columns: Columns[Any],
     legend: str,
-    lead: str,
-    figures: tuple[Figure, ...],
-    csv: Sequence[Mapping[str, object]] = (),
+    **more: Any,
 ) -> Report:
+    """The report of a training in several settings: what tells a row by `names`, its runs, rate, `columns` and validity; `more` are other fields."""
+    every: Columns[Any] = {
+        **names,
+        "runs": lambda one: runs(one.row),
+        f"{found.unit} ±": lambda one: rate(one.row),
+        **columns,
+        "validity": lambda one: one.row.status,
+    }
     return Report(
-        chapter=chapter,
         name=found.name,
         title=f"{found.title}: {what}",
-        lead=lead,
         lines=(found.setting, found.ran_on),
-        tables=(Table.of(found.rows, columns, title=heading),),
+        tables=(Table.of(found.rows, every, title=heading),),
         legends=(legend,),
         notes=found.notes,
-        csv=csv,
-        figures=figures,
         runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
+        **more,
     )
+
+
+def _label(one: Compared) -> str:
+    return one.label
 
 
 def _ratio(one: Compared) -> str:
@@ -502,68 +496,56 @@ def sweep(found: Sweep) -> Report:
     )
 
 
-class _Plot(NamedTuple):
-    """One quantity against the batch: the end of its file's name, what it is with its unit, how it was found, and at a point its value."""
-
-    name: str
-    axis: str
-    words: str
-    value: Callable[[Point], float | None]
-
-
 def sweep_figures(found: Sweep) -> tuple[Figure, ...]:
     """Each quantity that is known of two batches at one precision: throughput, utilisation, and what counters and profilers say."""
-    drawn = []
-    for plot in _plots(found):
-        series = tuple(_series(found, plot))
-        if max((len(one.x) for one in series), default=0) > 1:
-            drawn.append(
-                Figure(
-                    name=f"{found.name}-{plot.name}",
-                    title=f"{plot.axis} against the batch, {found.title}",
-                    x="batch of a device",
-                    y=plot.axis,
-                    log=True,
-                    percent=plot.axis.endswith("(%)"),
-                    series=series,
-                    interval=error_bars(*series) if plot.name == "throughput" else "",
-                    notes=(plot.words,) if plot.words else (),
-                )
-            )
-    return tuple(drawn)
-
-
-def _series(found: Sweep, plot: _Plot) -> Iterator[Series]:
-    """A curve for each precision."""
-    precisions = dict.fromkeys(point.precision for point in found.points)
-    status: Callable[[Point], Status | None] = attrgetter("compute_status" if plot.name == "compute" else "status")
-    for precision in precisions:
-        own = [point for point in found.points if point.precision == precision and plot.value(point) is not None]
-        if own:
-            yield series_of(
-                own,
-                x=lambda point: float(point.batch),
-                y=plot.value,
-                interval=lambda point: point.row.throughput_ci95 if point.row and plot.name == "throughput" else None,
-                degraded=lambda point: status(point) == "degraded",
-                runs=lambda point: point.runs,
-                # Beside several curves the figures would cover each other.
-                label=None if len(precisions) > 1 else lambda point: figure(plot.value(point)),
-                name=precision,
-            )
-
-
-def _plots(found: Sweep) -> tuple[_Plot, ...]:
-    coarse = (
-        "NVML: share of the measured time in which any kernel ran" if found.device == "gpu" else "of the whole host"
-    )
+    on_gpus = found.device == "gpu"
+    coarse = "NVML: share of the measured time in which any kernel ran" if on_gpus else "of the whole host"
     active = "mean over the measured windows, by hardware counters of the sampler"
     union = "union of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
-    return (
-        _Plot("throughput", found.unit, "", attrgetter("throughput")),
-        _Plot("utilisation", _utilisation(found), coarse, attrgetter("utilisation_percent")),
-        _Plot("sm-active", "SM active (%)", active, attrgetter("sm_active_percent")),
-        _Plot("compute", "GPU compute utilisation (%)", union, attrgetter("compute_percent")),
+    every = (
+        _against_the_batch(found, "throughput", found.unit, "throughput"),
+        _against_the_batch(found, "utilisation", _utilisation(found), "utilisation_percent", coarse),
+        _against_the_batch(found, "sm-active", "SM active (%)", "sm_active_percent", active),
+        _against_the_batch(found, "compute", "GPU compute utilisation (%)", "compute_percent", union),
+    )
+    return tuple(one for one in every if max((len(series.x) for series in one.series), default=0) > 1)
+
+
+def _against_the_batch(found: Sweep, name: str, axis: str, field: str, *notes: str) -> Figure:
+    """A field of the points as a curve for each precision; its axis is named with the unit."""
+    precisions = list(dict.fromkeys(point.precision for point in found.points))
+    value: Callable[[Point], float | None] = attrgetter(field)
+    status: Callable[[Point], Status | None] = attrgetter("compute_status" if name == "compute" else "status")
+    measures_rate = name == "throughput"
+    curves = (
+        [point for point in found.points if point.precision == precision and value(point) is not None]
+        for precision in precisions
+    )
+    series = tuple(
+        series_of(
+            own,
+            x=lambda point: float(point.batch),
+            y=value,
+            interval=lambda point: point.row.throughput_ci95 if point.row and measures_rate else None,
+            degraded=lambda point: status(point) == "degraded",
+            runs=lambda point: point.runs,
+            # Beside several curves the figures would cover each other.
+            label=None if len(precisions) > 1 else lambda point: figure(value(point)),
+            name=own[0].precision,
+        )
+        for own in curves
+        if own
+    )
+    return Figure(
+        name=f"{found.name}-{name}",
+        title=f"{axis} against the batch, {found.title}",
+        x="batch of a device",
+        y=axis,
+        log=True,
+        percent=axis.endswith("(%)"),
+        series=series,
+        interval=error_bars(*series) if measures_rate else "",
+        notes=notes,
     )
 
 

@@ -1,7 +1,7 @@
 """Figures as a PNG, for papers and slides: the same points as in the browser, drawn by matplotlib, the same bytes each time.
 
 Drawing takes 0.2 s each, and a report of records that are on file draws hundreds, so that pictures are kept: each is found by a digest of all
-that it is drawn from and of the suite's programs, so that one of other values is never taken for it. Colours are Okabe and Ito's, told apart
+that it is drawn from and by, so that one of other values, or of another version of this file, is never taken for it. Colours are Okabe and Ito's, told apart
 with any colour vision (https://jfly.uni-koeln.de/color/).
 """
 
@@ -19,7 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from runner.core.cache import cache_dir, suite_digest
+from runner.core.cache import cache_dir
+from runner.report.page import model
 from runner.report.page.model import Figure, Series, place
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def _kept() -> Path:
 
 @functools.cache
 def _drawn_by() -> str:
-    return " ".join((suite_digest(), version("matplotlib"), version("pillow")))
+    """This file and the one that it imports, and what draws: all that a picture depends on beside its values."""
+    programs = (Path(one).read_bytes() for one in (__file__, model.__file__))
+    return " ".join((hashlib.sha256(b"".join(programs)).hexdigest(), version("matplotlib"), version("pillow")))
 
 
 _MARKERS: Final = "osD^vP*"
@@ -197,7 +200,7 @@ def draw(
 
 def png(*panels: Figure, **how: Any) -> bytes | None:
     """The same as a PNG, the one that was made of the same values before where there is one; None where there is nothing to draw."""
-    told = f"{_drawn_by()} {panels!r} {how!r}"
+    told = f"{_drawn_by()} {[panel.model_dump_json() for panel in panels]} {how!r}"
     path = _kept() / f"{hashlib.sha256(told.encode()).hexdigest()}.png"
     with suppress(OSError):
         found = path.read_bytes()

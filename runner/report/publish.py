@@ -82,7 +82,8 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verb
         console.print(transports.transports_table(measured.comparison))
     if measured.cases:
         console.print(concurrent(*measured.cases, name=name).terminal())
-    _draw(measured, runs, out=out, name=name, console=console, listed=verbose)
+    seen = watching(measured, console=console)
+    write(measured, runs, seen=seen, out=out, name=name, console=console if verbose else no_console())
     passes = [path for path, record in runs if record.profile]
     lines = [*(f"profile: dlscale profile {path}" for path in passes), f"results: {_short(out / name)}*"]
     if not passes:
@@ -98,37 +99,23 @@ def _short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def redraw(runs: Sequence[Run], *, out: Path, name: str, console: Console, pictures: bool = True) -> Measured:
-    """Write the reports of a matrix on file again, with or without pictures, and print where they are; the arguments are those of `publish`."""
-    measured = Measured.of(runs)
-    _draw(measured, runs, out=out, name=name, console=console, pictures=pictures)
-    return measured
+def watching(measured: Measured, *, console: Console) -> dict[str, Watched]:
+    """What samplers saw, by the label of each curve of which they did."""
+    found = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves}
+    return {label: seen for label, seen in found.items() if seen}
 
 
-def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Console) -> None:
-    """Write reports by the names of their files, and print a line for each; one that is None has nothing to show."""
-    for file, content in reports.items():
-        if content is not None:
-            console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)
-
-
-def _draw(
+def write(
     measured: Measured,
     runs: Sequence[Run],
     *,
+    seen: Mapping[str, Watched],
     out: Path,
     name: str,
     console: Console,
     pictures: bool = True,
-    listed: bool = True,
 ) -> None:
-    told = console if listed else no_console()
-    save(_of_measured(measured, name=name, console=console, pictures=pictures), out=out, console=told)
-    for found in filter(None, map(profiled, runs)):
-        save(found.files(pictures=pictures), out=out, console=told)
-
-
-def _of_measured(measured: Measured, *, name: str, console: Console, pictures: bool) -> Reports:
+    """Write the reports of a matrix, with or without pictures, and print where they are."""
     found: Reports = {}
     for curve, summary in measured.curves:
         stem = f"{name}-{curve.slug}" if measured.comparison else name
@@ -139,19 +126,22 @@ def _of_measured(measured: Measured, *, name: str, console: Console, pictures: b
         }
         if pictures:
             found[f"{stem}.png"] = scaling_png(summary)
-            seen = watched(curve.runs, console=console)
-            if seen:
-                found[f"{stem}-power.png"] = power_png(seen, title=summary.title, ran_on=summary.ran_on)
+            if curve.label in seen:
+                found[f"{stem}-power.png"] = power_png(seen[curve.label], title=summary.title, ran_on=summary.ran_on)
     if measured.cases:
         found |= concurrent(*measured.cases, name=name).files()
     if measured.comparison:
-        found |= of_comparison(measured.comparison, name=f"{name}-transports", pictures=pictures)
-    return found
+        found |= transports.report(measured.comparison, name=f"{name}-transports").files(pictures=pictures)
+    save(found, out=out, console=console)
+    for report in filter(None, map(profiled, runs)):
+        save(report.files(pictures=pictures), out=out, console=console)
 
 
-def of_comparison(comparison: Comparison, *, name: str, pictures: bool = True) -> Reports:
-    """The reports of transports side by side."""
-    return transports.report(comparison, name=name).files(pictures=pictures)
+def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Console) -> None:
+    """Write reports by the names of their files, and print a line for each; one that is None has nothing to show."""
+    for file, content in reports.items():
+        if content is not None:
+            console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)
 
 
 def profiled(run: Run) -> Report | None:

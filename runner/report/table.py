@@ -104,7 +104,7 @@ def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = (
     """Rows as CSV below `columns` and the names of all others that a row has: full precision, an empty field where there is no figure."""
     text = io.StringIO()
     names = dict.fromkeys((*columns, *(name for row in rows for name in row)))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")  # `names` has all
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -186,7 +186,10 @@ def _of_block(context: BlockContext) -> Iterator[Cell]:
     planned: dict[Setup, Planned] = {}
     for curve in curves.values():
         lacking = any(whys[setup] for setup in curve if not setup.extra)
-        planned |= plan_curve(context, [setup for setup in curve if not whys[setup] and (lacking or not setup.extra)])
+        here = [setup for setup in curve if not whys[setup] and (lacking or not setup.extra)]
+        planned |= _one_node(context, [setup for setup in here if setup.point.nodes == 1])
+        for point in dict.fromkeys(setup.point for setup in here if setup.point.nodes > 1):
+            planned |= _several_nodes(context, [setup for setup in here if setup.point == point])
     for setup, why in whys.items():
         request, pick = planned.get(setup, (None, None))
         if request or not setup.extra:
@@ -276,14 +279,6 @@ def _length(of: Callable[[ShortenedName], int | None]) -> str:
 
 
 Planned = tuple[Request, Pick]
-
-
-def plan_curve(context: BlockContext, setups: Sequence[Setup]) -> dict[Setup, Planned]:
-    """Requests for the setups of one curve that can run here; they are equal in all but scale, network and case."""
-    found = dict(_one_node(context, [setup for setup in setups if setup.point.nodes == 1]))
-    for point in dict.fromkeys(setup.point for setup in setups if setup.point.nodes > 1):
-        found |= dict(_several_nodes(context, [setup for setup in setups if setup.point == point]))
-    return found
 
 
 def link(context: BlockContext, network: str | None) -> Link | None:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,6 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
 from runner.core.request import BARE_ENGINES, Request
 from runner.core.strategies import STRATEGIES
-from runner.core.trial import Trial
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.process import read_git
@@ -163,7 +161,7 @@ def _run(
                 name=bench.stamp(),
                 shown=shown,
                 known=recorded.find,
-                wanted=partial(_is_wanted, own),
+                wanted=lambda trial, own=own: any(cell.pick and cell.pick.wants(trial) for cell in own),  # type: ignore[misc]
             )
         except KeyboardInterrupt:
             return list(ran.values()), True
@@ -178,10 +176,6 @@ def _run(
         if any(record.outcome.status == "interrupted" for record in records):
             return list(ran.values()), True
     return list(ran.values()), False
-
-
-def _is_wanted(cells: Sequence[Cell], trial: Trial) -> bool:
-    return any(cell.pick is not None and cell.pick.wants(trial) for cell in cells)
 
 
 def _cell_run(cell: Cell, records: Sequence[RunRecord]) -> CellRun:
@@ -257,29 +251,21 @@ def survey(
             "venv, or leave it out"
         )
     with closing(assemble(request, contact=True, say=say)) as cluster:
-        return _of(cluster, request, gpus)
-
-
-def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
-    node, device = cluster.node, cluster.device_of(request)
-    engine = engine_of(request, cluster)
-    name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
-    return Machine(
-        name=cluster.machine,
-        device=device,
-        device_name=name,
-        devices=tuple(member.devices(device) for member in cluster.members),
-        gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
-        cores=len(node.cores),
-        engine=engine.name,
-        may_emulate=engine.name == "docker",
-        hosts=request.hosts,
-        images=_images(cluster, engine),
-    )
-
-
-def _images(cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
-    return tuple(usable(image, misfit=_misfit(image, cluster, engine)) for image in load_images(SUITE_ROOT).images)
+        node, device, engine = cluster.node, cluster.device_of(request), engine_of(request, cluster)
+        name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
+        images = load_images(SUITE_ROOT).images
+        return Machine(
+            name=cluster.machine,
+            device=device,
+            device_name=name,
+            devices=tuple(member.devices(device) for member in cluster.members),
+            gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
+            cores=len(node.cores),
+            engine=engine.name,
+            may_emulate=engine.name == "docker",
+            hosts=request.hosts,
+            images=tuple(usable(image, misfit=_misfit(image, cluster, engine)) for image in images),
+        )
 
 
 def usable(image: ImageSpec, *, misfit: str | None) -> Usable:

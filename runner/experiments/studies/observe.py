@@ -117,7 +117,8 @@ _SINGLE_VALUED = ("framework", "build", "version", "mode", "precision")
 
 def printed(published: Published) -> Evidence:
     """Everything that a source printed as exact values, with the speedups that follow from it."""
-    own = [observation_of(figure) for figure in published.figures if _is_exact(figure)]
+    exact = (one for one in published.figures if isinstance(one.value, Decimal) and one.bound is None)
+    own = [observation_of(figure) for figure in exact if is_measured(figure)]
     own += [
         one.model_copy(update={"metric": "power_avg", "state": "idle"}) for one in own if one.metric == "power_idle"
     ]
@@ -133,10 +134,6 @@ def printed(published: Published) -> Evidence:
 def is_measured(figure: Figure) -> bool:
     """Whether somebody measured it; specifications, settings and quotations are none."""
     return figure.kind in _MEASURED
-
-
-def _is_exact(figure: Figure) -> bool:
-    return is_measured(figure) and isinstance(figure.value, Decimal) and figure.bound is None
 
 
 def observation_of(figure: Figure) -> Observation:

@@ -98,11 +98,12 @@ class Collected:
     reserve: str = ""  # what is to be said of chapters that do not have all
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
-        """Add the curves of a matrix, and their comparison."""
-        found = blocks_of(measured, name=name, watched=watched)
-        self.chapters["matrices"] += found
-        for (curve, summary), block in zip(measured.curves, found, strict=True):
+        """Add the curves of a matrix, and their comparison; `watched` is what samplers saw, by the label of the curve, "" where there is one."""
+        for curve, summary in measured.curves:
+            stem = f"{name}-{curve.slug}" if measured.comparison else name
+            block = _curve_block(curve, summary, name=stem, watched=watched.get(curve.label))
             records = tuple(record for _, record in curve.runs)
+            self.add("matrices", block)
             self.measured.append(Shown(name=name, summary=summary, records=records, figures=block.figures))
         self.chapters["comparisons"] += compared_block(measured, name=name)
 
@@ -210,19 +211,6 @@ def _apart(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Bloc
 def _numbered(name: str, known: dict[str, int]) -> str:
     known[name] = known.get(name, 0) + 1
     return name if known[name] == 1 else f"{name}-{known[name]}"
-
-
-def blocks_of(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> tuple[Block, ...]:
-    """A block for each scaling curve of a matrix; `watched` is what samplers saw, by the label of the curve, "" where there is one."""
-    return tuple(
-        _curve_block(
-            curve,
-            summary,
-            name=f"{name}-{curve.slug}" if measured.comparison else name,
-            watched=watched.get(curve.label),
-        )
-        for curve, summary in measured.curves
-    )
 
 
 def compared_block(measured: Measured, *, name: str) -> tuple[Block, ...]:

@@ -45,25 +45,33 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     rows = [row for row in summary.rows if row.usable and row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
-    notes = left_out(summary.rows)
-
-    def bars(key: str, what: str, y: str, measured: Series, *, interval: str = "") -> Figure:
-        title, series = f"{what}, {summary.title}", (measured,)
-        shape: dict[str, Any] = {"shape": "bars", "x": "devices", "interval": interval, "notes": notes}
-        return Figure(name=f"{name}-{key}", title=title, y=y, series=series, **shape)
-
-    rates = of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
-    found = [
-        bars("throughput", "Throughput", f"throughput ({summary.rate_unit})", rates, interval=error_bars(rates)),
-    ]
-    timed = [row for row in rows if row.training_time_s is not None]
-    if len(timed) > 1:
-        times = of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None)
-        found.append(bars("training-time", "Training time", "training time (s), median of the repeats", times))
-    sped = [row for row in rows if row.speedup is not None]
-    if len(sped) > 1:
-        found.append(_speedup(summary, sped, name=name, runs=runs, notes=notes))
-    return tuple(found)
+    bars: dict[str, Any] = {"shape": "bars", "x": "devices", "notes": left_out(summary.rows)}
+    rates = of_rows(rows, runs, "throughput")
+    times = of_rows(rows, runs, "training_time_s")
+    speedups = of_rows(rows, runs, "speedup", by_scale=True)
+    unit, time = f"throughput ({summary.rate_unit})", "training time (s), median of the repeats"
+    found = (
+        Figure(
+            name=f"{name}-throughput",
+            title=f"Throughput, {summary.title}",
+            y=unit,
+            series=(rates,),
+            interval=error_bars(rates),
+            **bars,
+        ),
+        Figure(name=f"{name}-training-time", title=f"Training time, {summary.title}", y=time, series=(times,), **bars),
+        Figure(
+            name=f"{name}-speedup",
+            title=f"Speedup, {summary.title}",
+            x="devices",
+            y="speedup over one device",
+            log=any(row.scale > LINEAR_UP_TO for row in rows if row.speedup is not None),
+            series=(speedups, Series(name="ideal", kind="ideal", x=speedups.x, y=speedups.x)),
+            interval=error_bars(speedups),
+            notes=left_out(summary.rows),
+        ),
+    )
+    return tuple(figure for figure in found if len(figure.series[0].x) > 1)
 
 
 LINEAR_UP_TO: Final = 8
@@ -76,21 +84,15 @@ def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
     if len(rows) < 2:  # noqa: PLR2004 - a single point is in the table
         return ()
     most = rows[-1].scale
-    base = next((row.throughput for row in rows if row.scale == 1), None)
-    ideal = Series(name="ideal: n times one device", kind="ideal", x=(1.0, float(most)), y=(base, base and base * most))
-    efficient = [row for row in rows if row.efficiency is not None]
-    rates = of_rows(rows, {}, lambda row: row.throughput, lambda row: row.throughput_ci95)
-    shares = of_rows(
-        efficient,
-        {},
-        lambda row: units.percent(row.efficiency),
-        lambda row: row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None,
-    )
+    ideal = [
+        Series(name="ideal: n times one device", kind="ideal", x=(1.0, float(most)), y=(base, base * most))
+        for base in (row.throughput for row in rows if row.scale == 1)
+        if base is not None
+    ]
 
-    def panel(name: str, y: str, measured: Series, own: Sequence[Row], *, ideal: tuple[Series, ...] = ()) -> Figure:
+    def panel(name: str, y: str, measured: Series, *more: Series) -> Figure:
         # A label has the digits that its interval supports.
-        labels = tuple(value_at(measured, at).split(" ±")[0] for at in range(len(own)))
-        scales = tuple(float(row.scale) for row in own)
+        labels = tuple(value_at(measured, at).split(" ±")[0] for at in range(len(measured.x)))
         return Figure(
             name=name,
             title=y,
@@ -98,43 +100,30 @@ def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
             y=y,
             log=most > LINEAR_UP_TO,
             percent=name == "efficiency",
-            series=(measured.model_copy(update={"x": scales, "labels": labels}), *ideal),
+            series=(measured.model_copy(update={"labels": labels}), *more),
             interval=units.INTERVAL if measured.low else "",
             notes=left_out(summary.rows),
         )
 
     return (
-        panel("throughput", f"throughput ({summary.rate_unit})", rates, rows, ideal=() if base is None else (ideal,)),
-        panel("efficiency", "efficiency (%)", shares, efficient),
+        panel(
+            "throughput", f"throughput ({summary.rate_unit})", of_rows(rows, {}, "throughput", by_scale=True), *ideal
+        ),
+        panel("efficiency", "efficiency (%)", of_rows(rows, {}, "efficiency", by_scale=True, times=100)),
     )
 
 
-def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, notes: tuple[str, ...]) -> Figure:
-    scales = tuple(float(row.scale) for row in rows)
-    measured = of_rows(rows, runs, lambda row: row.speedup, lambda row: row.speedup_ci95)
-    return Figure(
-        name=f"{name}-speedup",
-        title=f"Speedup, {summary.title}",
-        x="devices",
-        y="speedup over one device",
-        log=max(scales) > LINEAR_UP_TO,
-        series=(measured.model_copy(update={"x": scales}), Series(name="ideal", kind="ideal", x=scales, y=scales)),
-        interval=error_bars(measured),
-        notes=notes,
-    )
+def of_rows(rows: Sequence[Row], runs: Runs, field: str, *, by_scale: bool = False, times: float = 1) -> Series:
+    """A field of the rows that have it, with its interval, by scale as a number or by devices in words."""
 
+    def interval(row: Row) -> Interval | None:
+        ends: Interval | None = getattr(row, f"{field}_ci95", None)
+        return ends and ends.scaled(times)
 
-def of_rows(
-    rows: Sequence[Row],
-    runs: Runs,
-    value: Callable[[Row], float | None],
-    interval: Callable[[Row], Interval | None],
-) -> Series:
-    """One series of usable rows."""
     return series_of(
-        rows,
-        x=lambda row: row.devices,
-        y=value,
+        [row for row in rows if getattr(row, field) is not None],
+        x=lambda row: float(row.scale) if by_scale else row.devices,
+        y=lambda row: times * getattr(row, field),
         interval=interval,
         degraded=lambda row: row.status == "degraded",
         runs=lambda row: runs.get(row.scale, ()),
@@ -230,22 +219,10 @@ def efficiency_by_network(found: Networks) -> tuple[Figure, ...]:
     """Efficiency of each network against the number of devices; none unless one has it at two scales."""
     series = []
     for network in found.networks:
-        points = [
-            (row, runs) for row, runs in zip(network.rows, network.runs, strict=True) if row.efficiency is not None
-        ]
-        if len(points) < 2:  # noqa: PLR2004
-            continue
-        series.append(
-            series_of(
-                points,
-                x=lambda one: float(one[0].scale),
-                y=lambda one: 100 * (one[0].efficiency or 0),
-                interval=lambda one: one[0].efficiency_ci95 and one[0].efficiency_ci95.scaled(100),
-                degraded=lambda one: one[0].status == "degraded",
-                runs=lambda one: one[1],
-                name=f"{network.label}, batch {network.batch:,}",
-            )
-        )
+        runs = {row.scale: own for row, own in zip(network.rows, network.runs, strict=True)}
+        points = of_rows(network.rows, runs, "efficiency", by_scale=True, times=100)
+        if len(points.x) > 1:
+            series.append(points.model_copy(update={"name": f"{network.label}, batch {network.batch:,}"}))
     if not series:
         return ()
     return (
@@ -399,14 +376,18 @@ def thinned(
     each = max(1, math.ceil(len(values) / points))
     times: list[float] = []
     found: list[float | None] = []
-    for start in range(0, len(values), each):
-        part, when = values[start : start + each], seconds[start : start + each]
-        known = np.isfinite(part)
-        hole = not known.all()
-        if known.any():
-            times.append(float(when[known].mean()))
-            found.append(float(part[known].mean()))
-        if hole and times:
+    padded = (np.append(column, np.full(-len(column) % each, np.nan)).reshape(-1, each) for column in (seconds, values))
+    # A group that holds no hole, nearly every one, costs no call of its own.
+    for at, (when, mean) in enumerate(zip(*(column.mean(axis=1).tolist() for column in padded), strict=True)):
+        own = slice(at * each, (at + 1) * each)
+        known = None if math.isfinite(mean) else np.isfinite(values[own])
+        if known is None:
+            times.append(when)
+            found.append(mean)
+        elif known.any():
+            times.append(float(seconds[own][known].mean()))
+            found.append(float(values[own][known].mean()))
+        if known is not None and not known.all() and times:
             times.append(times[-1])
             found.append(None)
     return tuple(times), tuple(found), each

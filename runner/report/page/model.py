@@ -51,6 +51,8 @@ class Series(Frozen):
     @field_validator("x")
     @classmethod
     def _bars_have_names_of_their_own(cls, x: tuple[Place, ...]) -> tuple[Place, ...]:
+        if not any(isinstance(place, str) for place in x):
+            return x
         found: list[Place] = []
         for place in x:
             more = (f"{place} ({number})" for number in itertools.count(2))

@@ -22,9 +22,8 @@ from runner.core.record import Validity
 from runner.core.request import Request
 from runner.experiments.studies.evidence import Evidence
 from runner.experiments.studies.model import Altered, Cell, CellRun, Pick, Reproduction
-from runner.experiments.studies.reproduction import judge
+from runner.experiments.studies.reproduction import compared, judge
 from runner.experiments.studies.study import Study
-from runner.experiments.studies.verdicts import compared
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "studies" / "made-up.reproduction.json"
 STUDY = Study.model_validate(

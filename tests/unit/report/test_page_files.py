@@ -76,6 +76,19 @@ def test_every_shape_is_drawn_the_same_each_time(figure):
     assert picture.encoded(picture.draw(figure)) == png
 
 
+def test_a_picture_is_drawn_again_for_other_values_and_by_another_program_alone(monkeypatch, tmp_path):
+    """Any change of the suite had a report draw hundreds of pictures again, whether or not it touched what draws them."""
+    monkeypatch.setenv("DLSCALE_CACHE", str(tmp_path))
+    drawn, draw = [], picture.draw
+    monkeypatch.setattr(picture, "draw", lambda *panels, **how: drawn.append(panels) or draw(*panels, **how))
+    other = LINES.model_copy(update={"series": (THEIRS,)})
+    assert picture.png(LINES) == picture.png(LINES) != picture.png(other)
+    assert drawn == [(LINES,), (other,)]
+    monkeypatch.setattr(picture, "_drawn_by", lambda: "another")
+    picture.png(LINES)
+    assert len(drawn) == 3
+
+
 def test_nothing_known_is_no_picture():
     empty = Series(name="s", x=(1.0,), y=(None,))
     assert picture.png(LINES.model_copy(update={"series": (empty,)})) is None

@@ -2,6 +2,7 @@
 const LINES = 50;
 const FILTER_FROM = 13; // a table that is seen at a glance needs no filter
 const LONG = 60; // characters of a cell that is given room, however many columns there are
+const MANY = 10; // columns from which that is less, and so are the gaps between them
 let tables = 0;
 
 /**
@@ -71,10 +72,11 @@ function dataTable(of) {
     const cells = of.columns.map((_, column) => {
       const text = of.cell(line, column);
       const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has a colour of its own
-      const long = text.length > LONG ? 'long' : words;
+      const told = linked(text, of.wide);
+      const long = text.length > LONG && told[0] === text ? 'long' : words;
       const absent = text === ABSENT ? ' absent' : '';
       return make('td', { role: 'cell', class: `${classOf(column, long || '') ?? ''}${absent}`.trim() || undefined, 'data-column': of.columns[column] },
-        ...linked(text, of.wide));
+        ...told);
     });
     if (of.runs) cells.push(make('td', { role: 'cell', 'data-column': 'runs' }, runButtons(of.runs(line))));
     return make('tr', { role: 'row' }, ...cells);
@@ -120,7 +122,7 @@ function dataTable(of) {
 
   show();
   // Roles, as a narrow window shows a line of many columns as a card, which is no table to a browser.
-  const table = make('table', { role: 'table', class: of.wide ? 'wide' : heads.length > 3 && 'cards' }, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
+  const table = make('table', { role: 'table', class: of.wide ? 'wide' : heads.length > 3 && `cards${heads.length < MANY ? '' : ' many'}` }, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
   // Only what can be scrolled with keys is reached by those who have nothing else.
   const scroll = make('div', { class: 'scroll', role: 'region', 'aria-label': of.caption, tabindex: '0' }, table);
   return make('div', { class: 'data', id }, controls, scroll, pages);
