@@ -103,6 +103,11 @@ def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900):
         return Ended(process.exitcode, *(path.read_text() for path in said), Path(out) if out else Path())
 
 
+def dlscale(*words, env=None, cwd=ROOT):
+    """Run a command that trains nothing to its end."""
+    return to_its_end(words, env=env, cwd=cwd, timeout=120)
+
+
 def samplers(runner):
     """The sampler processes of a command that was left running."""
     found = []

@@ -5,9 +5,9 @@ networks in one table; a faster program that learns something else; a line that 
 import math
 
 import pytest
+from planned import resources
 from records import but
 from swept import leave, measured
-from unit.plan.test_plan import resources
 
 from runner.analysis.comparisons.ablation import ablations, curve
 from runner.commands.report import report

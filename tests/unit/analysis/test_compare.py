@@ -16,10 +16,10 @@ from itertools import combinations
 
 import examples
 import pytest
+from commands import dlscale
 from hypothesis import given
 from hypothesis import strategies as st
 from records import events, record
-from unit.commands.test_cli import dlscale
 
 from runner.analysis.comparisons import regression
 from runner.analysis.comparisons.identity import identity, in_words

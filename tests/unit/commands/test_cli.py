@@ -7,7 +7,7 @@ from pathlib import Path
 
 import examples
 import pytest
-from commands import to_its_end
+from commands import dlscale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +15,6 @@ from runner import cli
 from runner.commands.documents import make_variables
 from runner.core import parsing
 from runner.core.errors import RequestError
-
-
-def dlscale(*words, env=None, cwd=examples.ROOT):
-    return to_its_end(words, env=env, cwd=cwd, timeout=120)
 
 
 def refused(tmp_path, *words, env=None):
@@ -151,10 +147,7 @@ def make(*words):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            ["plan", "FRAMEWROK=pytorch", "MODLE=a b"],
-            "no FRAMEWROK MODLE; did you mean FRAMEWORK or MODE or MODEL? See",
-        ),
+        (["plan", "FRAMEWROK=pytorch", "MODLE=a b"], "no FRAMEWROK MODLE; did you mean FRAMEWORK or MODE or MODEL?"),
         (["bench", "WORKER=2"], "`make bench` takes no WORKER; did you mean WORKERS? See `make help`"),
         (["doctor", "HOSTS=a:1", "MODEL=lenet"], "`make doctor` takes no MODEL;"),
         (["images", "bench", "DIR=x"], "`make images bench` takes no DIR;"),
@@ -221,10 +214,7 @@ def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path,
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            "bench --batchsize 32",
-            "`dlscale bench` has no option --batchsize; did you mean --batch or --techniques? `dlscale",
-        ),
+        ("bench --batchsize 32", "`dlscale bench` has no option --batchsize; did you mean --batch or --techniques?"),
         ("bench --xyzzy", "`dlscale bench` has no option --xyzzy; `dlscale bench --help` lists all"),
         ("list", "`dlscale list` needs WHAT: frameworks, models, strategies or studies"),
         ("rerun", "`dlscale rerun` needs RUN: run directory, a run's id"),

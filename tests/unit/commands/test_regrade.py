@@ -12,48 +12,23 @@ import shutil
 import examples
 import pandas as pd
 import pytest
-from records import events, record
-from unit.commands.test_cli import dlscale
+from commands import dlscale
+from graded import leave_graded
 
-from runner.analysis.grading.grade import grade, lost, scaling
+from runner.analysis.grading.grade import lost
 from runner.commands import regrade as regrading
 from runner.commands.regrade import regrade, regrade_all
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
-from runner.core.record import RunPlan
 from runner.core.telemetry import Missing
-from runner.core.workload import choose_workload, load_workloads
-from runner.results.store import RunWriter, read_record
-
-
-def leave(out, run_id, trial, baseline=None, seconds=0.123456789, *, said=None):
-    """A run directory as `bench` leaves it, of ranks that said what they should or what is given."""
-    base = record(run_id=run_id, trial=trial)
-    writer = RunWriter(out / run_id)
-    writer.create(RunPlan(run_id=run_id, trial=trial, containers=(), command_lines=()))
-    said = events(trial, seconds=seconds) if said is None else said
-    for event in said:
-        writer.event(event)
-    workload = choose_workload(load_workloads(SUITE_ROOT), None)
-    graded = grade(trial=trial, outcome=base.outcome, events=said, provenance=base.provenance, workload=workload)
-    found = base.model_copy(
-        update={
-            "outcome": graded.outcome,
-            "measurement": graded.measurement,
-            "transport": graded.transport,
-            "validity": graded.validity,
-            "scaling": scaling(trial, run_id, graded, baseline),
-        }
-    )
-    writer.finish(found)
-    return found
+from runner.results.store import read_record
 
 
 @pytest.fixture
 def runs(tmp_path):
-    one = leave(tmp_path, "one", examples.trial())
+    one = leave_graded(tmp_path, "one", examples.trial())
     two = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
-    leave(tmp_path, "two", two, baseline=one, seconds=0.2)
+    leave_graded(tmp_path, "two", two, baseline=one, seconds=0.2)
     return tmp_path
 
 
@@ -203,7 +178,7 @@ def test_a_run_that_told_nothing_has_lost_nothing_and_a_directory_without_runs_i
     """One that failed before its first event has no `events.jsonl`."""
     with pytest.raises(RequestError, match=r"holds no record\.json"):
         regrade_all(tmp_path)
-    leave(tmp_path, "one", examples.trial(), said=())
+    leave_graded(tmp_path, "one", examples.trial(), said=())
     assert not (tmp_path / "one" / "events.jsonl").exists()
     old, new = regrade(tmp_path / "one")
     assert (old, old.validity.status) == (new, "invalid")

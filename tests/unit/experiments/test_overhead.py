@@ -14,12 +14,12 @@ from pathlib import Path
 
 import examples
 import jsonschema
+import planned
 import pytest
 from records import events, provenance
 from swept import leave, measured
 from typer.testing import CliRunner
 from unit.images import test_host_software
-from unit.plan import test_plan
 
 from runner import cli
 from runner.commands.report import report
@@ -93,7 +93,7 @@ EVERYTHING = (
 )
 def test_each_side_trains_what_was_asked_for(monkeypatch, words):
     asked = as_request(monkeypatch, "overhead", "--framework=pytorch", *words)["request"]
-    looked = test_plan.resources("pytorch", "gpu" if asked.gpus else "cpu", workload=test_plan.of(asked.model))
+    looked = planned.resources("pytorch", "gpu" if asked.gpus else "cpu", workload=planned.workload_of(asked.model))
     trial = plan(asked, looked)[0]
     for hz in (10, 0):
         inner = flow.bench_words(asked, looked, trial, engine="docker", telemetry_hz=hz)
@@ -114,7 +114,7 @@ def test_every_flag_that_describes_the_training_is_passed_on():
 
 
 def test_the_host_is_asked_for_neither_image_nor_version():
-    looked = test_plan.resources("pytorch")
+    looked = planned.resources("pytorch")
     asked = Request(framework="pytorch", version=looked.image.version, precision="bf16", workers=(1,))
     words = flow.bench_words(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
     assert not [word for word in words if word.startswith(("--version", "--image", "--mount"))]
@@ -135,7 +135,7 @@ def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, besi
     framework = resource_changes.pop("framework", "pytorch")
     with pytest.raises(RequestError) as caught:
         flow.refuse(
-            Request.model_validate(asked), test_plan.resources(framework, **resource_changes), beside_host=beside_host
+            Request.model_validate(asked), planned.resources(framework, **resource_changes), beside_host=beside_host
         )
     assert str(caught.value).startswith(says)
 
@@ -370,7 +370,7 @@ def machine(monkeypatch, tmp_path):
         samplers=None,
         seconds=0.0,
     )
-    monkeypatch.setattr(flow, "discover_own", lambda request: test_plan.resources("pytorch", out=tmp_path))
+    monkeypatch.setattr(flow, "discover_own", lambda request: planned.resources("pytorch", out=tmp_path))
     monkeypatch.setattr(flow, "prepare", lambda *_, **__: ready)
     monkeypatch.setattr(flow, "run", run)
     monkeypatch.setattr(flow, "run_tool", run_tool)
@@ -436,7 +436,7 @@ def test_a_host_without_the_framework_is_refused_before_anything_starts(machine,
         asked.append(request.engine)
         if request.engine == "host":
             raise RequestError("ENGINE=host: /usr/bin/python3 has no torch")
-        return test_plan.resources("pytorch", out=Path("/nowhere"))
+        return planned.resources("pytorch", out=Path("/nowhere"))
 
     monkeypatch.setattr(flow, "discover_own", look)
     with pytest.raises(RequestError, match="has no torch"):

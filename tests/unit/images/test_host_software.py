@@ -12,10 +12,10 @@ import os
 import sys
 
 import examples
+import planned
 import pytest
 from goldens import expected
 from records import record
-from unit.plan import test_plan
 from unit.plan.test_custom_image import Silent, drawn
 
 from runner.cluster import cluster
@@ -168,7 +168,7 @@ def test_a_study_is_not_run_on_whatever_is_installed():
 
 def trial(image):
     return plan(
-        Request(engine="host", framework="pytorch", workers=(1,), repeat=1), test_plan.resources("pytorch", image=image)
+        Request(engine="host", framework="pytorch", workers=(1,), repeat=1), planned.resources("pytorch", image=image)
     )[0]
 
 
@@ -185,7 +185,7 @@ def test_the_key_tells_software_apart_and_the_same_one_not():
 
 
 def test_a_trial_is_named_by_the_version_and_is_none_of_an_image_of_that_version():
-    image = next(image for image in test_plan.CATALOG.images if image.name == "pytorch 2.13.0-cpu")
+    image = next(image for image in planned.CATALOG.images if image.name == "pytorch 2.13.0-cpu")
     found = trial(software(version="2.13.0-cpu"))
     assert (found.framework, found.version) == ("pytorch", "2.13.0-cpu")
     ran = record(trial=found)

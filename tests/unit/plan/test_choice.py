@@ -5,7 +5,7 @@ a framework that was taken without a word.
 """
 
 import pytest
-from unit.plan.test_plan import of, resources
+from planned import resources, workload_of
 
 from runner.core.errors import RequestError
 from runner.core.request import Request
@@ -15,7 +15,7 @@ from runner.plan.discovery import EngineChoice
 
 def chosen(device="cpu", **asked):
     said = []
-    there = resources("mxnet", device, workload=of(asked.get("model")))
+    there = resources("mxnet", device, workload=workload_of(asked.get("model")))
     found, _ = choose(Request(**asked), there, say=said.append)
     return found.image, said
 
@@ -53,14 +53,8 @@ def test_why_it_is_not_the_usual_one_is_said():
     ("asked", "says"),
     [
         ({"precision": "int8"}, "PRECISION=int8 is not offered by any framework"),
-        (
-            {"techniques": ("compile",)},
-            "TECHNIQUES=compile of imagenet_cnn is not offered by any framework on DEVICE=cpu",
-        ),
-        (
-            {"techniques": ("channels-last",), "strategy": "mirrored"},
-            "no framework offers all that was asked; the first that was tried: ",
-        ),
+        ({"techniques": ("compile",)}, "TECHNIQUES=compile of imagenet_cnn is not offered by any framework on"),
+        ({"techniques": ("channels-last",), "strategy": "mirrored"}, "no framework offers all that was asked; the"),
         ({"strategy": "ddp", "xla": True}, "XLA compiles TensorFlow's step, not pytorch's"),
         ({"version": "2.20"}, "unknown VERSION '2.20'; did you mean 2.21.0-cpu?"),
     ],

@@ -12,11 +12,11 @@ import re
 import stat
 
 import examples
+import planned
 import pytest
 from docker.errors import APIError, ImageNotFound
 from goldens import expected
 from records import record
-from unit.plan import test_plan
 from unit.plan.test_launch import _words
 
 from runner.cluster import cluster
@@ -153,7 +153,7 @@ def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
     """This machine's engine, and where there is none the first host's."""
     remote = StandIn({"there:1": Held("sha256:9", {})})
     seen = type("Seen", (), {"docker": type("Connection", (), {"client": remote})})
-    of_hosts = test_plan.resources().cluster
+    of_hosts = planned.resources().cluster
     assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source().held is machine
 
     def nobody():
@@ -168,7 +168,7 @@ def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
 
 def trial(image, **changes):
     asked = Request.model_validate({"repeat": 1, "workers": (1,)} | changes)
-    return plan(asked, test_plan.resources("pytorch", image=image))[0]
+    return plan(asked, planned.resources("pytorch", image=image))[0]
 
 
 def test_the_key_tells_images_and_mounts_apart_and_the_same_ones_not():
@@ -185,7 +185,7 @@ def test_the_key_tells_images_and_mounts_apart_and_the_same_ones_not():
         trial(given_image(mounts=USR[:1])).key,
         trial(given_image(mounts=(USR[0], Mount(source="/opt/other", target="/opt")))).key,
         trial(given_image(mounts=(USR[0], Mount(source="/opt", target="/opt/other")))).key,
-        trial(next(i for i in test_plan.CATALOG.images if i.name == "pytorch 2.13.0-cpu")).key,
+        trial(next(i for i in planned.CATALOG.images if i.name == "pytorch 2.13.0-cpu")).key,
     }
     assert len(others) == 6
     assert key not in others
@@ -195,8 +195,8 @@ def test_the_key_tells_images_and_mounts_apart_and_the_same_ones_not():
 @pytest.mark.parametrize("strategy", [None, "horovod"])
 def test_every_framework_scales_as_it_does_in_an_image_of_the_suite(framework, strategy):
     asked = Request(workers=(2,), repeat=1, strategy=strategy)
-    two = plan(asked, test_plan.resources(framework, image=given_image(framework=framework)))[-1]
-    own = plan(asked, test_plan.resources(framework))[-1]
+    two = plan(asked, planned.resources(framework, image=given_image(framework=framework)))[-1]
+    own = plan(asked, planned.resources(framework))[-1]
     facts = ("strategy", "kvstore", "horovod", "processes")
     assert [getattr(two, fact) for fact in facts] == [getattr(own, fact) for fact in facts]
 
@@ -204,11 +204,11 @@ def test_every_framework_scales_as_it_does_in_an_image_of_the_suite(framework, s
 def test_caffe_in_a_given_image_is_what_caffe_is():
     gpus = plan(
         Request(gpus=(4,), repeat=1),
-        test_plan.resources("caffe", "gpu", image=given_image(framework="caffe", device="gpu")),
+        planned.resources("caffe", "gpu", image=given_image(framework="caffe", device="gpu")),
     )
     assert gpus[-1].strategy == "caffe"
     with pytest.raises(RequestError, match="WORKERS=2 asked, caffe hostroot:1 trains on one device"):
-        plan(Request(workers=(2,)), test_plan.resources("caffe", image=given_image(framework="caffe")))
+        plan(Request(workers=(2,)), planned.resources("caffe", image=given_image(framework="caffe")))
 
 
 def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
@@ -223,7 +223,7 @@ def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
 
 def test_nobody_elses_image_ran_in_the_support_matrix():
     """Even one whose reference is that of an image of the suite."""
-    image = next(image for image in test_plan.CATALOG.images if image.name == "mxnet 1.9.1")
+    image = next(image for image in planned.CATALOG.images if image.name == "mxnet 1.9.1")
     ran = trial(given_image(framework="mxnet", found=FOUND.model_copy(update={"reference": "dlscale/mxnet:1.9.1"})))
     assert support_matrix([image], [record(trial=ran.model_copy(update={"framework": "mxnet"}))]) == support_matrix(
         [image], []

@@ -5,7 +5,7 @@ way round; one that is started where it hangs, may not read, or is not there; a 
 """
 
 import pytest
-from unit.plan.test_plan import resources
+from planned import resources
 
 from runner.core.request import Request
 from runner.core.trial import Counting

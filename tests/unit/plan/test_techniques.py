@@ -5,13 +5,17 @@ Also prevents: records from before techniques that seem to have had none, and so
 
 import json
 
+import examples
 import pytest
-from unit.plan.test_plan import Cluster, Member, NodeWires, examples, of, resources
+from planned import resources, workload_of
 
+from runner.cluster.cluster import Cluster
 from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
+from runner.core.node import Member
 from runner.core.request import Request
 from runner.core.trial import of_older
+from runner.core.wire import NodeWires
 from runner.plan.plan import plan
 from runner.plan.techniques import apply_defaults
 from runner.results.store import read_record
@@ -93,7 +97,7 @@ def test_where_no_graph_can_be_recorded_tuned_does_without_and_who_asks_for_one_
 
 
 def test_a_workload_offers_its_own():
-    on = resources("pytorch", "gpu", workload=of("wgan"))
+    on = resources("pytorch", "gpu", workload=workload_of("wgan"))
     assert plan(Request(model="wgan", repeat=1, gpus=(1,), preset="tuned"), on)[0].techniques == ("channels-last",)
 
 

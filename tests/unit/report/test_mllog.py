@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 import examples
 import mllog_checker
 import pytest
+from commands import dlscale
+from graded import leave_graded
 from records import events, record
-from unit.commands.test_cli import dlscale
-from unit.commands.test_regrade import leave
 
 from runner.analysis.grading.measure import measure
 from runner.core.events import Epoch, MonitorStart, WarmupEnd
@@ -157,8 +157,8 @@ def test_a_run_that_never_trained_has_no_log():
 
 
 def test_logs_of_all_trainings_on_file(tmp_path):
-    leave(tmp_path / "runs", "one", examples.trial())
-    leave(tmp_path / "runs", "two", examples.trial(mode="infer"))
+    leave_graded(tmp_path / "runs", "one", examples.trial())
+    leave_graded(tmp_path / "runs", "two", examples.trial(mode="infer"))
     done = dlscale("report", tmp_path / "runs", "--format=mllog")
     assert done.code == 0, done.stderr
     assert "no log: two, inference" in done.stdout
@@ -168,7 +168,7 @@ def test_logs_of_all_trainings_on_file(tmp_path):
 
 
 def test_nothing_to_log_is_a_sentence(tmp_path):
-    leave(tmp_path, "two", examples.trial(mode="infer"))
+    leave_graded(tmp_path, "two", examples.trial(mode="infer"))
     done = dlscale("report", tmp_path, "--format=mllog")
     assert done.code == 2
     assert "holds no training that was measured" in done.stderr
@@ -193,7 +193,7 @@ def test_the_checker_finds_what_is_wrong(wrong):
 
 def test_events_that_can_not_be_read_cost_their_own_log_only(tmp_path):
     for name in ("a", "b"):
-        leave(tmp_path, name, examples.trial())
+        leave_graded(tmp_path, name, examples.trial())
     (tmp_path / "a" / "events.jsonl").write_bytes(b"\xff")
     done = dlscale("report", tmp_path, "--format=mllog")
     assert (done.code, done.stderr) == (0, "")

@@ -11,8 +11,8 @@ import shlex
 import examples
 import pytest
 import records
+from planned import dataset, resources, workload_of
 from typer.testing import CliRunner
-from unit.plan.test_plan import dataset, of, resources
 
 from runner.cli import app
 from runner.plan.plan import plan
@@ -73,7 +73,9 @@ def alike(trial):
 def test_the_command_of_a_run_plans_the_same_trial_again(monkeypatch, tmp_path, here, words):
     words = shlex.split(words.replace("--data=/data", f"--data={tmp_path}"))
     first = asked(monkeypatch, words)
-    here = resources(here.image.framework, here.device, node=here.node, dataset=here.dataset, workload=of(first.model))
+    here = resources(
+        here.image.framework, here.device, node=here.node, dataset=here.dataset, workload=workload_of(first.model)
+    )
     for trial in plan(first, here):
         program, command, *more = again(recorded(trial, here, words))
         assert (program, command) == ("dlscale", "bench")

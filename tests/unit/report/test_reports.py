@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 import examples
 import pytest
+from commands import dlscale
+from graded import leave_graded
 from rich.console import Console
 from swept import leave, measured, samples, traced
-from unit.commands.test_cli import dlscale
-from unit.commands.test_regrade import leave as leave_run
 
 from runner.commands.report import matrices, report
 from runner.core.errors import RequestError
@@ -103,9 +103,9 @@ def test_one_pass(runs):
 
 
 def test_a_baseline_of_an_earlier_matrix_is_found_and_a_lost_one_is_no_error(tmp_path):
-    one = leave_run(tmp_path / "runs", "one", examples.trial())
+    one = leave_graded(tmp_path / "runs", "one", examples.trial())
     two = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
-    leave_run(tmp_path / "runs", "two", two, baseline=one, seconds=0.16)
+    leave_graded(tmp_path / "runs", "two", two, baseline=one, seconds=0.16)
     report([tmp_path / "runs" / "two"], out=tmp_path / "out")
     # 64 images in 0.16 s against 32 in 0.123...: a speedup of 1.543.
     assert "| 1.543" in (tmp_path / "out" / "two.md").read_text()
@@ -176,7 +176,7 @@ def test_a_run_and_its_copies_are_one_repeat_and_it_is_said_which_were_left_out(
     """Three repeats beside a link to the last were drawn as four, and copies of a run made its interval narrower."""
     folder = tmp_path / "runs"
     for number in (1, 2, 3):
-        leave_run(folder, f"m-r{number}", examples.trial(repeat=number), seconds=0.1 + number / 100)
+        leave_graded(folder, f"m-r{number}", examples.trial(repeat=number), seconds=0.1 + number / 100)
     done = dlscale("report", folder, f"--out={tmp_path / 'honest'}")
     assert (done.code, done.stderr) == (0, "")
     (folder / "latest").symlink_to("m-r3")

@@ -14,9 +14,9 @@ import duckdb
 import examples
 import pandas as pd
 import pytest
+from commands import dlscale
 from records import record
 from rich.console import Console
-from unit.commands.test_cli import dlscale
 
 from runner.commands.query_flow import named_in
 from runner.core.errors import RequestError

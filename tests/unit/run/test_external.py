@@ -104,10 +104,7 @@ def dlscale(*words, env=None):
         (["--image=i:1", "--pattern=(?P<s>x)", "--dialect=caffe", "--", "x"], "--pattern and --dialect caffe both say"),
         (["--image=i:1", "--baseline=r", "--", "x", "{{gpus}}"], "--baseline r stands for a run on one device"),
         (["--image=i:1", "--engine=venv", "--", "x"], "ENGINE=venv asked, and --image i:1 runs in a container"),
-        (
-            ["--image=i:1", "--dialect=mxnte", "--batch=1", "--", "x"],
-            "unknown DIALECT 'mxnte'; did you mean mxnet? Known: mxnet",
-        ),
+        (["--image=i:1", "--dialect=mxnte", "--batch=1", "--", "x"], "unknown DIALECT 'mxnte'; did you mean mxnet?"),
         (["--image=i:1", "--dialect=mxnet", "--", "x"], "MXNet's log does not tell the batch size; give --batch N"),
         (["--image=i:1", "--nodes=2", "--", "x"], "--image runs a command of yours on one host"),
         (
