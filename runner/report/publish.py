@@ -136,6 +136,7 @@ def _of_measured(measured: Measured, *, name: str, console: Console, pictures: b
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
             f"{stem}-epochs.csv": matrix.epochs_csv(summary),
+            f"{stem}-generation.csv": matrix.generation_csv(summary),
         }
         if pictures:
             found[f"{stem}.png"] = scaling_png(summary)

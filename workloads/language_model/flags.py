@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from arguments import at_least, refuse, training_parser
+from arguments import at_least, inference_parser, refuse, training_parser
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,30 @@ def parser(description):
     )
     made.add_argument("--tensor-parallel", required=True, type=at_least(1), help="fsdp+tp: ranks that share each layer")
     return made
+
+
+def infer_parser(description):
+    made = inference_parser(description, models=tuple(SIZES))
+    made.add_argument(
+        "--sequence-length", required=True, type=at_least(2), help="tokens of a prompt and what follows it"
+    )
+    made.add_argument("--new-tokens", required=True, type=at_least(1), help="of these generated")
+    made.set_defaults(checkpointing="none")
+    return made
+
+
+def check_inference(args):
+    """Refuse what no model, or not this one, can generate."""
+    longest = SIZES[args.model].longest
+    if not args.new_tokens < args.sequence_length <= longest:
+        refuse(
+            f"--sequence-length={args.sequence_length} --new-tokens={args.new_tokens}: ask for more tokens in all than new ones, and "
+            f"at most {longest} of {args.model}"
+        )
+    if args.precision in {"fp16", "int8"}:
+        refuse(f"--precision={args.precision} is not offered of language models; ask for fp32, tf32 or bf16")
+    if args.fit:
+        refuse(f"--fit={args.fit}: what is generated has no accuracy; leave it out")
 
 
 def check(args):

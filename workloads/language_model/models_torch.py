@@ -32,8 +32,11 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(size.width, groups * (self.queries + 2) * self.head, bias=not size.llama)
         self.out = nn.Linear(size.width, size.width, bias=not size.llama)
 
-    def forward(self, x, turn):
-        """(batch, length, width) to the same; `turn` are `turns` of the positions, or None where these were added before."""
+    def forward(self, x, turn, kept=None):
+        """(batch, length, width) to the same; `turn` are `turns` of the positions, or None where these were added before.
+
+        `kept` takes the keys and values of these positions and gives those of all so far. Where it has any, a call reads one position.
+        """
         batch, length = x.shape[:2]
         qkv = self.qkv(x).view(batch, length, -1, self.queries + 2, self.head)
         q, k, v = qkv.split((self.queries, 1, 1), dim=3)
@@ -41,7 +44,9 @@ class Attention(nn.Module):
         if turn is not None:
             q, k = turned(q, turn), turned(k, turn)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.queries > 1)
+        if kept is not None:
+            k, v = kept(k, v)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=length > 1, enable_gqa=self.queries > 1)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
@@ -70,13 +75,13 @@ class Block(nn.Module):
         self.norm1, self.attention = norm(size), Attention(size)
         self.norm2, self.mlp = norm(size), Mlp(size)
 
-    def forward(self, x, turn):
+    def forward(self, x, turn, kept=None):
         if self.recompute:
             return checkpoint(self.layers, x, turn, use_reentrant=False)
-        return self.layers(x, turn)
+        return self.layers(x, turn, kept)
 
-    def layers(self, x, turn):
-        x = x + self.attention(self.norm1(x), turn)
+    def layers(self, x, turn, kept=None):
+        x = x + self.attention(self.norm1(x), turn, kept)
         return x + self.mlp(self.norm2(x))
 
 
@@ -108,14 +113,40 @@ class Decoder(nn.Module):
 
     def forward(self, tokens, targets):
         """The mean cross-entropy of `targets`, the tokens that follow; both (batch, length) in int64. A scalar in fp32."""
+        scores = self.output(self.read(tokens))
+        return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+
+    def read(self, tokens, cache=None):
+        """What (batch, length) tokens, those after the tokens in the cache, come to before the output layer: (batch, length, width)."""
+        first = cache.filled if cache else 0
+        last = first + tokens.shape[1]
         x = self.embedding(tokens)
         if self.positions is not None:
-            x = x + self.positions.weight[: tokens.shape[1]]
+            x = x + self.positions.weight[first:last]
         x = x.to(self.arithmetic)
-        for block in self.blocks:
-            x = block(x, self.turn)
-        scores = self.output(self.norm(x))
-        return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+        turn = self.turn if self.turn is None else self.turn[:, first:last]
+        for number, block in enumerate(self.blocks):
+            x = block(x, turn, cache and cache.of(number))
+        if cache:
+            cache.filled = last
+        return self.norm(x)
+
+
+class Cache:
+    """Keys and values of all blocks at `filled` positions of at most `length`, of `batch` sequences."""
+
+    def __init__(self, size, *, batch, length, device, dtype):
+        shape = (size.layers, 2, batch, size.kv_heads or size.heads, length, size.width // size.heads)
+        self.kept, self.filled = torch.empty(shape, device=device, dtype=dtype), 0
+
+    def of(self, block):
+        def extend(k, v):
+            last = self.filled + k.shape[2]
+            own = self.kept[block, :, :, :, :last]
+            own[0, :, :, self.filled :], own[1, :, :, self.filled :] = k, v
+            return own.unbind()
+
+        return extend
 
 
 def norm(size):
@@ -169,8 +200,29 @@ def flop_per_token(model, *, length):
     block computes again is not counted.
     """
     size = SIZES[model]
-    head = size.width // size.heads
-    shared = 2 * head * (size.kv_heads or size.heads)
-    block = size.width * (2 * size.width + shared) + size.width * size.hidden * (3 if size.llama else 2)
-    forward = 2 * (size.layers * block + size.width * size.vocabulary) + 4 * size.layers * size.width * length
+    forward = 2 * (block_weights(size) + size.width * size.vocabulary) + 4 * size.layers * size.width * length
     return {"forward": forward, "backward": 2 * forward}
+
+
+def flop_per_new_token(model, *, prompt, new):
+    """Count what a token costs that is generated, its share of the prompt included: ``new`` tokens after ``prompt`` of them.
+
+    The prompt is read at once, its attention over the whole square as above; each token after the first reads one position, and all before.
+    Only the position behind which a token is chosen has scores.
+    """
+    size = SIZES[model]
+    read = prompt + new - 1
+    attended = prompt**2 + sum(range(prompt + 1, read + 1))
+    return {
+        "forward": (
+            2 * (read * block_weights(size) + new * size.width * size.vocabulary)
+            + 4 * size.layers * size.width * attended
+        )
+        / new
+    }
+
+
+def block_weights(size):
+    """Weights of the dense layers of all blocks."""
+    shared = 2 * (size.width // size.heads) * (size.kv_heads or size.heads)
+    return size.layers * size.width * (2 * size.width + shared + size.hidden * (3 if size.llama else 2))
