@@ -176,6 +176,8 @@ class Workload(Frozen):
             if word not in self.choices[name]:
                 raise RequestError(f"SETTINGS={name}={word} asked; ask for {name}={' or '.join(self.choices[name])}")
             return word
+        if usual == 0:
+            raise RequestError(f"SETTINGS={name} is none of MODEL={model.name}; leave it out")
         try:
             value = type(usual)(word)
         except ValueError:

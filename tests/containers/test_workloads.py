@@ -164,3 +164,19 @@ def test_a_vision_transformer_learns_alike_on_two_workers_and_classifies(dlscale
     )
     assert done.code == 0, done.stderr
     assert done.records[0].measurement.samples == 16
+
+
+def test_bert_learns_alike_on_two_workers_and_encodes(dlscale, tmp_path):
+    words = ("--model=bert-tiny", "--settings=sequence-length=32")
+    for strategy in ("ddp", "fsdp"):
+        ended = dlscale("bench", *STRONG, *words, "--warmup=2", f"--strategy={strategy}", out=tmp_path / strategy)
+        assert ended.code == 0, ended.stderr
+        _, tokens = check_scales(ended, unit="tokens", tolerance=1e-3)
+        assert tokens == 8 * 4 * 32
+    lengths = ("--batch=4", "--iterations=4", "--warmup=1", "--workers=1", "--repeat=1", "--idle=0")
+    infer = ("--framework=pytorch", "--device=cpu", "--mode=infer", *words, *lengths)
+    done = dlscale("bench", *infer, out=tmp_path / "infer")
+    assert done.code == 0, done.stderr
+    found = done.records[0].measurement
+    assert (found.samples, found.throughput.unit, found.cache_difference) == (16, "tokens/s", None)
+    assert [(one.batch, one.prompt_tokens, one.step) for one in found.generation] == [(b, 32, None) for b in (1, 2, 4)]

@@ -1,8 +1,11 @@
-"""GPT-2 and Llama 3 in PyTorch: decoders that predict each next token of (batch, length) token numbers.
+"""GPT-2 and Llama 3 in PyTorch, decoders that predict each next token of (batch, length) token numbers, and BERT, which predicts masked ones.
 
 GPT-2 (Radford et al. 2019, with the shapes of its released weights): learned positions, LayerNorm, GELU, biases, the output layer tied to
 the embedding. Without dropout, as it is trained on few epochs today.
 Llama 3 (https://arxiv.org/abs/2407.21783, table 3; 1b: the shapes of Llama 3.2): rotary positions, RMSNorm, grouped queries, SwiGLU, no biases.
+
+BERT (https://arxiv.org/abs/1810.04805) with its head for masked tokens (a dense layer, GELU, LayerNorm, and the embedding again with a bias),
+without its pooler and its prediction of next sentences, and without dropout.
 
 What reads the same input is one product: queries, keys and values, and both halves of SwiGLU. Their rows are ordered by groups, one for
 each head of keys and values: those of a group are neighbours, so that ranks that share a layer each take whole groups. A block asks the
@@ -13,11 +16,14 @@ import math
 
 import torch
 from flags import SIZES
+from tokens import masked_of
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from with_pytorch.transformers import EncoderBlock
 
 ROPE_BASE = 500_000.0  # Llama 3's
+BERT_EPSILON = 1e-12
 STANDARD_DEVIATION = (
     0.02  # of all weights at the start; of what ends a residual branch divided by the root of their number
 )
@@ -132,6 +138,41 @@ class Decoder(nn.Module):
         return self.norm(x)
 
 
+class Encoder(nn.Module):
+    def __init__(self, size, *, recompute, arithmetic):
+        super().__init__()
+        self.arithmetic, self.recompute = arithmetic, recompute
+        self.embedding, self.positions = (
+            nn.Embedding(size.vocabulary, size.width),
+            nn.Embedding(size.longest, size.width),
+        )
+        self.kinds = nn.Embedding(2, size.width)  # of a sentence: the first or the second
+        self.norm = nn.LayerNorm(size.width, eps=BERT_EPSILON)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(size.width, size.heads, size.hidden, epsilon=BERT_EPSILON, after=True)
+            for _ in range(size.layers)
+        )
+        dense, norm = nn.Linear(size.width, size.width), nn.LayerNorm(size.width, eps=BERT_EPSILON)
+        self.head = nn.Sequential(dense, nn.GELU(), norm)
+        self.output = nn.Linear(size.width, size.vocabulary)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, tokens, targets):
+        """The mean cross-entropy of masked tokens, a scalar in fp32; `targets` are (batch, 2, masked): where they are, and what they were."""
+        places, wanted = targets.unbind(1)
+        x = self.read(tokens)
+        masked = x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
+        return functional.cross_entropy(self.output(self.head(masked)).flatten(0, 1).float(), wanted.flatten())
+
+    def read(self, tokens):
+        """What (batch, length) tokens of one sentence come to: (batch, length, width)."""
+        x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]] + self.kinds.weight[0]
+        x = self.norm(x.to(self.arithmetic))
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        return x
+
+
 class Cache:
     """Keys and values of all blocks at `filled` positions of at most `length`, of `batch` sequences."""
 
@@ -175,12 +216,11 @@ def build(args, device):
     size, bf16 = SIZES[args.model], torch.bfloat16
     torch.set_default_dtype(bf16 if args.weights == "bf16" else torch.float32)
     with device:  # where drawing takes no time
-        net = Decoder(
-            size,
-            length=args.sequence_length,
-            recompute=args.checkpointing == "block",
-            arithmetic=bf16 if args.precision == "bf16" else torch.float32,
-        )
+        how = {
+            "recompute": args.checkpointing == "block",
+            "arithmetic": bf16 if args.precision == "bf16" else torch.float32,
+        }
+        net = Encoder(size, **how) if size.encoder else Decoder(size, length=args.sequence_length, **how)
         ends = STANDARD_DEVIATION / math.sqrt(2 * size.layers)
         for name, parameter in net.named_parameters():
             if name.endswith("bias"):
@@ -200,8 +240,17 @@ def flop_per_token(model, *, length):
     block computes again is not counted.
     """
     size = SIZES[model]
-    forward = 2 * (block_weights(size) + size.width * size.vocabulary) + 4 * size.layers * size.width * length
+    scores = size.width * size.vocabulary
+    if size.encoder:
+        scores = (size.width**2 + scores) * masked_of(length) / length
+    forward = flop_per_read_token(model, length=length)["forward"] + 2 * scores
     return {"forward": forward, "backward": 2 * forward}
+
+
+def flop_per_read_token(model, *, length):
+    """Count the same of one token without the output layer."""
+    size = SIZES[model]
+    return {"forward": 2 * block_weights(size) + 4 * size.layers * size.width * length}
 
 
 def flop_per_new_token(model, *, prompt, new):

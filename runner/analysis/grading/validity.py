@@ -157,7 +157,7 @@ def cache_faults(measurement: Measurement, precision: Precision) -> Iterator[str
     """A language model whose kept keys and values are not those of the sequence answers something else, as fast."""
     most = CACHE_TOLERANCE.get(precision, 0.0)
     differs = measurement.cache_difference
-    if measurement.generation and not (differs is not None and differs <= most):
+    if any(one.new_tokens for one in measurement.generation) and not (differs is not None and differs <= most):
         by = "by what is no number" if differs is None else f"by {differs:.2g} of the largest"
         yield f"scores made with kept keys and values differ {by} from those of the whole sequence, at most {most:g} in {precision}"
 

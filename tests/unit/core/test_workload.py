@@ -223,6 +223,10 @@ def test_inference_has_settings_of_its_own(language):
     for asked in (("new-tokens", "128"), ("sequence-length", "32")):
         with pytest.raises(RequestError, match="leaves nothing of sequence-length=.* for a prompt"):
             language.settings_of(tiny, (asked,), mode="infer")
+    bert = language.find_model("bert-base", framework="pytorch")
+    assert language.settings_of(bert, (), mode="infer") == {"sequence-length": 512, "new-tokens": 0}
+    with pytest.raises(RequestError, match="SETTINGS=new-tokens is none of MODEL=bert-base; leave it out"):
+        language.settings_of(bert, (("new-tokens", "8"),), mode="infer")
     with pytest.raises(RequestError, match="SETTINGS=weights is none of MODEL=llama-tiny"):
         language.settings_of(tiny, (("weights", "bf16"),), mode="infer")
 
