@@ -243,4 +243,4 @@ def test_inference_has_settings_of_its_own(language):
 )
 def test_a_setting_that_a_program_would_refuse_is_refused_before_it_starts(language, name, word, sentence):
     with pytest.raises(RequestError, match=sentence):
-        language.settings_of(language.models[0], ((name, word),), mode="train")
+        language.settings_of(language.find_model("gpt2-124m", framework="pytorch"), ((name, word),), mode="train")
