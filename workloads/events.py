@@ -69,6 +69,11 @@ accuracy      precision, samples, correct, reference ("fp32"), reference_correct
 latency       in_flight (batches that were under way at once in the windows), batch; of batches that have the device to themselves
               with_transfer (a list of seconds, from samples on the host to predictions there) and without_transfer (from samples on the device
               until it is done, null where there is no transfer or no telling)
+generation    batch, prompt_tokens, new_tokens, first_token_s (from the prompts on the host to the first token of each on the device), step_s
+              (a list: from one token of each to the next); of a batch of prompts by itself. Of more steps than fit a line the rest
+              follow, with first_token_s null
+cache         difference (of a score that is made with the keys and values that are kept from that of the whole sequence at once, as a part of
+              the largest)
 
 The sampler of a node (`monitor.py`), which is no rank and says 0, writes
 

@@ -28,6 +28,8 @@ Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all
     parameters, flop_per_sample   of the network as it was built (`flop.per_sample`)
     decoded, skipped              how many images were decoded, and names of those that would not decode
     parameter_norm()              of the fp32 network where the one that it was converted to has no weights to read
+    tell(events, samples)         what else there is to measure of a batch of them, laid out, when all windows are over
+    units                         how much of what throughput counts a sample has; None where that is the sample
 
 Throughput is of the device kept busy: with several batches under way one is brought to the device while another is computed. A window ends
 when its last batch is answered, with later ones under way; those that fill the device before the first window, and keep it filled until
@@ -114,9 +116,13 @@ class OneByOne:
     """What a program need not say whose device is kept busy by one batch at a time; it has `predict(samples)`, which waits."""
 
     in_flight = 1
+    units = None
 
     def lay_out(self, samples):
         return samples
+
+    def tell(self, events, samples):
+        """Nothing more."""
 
     def submit(self, samples):
         return self.predict(samples), time.monotonic()
@@ -175,7 +181,9 @@ def infer(predictor, events, args):
     with events.timed("batch"):
         used, reason = fitting(predictor, library, args.batch)
     events.emit("batch", asked=args.batch, used=used, reason=reason)
-    done = serve(predictor, events, predictor.lay_out(library.whole(used)), args, batch=used)
+    laid_out = predictor.lay_out(library.whole(used))
+    done = serve(predictor, events, laid_out, args, batch=used)
+    predictor.tell(events, laid_out[:used])
     if reference is not None:
         hold(events, answers(predictor, library), reference, library.labels, args)
     return done
@@ -244,6 +252,7 @@ def serve(predictor, events, samples, args, *, batch):
             seconds=edge - start,
             step_seconds=seconds,
             input_seconds=None,
+            units=predictor.units and predictor.units * sum(own),
         )
     last(flight)
     events.net("stop")

@@ -21,6 +21,7 @@ from runner.core.measurement import (
     AccuracyFigures,
     BatchUsed,
     EpochFigures,
+    GenerationFigures,
     Interval,
     LatencyFigures,
     Measurement,
@@ -42,6 +43,7 @@ class Answers(Frozen):
     in_flight: int  # batches that were under way at once while throughput was measured
     batch: BatchUsed | None  # the smallest of the repeats
     accuracy: AccuracyFigures | None  # None where the samples have no labels
+    generation: tuple[GenerationFigures, ...] = ()  # of a language model, by batch
 
 
 class Row(Frozen):
@@ -366,7 +368,19 @@ def _answers(records: Sequence[RunRecord]) -> Answers | None:
         in_flight=min(found.in_flight for found in told),
         batch=min((found.batch for found in told if found.batch), key=lambda one: one.used, default=None),
         accuracy=accuracies[len(accuracies) // 2] if accuracies else None,
+        generation=tuple(_generation(own) for own in zip(*(found.generation for found in told), strict=False)),
     )
+
+
+def _generation(repeats: Sequence[GenerationFigures]) -> GenerationFigures:
+    """Of one batch, the medians of the repeats."""
+    steps = [found.step for found in repeats if found.step]
+    rates = _medians(repeats, "prefill_tokens_per_s", "decode_tokens_per_s")
+    percentiles = {
+        "first_token": _middle_percentiles([found.first_token for found in repeats]),
+        "step": _middle_percentiles(steps) if steps else None,
+    }
+    return repeats[0].model_copy(update={**rates, **percentiles})
 
 
 def latency(measured: Measurement) -> LatencyFigures | None:

@@ -243,6 +243,25 @@ class LatencyFigures(Frozen):
     without_transfer: Percentiles | None
 
 
+class GenerationFigures(Frozen):
+    """How fast a language model answers a batch of prompts that has the device to itself.
+
+    Attributes:
+        first_token: from the prompts in the host's memory to the first token of each (time to first token).
+        step: from one token of each to the next (decode latency); None where one token was generated.
+        prefill_tokens_per_s: tokens of the prompts ÷ time to first token.
+        decode_tokens_per_s: tokens after the first ÷ their time.
+    """
+
+    batch: int
+    prompt_tokens: int
+    new_tokens: int
+    first_token: Percentiles
+    step: Percentiles | None
+    prefill_tokens_per_s: float
+    decode_tokens_per_s: float | None
+
+
 class Peak(Frozen):
     """What all devices of a run could do together at its precision: dense, in 1e12 FLOP/s, and 1e9 bytes/s of memory where that is known."""
 
@@ -308,6 +327,8 @@ class Measurement(Frozen):
         flop: what the arithmetic of the model came to, also from what its devices are.
         epochs: how a training that is watched converged.
         accuracy, batch, latency: what inference came to, and ran with.
+        generation: what a language model answers with, by batch.
+        cache_difference: how much a score made with kept keys and values differs from that of the whole sequence, as a part of the largest.
         in_flight: batches of inference that were under way at once while throughput was measured; with 1 each was answered before the next
             was handed over, so that the throughput of a GPU is that of a host that waits.
         input_alone_per_s: samples a second that the input pipelines of all ranks deliver while nobody trains.
@@ -339,6 +360,8 @@ class Measurement(Frozen):
     accuracy: AccuracyFigures | None = None
     batch: BatchUsed | None = None
     latency: LatencyFigures | None = None
+    generation: tuple[GenerationFigures, ...] = ()
+    cache_difference: float | None = None
     in_flight: int = 1
     input_alone_per_s: float | None = None
     compiled: CompiledGraphs | None = None

@@ -24,6 +24,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Setting = int | float | str
 # Of some settings of some models, more than a program can tell by itself: the sequences of a batch, the ranks that share a layer.
 SEQUENCE, PARTS_OF_BATCH, SHARED_BY = "sequence-length", "gradient-accumulation", "tensor-parallel"
+NEW = "new-tokens"  # those of a sequence that are generated
 ProgramMode = Literal["train", "infer"]
 # JPEGs in class folders, WAV files with their texts, a file of token numbers, or nothing.
 DataKind = Literal["images", "audio", "tokens", "none"]
@@ -110,6 +111,7 @@ class Workload(Frozen):
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None  # of SGD; None with another optimizer
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # the same
     settings: Mapping[str, Setting] = {}  # as a model's, for all models
+    inference_settings: Mapping[str, Setting] = {}  # in their place with MODE=infer
     choices: Mapping[str, tuple[str, ...]] = {}  # the words that some of them can be
     needs: Mapping[str, Precision] = {}  # the precision that a setting (`NAME=VALUE`) needs
     defaults: Mapping[Device, Defaults]
@@ -127,7 +129,7 @@ class Workload(Frozen):
             raise ValueError(f"batches names the setting {self.batches!r}, which settings does not have")
         if len(set(names)) < len(names):
             raise ValueError("a model is listed twice; keep one of each name")
-        settings = (self.settings, *(model.settings for model in self.models))
+        settings = (self.settings, self.inference_settings, *(model.settings for model in self.models))
         words = {name for own in settings for name, value in own.items() if isinstance(value, str)}
         if unlisted := words - self.choices.keys():
             raise ValueError(f"choices has nothing for {', '.join(sorted(unlisted))}; list the words that it can be")
@@ -152,14 +154,21 @@ class Workload(Frozen):
         """How many batches one iteration reads."""
         return int(settings[self.batches]) if self.batches else 1
 
-    def settings_of(self, model: Model, asked: Sequence[tuple[str, str]]) -> dict[str, Setting]:
+    def settings_of(self, model: Model, asked: Sequence[tuple[str, str]], *, mode: Mode) -> dict[str, Setting]:
         """All settings of a model, those that were asked for in place of its own. RequestError: it has none of that name, or not that value."""
-        found = {**self.settings, **model.settings}
+        own, others = self.settings, self.inference_settings
+        if mode == "infer":
+            own, others = others, own
+        found = {**own, **{name: value for name, value in model.settings.items() if name in own or name not in others}}
         for name, word in asked:
             if name not in found:
                 known = f"it has {nearest(name, found)}" if found else "leave it out"
                 raise RequestError(f"SETTINGS={name} is none of MODEL={model.name}; {known}")
             found[name] = self._setting(model, name, word, usual=found[name])
+        if int(found.get(NEW, 0)) >= int(found.get(SEQUENCE, 1)):
+            raise RequestError(
+                f"SETTINGS={NEW}={found[NEW]} leaves nothing of {SEQUENCE}={found[SEQUENCE]} for a prompt; ask for fewer new tokens"
+            )
         return found
 
     def _setting(self, model: Model, name: str, word: str, *, usual: Setting) -> Setting:
@@ -167,6 +176,8 @@ class Workload(Frozen):
             if word not in self.choices[name]:
                 raise RequestError(f"SETTINGS={name}={word} asked; ask for {name}={' or '.join(self.choices[name])}")
             return word
+        if usual == 0:
+            raise RequestError(f"SETTINGS={name} is none of MODEL={model.name}; leave it out")
         try:
             value = type(usual)(word)
         except ValueError:

@@ -203,7 +203,7 @@ def _look(request: Request, cluster: Cluster) -> Resources:
         data = dataset.inspect(request.data, workload.data, by_others=by_others)
         if workload.data == "tokens":
             model = workload.find_model(request.model or workload.defaults[device].model, framework=image.framework)
-            length = int(workload.settings_of(model, request.settings)[SEQUENCE])
+            length = int(workload.settings_of(model, request.settings, mode=request.mode)[SEQUENCE])
             data = data.model_copy(update={"images": data.images // length})
     resources = Resources(
         cluster=cluster,

@@ -71,7 +71,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     every = devices_of_cases(request.concurrent, asked) if request.concurrent else tuple(sorted({1, *asked}))
     nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in every}
     strategy = choose(request, image=resources.image, workload=workload, asked=asked, nodes=max(nodes.values()))
-    settings = workload.settings_of(model, request.settings)
+    settings = workload.settings_of(model, request.settings, mode=request.mode)
     workload.check_needs(settings, request.precision)
     for scale in (one for one in asked if one > 1):
         check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
@@ -139,6 +139,8 @@ def _refuse_data(request: Request, resources: Resources) -> None:
             raise RequestError(
                 f"MODE=converge splits a folder of JPEGs, and DATA={dataset.path} is packed or too small to split; give the folder"
             )
+    if request.fit and resources.workload.num_classes is None:
+        raise RequestError(f"FIT trains what has an accuracy, and {resources.workload.name} has none; leave it out")
     if request.fit and dataset is None:
         raise RequestError(
             "FIT trains before inference, and there is nothing to learn from; add DATA=DIR, or leave it out"

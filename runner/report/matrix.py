@@ -20,7 +20,7 @@ from rich.text import Text
 
 from runner.analysis.summarize import Answers, Row, Status, Summary
 from runner.core import units
-from runner.core.measurement import FEWEST_RUNS, EpochFigures, Interval, StepParts
+from runner.core.measurement import FEWEST_RUNS, EpochFigures, GenerationFigures, Interval, StepParts
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
 from runner.report import telemetry
 from runner.report.table import Table, csv_text, escaped, fields, plain_table, section
@@ -232,6 +232,10 @@ _ON_DEVICE: Final = "; on device: the same from its samples in the device's memo
 _ACCURACY: Final = (
     "; accuracy: of held-out images, beside that of the same network in fp32; same: predictions that are those of fp32"
 )
+_GENERATION: Final = (
+    "each batch of prompts by itself: first token: from the prompts in the host's memory to the first token of each sequence; next token: from "
+    "one token of each to the next; prefill and decode: tokens of prompts, and tokens after the first, ÷ their time, the median of the repeats"
+)
 _EPOCHS: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
 
 
@@ -243,6 +247,8 @@ def modes(summary: Summary) -> tuple[Table, ...]:
         labelled = any(one.accuracy for _, one in answers)
         legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
         found.append(Table.of(answers, _answer_columns(), legend=legend))
+    if generated := [(row.devices, one) for row in summary.rows if row.answers for one in row.answers.generation]:
+        found.append(Table.of(generated, _generation_columns(), legend=_GENERATION))
     if epochs := [(row.devices, one) for row in summary.rows for one in _few(row.epochs)]:
         columns: dict[str, Callable[[tuple[str, EpochFigures]], str]] = {
             "devices": lambda one: one[0],
@@ -279,6 +285,48 @@ def _answer_columns() -> dict[str, Callable[[tuple[str, Answers]], str]]:
         "difference (points)": partial(accuracy, name="difference", form="+.1f"),
         "same (%)": partial(accuracy, name="agree_percent", form=".1f"),
     }
+
+
+def _generation_columns() -> dict[str, Callable[[tuple[str, GenerationFigures]], str]]:
+
+    def time(one: tuple[str, GenerationFigures], *, field: str, name: str) -> str:
+        return figure(milliseconds(getattr(getattr(one[1], field), name, None)))
+
+    return {
+        "devices": lambda one: one[0],
+        "batch": lambda one: str(one[1].batch),
+        "prompt": lambda one: str(one[1].prompt_tokens),
+        "new": lambda one: str(one[1].new_tokens),
+        **{
+            f"{words} token {name} (ms)": partial(time, field=field, name=name)
+            for words, field in (("first", "first_token"), ("next", "step"))
+            for name in ("p50", "p90", "p99")
+        },
+        "prefill (tokens/s)": lambda one: figure(one[1].prefill_tokens_per_s),
+        "decode (tokens/s)": lambda one: figure(one[1].decode_tokens_per_s),
+    }
+
+
+def generation_csv(summary: Summary) -> str | None:
+    """One line a batch of prompts, full precision, times in seconds; None where nothing was generated."""
+    rows = [
+        {
+            "scale": row.scale,
+            "batch": one.batch,
+            "prompt_tokens": one.prompt_tokens,
+            "new_tokens": one.new_tokens,
+            **{
+                f"{field}_{name}_s": getattr(getattr(one, field), name, None)
+                for field in ("first_token", "step")
+                for name in ("p50", "p90", "p99")
+            },
+            **fields(one, "prefill_tokens_per_s", "decode_tokens_per_s"),
+        }
+        for row in summary.rows
+        if row.answers
+        for one in row.answers.generation
+    ]
+    return csv_text(rows) if rows else None
 
 
 def epochs_csv(summary: Summary) -> str | None:

@@ -123,6 +123,7 @@ def write(
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
             f"{stem}-epochs.csv": matrix.epochs_csv(summary),
+            f"{stem}-generation.csv": matrix.generation_csv(summary),
         }
         if pictures:
             found[f"{stem}.png"] = scaling_png(summary)

@@ -41,6 +41,30 @@ def test_inference(dlscale, tmp_path, framework, precision):
     assert found.accuracy is None
 
 
+def test_a_language_model_answers_prompts_by_batch(dlscale, tmp_path):
+    words = ("--framework=pytorch", "--model=llama-tiny", "--device=cpu", "--mode=infer", "--repeat=1", "--idle=0")
+    lengths = ("--batch=4", "--iterations=6", "--warmup=1", "--settings=sequence-length=48,new-tokens=8")
+    done = dlscale("bench", *words, *lengths, "--workers=1", out=tmp_path)
+    assert done.code == 0, done.stderr
+    (record,) = done.records
+    found = record.measurement
+    assert record.validity.status in ("valid", "degraded"), record.validity
+    assert record.trial.settings == {"sequence-length": 48, "new-tokens": 8}
+    # Six batches of four sequences, eight tokens each.
+    assert (found.samples, found.throughput.unit) == (24, "tokens/s")
+    rates = [6 * 4 * 8 / sum(window.seconds for window in found.windows)]
+    assert found.throughput.value == pytest.approx(rates[0], rel=0.5)
+    assert [one.batch for one in found.generation] == [1, 2, 4]
+    assert {one.prompt_tokens for one in found.generation} == {40}
+    assert all(one.step.repeats == 7 * one.first_token.repeats for one in found.generation)
+    assert found.cache_difference < 1e-5
+    assert "decode (tokens/s)" in done.stdout + "".join(path.read_text() for path in tmp_path.glob("*.md"))
+    assert list(tmp_path.glob("*-generation.csv"))
+
+    refused = dlscale("bench", *words, *lengths, "--workers=2", out=tmp_path / "two")
+    assert (refused.code, "MODE=infer measures one device, 2 asked" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
 def test_accuracy_in_int8_beside_fp32(dlscale, sample, tmp_path, framework):
     lengths = ("--batch=4", "--iterations=4", "--warmup=1", f"--data={sample}", "--fit=80", "--precision=int8")

@@ -27,15 +27,20 @@ def windows(ended, scale):
     return [event for event in found if event["event"] == "window"]
 
 
+def amount(window):
+    """What throughput counts of a window: samples, where that is nothing else."""
+    return window["samples"] if window["units"] is None else window["units"]
+
+
 def check_scales(ended, *, unit, tolerance):
     """Both scales have one unit, as much of it, one model and one loss."""
     one, two = (ended.record(scale) for scale in (1, 2))
     assert {record.measurement.throughput.unit for record in (one, two)} == {f"{unit}/s"}
-    told = [sum(event["units"] for event in windows(ended, scale)) for scale in (1, 2)]
+    told = [sum(map(amount, windows(ended, scale))) for scale in (1, 2)]
     assert told[0] == pytest.approx(told[1], rel=1e-9)
     # What a rate is of: all units over all windows, wherever the steady ones begin.
     for record, scale in ((one, 1), (two, 2)):
-        rates = [event["units"] / event["seconds"] * scale for event in windows(ended, scale)]
+        rates = [amount(event) / event["seconds"] * scale for event in windows(ended, scale)]
         assert min(rates) * 0.99 <= record.measurement.throughput.value <= max(rates) * 1.01
     norms = list(two.measurement.parameter_norms.values())
     assert len(norms) == 2
@@ -146,3 +151,32 @@ def test_topics_are_learnt_by_epochs(dlscale, tmp_path):
     # Of 2,246 documents, each counted once.
     right = second.accuracy_percent * 2_246 / 100
     assert right == pytest.approx(round(right), abs=1e-6)
+
+
+def test_a_vision_transformer_learns_alike_on_two_workers_and_classifies(dlscale, tmp_path):
+    words = ("--model=vit-ti16", "--image-size=32", "--warmup=2")
+    ended = dlscale("bench", *STRONG, *words, "--strategy=ddp", out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    check_scales(ended, unit="images", tolerance=1e-3)
+    lengths = ("--batch=4", "--iterations=4", "--warmup=1", "--workers=1", "--repeat=1", "--idle=0")
+    done = dlscale(
+        "bench", "--framework=pytorch", "--device=cpu", "--mode=infer", *words[:2], *lengths, out=tmp_path / "infer"
+    )
+    assert done.code == 0, done.stderr
+    assert done.records[0].measurement.samples == 16
+
+
+def test_bert_learns_alike_on_two_workers_and_encodes(dlscale, tmp_path):
+    words = ("--model=bert-tiny", "--settings=sequence-length=32")
+    for strategy in ("ddp", "fsdp"):
+        ended = dlscale("bench", *STRONG, *words, "--warmup=2", f"--strategy={strategy}", out=tmp_path / strategy)
+        assert ended.code == 0, ended.stderr
+        _, tokens = check_scales(ended, unit="tokens", tolerance=1e-3)
+        assert tokens == 8 * 4 * 32
+    lengths = ("--batch=4", "--iterations=4", "--warmup=1", "--workers=1", "--repeat=1", "--idle=0")
+    infer = ("--framework=pytorch", "--device=cpu", "--mode=infer", *words, *lengths)
+    done = dlscale("bench", *infer, out=tmp_path / "infer")
+    assert done.code == 0, done.stderr
+    found = done.records[0].measurement
+    assert (found.samples, found.throughput.unit, found.cache_difference) == (16, "tokens/s", None)
+    assert [(one.batch, one.prompt_tokens, one.step) for one in found.generation] == [(b, 32, None) for b in (1, 2, 4)]

@@ -3,6 +3,7 @@
 import torch
 from networks import layers
 from torch import nn
+from with_pytorch.transformers import EncoderBlock
 
 
 def build(name, image_size, num_classes, *, auxiliary=True):
@@ -22,6 +23,8 @@ def build(name, image_size, num_classes, *, auxiliary=True):
             nn.init.normal_(module.weight, std=0.01)
         elif isinstance(module, Residual):
             nn.init.zeros_(module.body[-1].weight)
+        elif isinstance(module, Patches):
+            nn.init.normal_(module.positions, std=0.02)
         if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
     return net
@@ -62,6 +65,25 @@ class Residual(nn.Module):
 
     def forward(self, x):
         return self.relu(self.body(x) + self.shortcut(x))
+
+
+class Patches(nn.Module):
+    """Squares of an image as tokens, behind a token of its class, at learned positions: (batch, tokens, channels)."""
+
+    def __init__(self, read, channels, pixels, count):
+        super().__init__()
+        self.embedding = nn.Conv2d(read, channels, pixels, pixels)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, channels))
+        self.positions = nn.Parameter(torch.zeros(1, count + 1, channels))
+
+    def forward(self, images):
+        tokens = self.embedding(images).flatten(2).transpose(1, 2)
+        return torch.cat((self.class_token.expand(len(tokens), -1, -1), tokens), dim=1) + self.positions
+
+
+class ClassToken(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x[:, 0])
 
 
 class Maker:
@@ -120,6 +142,18 @@ class Maker:
     def dense(self, units):
         before, self.channels = self.channels, units
         return nn.Linear(before, units)
+
+    def patches(self, channels, pixels):
+        read, self.channels = self.channels, channels
+        self.slid(pixels, pixels, 0)
+        return Patches(read, channels, pixels, self.size**2)
+
+    def block(self, heads, hidden):
+        return EncoderBlock(self.channels, heads, hidden, epsilon=1e-6)
+
+    def class_token(self):
+        self.size = 1
+        return ClassToken(self.channels, eps=1e-6)
 
     def branches(self, paths):
         makers = [Maker(self.channels, self.size) for _ in paths]

@@ -1,4 +1,4 @@
-"""The convolutional networks of `imagenet_cnn`, declared once for all frameworks. Standard library and syntax of Python 3.6 only.
+"""The convolutional networks of `imagenet_cnn`, and Vision Transformers beside them, declared once for all frameworks. Standard library and syntax of Python 3.6 only.
 
 Each framework's `models_*` makes its own layers of what `layers(name, image_size, num_classes)` lists, tuples (kind, *arguments):
 
@@ -13,6 +13,9 @@ Each framework's `models_*` makes its own layers of what `layers(name, image_siz
     branches     lists of layers that read the same map, their outputs joined along the channels
     residual     units, stride: a body, whose last unit has no ReLU and a scale that starts at zero, beside a shortcut that is a projection
                  where the shape changes; then ReLU
+    patches      channels, pixels: squares of the image as tokens, behind one of the class, at learned positions
+    block        heads, features: a transformer's, normalized before attention and before its two dense layers with GELU between them
+    class_token  of all tokens the first one, normalized
     auxiliary    layers from the map to scores of their own, beside the chain, which goes on from the same map; in training alone
 
 Kernels and paddings of two numbers are (height, width). Layer for layer they are torchvision's, so that parameters and FLOPs are those that
@@ -27,7 +30,9 @@ with the stride in the 3x3 convolution ("v1.5") · GoogLeNet https://arxiv.org/a
 branch 3x3 as in torchvision · BN-Inception https://arxiv.org/abs/1502.03167 figure 5 · Inception-v3 https://arxiv.org/abs/1512.00567 ·
 googlenet-bvlc https://github.com/BVLC/caffe/blob/1.0/models/bvlc_googlenet/train_val.prototxt · googlenet-mxnet
 https://github.com/apache/mxnet/blob/v1.9.x/example/image-classification/symbols/googlenet.py, whose pools MXNet 0.7 rounded up ·
-inception-v3-aux https://github.com/tensorflow/models/blob/v1.13.0/research/inception/inception/slim/inception_model.py
+inception-v3-aux https://github.com/tensorflow/models/blob/v1.13.0/research/inception/inception/slim/inception_model.py ·
+ViT-B/16 https://arxiv.org/abs/2010.11929 with one dense layer for a head, as it is fine-tuned · vit-ti16, DeiT's smallest,
+https://arxiv.org/abs/2012.12877; neither has dropout
 """
 
 from functools import partial
@@ -35,7 +40,7 @@ from functools import partial
 # The published networks shrink an image 32-fold, 4-fold of it before their first block, which leaves nothing of a 32x32 one. Below so many
 # pixels the stem keeps its channels and loses that 4-fold: its convolution becomes 3x3 with stride 1, and the pooling that follows at once is
 # dropped, as He et al. do for CIFAR-10 (https://arxiv.org/abs/1512.03385, section 4.2). VGG and LeNet have no such stem. Inception-v3 with
-# its own needs 75 pixels, AlexNet 63; the next size that is in use is above both.
+# its own needs 75 pixels, AlexNet 63; the next size that is in use is above both. A transformer's patches have 4 pixels then, not 16.
 SMALL_BELOW = 96
 # Networks of this name keep the published stem at every size, as programs do that hand small images to an unchanged network.
 UNCHANGED = "-imagenet-stem"
@@ -45,6 +50,8 @@ SMOOTHING = {"inception-v3-aux": 0.1}
 # Whose own trainer has RMSprop, with momentum, in place of SGD, and keeps moving averages of all weights: inception_train.py, beside its model.
 RMSPROP = ("inception-v3-aux",)
 RHO, EPSILON, AVERAGING = 0.9, 1.0, 0.9999
+# Which nobody trains by SGD: AdamW as DeiT's, weight decay for matrices alone. Other frameworks than PyTorch do not build them.
+TRANSFORMERS = ("vit-b16", "vit-ti16")
 
 
 def layers(name, image_size, num_classes, *, auxiliary=True):
@@ -232,6 +239,10 @@ def inception_v3(size, small, *, auxiliary=False):
     ]
 
 
+def vit(_size, small, *, width, heads):
+    return [("patches", width, 4 if small else 16), *[("block", heads, 4 * width)] * 12, ("class_token",)]
+
+
 NETWORKS = {
     "alexnet": alexnet,
     "googlenet": googlenet,
@@ -247,5 +258,7 @@ NETWORKS = {
     "resnet152": partial(resnet, block=bottleneck, depths=(3, 8, 36, 3)),
     "vgg16": partial(vgg, depths=(2, 2, 3, 3, 3)),
     "vgg19": partial(vgg, depths=(2, 2, 4, 4, 4)),
+    "vit-b16": partial(vit, width=768, heads=12),
+    "vit-ti16": partial(vit, width=192, heads=3),
 }
 MODELS = (*NETWORKS, f"resnet50{UNCHANGED}", f"resnet152{UNCHANGED}")

@@ -24,7 +24,7 @@ from class_folders import check_fit
 from flags import parser
 from flop import per_sample
 from loop import Batches
-from networks import AUXILIARY, AVERAGING, EPSILON, RHO, RMSPROP, SMOOTHING
+from networks import AUXILIARY, AVERAGING, EPSILON, RHO, RMSPROP, SMOOTHING, TRANSFORMERS
 from with_pytorch.training import Training, run
 
 
@@ -77,6 +77,15 @@ class Cnn(Training):
         return loss
 
     def update_rule(self):
+        if self.args.model in TRANSFORMERS:
+            decays = {p: self.args.weight_decay if p.dim() > 1 else 0.0 for p in self.parameters}
+            groups = [
+                {"params": [p for p in self.parameters if decays[p] == decay], "weight_decay": decay}
+                for decay in sorted(set(decays.values()))
+            ]
+            fused = "fused-optimizer" in self.args.techniques
+            own = self.torch.optim.AdamW(groups, lr=self.args.learning_rate, fused=fused)
+            return self.ranks.optimizer(own, self.net)
         if self.args.model not in RMSPROP:
             return super().update_rule()
         from with_pytorch.optimizers import RmsProp

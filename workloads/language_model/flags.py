@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from arguments import at_least, refuse, training_parser
+from arguments import at_least, inference_parser, refuse, training_parser
 
 
 @dataclass(frozen=True)
 class Size:
-    """A decoder-only transformer: GPT-2's block, or with `kv_heads` Llama 3's."""
+    """A decoder-only transformer: GPT-2's block, or with `kv_heads` Llama 3's; or an `encoder`, BERT."""
 
     layers: int
     width: int
@@ -17,6 +17,7 @@ class Size:
     longest: int  # tokens of the longest sequence
     kv_heads: int = 0  # heads of keys and values, which are shared; 0: GPT-2
     tied: bool = True  # whether the output layer is the embedding
+    encoder: bool = False  # whether tokens attend to those after them, too
 
     @property
     def llama(self):
@@ -25,6 +26,8 @@ class Size:
 
 # GPT-2's vocabulary of 50,257 is padded to a multiple of 128, as nanoGPT pads it: tensor cores take rows of whole 16 bytes.
 SIZES = {
+    "bert-base": Size(12, 768, 12, 3072, 30_522, 512, encoder=True),
+    "bert-tiny": Size(2, 64, 4, 256, 512, 256, encoder=True),
     "gpt2-124m": Size(12, 768, 12, 3072, 50_304, 1024),
     "gpt2-350m": Size(24, 1024, 16, 4096, 50_304, 1024),
     "gpt2-1.5b": Size(48, 1600, 25, 6400, 50_304, 1024),
@@ -53,6 +56,32 @@ def parser(description):
     )
     made.add_argument("--tensor-parallel", required=True, type=at_least(1), help="fsdp+tp: ranks that share each layer")
     return made
+
+
+def infer_parser(description):
+    made = inference_parser(description, models=tuple(SIZES))
+    made.add_argument(
+        "--sequence-length", required=True, type=at_least(2), help="tokens of a prompt and what follows it"
+    )
+    made.add_argument("--new-tokens", required=True, type=at_least(0), help="of these generated; an encoder: 0")
+    made.set_defaults(checkpointing="none")
+    return made
+
+
+def check_inference(args):
+    """Refuse what no model, or not this one, can generate."""
+    longest = SIZES[args.model].longest
+    if SIZES[args.model].encoder != (args.new_tokens == 0):
+        refuse(f"--new-tokens={args.new_tokens}: an encoder generates none, a decoder one or more")
+    if not args.new_tokens < args.sequence_length <= longest:
+        refuse(
+            f"--sequence-length={args.sequence_length} --new-tokens={args.new_tokens}: ask for more tokens in all than new ones, and "
+            f"at most {longest} of {args.model}"
+        )
+    if args.precision in {"fp16", "int8"}:
+        refuse(f"--precision={args.precision} is not offered of language models; ask for fp32, tf32 or bf16")
+    if args.fit:
+        refuse(f"--fit={args.fit}: what is generated has no accuracy; leave it out")
 
 
 def check(args):

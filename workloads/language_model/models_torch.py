@@ -1,8 +1,11 @@
-"""GPT-2 and Llama 3 in PyTorch: decoders that predict each next token of (batch, length) token numbers.
+"""GPT-2 and Llama 3 in PyTorch, decoders that predict each next token of (batch, length) token numbers, and BERT, which predicts masked ones.
 
 GPT-2 (Radford et al. 2019, with the shapes of its released weights): learned positions, LayerNorm, GELU, biases, the output layer tied to
 the embedding. Without dropout, as it is trained on few epochs today.
 Llama 3 (https://arxiv.org/abs/2407.21783, table 3; 1b: the shapes of Llama 3.2): rotary positions, RMSNorm, grouped queries, SwiGLU, no biases.
+
+BERT (https://arxiv.org/abs/1810.04805) with its head for masked tokens (a dense layer, GELU, LayerNorm, and the embedding again with a bias),
+without its pooler and its prediction of next sentences, and without dropout.
 
 What reads the same input is one product: queries, keys and values, and both halves of SwiGLU. Their rows are ordered by groups, one for
 each head of keys and values: those of a group are neighbours, so that ranks that share a layer each take whole groups. A block asks the
@@ -13,11 +16,14 @@ import math
 
 import torch
 from flags import SIZES
+from tokens import masked_of
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from with_pytorch.transformers import EncoderBlock
 
 ROPE_BASE = 500_000.0  # Llama 3's
+BERT_EPSILON = 1e-12
 STANDARD_DEVIATION = (
     0.02  # of all weights at the start; of what ends a residual branch divided by the root of their number
 )
@@ -32,8 +38,11 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(size.width, groups * (self.queries + 2) * self.head, bias=not size.llama)
         self.out = nn.Linear(size.width, size.width, bias=not size.llama)
 
-    def forward(self, x, turn):
-        """(batch, length, width) to the same; `turn` are `turns` of the positions, or None where these were added before."""
+    def forward(self, x, turn, kept=None):
+        """(batch, length, width) to the same; `turn` are `turns` of the positions, or None where these were added before.
+
+        `kept` takes the keys and values of these positions and gives those of all so far. Where it has any, a call reads one position.
+        """
         batch, length = x.shape[:2]
         qkv = self.qkv(x).view(batch, length, -1, self.queries + 2, self.head)
         q, k, v = qkv.split((self.queries, 1, 1), dim=3)
@@ -41,7 +50,9 @@ class Attention(nn.Module):
         if turn is not None:
             q, k = turned(q, turn), turned(k, turn)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.queries > 1)
+        if kept is not None:
+            k, v = kept(k, v)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=length > 1, enable_gqa=self.queries > 1)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
@@ -70,13 +81,13 @@ class Block(nn.Module):
         self.norm1, self.attention = norm(size), Attention(size)
         self.norm2, self.mlp = norm(size), Mlp(size)
 
-    def forward(self, x, turn):
+    def forward(self, x, turn, kept=None):
         if self.recompute:
             return checkpoint(self.layers, x, turn, use_reentrant=False)
-        return self.layers(x, turn)
+        return self.layers(x, turn, kept)
 
-    def layers(self, x, turn):
-        x = x + self.attention(self.norm1(x), turn)
+    def layers(self, x, turn, kept=None):
+        x = x + self.attention(self.norm1(x), turn, kept)
         return x + self.mlp(self.norm2(x))
 
 
@@ -108,14 +119,75 @@ class Decoder(nn.Module):
 
     def forward(self, tokens, targets):
         """The mean cross-entropy of `targets`, the tokens that follow; both (batch, length) in int64. A scalar in fp32."""
+        scores = self.output(self.read(tokens))
+        return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+
+    def read(self, tokens, cache=None):
+        """What (batch, length) tokens, those after the tokens in the cache, come to before the output layer: (batch, length, width)."""
+        first = cache.filled if cache else 0
+        last = first + tokens.shape[1]
         x = self.embedding(tokens)
         if self.positions is not None:
-            x = x + self.positions.weight[: tokens.shape[1]]
+            x = x + self.positions.weight[first:last]
         x = x.to(self.arithmetic)
+        turn = self.turn if self.turn is None else self.turn[:, first:last]
+        for number, block in enumerate(self.blocks):
+            x = block(x, turn, cache and cache.of(number))
+        if cache:
+            cache.filled = last
+        return self.norm(x)
+
+
+class Encoder(nn.Module):
+    def __init__(self, size, *, recompute, arithmetic):
+        super().__init__()
+        self.arithmetic, self.recompute = arithmetic, recompute
+        self.embedding, self.positions = (
+            nn.Embedding(size.vocabulary, size.width),
+            nn.Embedding(size.longest, size.width),
+        )
+        self.kinds = nn.Embedding(2, size.width)  # of a sentence: the first or the second
+        self.norm = nn.LayerNorm(size.width, eps=BERT_EPSILON)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(size.width, size.heads, size.hidden, epsilon=BERT_EPSILON, after=True)
+            for _ in range(size.layers)
+        )
+        dense, norm = nn.Linear(size.width, size.width), nn.LayerNorm(size.width, eps=BERT_EPSILON)
+        self.head = nn.Sequential(dense, nn.GELU(), norm)
+        self.output = nn.Linear(size.width, size.vocabulary)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, tokens, targets):
+        """The mean cross-entropy of masked tokens, a scalar in fp32; `targets` are (batch, 2, masked): where they are, and what they were."""
+        places, wanted = targets.unbind(1)
+        x = self.read(tokens)
+        masked = x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
+        return functional.cross_entropy(self.output(self.head(masked)).flatten(0, 1).float(), wanted.flatten())
+
+    def read(self, tokens):
+        """What (batch, length) tokens of one sentence come to: (batch, length, width)."""
+        x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]] + self.kinds.weight[0]
+        x = self.norm(x.to(self.arithmetic))
         for block in self.blocks:
-            x = block(x, self.turn)
-        scores = self.output(self.norm(x))
-        return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        return x
+
+
+class Cache:
+    """Keys and values of all blocks at `filled` positions of at most `length`, of `batch` sequences."""
+
+    def __init__(self, size, *, batch, length, device, dtype):
+        shape = (size.layers, 2, batch, size.kv_heads or size.heads, length, size.width // size.heads)
+        self.kept, self.filled = torch.empty(shape, device=device, dtype=dtype), 0
+
+    def of(self, block):
+        def extend(k, v):
+            last = self.filled + k.shape[2]
+            own = self.kept[block, :, :, :, :last]
+            own[0, :, :, self.filled :], own[1, :, :, self.filled :] = k, v
+            return own.unbind()
+
+        return extend
 
 
 def norm(size):
@@ -144,12 +216,11 @@ def build(args, device):
     size, bf16 = SIZES[args.model], torch.bfloat16
     torch.set_default_dtype(bf16 if args.weights == "bf16" else torch.float32)
     with device:  # where drawing takes no time
-        net = Decoder(
-            size,
-            length=args.sequence_length,
-            recompute=args.checkpointing == "block",
-            arithmetic=bf16 if args.precision == "bf16" else torch.float32,
-        )
+        how = {
+            "recompute": args.checkpointing == "block",
+            "arithmetic": bf16 if args.precision == "bf16" else torch.float32,
+        }
+        net = Encoder(size, **how) if size.encoder else Decoder(size, length=args.sequence_length, **how)
         ends = STANDARD_DEVIATION / math.sqrt(2 * size.layers)
         for name, parameter in net.named_parameters():
             if name.endswith("bias"):
@@ -169,8 +240,38 @@ def flop_per_token(model, *, length):
     block computes again is not counted.
     """
     size = SIZES[model]
-    head = size.width // size.heads
-    shared = 2 * head * (size.kv_heads or size.heads)
-    block = size.width * (2 * size.width + shared) + size.width * size.hidden * (3 if size.llama else 2)
-    forward = 2 * (size.layers * block + size.width * size.vocabulary) + 4 * size.layers * size.width * length
+    scores = size.width * size.vocabulary
+    if size.encoder:
+        scores = (size.width**2 + scores) * masked_of(length) / length
+    forward = flop_per_read_token(model, length=length)["forward"] + 2 * scores
     return {"forward": forward, "backward": 2 * forward}
+
+
+def flop_per_read_token(model, *, length):
+    """Count the same of one token without the output layer."""
+    size = SIZES[model]
+    return {"forward": 2 * block_weights(size) + 4 * size.layers * size.width * length}
+
+
+def flop_per_new_token(model, *, prompt, new):
+    """Count what a token costs that is generated, its share of the prompt included: ``new`` tokens after ``prompt`` of them.
+
+    The prompt is read at once, its attention over the whole square as above; each token after the first reads one position, and all before.
+    Only the position behind which a token is chosen has scores.
+    """
+    size = SIZES[model]
+    read = prompt + new - 1
+    attended = prompt**2 + sum(range(prompt + 1, read + 1))
+    return {
+        "forward": (
+            2 * (read * block_weights(size) + new * size.width * size.vocabulary)
+            + 4 * size.layers * size.width * attended
+        )
+        / new
+    }
+
+
+def block_weights(size):
+    """Weights of the dense layers of all blocks."""
+    shared = 2 * (size.width // size.heads) * (size.kv_heads or size.heads)
+    return size.layers * size.width * (2 * size.width + shared + size.hidden * (3 if size.llama else 2))

@@ -7,12 +7,14 @@ Sequence number i of the synthetic ones depends on the seed and on i alone, the 
 batch each rank takes its stretch, so that one device with 2b and two devices with b train on the same.
 """
 
+import zlib
 from pathlib import Path
 
 import numpy as np
 from arguments import refuse
 
 BATCHES = 8  # synthetic ones, which come again and again
+MASK, MASKED = 103, 0.15  # number of [MASK] in BERT's vocabulary, and the share that is predicted
 SHARED = 1 << 32  # first of the sequences on which all ranks compute one loss
 
 
@@ -20,6 +22,33 @@ def sequences(seed, *, first, count, length, vocabulary):
     """Draw (count, length + 1) tokens in int64: token k with a probability of about 1 / (k + 1), as words of a language have it (Zipf)."""
     drawn = [np.random.default_rng((seed, first + row)).random(length + 1) for row in range(count)]
     return ((vocabulary + 1) ** np.stack(drawn)).astype(np.int64) - 1
+
+
+def followed(rows):
+    """Of (count, length + 1) tokens the (count, length) that are read, and those that follow each."""
+    return rows[:, :-1], rows[:, 1:]
+
+
+def masked_of(length):
+    """How many tokens of a sequence BERT predicts."""
+    return max(1, round(MASKED * length))
+
+
+def masked(rows, *, seed, vocabulary):
+    """Of (count, length + 1) tokens the (count, length) that BERT reads, and (count, 2, masked): where some were masked, and what they were.
+
+    Which ones follows from the seed and the sequence itself, as if they were prepared before. Of ten eight become [MASK], one any token, and
+    one stays what it is.
+    """
+    read = rows[:, :-1].copy()
+    targets = np.empty((len(read), 2, masked_of(read.shape[1])), np.int64)
+    for row, (places, wanted) in zip(read, targets, strict=True):
+        random = np.random.default_rng((seed, zlib.crc32(row.tobytes())))
+        places[:] = np.sort(random.permutation(len(row))[: len(places)])
+        wanted[:] = row[places]
+        fate, other = random.random(len(places)), random.integers(0, vocabulary, len(places))
+        row[places] = np.where(fate < 0.8, MASK, np.where(fate < 0.9, other, wanted))
+    return read, targets
 
 
 class Synthetic:

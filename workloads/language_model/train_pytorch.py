@@ -1,4 +1,4 @@
-"""Trains a language model (GPT-2 or Llama 3) with PyTorch, on one device or on several, and reports by events.
+"""Trains a language model (GPT-2, Llama 3 or BERT) with PyTorch, on one device or on several, and reports by events.
 
     python3 train_pytorch.py --model=gpt-tiny --batch=8 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu --devices=1 \
         --strategy=single --data=synthetic --learning-rate=0.001 --weight-decay=0.1 --sequence-length=128 --gradient-accumulation=1 \
@@ -8,7 +8,7 @@
     python3 train_pytorch.py ... --data=FILE.bin
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
-A sample is a sequence, and throughput counts tokens: those whose successor is predicted. AdamW with the betas of GPT-3 and Llama (0.9, 0.95),
+A sample is a sequence, and throughput counts tokens: those whose successor is predicted, of BERT all that are read. AdamW with the betas of GPT-3 and Llama (0.9, 0.95),
 weight decay for matrices alone, a constant learning rate, no clipping, no dropout. With --precision=bf16 and --weights=fp32, products are in
 bf16 (torch.autocast; under fsdp its own policy), weights, gradients and updates in fp32; with --weights=bf16 all is in bf16, which takes
 8 bytes a parameter in place of 16 and loses what is smaller than a weight's last digit.
@@ -33,25 +33,25 @@ class Placed:
 
     skipped = frozenset()
 
-    def __init__(self, source, device, *, tokens):
+    def __init__(self, source, device, *, tokens, prepare):
         self.source, self.device, self.tokens, self.units = source, device, tokens, 0
+        self.prepare = prepare
 
     def __next__(self):
         self.units += self.tokens
-        return placed(next(self.source), self.device)
+        return placed(self.prepare(next(self.source)), self.device)
 
     @property
     def decoded(self):
         return self.source.decoded
 
 
-def placed(rows, device):
-    """Bring rows of (batch, length + 1) tokens to the device, from pinned memory, so that nothing waits for it."""
+def placed(arrays, device):
+    """Bring tokens and targets to the device, from pinned memory, so that nothing waits for it."""
     import torch
 
-    rows = torch.from_numpy(rows)
-    rows = rows.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else rows
-    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+    tensors = [torch.from_numpy(array).contiguous() for array in arrays]
+    return [one.pin_memory().to(device, non_blocking=True) for one in tensors] if device.type == "cuda" else tensors
 
 
 class LanguageModel(Training):
@@ -70,7 +70,15 @@ class LanguageModel(Training):
             for other in ("flash", "mem_efficient", "math"):
                 getattr(torch.backends.cuda, f"enable_{other}_sdp")(enabled=False)
         self.take(build(args, device))
-        self.batches = Batches(Placed(self.source(), device, tokens=args.batch * args.sequence_length))
+        tokens = args.batch * args.sequence_length
+        self.batches = Batches(Placed(self.source(), device, tokens=tokens, prepare=self.prepare))
+
+    def prepare(self, rows):
+        from tokens import followed, masked
+
+        return (
+            masked(rows, seed=self.args.seed, vocabulary=self.size.vocabulary) if self.size.encoder else followed(rows)
+        )
 
     def source(self):
         """Ranks that share each layer read the same sequences: those of all of them."""
@@ -134,7 +142,7 @@ class LanguageModel(Training):
         drawn = sequences(
             args.seed, first=SHARED, count=count, length=args.sequence_length, vocabulary=self.size.vocabulary
         )
-        return placed(drawn, self.device)
+        return placed(self.prepare(drawn), self.device)
 
     def alone(self):
         """No pass is like those of a step that has nobody to get weights or sums from."""

@@ -5,8 +5,9 @@ import math
 import torch
 from torch import nn
 from torch.utils.flop_counter import flop_registry, register_flop_formula
+from with_pytorch.transformers import Attend
 
-MULTIPLY = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)
+MULTIPLY = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, Attend)
 
 
 def layers(net, image_size):
@@ -23,6 +24,13 @@ def layers_of(net, shape):
     found = []
 
     def read(module, inputs, output):
+        if isinstance(module, Attend):  # each position's query with all keys, and its weights with all values
+            _, heads, length, head = inputs[0].shape
+            found.extend([(heads * length * head, length)] * 2)
+            return
+        if isinstance(module, nn.Linear):
+            found.append((module.weight.numel(), math.prod(output.shape[1:-1])))
+            return
         # A transposed convolution uses every weight at each position of its input, as the convolution does that it is the gradient of.
         where = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output
         found.append((module.weight.numel(), math.prod(where.shape[2:])))

@@ -20,11 +20,13 @@ from runner.core.events import (
     Accuracy,
     Backward,
     Bandwidth,
+    CacheCheck,
     Compute,
     Data,
     Epoch,
     Event,
     FirstStep,
+    Generation,
     InputAlone,
     Latency,
     Phase,
@@ -40,6 +42,7 @@ from runner.core.measurement import (
     BatchUsed,
     EpochFigures,
     Exchange,
+    GenerationFigures,
     LatencyFigures,
     Measurement,
     StepParts,
@@ -50,8 +53,8 @@ from runner.core.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
 WIRES, PEAK, PASSES = "probe_wires", "probe_peak", "probe_compute"
-# Phases after all that is measured, in which the input, or a batch of inference, is timed by itself.
-INPUT, LONE = "input_alone", "latency"
+# Phases after all that is measured, in which the input, or a batch of inference or of each size, is timed by itself.
+ALONE = ("input_alone", "latency", "generation")
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> Measurement:
@@ -107,6 +110,8 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         accuracy=accuracy(events),
         batch=BatchUsed.model_validate(batches[0], from_attributes=True) if batches else None,
         latency=latency(events) if mode == "infer" else None,
+        generation=generation(events),
+        cache_difference=next((event.difference for event in events if isinstance(event, CacheCheck)), None),
         in_flight=in_flight,
         input_alone_per_s=math.fsum(alone) if alone else None,
         compiled=metrics.compiled(events),
@@ -146,7 +151,7 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
     if ranks := warm.keys() & first.keys():
         found["warmup"] = max(warm[rank] - first[rank] for rank in ranks) - found.get(PASSES, 0.0)
     if ranks := stop.keys() & warm.keys():
-        after = found.get(INPUT, 0.0) + found.get(LONE, 0.0)
+        after = sum(found.get(name, 0.0) for name in ALONE)
         found["measure"] = max(stop[rank] - warm[rank] for rank in ranks) - after
     return found
 
@@ -212,6 +217,28 @@ def latency(events: Sequence[Event]) -> LatencyFigures | None:
         return LatencyFigures(with_transfer=metrics.percentiles(told.with_transfer), without_transfer=without)
     steps = [step for event in events if isinstance(event, Window) for step in event.step_seconds or ()]
     return LatencyFigures(with_transfer=metrics.percentiles(steps), without_transfer=None) if steps else None
+
+
+def generation(events: Sequence[Event]) -> tuple[GenerationFigures, ...]:
+    """How fast a language model answered prompts, by batch; rates are tokens ÷ seconds of all repeats."""
+    told = [event for event in events if isinstance(event, Generation)]
+    found = []
+    for batch in sorted({event.batch for event in told}):
+        own = [event for event in told if event.batch == batch]
+        first = [event.first_token_s for event in own if event.first_token_s is not None]
+        steps = [step for event in own for step in event.step_s]
+        found.append(
+            GenerationFigures(
+                batch=batch,
+                prompt_tokens=own[0].prompt_tokens,
+                new_tokens=own[0].new_tokens,
+                first_token=metrics.percentiles(first),
+                step=metrics.percentiles(steps) if steps else None,
+                prefill_tokens_per_s=batch * own[0].prompt_tokens * len(first) / math.fsum(first),
+                decode_tokens_per_s=batch * len(steps) / math.fsum(steps) if steps else None,
+            )
+        )
+    return tuple(found)
 
 
 def exchanges(events: Sequence[Event]) -> tuple[Exchange, ...]:

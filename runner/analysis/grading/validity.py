@@ -17,6 +17,7 @@ from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event, Memory, ProfileStart, ProfileStop, Regions
 from runner.core.measurement import Measurement
 from runner.core.record import Outcome, Validity
+from runner.core.request import Precision
 from runner.core.telemetry import GpuTelemetry, Telemetry
 from runner.core.transport import Transport
 from runner.core.trial import Trial
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 NORM_TOLERANCE: Final = 1e-5
 # Their losses on one batch differ by what the precision loses in other orders of summation: fp32 and tf32, and half precision.
 LOSS_TOLERANCE: Final = {"fp32": 1e-3, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2}
+# Of the largest score: what a sum in another order may move another by.
+CACHE_TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 1e-1}
 # Of a pass under a profiler, rows that are work; the others say where in a step it belongs, or who asked for it.
 WORK: Final = ("kernel", "copy", "set", "op")
 
@@ -121,6 +124,7 @@ def _shared_losses(measurement: Measurement) -> dict[int, list[float]]:
 def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> Iterator[str]:
     """What is wrong with the losses, as far as the program has any, and with the epochs that were asked for."""
     if trial.mode == "infer":
+        yield from cache_faults(measurement, trial.precision)
         return
     if trial.dialect:  # a log has the losses that the framework shows; the sanity band wants all of them
         if not any(measurement.losses.values()):
@@ -139,6 +143,15 @@ def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> 
     asked = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
     if asked and len(measurement.epochs) != asked:
         yield f"{len(measurement.epochs)} of {asked} epochs were validated"
+
+
+def cache_faults(measurement: Measurement, precision: Precision) -> Iterator[str]:
+    """A language model whose kept keys and values are not those of the sequence answers something else, as fast."""
+    most = CACHE_TOLERANCE.get(precision, 0.0)
+    differs = measurement.cache_difference
+    if any(one.new_tokens for one in measurement.generation) and not (differs is not None and differs <= most):
+        by = "by what is no number" if differs is None else f"by {differs:.2g} of the largest"
+        yield f"scores made with kept keys and values differ {by} from those of the whole sequence, at most {most:g} in {precision}"
 
 
 def check_losses(

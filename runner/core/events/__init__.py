@@ -261,6 +261,27 @@ class Latency(EventBase):
     without_transfer: tuple[float, ...] | None
 
 
+class Generation(EventBase):
+    """A batch of prompts that was answered by itself: from the prompts on the host to the first tokens on the device, and from token to token.
+
+    `first_token_s` is null where `step_s` goes on from the event before.
+    """
+
+    event: Literal["generation"]
+    batch: int
+    prompt_tokens: int
+    new_tokens: int
+    first_token_s: float | None
+    step_s: tuple[float, ...]
+
+
+class CacheCheck(EventBase):
+    """What scores made with kept keys and values differ by from those of the whole sequence at once, as a part of the largest."""
+
+    event: Literal["cache"]
+    difference: float | None
+
+
 class Bytes(EventPart):
     """Byte counters of one network interface, or of all NVLinks of one GPU."""
 
@@ -467,6 +488,8 @@ Event = Annotated[
     | Epoch
     | Accuracy
     | Latency
+    | Generation
+    | CacheCheck
     | BatchUsed
     | Data
     | InputAlone

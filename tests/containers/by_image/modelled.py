@@ -15,7 +15,7 @@ from flop import per_sample
 
 CATALOG = json.loads(sys.argv[1])
 # Deeper ones of a family: more layers that leave the map as it is.
-DEEPER = {"inception-v3-aux", "resnet101", "resnet152", "resnet152-imagenet-stem", "vgg19"}
+DEEPER = {"inception-v3-aux", "resnet101", "resnet152", "resnet152-imagenet-stem", "vgg19", "vit-b16"}
 # Half of the loss is that of classifiers which drop 0.7 of their units: six steps prove nothing of it.
 UNSTEADY = {"googlenet-bvlc"}
 # {network: {size: {"forward", "backward"}}} of a sample.

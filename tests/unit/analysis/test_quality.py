@@ -12,8 +12,20 @@ from hypothesis import strategies as st
 
 from runner.analysis.grading import measure as quality
 from runner.analysis.grading.measure import measure, phases
-from runner.analysis.grading.validity import check_losses
-from runner.core.events import Accuracy, BatchUsed, Epoch, Latency, Phase, RunStop, Validated, WarmupEnd, Window
+from runner.analysis.grading.validity import cache_faults, check_losses
+from runner.core.events import (
+    Accuracy,
+    BatchUsed,
+    CacheCheck,
+    Epoch,
+    Generation,
+    Latency,
+    Phase,
+    RunStop,
+    Validated,
+    WarmupEnd,
+    Window,
+)
 from runner.core.measurement import BatchUsed as BatchFigures
 from runner.core.workload import RealBand, SanityBand, SyntheticBand
 
@@ -116,6 +128,39 @@ def test_a_batch_by_itself_is_no_part_of_the_measured_phase():
         RunStop(event="run_stop", iterations=1, samples=8, t=34.5, **common),
     ]
     assert phases(said)["measure"] == 20.5
+
+
+def generated(batch, first_token_s, *step_s):
+    told = {"prompt_tokens": 96, "new_tokens": 4, "first_token_s": first_token_s, "step_s": step_s}
+    return Generation(event="generation", rank=0, batch=batch, **told, **COMMON)
+
+
+def test_prompts_and_tokens_are_timed_by_batch_and_their_rates_are_amounts_by_time():
+    """The steps of a batch may come in several events, and a batch may have been answered often."""
+    said = [generated(2, 0.5, 0.1, 0.2), generated(2, None, 0.3), generated(2, 0.3, 0.1, 0.1, 0.2), generated(1, 0.25)]
+    one, two = measure(said, started=0.0, unit="tokens/s", mode="infer").generation
+    assert (one.batch, one.step, one.decode_tokens_per_s) == (1, None, None)
+    assert one.prefill_tokens_per_s == 96 / 0.25
+    assert (two.batch, two.first_token.p50, two.first_token.repeats) == (2, 0.4, 2)
+    assert (two.step.p50, two.step.repeats) == (pytest.approx(0.15), 6)
+    assert two.prefill_tokens_per_s == pytest.approx(2 * 2 * 96 / 0.8)
+    assert two.decode_tokens_per_s == pytest.approx(2 * 6 / 1.0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "difference", "reason"),
+    [
+        ("fp32", 1e-6, None),
+        ("bf16", 0.05, None),
+        ("fp32", 0.05, "differ by 0.05 of the largest"),
+        ("bf16", None, "no number"),
+    ],
+)
+def test_scores_by_kept_keys_and_values_are_those_of_the_whole_sequence(precision, difference, reason):
+    said = [generated(2, 0.5, 0.1), CacheCheck(event="cache", rank=0, difference=difference, **COMMON)]
+    found = measure(said, started=0.0, unit="tokens/s", mode="infer")
+    faults = list(cache_faults(found, precision))
+    assert [reason in fault for fault in faults] == [True] * (reason is not None)
 
 
 BAND = SanityBand(

@@ -198,10 +198,27 @@ def language():
 def test_settings_that_are_asked_for_take_the_place_of_the_models_own(language):
     llama = language.find_model("llama-8b", framework="pytorch")
     asked = (("sequence-length", "4096"), ("checkpointing", "block"))
-    settings = language.settings_of(llama, asked)
+    settings = language.settings_of(llama, asked, mode="train")
     assert (settings["sequence-length"], settings["checkpointing"], settings["weights"]) == (4096, "block", "bf16")
-    assert language.settings_of(llama, ())["sequence-length"] == 2048
+    assert language.settings_of(llama, (), mode="train")["sequence-length"] == 2048
     assert language.settings["sequence-length"] == 1024
+
+
+def test_inference_has_settings_of_its_own(language):
+    tiny = language.find_model("llama-tiny", framework="pytorch")
+    assert language.settings_of(tiny, (), mode="infer") == {"sequence-length": 128, "new-tokens": 32}
+    assert "new-tokens" not in language.settings_of(tiny, (), mode="train")
+    big = language.find_model("llama-8b", framework="pytorch")
+    assert language.settings_of(big, (), mode="infer") == {"sequence-length": 2048, "new-tokens": 128}
+    for asked in (("new-tokens", "128"), ("sequence-length", "32")):
+        with pytest.raises(RequestError, match="leaves nothing of sequence-length=.* for a prompt"):
+            language.settings_of(tiny, (asked,), mode="infer")
+    bert = language.find_model("bert-base", framework="pytorch")
+    assert language.settings_of(bert, (), mode="infer") == {"sequence-length": 512, "new-tokens": 0}
+    with pytest.raises(RequestError, match="SETTINGS=new-tokens is none of MODEL=bert-base; leave it out"):
+        language.settings_of(bert, (("new-tokens", "8"),), mode="infer")
+    with pytest.raises(RequestError, match="SETTINGS=weights is none of MODEL=llama-tiny"):
+        language.settings_of(tiny, (("weights", "bf16"),), mode="infer")
 
 
 @pytest.mark.parametrize(
@@ -216,4 +233,4 @@ def test_settings_that_are_asked_for_take_the_place_of_the_models_own(language):
 )
 def test_a_setting_that_a_program_would_refuse_is_refused_before_it_starts(language, name, word, sentence):
     with pytest.raises(RequestError, match=sentence):
-        language.settings_of(language.models[0], ((name, word),))
+        language.settings_of(language.find_model("gpt2-124m", framework="pytorch"), ((name, word),), mode="train")

@@ -36,6 +36,7 @@ from runner.core.measurement import (
     AccuracyFigures,
     BatchUsed,
     EpochFigures,
+    GenerationFigures,
     Interval,
     LatencyFigures,
     Percentiles,
@@ -279,6 +280,31 @@ def test_inference_that_waited_for_each_batch_says_what_it_said():
     assert (answers.in_flight, answers.latency.without_transfer) == (1, None)
     assert answers.latency.with_transfer.p50 == pytest.approx(0.03355653349996146)
     assert "one batch at a time" in summary.title
+
+
+def test_what_a_language_model_generates_has_a_line_a_batch_and_a_file():
+    def run(number, seconds):
+        times = Percentiles(p50=seconds, p90=2 * seconds, p99=3 * seconds, repeats=5)
+        rates = {"prefill_tokens_per_s": 96 / seconds, "decode_tokens_per_s": 1 / seconds}
+        batches = tuple(
+            GenerationFigures(batch=b, prompt_tokens=96, new_tokens=32, first_token=times, step=times, **rates)
+            for b in (1, 2)
+        )
+        return run_of(examples.trial(mode="infer"), str(number), {"generation": batches})
+
+    summary = summarize([run(number, seconds) for number, seconds in enumerate((0.01, 0.04, 0.02))])
+    _, block = matrix.modes(summary)
+    assert block.columns == (
+        *("devices", "batch", "prompt", "new"),
+        *(f"{what} token {name} (ms)" for what in ("first", "next") for name in ("p50", "p90", "p99")),
+        *("prefill (tokens/s)", "decode (tokens/s)"),
+    )
+    times = ("20.00", "40.00", "60.00")
+    assert [row[1:] for row in block.rows] == [(b, "96", "32", *times, *times, "4,800", "50.00") for b in ("1", "2")]
+    header, line, _ = matrix.generation_csv(summary).splitlines()
+    values = dict(zip(header.split(","), line.split(","), strict=True))
+    assert (values["batch"], values["first_token_p99_s"], values["decode_tokens_per_s"]) == ("1", "0.06", "50.0")
+    assert matrix.generation_csv(summarize([inferred("a", p50=0.01, percent=75)])) is None
 
 
 def test_a_batch_that_was_made_smaller_says_so():

@@ -26,6 +26,7 @@ PUBLISHED_GMAC = {
     "resnet152": 11.51,
     "vgg16": 15.47,
     "vgg19": 19.63,
+    "vit-b16": 17.56,
 }
 
 

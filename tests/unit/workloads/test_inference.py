@@ -188,6 +188,17 @@ def test_synthetic_batches_are_the_same_each_time_though_the_library_is_smaller(
     assert made.seen == [[5, 6, 7, 5]] * 5
 
 
+def test_windows_count_what_throughput_does_where_that_is_no_sample():
+    made = Made()
+    made.units, told = 7, []
+    made.tell = lambda _events, samples: told.append(samples.tolist())
+    _, found = infer(made, data="synthetic", batch=2, iterations=4, window=3)
+    assert [(window.samples, window.units) for window in of(found, "window")] == [(6, 42), (2, 14)]
+    assert told == [[0, 1]]
+    _, found = infer(Made(), data="synthetic")
+    assert {window.units for window in of(found, "window")} == {None}
+
+
 def test_real_batches_longer_than_the_library_begin_again():
     made = Made(samples=(5, 6, 7), labels=np.array([5, 6, 7]))
     infer(made, batch=4, iterations=2)

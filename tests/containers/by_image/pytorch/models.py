@@ -20,10 +20,12 @@ from modelled import (
     sizes,
 )
 from models_torch import Maker, build, undrawn
-from networks import MODELS
+from networks import MODELS, TRANSFORMERS
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from with_pytorch.operations import layers
 from with_pytorch.optimizers import RmsProp
+from with_pytorch.transformers import EncoderBlock
 
 BATCH = 2
 
@@ -41,10 +43,11 @@ def every(told):
 
 def run(net, size):
     """What PyTorch counts of one training step."""
-    with FlopCounterMode(display=False) as forward:
-        scores = every(net(torch.empty(BATCH, 3, size, size, device="meta")))
-    with FlopCounterMode(display=False) as backward:
-        sum(output.sum() for output in scores).backward()
+    with sdpa_kernel(SDPBackend.MATH):  # others compute products again in their backward pass, and count them
+        with FlopCounterMode(display=False) as forward:
+            scores = every(net(torch.empty(BATCH, 3, size, size, device="meta")))
+        with FlopCounterMode(display=False) as backward:
+            sum(output.sum() for output in scores).backward()
     return {"forward": forward.get_total_flops() // BATCH, "backward": backward.get_total_flops() // BATCH}
 
 
@@ -69,6 +72,8 @@ def six_steps_lower_the_loss(name):
     net = build(name, 32, 10)
     images, labels = torch.randn(8, 3, 32, 32), torch.arange(8)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9)
+    if name in TRANSFORMERS:
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.001)
     losses = []
     for _ in range(6):
         optimizer.zero_grad()
@@ -77,6 +82,34 @@ def six_steps_lower_the_loss(name):
         optimizer.step()
         losses.append(loss.item())
     hold_learning(name, losses, [label for label, p in net.named_parameters() if not p.grad.any()])
+
+
+def blocks_are_pytorchs_own():
+    """Outputs and gradients of PyTorch's encoder layer, whose weights are ours by other names."""
+    for after in (False, True):
+        torch.manual_seed(1)
+        block = EncoderBlock(48, 3, 96, epsilon=1e-6, after=after).double()
+        shape = {"dropout": 0.0, "activation": "gelu", "layer_norm_eps": 1e-6, "batch_first": True}
+        own = torch.nn.TransformerEncoderLayer(48, 3, 96, norm_first=not after, **shape).double()
+        attention, first, last = own.self_attn, block.mlp[0], block.mlp[2]
+        pairs = [
+            (attention.in_proj_weight, block.attention.qkv.weight),
+            (attention.in_proj_bias, block.attention.qkv.bias),
+        ]
+        for theirs, ours in (
+            *((attention.out_proj, block.attention.out), (own.linear1, first), (own.linear2, last)),
+            *((own.norm1, block.norm1), (own.norm2, block.norm2)),
+        ):
+            pairs += [(theirs.weight, ours.weight), (theirs.bias, ours.bias)]
+        with torch.no_grad():
+            for theirs, ours in pairs:
+                theirs.copy_(ours)
+        x = torch.randn(2, 7, 48, dtype=torch.float64)
+        outputs = [layer(x) for layer in (own, block)]
+        assert torch.allclose(*outputs, atol=1e-12), after
+        for output in outputs:
+            output.square().sum().backward()
+        assert all(torch.allclose(theirs.grad, ours.grad, atol=1e-10) for theirs, ours in pairs), after
 
 
 def rmsprop_is_tensorflows():
@@ -106,5 +139,6 @@ assert seen == REFERENCE, f"the reference for the other frameworks differs; this
 counting_leaves_no_trace()
 hold_local_norm(lambda x: Maker(7, 3).local_norm()(torch.from_numpy(x)).numpy())
 rmsprop_is_tensorflows()
-for name in ("resnet18", "inception-bn", "googlenet-bvlc"):
+blocks_are_pytorchs_own()
+for name in ("resnet18", "inception-bn", "googlenet-bvlc", "vit-ti16"):
     six_steps_lower_the_loss(name)

@@ -17,7 +17,7 @@ from modelled import (
     sizes,
 )
 from models_tensorflow import build
-from networks import MODELS
+from networks import MODELS, TRANSFORMERS
 from with_tensorflow.layers import LocalNorm, multiplied
 from with_tensorflow.optimizers import RmsPropMomentum
 from with_tensorflow.shim import set_precision, tf
@@ -56,7 +56,7 @@ def hold(name, size):
     return net
 
 
-assert set(CATALOG) == set(MODELS)
+assert set(CATALOG) == set(MODELS) - set(TRANSFORMERS)
 for name, (image_size, _) in CATALOG.items():
     for size in sizes(name):
         net = hold(name, size)

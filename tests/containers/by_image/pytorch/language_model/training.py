@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from flags import SIZES, parser
 from models_torch import Attention, build, flop_per_token, turned, turns
+from tokens import masked, masked_of
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import LanguageModel
@@ -39,9 +40,10 @@ def shapes_and_costs_are_those_of_the_catalog():
         net = build(flags(model, f"--sequence-length={length}"), torch.device("meta"))
         assert sum(p.numel() for p in net.parameters()) == parameters, model
         tokens = torch.zeros(1, length, dtype=torch.int64, device="meta")
+        targets = tokens.new_zeros(1, 2, masked_of(length)) if SIZES[model].encoder else tokens
         # The fused kernels' backward pass computes products again, which the counter counts and the definition does not.
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            net(tokens, tokens).backward()
+            net(tokens, targets).backward()
         counted = sum(flop_per_token(model, length=length).values()) * length
         assert abs(counter.get_total_flops() / counted - 1) < 0.02, (model, counter.get_total_flops(), counted)
 
@@ -94,7 +96,7 @@ def no_token_sees_its_successors():
 
 
 def every_way_has_the_gradients_of_the_plain_one():
-    for model in TINY:
+    for model in (*TINY, "bert-tiny"):
         plain = gradients(training(model, "--batch=4"))
         assert all(gradient.abs().max() > 0 for gradient in plain.values()), model
         for words in (("--checkpointing=block",), ("--gradient-accumulation=4",)):
@@ -109,7 +111,7 @@ def gradients(made):
 
 def they_learn_in_each_precision():
     for words in ((), ("--precision=bf16",), ("--precision=bf16", "--weights=bf16")):
-        for model in TINY:
+        for model in (*TINY, "bert-tiny"):
             made = training(model, "--batch=8", *words)
             lost = [made.step().item() for _ in range(16)]
             # Nothing is known at first: the loss is that of a uniform guess.
@@ -129,6 +131,31 @@ def the_update_is_adamw_with_decay_for_matrices_alone():
         # Corrected for its start, the first step is one learning rate along the sign of the gradient.
         expected = before[name] * (1 - 0.01 * decay) - 0.01 * p.grad / (p.grad.abs() + 1e-8)
         assert (p - expected).abs().max() < 1e-5, name
+
+
+def masks_follow_from_the_sequence():
+    rows = np.random.default_rng(1).integers(0, 512, (64, 101))
+    read, targets = masked(rows, seed=1, vocabulary=512)
+    places, wanted = targets[:, 0], targets[:, 1]
+    assert targets.shape == (64, 2, 15)
+    assert (np.diff(places) > 0).all()
+    assert np.array_equal(np.take_along_axis(rows, places, 1), wanted)
+    changed = read != rows[:, :-1]
+    np.put_along_axis(changed, places, values=False, axis=1)
+    assert not changed.any(), "a token changed that nobody predicts"
+    now = np.take_along_axis(read, places, 1)
+    assert 0.75 < (now == 103).mean() < 0.85
+    assert 0.05 < (now == wanted).mean() < 0.15
+    halves = [masked(part, seed=1, vocabulary=512) for part in (rows[:40], rows[40:])]
+    for number, whole in enumerate((read, targets)):
+        assert np.array_equal(whole, np.concatenate([half[number] for half in halves]))
+
+
+def an_encoder_sees_both_ways():
+    net = build(flags("bert-tiny"), torch.device("cpu"))
+    tokens = torch.randint(512, (2, 32))
+    changed = torch.cat((tokens[:, :20], (tokens[:, 20:] + 1) % 512), dim=1)
+    assert not torch.allclose(net.read(tokens)[:, :20], net.read(changed)[:, :20], atol=1e-4)
 
 
 def windows_of_a_file_are_read_alike_on_one_rank_and_on_two():
@@ -155,6 +182,8 @@ shapes_and_costs_are_those_of_the_catalog()
 heads_read_their_own_groups()
 positions_turn_by_their_distance()
 no_token_sees_its_successors()
+masks_follow_from_the_sequence()
+an_encoder_sees_both_ways()
 every_way_has_the_gradients_of_the_plain_one()
 they_learn_in_each_precision()
 the_update_is_adamw_with_decay_for_matrices_alone()

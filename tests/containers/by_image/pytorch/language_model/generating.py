@@ -1,0 +1,98 @@
+"""Inside the image: what is generated with kept keys and values is what the whole sequence gives, at the cost that PyTorch counts.
+
+Prevents: a cache whose positions are one off, that holds another block's keys, or another sequence's; a token that is not the most likely one; a
+prompt whose scores are all computed; a step that reads all positions again; times of batches that nobody asked for.
+"""
+
+import io
+import json
+
+import numpy as np
+import torch
+from alone import SHARED
+from events import Events
+from flags import SIZES, infer_parser
+from infer_pytorch import Generator
+from models_torch import build, flop_per_new_token
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+FLAGS = (*SHARED, "--batch=3", "--iterations=1", "--warmup=1", "--window=1", "--sequence-length=24", "--new-tokens=9")
+
+
+def generator(model, *words):
+    args = infer_parser("").parse_args([f"--model={model}", *FLAGS, *words])
+    args.weights = "bf16" if args.precision == "bf16" else "fp32"
+    return Generator(args, torch, torch.device("cpu"))
+
+
+def without(made, prompts):
+    """The same by the whole sequence for each token."""
+    tokens = torch.from_numpy(prompts)
+    with torch.inference_mode():
+        for _ in range(made.args.new_tokens):
+            tokens = torch.cat((tokens, made.net.output(made.net.read(tokens))[:, -1:].argmax(-1)), dim=1)
+    return tokens[:, prompts.shape[1] :].numpy()
+
+
+def sharpened(made):
+    """Weights drawn at the start prefer no token by more than rounding; ten times as large they do."""
+    with torch.no_grad():
+        for p in made.net.parameters():
+            p.mul_(10 if p.dim() > 1 else 1)
+    return made
+
+
+def forgetful(made):
+    """One whose cache has nothing of what was read before, which has to be told from rounding."""
+    read = made.net.read
+    made.net.read = lambda tokens, cache=None: read(tokens, made.cache(1) if cache and cache.filled else cache)
+    return made
+
+
+for model in ("gpt-tiny", "llama-tiny"):
+    for words, most in (((), 1e-5), (("--precision=bf16",), 0.1)):
+        made = generator(model, *words)
+        assert {p.dtype for p in made.net.parameters()} == {made.net.arithmetic}
+        assert 0 <= made.difference() < most
+    made = sharpened(generator(model))
+    prompts, labels = made.library(3)
+    assert (prompts.shape, labels) == ((3, 15), None)
+    answers = made.predict(prompts)
+    assert np.array_equal(answers, without(made, prompts))
+    assert len({tuple(row) for row in answers.tolist()}) == 3, "sequences that answer alike would prove nothing"
+    assert np.array_equal(made.predict(prompts[1:2]), answers[1:2])
+
+    stream = io.StringIO()
+    made.tell(Events(rank=0, stream=stream), prompts)
+    told = [json.loads(line.partition(" ")[2]) for line in stream.getvalue().splitlines()]
+    found = [event for event in told if event["event"] == "generation"]
+    assert {event["batch"] for event in found} == {1, 2, 3}
+    assert {(event["prompt_tokens"], event["new_tokens"], len(event["step_s"])) for event in found} == {(15, 9, 8)}
+    assert [event["event"] for event in told[-2:]] == ["cache", "phase"]
+
+    assert forgetful(sharpened(generator(model))).difference() > 0.1
+
+for model in (name for name, size in SIZES.items() if not size.encoder):
+    length = min(SIZES[model].longest, 64)
+    made = generator("gpt-tiny")  # on no device at all: shapes alone are enough
+    made.args.model, made.args.sequence_length, made.args.new_tokens, made.size = model, length, 9, SIZES[model]
+    made.device = torch.device("meta")
+    made.net, counted = build(made.args, made.device).eval(), flop_per_new_token(model, prompt=length - 9, new=9)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.inference_mode():
+        cache, tokens = made.cache(2), torch.zeros(2, length - 1, dtype=torch.int64, device="meta")
+        for part in tokens.split([length - 9] + [1] * 8, dim=1):
+            made.net.output(made.net.read(part, cache)[:, -1:])
+    assert abs(counter.get_total_flops() / 2 / 9 / counted["forward"] - 1) < 0.02, (
+        model,
+        counter.get_total_flops(),
+        counted,
+    )
+
+made = generator("bert-tiny", "--new-tokens=0")
+prompts, _ = made.library(3)
+assert made.predict(prompts).shape == (3, 64)
+assert np.allclose(made.predict(prompts[1:2]), made.predict(prompts)[1:2], atol=1e-5)
+with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.inference_mode():
+    made.net.read(torch.from_numpy(prompts))
+assert abs(counter.get_total_flops() / 3 / 24 / made.flop_per_sample["forward"] - 1) < 0.02
