@@ -143,7 +143,7 @@ verify: .venv/ready ## fail if a generated file differs from what generates it
 	@$(DLSCALE) images verify
 	@$(DLSCALE) schema --check
 	@$(DLSCALE) matrix --check
-	@$(DLSCALE) report --check results/epyc-2core results/h200
+	@$(DLSCALE) report --check results/epyc-2core results/h200 results/h100
 lock: .venv/ready-dev ## resolve the runner's own requirements again
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
 	  --no-header --no-emit-index-url --extra build pyproject.toml -o requirements.lock
