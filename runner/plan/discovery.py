@@ -27,7 +27,7 @@ from runner.engines import docker, inside, podman, programs
 from runner.engines.base import EngineError, job_user
 from runner.images.catalog import load_images
 from runner.images.custom_image import AnyImage, CustomImage, look_up
-from runner.images.host_software import find_host_software
+from runner.images.host_software import HostSoftware, find_host_software
 from runner.images.spec import ImageSpec
 from runner.plan.profiling import Nsight, find_nsight
 from runner.results.store import read_record
@@ -224,6 +224,11 @@ def _image(request: Request, cluster: Cluster, device: Device) -> AnyImage:
     """The image that is given, the machine's own software, or one of the suite's; only of the last it is known on which GPUs it runs."""
     if not request.image and request.engine != "host":
         return candidates(request, device, cluster)[0]
+    return given_software(request, cluster, device)
+
+
+def given_software(request: Request, cluster: Cluster, device: Device) -> CustomImage | HostSoftware:
+    """The image of IMAGE, or with ENGINE=host the machine's own software. RequestError: it is not there."""
     framework = load_images(SUITE_ROOT).of(request.framework or "")[0].framework
     if request.image:
         refuse_closed_folders([Path(mount.source) for mount in request.mounts])
