@@ -13,7 +13,21 @@ from runner.core.request import Request
 
 # A short training of each node by itself; GPUs and workers are those of one node.
 FIELDS: Final = (
-    *("framework", "version", "model", "hosts", "gpus", "workers", "device", "batch", "image_size", "precision"),
+    *(
+        "framework",
+        "version",
+        "model",
+        "hosts",
+        "nodes",
+        "cluster",
+        "slurm_flags",
+        "gpus",
+        "workers",
+        "device",
+        "batch",
+        "image_size",
+        "precision",
+    ),
     *("preset", "threads", "iterations", "warmup", "repeat", "engine", "timeout_s", "out"),
 )
 

@@ -33,7 +33,7 @@ from runner.plan.profiling import Nsight, find_nsight
 from runner.results.store import read_record
 
 if TYPE_CHECKING:
-    from runner.cluster.slurm.steps import StepReach
+    from runner.cluster.hosts.by_command import CommandReach
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
 # What COMPARE emulates on a machine with nothing else to compare: Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
@@ -277,17 +277,17 @@ def refuse_closed_folders(folders: Sequence[Path]) -> None:
 
 def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
     """The engine for a request on these machines. RequestError: the one that was asked for is not to be had."""
-    match cluster.way:
+    match cluster.kind:
         case "hosts":
             return EngineChoice("docker", None)  # hosts have it, or they would be none
-        case "slurm":
-            return _engine_of_steps(request.engine, cluster.steps[0])
-        case way:
-            return choose_engine("docker" if way == "emulated" else request.engine)
+        case "commands":
+            return _engine_of_nodes(request.engine, cluster.reaches[0])
+        case kind:
+            return choose_engine("docker" if kind == "emulated" else request.engine)
 
 
-def _engine_of_steps(asked: EngineName | None, reach: StepReach) -> EngineChoice:
-    """The engine for steps of a Slurm job: of what its first node has Apptainer first, then Podman, else the virtual environment."""
+def _engine_of_nodes(asked: EngineName | None, reach: CommandReach) -> EngineChoice:
+    """The engine of nodes that a command line reaches: of what the first has Apptainer first, then Podman, else the virtual environment."""
     if asked in ("venv", "pyxis"):
         return EngineChoice(asked, f"asked for with ENGINE={asked}")
     for name in (one for one in programs.PROGRAMS if asked in (None, one)):
@@ -296,7 +296,7 @@ def _engine_of_steps(asked: EngineName | None, reach: StepReach) -> EngineChoice
             return EngineChoice(name, f"asked for with ENGINE={asked}" if asked else None, version=found.version)
         if asked:
             raise RequestError(
-                f"ENGINE={asked} asked, but on {reach.node} {found.reason}; load its module before the job, or ask for ENGINE=venv"
+                f"ENGINE={asked} asked, but on {reach.node} {found.reason}; load its module before, or ask for ENGINE=venv"
             )
     return EngineChoice("venv", f"{reach.node} has neither {' nor '.join(programs.PROGRAMS)}")
 

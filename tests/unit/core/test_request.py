@@ -146,7 +146,7 @@ def test_what_is_no_link_or_none_that_tc_can_make(rate, delay, says):
             {"nodes": 2},
             "NODES=2 asked, but no machines for them; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=",
         ),
-        ({"hosts": "h.yaml", "engine": "apptainer"}, "ENGINE=apptainer runs on this machine alone, or on the nodes of"),
+        ({"hosts": "h.yaml", "engine": "host"}, "ENGINE=host emulates no nodes and runs on no other machines"),
         (
             {"cluster": "slurm", "engine": "docker"},
             "ENGINE=docker asked, and the steps of a Slurm job run in apptainer",
@@ -155,7 +155,7 @@ def test_what_is_no_link_or_none_that_tc_can_make(rate, delay, says):
         ({"slurm_flags": "--time=5"}, "SLURM_FLAGS=--time=5 are for the nodes that CLUSTER=slurm gets"),
         ({"engine": "pyxis"}, "ENGINE=pyxis is a plugin of Slurm's srun"),
         ({"hosts": "slurm", "links": (None,)}, "LINK_RATE and LINK_DELAY slow the links of nodes that are emulated"),
-        ({"hosts": "h.yaml", "engine": "venv"}, "ENGINE=venv runs on this machine alone"),
+        ({"links": (SLOW,), "nodes": 2, "engine": "venv"}, "ENGINE=venv emulates no nodes and runs on no other"),
         ({"hosts": "h.yaml", "links": (SLOW,)}, "LINK_RATE and LINK_DELAY slow the links of nodes that are emulated"),
         ({"links": (SLOW,)}, "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node"),
         ({"hosts": "h.yaml", "image": "i:1", "command": ("t",)}, "--image runs a command of yours on one host"),
