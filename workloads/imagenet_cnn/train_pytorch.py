@@ -78,14 +78,7 @@ class Cnn(Training):
 
     def update_rule(self):
         if self.args.model in TRANSFORMERS:
-            decays = {p: self.args.weight_decay if p.dim() > 1 else 0.0 for p in self.parameters}
-            groups = [
-                {"params": [p for p in self.parameters if decays[p] == decay], "weight_decay": decay}
-                for decay in sorted(set(decays.values()))
-            ]
-            fused = "fused-optimizer" in self.args.techniques
-            own = self.torch.optim.AdamW(groups, lr=self.args.learning_rate, fused=fused)
-            return self.ranks.optimizer(own, self.net)
+            return self.ranks.optimizer(self.adamw(), self.net)
         if self.args.model not in RMSPROP:
             return super().update_rule()
         from with_pytorch.optimizers import RmsProp

@@ -123,14 +123,7 @@ class LanguageModel(Training):
         return self.ranks.whole(model(*batch))
 
     def update_rule(self):
-        """AdamW; parameters that lie differently over the ranks are in groups of their own, since one kernel updates a group."""
-        groups = {}
-        for parameter in self.parameters:
-            decay = self.args.weight_decay if parameter.dim() > 1 else 0.0
-            groups.setdefault((decay, getattr(parameter, "device_mesh", None)), []).append(parameter)
-        listed = [{"params": own, "weight_decay": decay} for (decay, _), own in groups.items()]
-        fused = "fused-optimizer" in self.args.techniques
-        return self.torch.optim.AdamW(listed, lr=self.args.learning_rate, betas=BETAS, fused=fused)
+        return self.adamw(betas=BETAS)
 
     def shared_batch(self):
         return self.shared(self.args.batch)

@@ -129,6 +129,19 @@ class Training(loop.Training):
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return optimizer
 
+    def adamw(self, **constants: object):
+        """AdamW with weight decay for matrices alone.
+
+        Parameters that lie differently over the ranks are in groups of their own, since one kernel updates a group.
+        """
+        groups = {}
+        for parameter in self.parameters:
+            decay = self.args.weight_decay if parameter.dim() > 1 else 0.0
+            groups.setdefault((decay, getattr(parameter, "device_mesh", None)), []).append(parameter)
+        listed = [{"params": own, "weight_decay": decay} for (decay, _), own in groups.items()]
+        fused = "fused-optimizer" in self.args.techniques
+        return self.torch.optim.AdamW(listed, lr=self.args.learning_rate, fused=fused, **constants)
+
     def reseed(self):
         """From here on (dropout, augmentation) each rank draws its own numbers."""
         self.torch.manual_seed(self.args.seed + self.ranks.rank)

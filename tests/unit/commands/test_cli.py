@@ -221,7 +221,10 @@ def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path,
         ("benchmark", "no such command 'benchmark'; did you mean 'bench'? `dlscale --help` lists all"),
         ("ls here there", "got unexpected extra argument(s) (there); `dlscale ls --help` lists all"),
         ("images", "missing command; `dlscale images --help` lists all"),
-        ("bench --model vgg", "unknown MODEL 'vgg'; did you mean vgg16? Known: vgg16, vgg19, alexnet, "),
+        (
+            "bench --model vgg",
+            "unknown MODEL 'vgg'; did you mean vgg16? Known: vgg16, vgg19, alexnet, bert-base, bert-tiny, deepspeech2, ",
+        ),
     ],
 )
 def test_a_mistyped_command_line_is_answered_in_one_sentence(words, says):
