@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import torch
-from models_torch import build
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import process_start
 from flags import bare_parser
+from models_torch import build
 
 parser = bare_parser(__doc__.splitlines()[0])
 parser.add_argument("--device", required=True, choices=("cpu", "gpu"))
