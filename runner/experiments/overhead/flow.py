@@ -38,6 +38,7 @@ from runner.run.prepare import prepare
 
 BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytorch", "tensorflow")}
 """Plain loops by framework, in `workloads/`."""
+BARE_WEIGHT_DECAY: Final = 1e-4
 BARE_TECHNIQUES: Final = frozenset({"channels-last", "fused-optimizer"})
 """What PyTorch's loop can have: a plain program has these too."""
 GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "threads", "iterations", "warmup", "seed")
@@ -84,8 +85,11 @@ def bench_words(
 
 
 def has_bare_loop(trial: Trial) -> bool:
-    """Whether the bare loop is the same training: a classifier's; PyTorch's loop knows devices, precisions and what costs a word."""
-    if trial.workload != "imagenet_cnn":
+    """Whether the bare loop is the same training: a classifier's; PyTorch's loop knows devices, precisions and what costs a word.
+
+    Networks with a weight decay of their own have an optimizer, or further classifiers, that the loop does not have.
+    """
+    if trial.workload != "imagenet_cnn" or trial.weight_decay != BARE_WEIGHT_DECAY:
         return False
     if trial.framework == "pytorch":
         return trial.precision != "fp16" and BARE_TECHNIQUES.issuperset(trial.techniques)

@@ -149,6 +149,7 @@ def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, besi
         ({"device": "gpu", "precision": "tf32", "techniques": ("channels-last", "fused-optimizer")}, True),
         ({"techniques": ("channels-last", "compile")}, False),
         ({"workload": "wgan"}, False),
+        ({"model": "vit-ti16", "weight_decay": 0.05}, False),
         ({"framework": "mxnet"}, True),
         ({"framework": "mxnet", "precision": "bf16"}, False),
         ({"framework": "tensorflow", "device": "gpu"}, False),
