@@ -17,15 +17,12 @@ from rich.text import Text as Shown
 from typer.exceptions import TyperException
 
 from runner import __version__
-from runner.commands.bench import bench
+from runner.commands.bench import baseline, bench, collect, diagnose, plan
 from runner.commands.catalog import AS_JSON, list_names, models
 from runner.commands.data import data_app
-from runner.commands.diagnose import baseline, diagnose
 from runner.commands.images import images_app
-from runner.commands.options import Text, complete_run, flag, run_argument, takes
-from runner.commands.plan import collect, plan
+from runner.commands.options import Text, complete_run, flag, run_argument, sentence, takes
 from runner.commands.runs import ls, rerun, show
-from runner.commands.usage import sentence
 from runner.core import console, interrupts, parsing
 from runner.core import request as ask
 from runner.core.advice import spoken
@@ -272,7 +269,7 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="print the profile as JSON")] = False,
 ) -> None:
     """Print what a pass under a profiler found: utilisation, kernels, copies, calls, memory."""
-    from runner.commands.profile import show_profile
+    from runner.commands.runs import show_profile
 
     show_profile(directory, as_json=as_json)
 
@@ -302,7 +299,7 @@ def report(
     if check and (out or form):
         raise RequestError("--check excludes --out and --format: it writes nothing; leave them out")
     if parsing.choice("FORMAT", form, Literal["mllog"]):
-        from runner.commands.mllog import write_logs
+        from runner.commands.report import write_logs
 
         write_logs(places, out=own)
         return

@@ -6,8 +6,7 @@ from runner.core.container_spec import Mount
 from runner.core.node import Gpu, Node
 from runner.core.trial import Placed, Trial
 from runner.core.wire import Wire
-from runner.engines.base import Site
-from runner.engines.inside import DATA, WORKLOADS
+from runner.engines.base import DATA, WORKLOADS, Site
 from runner.images.catalog import load_images
 from runner.plan.launch.job import Job, take_seats
 

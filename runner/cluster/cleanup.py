@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
-from runner.engines import docker, owner, removal
+from runner.engines import docker, owner
 from runner.engines.base import EngineError, EngineRefusedError
-from runner.engines.removal import Kind, Labelled
+from runner.engines.owner import Kind, Labelled
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -47,7 +47,7 @@ class Place:
         """What is there now of a kind; nothing, and a refusal, where the engine stops answering."""
         if self.refusal is None:
             try:
-                return removal.labelled(self._client, kind)
+                return owner.labelled(self._client, kind)
             except EngineError as error:
                 self._give_up(error)
         return []
@@ -63,7 +63,7 @@ class Place:
                 continue
             try:
                 with suppress(EngineRefusedError):  # in use by somebody else's container, or gone meanwhile
-                    if removal.remove_labelled(self._client, thing, force=state == "gone"):
+                    if owner.remove_labelled(self._client, thing, force=state == "gone"):
                         self.removed.append(thing)
             except EngineError as error:
                 self._give_up(error)
@@ -144,7 +144,7 @@ def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]
 
 def _places(text: str, connections: ExitStack, refusals: list[str]) -> Iterator[Place]:
     from runner.cluster.hosts.endpoint import connect  # noqa: PLC0415 - commands load what they need
-    from runner.cluster.hosts.hostsfile import load_hosts  # noqa: PLC0415
+    from runner.cluster.hosts.model import load_hosts  # noqa: PLC0415
 
     for host in load_hosts(text).hosts:
         try:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Claims, declared_node
+from runner.cluster.hosts.model import Claims, declared_node, load_hosts
 from runner.cluster.machine import provenance
 from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.slurm.allocation import Allocation, Ending, read_allocation

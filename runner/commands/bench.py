@@ -1,15 +1,21 @@
-"""`dlscale bench`: every field of a request is an option of it."""
+"""The commands that take a request: `bench`, `plan` and `diagnose`, and `collect` and `baseline`, which take what those left.
+
+Every field of a request is an option of the first two.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final, Literal, cast
 
 import typer
 
-from runner.commands.options import takes
+from runner.commands.options import Text, flag, takes
+from runner.core import parsing
 from runner.core.errors import RequestError
 from runner.core.request import Request
+from runner.plan.kubernetes import Kind
 
 
 @takes(*Request.model_fields)
@@ -32,3 +38,86 @@ def bench(
         if dry_run
         else flow.bench(request, command=tuple(sys.argv), as_json=as_json, verbose=verbose)
     )
+
+
+Format = Literal["commands", "sbatch", "k8s"]
+
+
+@takes(*Request.model_fields)
+def plan(
+    request: Request,
+    *,
+    form: Annotated[
+        Text,
+        flag(
+            "--format",
+            help="commands (default), sbatch: a script for Slurm, or k8s: a folder of manifests for Kubernetes; each host is a pod",
+        ),
+    ] = None,
+    kind: Annotated[
+        Text, flag("--kind", help="with --format=k8s: job (default; a JobSet where it takes one), trainjob or mpijob")
+    ] = None,
+    registry: Annotated[
+        Text, flag("--registry", help="with --format=k8s: where the cluster finds the images", metavar="HOST/PATH")
+    ] = None,
+) -> None:
+    """Print the exact command lines that bench would run, or write what a cluster takes; start nothing."""
+    chosen = parsing.choice("FORMAT", form, Format) or "commands"
+    if chosen != "k8s" and (kind or registry):
+        raise RequestError("KIND and REGISTRY are about pods; add FORMAT=k8s, or leave them out")
+    if chosen == "commands":
+        from runner.run.bench import dry_run
+
+        raise typer.Exit(dry_run(request))
+    if chosen == "sbatch":
+        from runner.plan.slurm import sbatch
+
+        sys.stdout.write(sbatch(request, sys.argv))
+        return
+    from runner.run.pods import write_plan
+
+    of_kind = cast("Kind", parsing.choice("KIND", kind, Kind) or "job")
+    raise typer.Exit(write_plan(request, kind=of_kind, registry=registry or None, command=tuple(sys.argv)))
+
+
+def collect(
+    directory: Annotated[Path, typer.Argument(help="folder that `dlscale plan --format=k8s` wrote, after its run.sh")],
+) -> None:
+    """Make records of what pods said: figures and validity, and what nobody knows of a run that the runner had no part in."""
+    from runner.run.pods import collect as make
+
+    raise typer.Exit(make(directory))
+
+
+# A short training of each node by itself; GPUs and workers are those of one node.
+FIELDS: Final = (
+    *("framework", "version", "model", "hosts", "gpus", "workers", "device", "batch", "image_size", "precision"),
+    *("preset", "threads", "iterations", "warmup", "repeat", "engine", "timeout_s", "out"),
+)
+
+
+@takes(*FIELDS, usual={"repeat": 5})
+def diagnose(
+    request: Request,
+    *,
+    baseline: Annotated[
+        Text, flag("--baseline", help="what to expect of a node, a file of `dlscale baseline`", metavar="FILE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON")] = False,
+) -> None:
+    """Run the same short training, matrix products, all-reduce, memory and disk probes on every node, and name those that are slow (exit code 4)."""
+    from runner.experiments.diagnose import diagnose as run
+
+    expected = Path(baseline) if baseline else None
+    raise typer.Exit(run(request, baseline=expected, command=tuple(sys.argv), as_json=as_json))
+
+
+def baseline(
+    places: Annotated[list[Path], typer.Argument(help="files that `dlscale diagnose` left, or folders with them")],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="file to write", metavar="FILE")] = Path("baseline.json"),
+) -> None:
+    """Pool what `dlscale diagnose` measured on healthy nodes into what is expected of others."""
+    from runner.experiments.diagnose import make_baseline
+
+    make_baseline(places, out=out)

@@ -17,7 +17,7 @@ from runner.core.request import Request
 from runner.plan.discovery import discover_own
 from runner.report.progress import progress
 from runner.results.disk import check_writable
-from runner.run.sample import SMALL, make_sample
+from runner.run.data import SMALL, make_sample
 
 data_app = typer.Typer(help="Make and pack data sets.")
 

@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from runner.cluster.doctor import Finding, ImageFit, diagnose, to_json
+from runner.cluster.doctor import (
+    Finding,
+    ImageFit,
+    ImageState,
+    common_findings,
+    diagnose,
+    host_findings,
+    pair_findings,
+    refused,
+    to_json,
+)
 from runner.cluster.hosts.connectivity import NodeEnd, end_of, reach
 from runner.cluster.hosts.endpoint import connect, engine_errors
-from runner.cluster.hosts.findings import ImageState, common_findings, host_findings, pair_findings, refused
-from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Hosts
+from runner.cluster.hosts.model import Hosts, load_hosts
 from runner.cluster.hosts.supply import is_same
 from runner.cluster.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
 from runner.cluster.machine.local_node import inspect_local, take_vitals
@@ -25,13 +33,13 @@ from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.node import Node
 from runner.core.provenance import SUITE_ROOT
-from runner.engines import docker, programs
+from runner.engines import docker, process
 from runner.engines.base import EngineError, EngineFacts
 from runner.engines.docker import DockerEngine
 from runner.engines.images import find_image
 from runner.engines.local import LocalEngine
 from runner.images.catalog import Catalog, load_images, misfit
-from runner.images.host_software import find_host_python
+from runner.images.custom_image import find_host_python
 from runner.images.lock import without_digest
 from runner.plan.discovery import WORKLOADS
 
@@ -89,7 +97,7 @@ def host_facts() -> tuple[EngineFacts, ...]:
 
 def program_facts() -> tuple[EngineFacts, ...]:
     """Engines that are programs, and Slurm's, of those that are installed here; none is missed where it is not."""
-    found = [*(programs.find(name) for name in programs.PROGRAMS), programs.find("srun")]
+    found = [*(process.find(name) for name in process.PROGRAMS), process.find("srun")]
     return tuple(facts for facts in found if facts.available)
 
 

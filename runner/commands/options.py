@@ -1,4 +1,7 @@
-"""Options of the command line, made from the fields of `Request`: a command names the fields that it takes, and is handed the request."""
+"""Options of the command line, made from the fields of `Request`: a command names the fields that it takes, and is handed the request.
+
+And words that make none, told in one sentence, where Typer's own box takes ten lines.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import difflib
 import functools
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
+from typer.exceptions import TyperException
 
 from runner.core import parsing
 from runner.core.console import complain
@@ -264,3 +269,24 @@ def complete_run(incomplete: str) -> list[str]:
     """What a shell offers for a run: the newest ids that begin so."""
     runs = ("last", *(run.name for run in newest_first()))
     return [name for name in runs if name.startswith(incomplete)][:_OFFERED]
+
+
+_MEANT: Final = 2
+"""Options that a mistyped one may be."""
+
+
+def sentence(error: TyperException) -> str:
+    """What is wrong with the words, what may have been meant, and where all that can be typed is listed."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return error.format_message()
+    command, all_of = f"`{context.command_path}`", f"`{context.command_path} --help` lists all"
+    if option := getattr(error, "option_name", None):
+        known = [name for param in context.command.params for name in param.opts if name.startswith("--")]
+        close = " or ".join(difflib.get_close_matches(option, known, _MEANT))
+        return f"{command} has no option {shlex.quote(option)}; {f'did you mean {close}? ' if close else ''}{all_of}"
+    param = getattr(error, "param", None)
+    if param is not None and not error.message:
+        return f"{command} needs {(param.metavar or param.name).upper()}: {param.help}"
+    said = error.format_message().rstrip(".").replace(". Did", "; did")
+    return f"{said[:1].lower()}{said[1:]}{'' if said.endswith('?') else ';'} {all_of}"

@@ -1,4 +1,4 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, what shows across them, and one page of all."""
+"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, what shows across them, and one page of all; or writes MLPerf's log."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from runner.analysis.comparisons.devices import devices
 from runner.analysis.comparisons.transports import across
 from runner.core.console import complain, no_console, open_console
 from runner.core.errors import DlscaleError, RequestError
+from runner.core.trial import Trial
 from runner.experiments.overhead.figures import PREFIX, from_file, read_overhead
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture, publish, transports
 from runner.report.comparisons import Report, compare_matrices
 from runner.report.comparisons import devices as device_report
+from runner.report.mllog import mllog
 from runner.report.page import collect, model, render
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import markdown
@@ -33,8 +35,8 @@ from runner.report.picture import prune
 from runner.report.progress import progress
 from runner.report.publish import Measured, profiled, save, watching
 from runner.results.disk import check_writable
-from runner.results.find import Run, below, each_once, read_each, read_runs
-from runner.results.store import RECORD, read_record, write_report
+from runner.results.find import Run, below, each_once, read_each, read_runs, runs_at
+from runner.results.store import RECORD, read_events, read_record, write_report
 
 PAGE: Final = "report.html"
 KEPT_PAGE: Final = "report.md"  # the page without figures, which is kept with the records
@@ -306,3 +308,48 @@ def _baselines(runs: Sequence[Run]) -> list[Run]:
             except RequestError:
                 continue
     return list(found.values())
+
+
+_LOG_SUFFIX = ".mllog.txt"
+
+
+def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
+    """Write a log a run, in `out` or beside the run, and print where each is and of which runs there is none.
+
+    Raises:
+        RequestError: no record is there, or `out` takes no file.
+        RunFailedError: a log could not be written.
+    """
+    console = open_console(soft_wrap=True)
+    found = runs_at(*map(str, places))
+    if out is not None:
+        check_writable(out)
+    written = 0
+    for run in found.runs:
+        try:
+            text, reason = _log_of(run)
+        except RequestError as error:
+            console.print(f"no log: {error}", style="yellow")
+            continue
+        if text is None:
+            console.print(f"no log: {run[1].run_id}, {reason}")
+            continue
+        written += 1
+        path = write_report(out or run[0].parent, f"{run[1].run_id}{_LOG_SUFFIX}", text)
+        console.print(f"log: {path}")
+    for sentence in found.passed_over:
+        console.print(f"no log: {sentence}", style="yellow")
+    if not written:
+        raise RequestError(
+            f"{', '.join(map(str, places))}: holds no training that was measured; name another directory"
+        )
+
+
+def _log_of(run: Run) -> tuple[str | None, str]:
+    """The log of a run, or why there is none. RequestError: its events can't be read."""
+    directory, record = run
+    if record.profiled:
+        return None, "a pass under a profiler"
+    if isinstance(record.trial, Trial) and record.trial.mode == "infer":
+        return None, "inference, and the log is of training"
+    return mllog(record, read_events(directory)), "it never began to train"

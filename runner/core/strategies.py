@@ -13,7 +13,7 @@ StrategyName = Literal[
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to use several devices; `launcher` is the module of `runner/plan/launch/` that makes its containers.
+    """A way to use several devices; `launcher` is the function of `runner/plan/launch/launchers.py` that makes its containers.
 
     `one_process` drives all devices of a host, else each has its own. `between_cpus` carries the gradients between CPU workers, NCCL
     those between GPUs. `cuts`: devices hold parts of the network, which not every network can be cut into: a workload names it.

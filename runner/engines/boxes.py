@@ -5,7 +5,7 @@
     Podman     Docker's own rights, limits and mounts, by Podman's command line
     Pyxis      options of srun, and so for steps of Slurm alone; nothing here has run it
 
-Every box but `Bare` shows a job the paths of `inside.py`. Cores are bound by taskset, which a container's processes inherit: an ordinary
+Every box but `Bare` shows a job the paths of `base.py`. Cores are bound by taskset, which a container's processes inherit: an ordinary
 user may set no control group.
 """
 
@@ -20,8 +20,7 @@ from typing import ClassVar, Final, Literal, Protocol
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.request import EngineName
 from runner.engines import docker_options
-from runner.engines.base import Site
-from runner.engines.inside import Inside
+from runner.engines.base import Inside, Site
 
 # What the program that makes a box may see of the runner's environment, and hands on to no job: where it keeps things.
 LAUNCHERS: Final = (

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.errors import RequestError
-from runner.engines import docker_options, podman, removal
+from runner.engines import docker_options, owner, podman
 from runner.engines.base import (
     Container,
     EngineError,
     EngineFacts,
     GpuRequest,
+    Inside,
     Line,
     Splitter,
     as_engine_error,
 )
-from runner.engines.inside import Inside
 from runner.engines.owner import signed
 from runner.engines.shaper import shape
 
@@ -231,7 +231,7 @@ class DockerEngine(DockerPlan):
                 end = exit_code(api, identifier)
                 api.start(identifier)
         except EngineError:
-            removal.remove(api, identifier)
+            owner.remove(api, identifier)
             raise
         return DockerContainer(self.client, spec, identifier, socket, end)
 
@@ -284,7 +284,7 @@ class DockerContainer:
     def remove(self) -> None:
         """Let the lease go, see to it that the container is removed with its anonymous volumes, and its run's network with the last one in it."""
         self.let_go()
-        removal.remove(self.client.api, self.identifier)
+        owner.remove(self.client.api, self.identifier)
         if self._network:
             _remove_network(self.client, self._network)
 

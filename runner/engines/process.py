@@ -13,11 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
 import runner
 from runner.core.errors import RequestError
 from runner.core.provenance import Git
+from runner.engines.base import EngineFacts
 
 LEASE: Final = Path(runner.__file__).parents[1] / "workloads" / "lease.py"
 _END_S: Final = 8.0
@@ -221,3 +222,26 @@ def read_git(checkout: Path) -> Git:
     except CommandError:  # git is not installed, this is no checkout, or it belongs to somebody else
         return Git(commit=None, dirty=None, branch=None)
     return Git(commit=commit, dirty=bool(changes.strip()), branch=None if branch == "HEAD" else branch)
+
+
+Program = Literal["apptainer", "podman"]
+PROGRAMS: Final[tuple[Program, ...]] = ("apptainer", "podman")
+_ANSWER_S: Final = 10
+
+
+def ask_here(argv: Sequence[str]) -> str:
+    """Run a short command on this machine."""
+    return run(argv, timeout_s=_ANSWER_S)
+
+
+def find(program: Program | Literal["srun"], ask: Callable[[Sequence[str]], str] = ask_here) -> EngineFacts:
+    """What a program says of itself where `ask` runs it; never raises a CommandError."""
+    try:
+        said = ask((program, "--version"))
+    except CommandError as error:
+        return EngineFacts(
+            name="slurm" if program == "srun" else program,
+            available=False,
+            reason=f"{program} does not run ({error.last_line})",
+        )
+    return EngineFacts(name="slurm" if program == "srun" else program, available=True, version=said.split()[-1])

@@ -22,8 +22,8 @@ from runner.plan.plan import counted
 from runner.report.comparisons import ablation
 from runner.report.progress import progress
 from runner.report.publish import save
+from runner.results.find import Run
 from runner.run import bench
-from runner.run.trial_runner import Run
 
 RunLine = Callable[[Request], list[Run]]
 # Twice the batch is worth its memory while it gains so much.

@@ -23,11 +23,10 @@ from runner.core.strategies import STRATEGIES
 from runner.core.trial import Dataset
 from runner.core.wire import Link
 from runner.core.workload import SEQUENCE, Workload, choose_workload, load_workloads
-from runner.engines import docker, inside, podman, programs
+from runner.engines import base, docker, podman, process
 from runner.engines.base import EngineError, job_user
 from runner.images.catalog import load_images
-from runner.images.custom_image import AnyImage, CustomImage, look_up
-from runner.images.host_software import find_host_software
+from runner.images.custom_image import AnyImage, CustomImage, find_host_software, look_up
 from runner.images.spec import ImageSpec
 from runner.plan.profiling import Nsight, find_nsight
 from runner.results.store import read_record
@@ -148,7 +147,7 @@ def _discover_external(request: Request, *, say: Callable[[str], None]) -> Exter
     if request.image is None:
         raise RequestError("no image to run the command in; give --image IMG")
     if request.data and not request.data.is_dir():
-        raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {inside.DATA}")
+        raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {base.DATA}")
     shown = [request.data] if request.data else []
     refuse_closed_folders([*shown, *(Path(mount.source) for mount in request.mounts)])
     cluster = assemble(request, contact=False, say=say)
@@ -290,15 +289,15 @@ def _engine_of_steps(asked: EngineName | None, reach: StepReach) -> EngineChoice
     """The engine for steps of a Slurm job: of what its first node has Apptainer first, then Podman, else the virtual environment."""
     if asked in ("venv", "pyxis"):
         return EngineChoice(asked, f"asked for with ENGINE={asked}")
-    for name in (one for one in programs.PROGRAMS if asked in (None, one)):
-        found = programs.find(name, reach.command)
+    for name in (one for one in process.PROGRAMS if asked in (None, one)):
+        found = process.find(name, reach.command)
         if found.available:
             return EngineChoice(name, f"asked for with ENGINE={asked}" if asked else None, version=found.version)
         if asked:
             raise RequestError(
                 f"ENGINE={asked} asked, but on {reach.node} {found.reason}; load its module before the job, or ask for ENGINE=venv"
             )
-    return EngineChoice("venv", f"{reach.node} has neither {' nor '.join(programs.PROGRAMS)}")
+    return EngineChoice("venv", f"{reach.node} has neither {' nor '.join(process.PROGRAMS)}")
 
 
 def choose_engine(asked: EngineName | None) -> EngineChoice:
@@ -309,8 +308,8 @@ def choose_engine(asked: EngineName | None) -> EngineChoice:
     """
     if asked in BARE_ENGINES:
         return EngineChoice(asked, f"asked for with ENGINE={asked}")
-    if asked in programs.PROGRAMS:
-        found = programs.find(asked)
+    if asked in process.PROGRAMS:
+        found = process.find(asked)
         if not found.available:
             raise RequestError(
                 f"ENGINE={asked} asked, but {found.reason}; install it, or ask for ENGINE=docker or ENGINE=venv"

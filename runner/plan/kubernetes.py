@@ -26,8 +26,7 @@ from runner.core.node import Member, Nic, Node
 from runner.core.request import Request
 from runner.core.trial import Placed, Trial
 from runner.core.wire import IFACE, NodeWires
-from runner.engines.base import Site
-from runner.engines.inside import WORKLOADS
+from runner.engines.base import WORKLOADS, Site
 from runner.plan.discovery import Resources
 from runner.plan.launch import horovod, launch
 from runner.plan.launch.job import Job, take_seats

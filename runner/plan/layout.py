@@ -19,8 +19,8 @@ from runner.engines.base import Describer, Engine
 from runner.engines.docker import DockerEngine
 from runner.plan.discovery import AnyResources, Resources
 from runner.plan.external import container
-from runner.plan.launch import launch, monitor
-from runner.plan.launch.job import Job, take_seats
+from runner.plan.launch import launch
+from runner.plan.launch.job import Job, sampler, samplers_of, take_seats
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run
     site = samplers.describer.site(None)
     if isinstance(trial, Trial) and isinstance(resources, Resources):
         job = make_job(trial, resources, prepared, run_id=run_id)
-        return Launch(run_id, trial, launch(job), monitor.specs(job, hz=hz, image=samplers.image, site=site), job)
+        return Launch(run_id, trial, launch(job), samplers_of(job, hz=hz, image=samplers.image, site=site), job)
     if isinstance(trial, Trial) or isinstance(resources, Resources):
         raise TypeError(f"{title(trial)} was planned for other resources")
     spec = container(trial, resources, prepared.describer, run_id=run_id)
-    sampler = monitor.sampler(
+    beside = sampler(
         run_id, node=spec.node, gpus=spec.gpus, hz=hz, site=site, image=samplers.image, user=samplers.describer.user()
     )
-    return Launch(run_id, trial, (spec,), (sampler,) if hz else ())
+    return Launch(run_id, trial, (spec,), (beside,) if hz else ())
 
 
 def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: str) -> Job:

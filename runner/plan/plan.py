@@ -21,10 +21,9 @@ from runner.core.wire import Link
 from runner.core.workload import PARTS_OF_BATCH, SHARED_BY, Model, Setting
 from runner.plan import techniques
 from runner.plan.discovery import Resources
+from runner.plan.placement import KINDS, Wanted, cases, choose_wires, devices_of_cases, kinds, nodes_for, scales
 from runner.plan.profiling import passes
-from runner.plan.spread import cases, devices_of_cases, nodes_for, scales
 from runner.plan.strategy import Chosen, check_shares, choose
-from runner.plan.wire import KINDS, Wanted, choose_wires, kinds
 
 # Messages in bytes that are timed on the job's own wires before its first step: one that latency rules, one that bandwidth does.
 PROBE: Final[Mapping[Device, tuple[int, ...]]] = {

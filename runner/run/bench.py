@@ -31,10 +31,10 @@ from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
 from runner.results import disk
 from runner.results.disk import check_writable
+from runner.results.find import Run
 from runner.results.store import RESERVE_BYTES
 from runner.run.prepare import prepare, preview
-from runner.run.recorded import RecordedRuns
-from runner.run.trial_runner import Known, Run, TrialRunner
+from runner.run.trial_runner import Known, RecordedRuns, TrialRunner
 
 
 def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, verbose: bool = False) -> int:

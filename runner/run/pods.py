@@ -37,12 +37,13 @@ from runner.plan import kubernetes
 from runner.plan.choice import choose
 from runner.plan.discovery import WORKLOADS, discover_own
 from runner.results.disk import written
+from runner.results.find import Run
 from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_plan, read_record, write_report
 from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
 from runner.run.execute import Output
 from runner.run.grading import record_of
-from runner.run.trial_runner import Run, as_run, readers, run_name
+from runner.run.trial_runner import as_run, readers, run_name
 
 PLANNED: Final = "planned.json"
 MANIFEST: Final = "kubernetes.yaml"

@@ -29,15 +29,14 @@ from runner.engines.local import LocalEngine
 from runner.engines.ways import Here, Way
 from runner.images.base import ensure_tools, tools_base
 from runner.images.build import ensure
-from runner.images.custom_image import CustomImage
-from runner.images.host_software import HostSoftware
+from runner.images.custom_image import CustomImage, HostSoftware
 from runner.images.sif import ensure_in_podman, ensure_sif, here, squashfs
 from runner.images.spec import ImageSpec
 from runner.plan.discovery import WORKLOADS, AnyResources, Resources, refuse_closed_folders
-from runner.plan.launch.monitor import MODULES
+from runner.plan.launch.job import MODULES
 from runner.plan.layout import Prepared, Samplers
 from runner.report.progress import Progress
-from runner.run.pack import pack, packed_path
+from runner.run.data import pack, packed_path
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client

@@ -1,4 +1,7 @@
-"""The trials of one request, run one after the other, or at once where that is what is asked: each leaves its record."""
+"""The trials of one request, run one after the other, or at once where that is what is asked: each leaves its record.
+
+A run on file that equals a trial in every field stands for it, so that a study or a matrix that was stopped goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +15,29 @@ from typing import Final
 from runner.cluster.cluster import Cluster
 from runner.cluster.machine import provenance
 from runner.core.container_spec import ContainerSpec, Mount
-from runner.core.events import Event, Pace
+from runner.core.events import Env, Event, FirstStep, Pace, Phase, ProfileStart, RunStart, RunStop, WarmupEnd, Window
 from runner.core.interrupts import Stopped, held
 from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
 from runner.core.request import Request
-from runner.core.trial import AnyTrial, ExternalTrial, Placed, Trial, paced
+from runner.core.trial import AnyTrial, ExternalTrial, Placed, Trial, paced, title
 from runner.engines.base import give
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import image_label
 from runner.plan.layout import Launch, Prepared, lay_out
+from runner.report import ahead
 from runner.report.progress import Aside, Progress
-from runner.results.find import records_under
+from runner.results.find import Run, records_under
 from runner.results.store import RunWriter, baseline_for
-from runner.run import ssh_keys
+from runner.run import container_group
 from runner.run.dialects import DIALECTS, auto
 from runner.run.dialects.base import AutoReader, Facts, FiguresReader, Reader
 from runner.run.dialects.pattern import PatternReader
 from runner.run.execute import Limits, execute
 from runner.run.monitors import monitoring
-from runner.run.watch import Watch
 
 # Frameworks whose import takes well over a second, in which no GPU is used yet.
 _SLOW_TO_IMPORT: Final = frozenset({"pytorch", "tensorflow"})
 
-Run = tuple[Path, RunRecord]
 Known = Callable[[AnyTrial, ImageUsed], Run | None]
 """Finds a run on file of a trial in an image, which then need not be run again."""
 
@@ -157,7 +159,7 @@ class TrialRunner:
                 limits=Limits.of(self.request, trial),
                 watch=watch,
                 readers=log_readers,
-                keys=ssh_keys.made(job, launch.containers) if job else None,
+                keys=container_group.made(job, launch.containers) if job else None,
                 remote=bool(job and job.remote),
                 stopped=self.stopped,
             )
@@ -297,3 +299,114 @@ def cell(trial: AnyTrial) -> str:
     if trial.profile:
         words.append(f"profile-{trial.profile.kind}")
     return "-".join(words)
+
+
+class RecordedRuns:
+    """The usable runs in a folder, by trial: one stands for a trial that equals its own in every field, in the same image."""
+
+    def __init__(self, out: Path) -> None:
+        self._runs: dict[str, list[Run]] = {}
+        for run in records_under(out):
+            self.add(run)
+
+    def add(self, run: Run) -> None:
+        """Remember a run; one that failed or is invalid is tried again."""
+        _, record = run
+        if record.outcome.status == "ok" and record.validity.status != "invalid" and isinstance(record.trial, Trial):
+            self._runs.setdefault(record.trial.key, []).append(run)
+
+    def find(self, trial: AnyTrial, image: ImageUsed) -> Run | None:
+        """The newest run of this trial in this image; None if there is none."""
+        own = [run for run in self._runs.get(trial.key, []) if _stands_for(run[1], trial, image)]
+        return max(own, key=lambda run: run[1].run_id, default=None)
+
+
+def _stands_for(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
+    """Whether a run is of a trial, whose length may have followed its rate, and whose nodes of their kind may have been others."""
+    ran, used = record.trial, record.image
+    if not isinstance(ran, Trial) or not isinstance(trial, Trial):
+        return False
+    if not trial.iterations and not trial.profile:
+        trial = paced(trial, iterations=ran.iterations, window=ran.window)
+    alike = [(one.devices, one.wire and one.wire.kind) for one in ran.placement]
+    return (
+        ran.model_copy(update={"placement": trial.placement}) == trial
+        and alike == [(one.devices, one.wire and one.wire.kind) for one in trial.placement]
+        and (used.id, used.lock_sha256) == (image.id, image.lock_sha256)
+    )
+
+
+COMPILES: Final = "first step (compiles for minutes, unless an earlier run left that work)"
+
+
+class Watch:
+    """Told of every event of one trial; `events` and `env` are what it heard."""
+
+    def __init__(self, shown: Progress, trial: AnyTrial, *, unit: str = "samples") -> None:
+        self.events: list[Event] = []
+        self.env: Env | None = None
+        self._shown = shown
+        self._done = 0
+        # How long a program of others goes on, and how many ranks it has, only that program knows.
+        known = trial if isinstance(trial, Trial) else None
+        self._ranks = known.processes if known else 1
+        self._compiles = known is not None and "compile" in known.techniques
+        self._beside_others = bool(known and known.concurrent and known.concurrent.case == "together")
+        self._counted = unit
+        iterations = (known.iterations or None) if known and not known.profile else None
+        shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", iterations)
+        shown.phase("start")
+
+    def __call__(self, event: Event) -> None:
+        """Keep the event; show those of rank 0."""
+        self.events.append(event)
+        if event.rank != 0:
+            return
+        if isinstance(event, Env):
+            self.env = event
+        # Nothing may be loaded while another training is still measured.
+        if _idle_from_here(event) and not self._beside_others:
+            ahead.load()
+        self._show(event)
+
+    def _show(self, event: Event) -> None:
+        match event:
+            case Phase(name="import"):
+                self._shown.phase("create model")
+            case RunStart():
+                self._shown.phase("first step" if not self._compiles else COMPILES)
+            case FirstStep():
+                self._shown.phase("warm-up")
+            case Pace(iterations=iterations):
+                self._shown.expect(iterations)
+            case WarmupEnd():
+                self._shown.phase("measuring")
+            case ProfileStart():
+                self._shown.phase(f"under {event.source}")
+            case Window():
+                self._done += event.iterations
+                self._shown.window(
+                    self._done,
+                    (event.samples if event.units is None else event.units) * self._ranks / event.seconds,
+                    f"{self._counted}/s",
+                )
+            case _:
+                pass
+
+    def ended(self, record: RunRecord) -> None:
+        """Leave one line about the run."""
+        throughput = record.measurement.throughput
+        status = record.validity.status
+        if record.profile and status != "invalid":
+            self._shown.trial_ended(f"profiled by {record.profile.source} ({status})")
+        elif status == "invalid" or throughput is None:
+            self._shown.trial_ended(f"invalid, {'; '.join(record.validity.reasons)}")
+        else:
+            self._shown.trial_ended(f"{throughput.value:.1f} {throughput.unit} ({status})")
+        if record.cut:
+            self._shown.stage(record.cut)
+
+
+def _idle_from_here(event: Event) -> bool:
+    """Whether nothing is measured for a second: the training is over, or a GPU's first step is seconds away; cores train at once."""
+    return isinstance(event, RunStop) or (isinstance(event, Env) and event.device == "gpu")

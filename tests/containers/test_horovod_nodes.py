@@ -23,7 +23,7 @@ from runner.images.build import ensure
 from runner.images.catalog import load_images
 from runner.plan.launch import horovod, launch
 from runner.plan.launch.job import leased
-from runner.run import ssh_keys
+from runner.run import container_group
 from runner.run.execute import Limits, execute
 
 CATALOG = load_images(ROOT)
@@ -106,7 +106,7 @@ def run(client):
             writer=said,
             limits=Limits(wall_s=180, silence_s=90),
             watch=lambda _: None,
-            keys=ssh_keys.made(job, specs),
+            keys=container_group.made(job, specs),
         )
         assert client.containers.list(all=True, filters=of_run(job.run_id)) == []
         assert client.networks.list(filters=of_run(job.run_id)) == []

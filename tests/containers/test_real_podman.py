@@ -22,7 +22,7 @@ from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER, Mount
 from runner.engines.base import EngineError
 from runner.engines.docker import DockerEngine
 from runner.engines.images import can_mount, load_image, read_image
-from runner.engines.removal import labelled, remove_labelled
+from runner.engines.owner import labelled, remove_labelled
 from runner.plan.discovery import WORKLOADS
 from runner.plan.launch import launch
 

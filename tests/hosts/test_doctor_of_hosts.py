@@ -20,7 +20,7 @@ from waiting import is_running, wait_until
 
 from runner.cluster.hosts.connectivity import end_of, explain, reach
 from runner.cluster.hosts.endpoint import base_image, connect
-from runner.cluster.hosts.hostsfile import load_hosts
+from runner.cluster.hosts.model import load_hosts
 from runner.cluster.hosts.supply import programs, supply_image
 from runner.cluster.hosts.survey import survey
 from runner.cluster.machine.provenance import tree_sha256
@@ -273,7 +273,7 @@ def ssh_children(pid):
 def test_tunnels_end_with_a_runner_that_is_killed(rig):
     """A real ssh, whose other end holds the leases of jobs."""
     code = (
-        "import sys, time; from runner.cluster.hosts.endpoint import connect; from runner.cluster.hosts.hostsfile import load_hosts;"
+        "import sys, time; from runner.cluster.hosts.endpoint import connect; from runner.cluster.hosts.model import load_hosts;"
         "kept = [connect(host) for host in load_hosts(sys.argv[1]).hosts]; print('up', flush=True); time.sleep(600)"
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ import pytest
 from testbed.lease import leased
 from waiting import is_running, wait_until
 
-from runner.cluster.hosts.hostsfile import load_hosts
+from runner.cluster.hosts.model import load_hosts
 from runner.core.errors import RequestError
 from runner.core.wire import Link
 

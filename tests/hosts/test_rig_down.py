@@ -14,7 +14,7 @@ from testbed.lease import leased
 from testbed.rig import Rig
 from waiting import is_running, wait_until
 
-from runner.cluster.hosts.hostsfile import load_hosts
+from runner.cluster.hosts.model import load_hosts
 from runner.core.errors import RequestError
 from runner.core.wire import Link
 

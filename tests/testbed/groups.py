@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from runner.cluster.machine.cgroup import controller_mounts
-from runner.cluster.machine.hostfs import read_text
+from runner.cluster.machine.hostfs import controller_mounts, read_text
 from testbed.layout import RigNode, prefix
 
 

@@ -4,10 +4,7 @@ import csv
 import io
 import re
 import shutil
-import sys
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import get_args
 
 import examples
@@ -24,7 +21,7 @@ from runner.core.transport import carrier
 from runner.core.workload import choose_workload, load_workloads
 from runner.images.catalog import load_images
 from runner.plan import launch
-from runner.plan.launch import single
+from runner.plan.launch import launchers
 from runner.plan.strategy import offered
 from runner.report import matrix
 from runner.run import dialects
@@ -57,10 +54,9 @@ def test_a_column_is_one_declaration(monkeypatch, tmp_path):
 
 def test_a_strategy_is_one_entry_and_a_launcher(monkeypatch):
     for name in get_args(strategies.StrategyName):
-        assert callable(import_module(f"runner.plan.launch.{strategies.STRATEGIES[name].launcher}").specs)
-    launcher = ModuleType("pairs")
-    launcher.specs = lambda job: (single.specs(job)[0].model_copy(update={"name": "pairs"}),)
-    monkeypatch.setitem(sys.modules, "runner.plan.launch.pairs", launcher)
+        assert strategies.STRATEGIES[name].launcher in launchers.LAUNCHERS
+    pairs = lambda job: (launchers.single(job)[0].model_copy(update={"name": "pairs"}),)  # noqa: E731
+    monkeypatch.setitem(launchers.LAUNCHERS, "pairs", pairs)
     declared = strategies.Strategy(("pytorch",), "pairs", devices=("cpu",), between_cpus="gloo")
     monkeypatch.setitem(strategies.STRATEGIES, "pairs", declared)
     trial = examples.trial(framework="pytorch", world_size=2, processes=2).model_copy(update={"strategy": "pairs"})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.cluster.machine import hostfs, snapshot
-from runner.cluster.machine.cgroup import read_limits, usable_cores
+from runner.cluster.machine.hostfs import read_limits, usable_cores
 from runner.cluster.machine.nvml import GpuHealth, NvmlAnswers, ask_nvml, read_gpus, read_health
 from runner.core.cache import free_mib
 from runner.core.frozen import Frozen

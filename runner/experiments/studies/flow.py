@@ -43,8 +43,8 @@ from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
 from runner.results.published.model import Identifier
 from runner.run import bench
-from runner.run.recorded import RecordedRuns
-from runner.run.sample import make_sample
+from runner.run.data import make_sample
+from runner.run.trial_runner import RecordedRuns
 
 IMAGES: Final[dict[Scale, int]] = {"full": 2000, "small": 88}
 """Enough for an accuracy; the small one has eight of each class, so that an epoch of ResNet-152 ends within seconds on two cores."""

@@ -1,7 +1,7 @@
 """Strategy `horovod`: one process a device, started by Horovod's own launcher, which meet through Gloo or MPI.
 
 On several nodes the launcher runs on the first and starts the ranks of the others by ssh, in a container that waits there with an sshd.
-Each run has keys of its own (`runner/run/ssh_keys.py`), which its containers find at `KEYS`, in memory alone. The images make ssh read
+Each run has keys of its own (`runner/run/container_group.py`), which its containers find at `KEYS`, in memory alone. The images make ssh read
 `KEYS`/ssh_config whoever starts it, since horovodrun and mpirun leave no room for more on its command line than one port for all nodes; a
 port that is free on every node is more than a node can promise.
 """

@@ -1,10 +1,11 @@
-"""What every launcher shares: a trial with the nodes that it runs on, the training program's argv and environment, and a container."""
+"""What every launcher shares: a trial with the nodes that it runs on, the training program's argv and environment, a container, and the samplers beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Final, Literal
 
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, SHM_MIB, ContainerSpec, Mount, Role
 from runner.core.node import Node
@@ -262,3 +263,57 @@ def name(job: Job, role: Role, number: int) -> str:
 def stand_in(job: Job, seat: Seat) -> str:
     """Name of the container that an emulated node is."""
     return f"dlscale-{job.run_id}-{seat.node.name}"
+
+
+# Beside the programs on other hosts: the modules that the sampler needs and no base system has.
+MODULES: Final = "site"
+
+
+def samplers_of(job: Job, *, hz: int, image: str, site: Site) -> tuple[ContainerSpec, ...]:
+    """The samplers of a job, at `hz` samples a second, none at 0; nodes that are emulated share a machine, and one sampler."""
+    if not hz:
+        return ()
+    of_machine = partial(sampler, job.run_id, hz=hz, site=site, image=image, user=job.user)
+    if not job.remote:
+        return (of_machine(node=job.head.node.name, gpus=tuple(gpu for seat in job.seats for gpu in seat.gpus)),)
+    return tuple(
+        of_machine(node=seat.node.name, gpus=seat.gpus, number=number, remote=True).model_copy(
+            update={"mounts": job.mounts, "gpus": seat.gpus, "network": "host", "host_pids": True}
+        )
+        for number, seat in enumerate(job.seats)
+    )
+
+
+def sampler(
+    run_id: str,
+    *,
+    node: str,
+    gpus: tuple[int, ...],
+    hz: int,
+    site: Site,
+    image: str,
+    user: str,
+    number: int = 0,
+    remote: bool = False,
+) -> ContainerSpec:
+    """The sampler of one machine: a process on this one, which sees all of it by itself, or what runs in a container on another.
+
+    One that is `remote` has to hear from the runner to live on, and brings its modules along.
+    """
+    beat = (f"--heartbeat={HEARTBEAT_S}",) if remote else ()
+    flags = (f"--node={node}", f"--hz={hz}", f"--gpus={','.join(map(str, gpus))}")
+    return ContainerSpec(
+        name=f"dlscale-{run_id}-monitor{number}",
+        node=node,
+        role="monitor",
+        number=number,
+        image=image,
+        argv=(site.python, f"{site.workloads}/lease.py", *beat, site.python, f"{site.workloads}/monitor.py", *flags),
+        env={
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            **({"PYTHONPATH": f"{site.workloads}/{MODULES}"} if remote else {}),
+        },
+        user=user,
+        labels={LABEL_RUN: run_id, LABEL_ROLE: "monitor"},
+    )

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from runner.analysis.grading.validity import pass_doubts, pass_faults
 from runner.analysis.telemetry.summary import pass_windows
-from runner.commands.matrix import NOWHERE, support_matrix
+from runner.commands.documents import NOWHERE, support_matrix
 from runner.core.events import ProfileStart, ProfileStop
 from runner.core.record import Outcome
 from runner.core.request import Request

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_machine import write_tree
 
-from runner.cluster.machine.cgroup import CgroupLimits, read_limits, usable_cores
+from runner.cluster.machine.hostfs import CgroupLimits, read_limits, usable_cores
 
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw"
 

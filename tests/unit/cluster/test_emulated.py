@@ -20,7 +20,7 @@ from runner.core.wire import IFACE, Link, NodeWires, Wire
 from runner.engines import docker_options, shaper
 from runner.engines.base import EngineError, Line
 from runner.plan.launch import launch
-from runner.plan.wire import Wanted, choose_wires
+from runner.plan.placement import Wanted, choose_wires
 
 GIGABIT = Link(rate_mbit=1000, emulated=True)
 NODES = emulated_nodes(examples.node(cores=(0, 1, 2, 3)), 2)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from examples import gpu_node, node
 
+from runner.cluster.doctor import common_findings, host_findings, pair_findings, refused
 from runner.cluster.hosts.connectivity import Unreachable
-from runner.cluster.hosts.findings import common_findings, host_findings, pair_findings, refused
 from runner.cluster.hosts.model import Endpoint, Host, Interface
 from runner.cluster.hosts.survey import Clock
 from runner.cluster.machine.nvml import PairAnswer

@@ -12,8 +12,7 @@ from examples import gpu_node, node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Endpoint, GpuClaim, Host, Interface, declared_node, read_url, unmet
+from runner.cluster.hosts.model import Endpoint, GpuClaim, Host, Interface, declared_node, load_hosts, read_url, unmet
 from runner.core.errors import RequestError
 from runner.core.node import Hca, Nic
 from runner.core.wire import Link

@@ -14,8 +14,7 @@ from testbed import layout, network, teardown, tools
 from testbed.cli import read_link, rig
 from testbed.rig import Rig, core_groups
 
-from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Endpoint
+from runner.cluster.hosts.model import Endpoint, load_hosts
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.wire import Link
 

@@ -8,7 +8,7 @@ from runner.core.node import Hca, Member, Nic
 from runner.core.request import Request
 from runner.core.wire import Link, NodeWires
 from runner.plan.discovery import emulate_for_comparison
-from runner.plan.wire import kinds
+from runner.plan.placement import kinds
 
 COMPARE = Request(compare=True)
 ETH = Nic(name="eth0", state="up", speed_mbit=1000, mtu=1500, kind="ethernet", address="10.0.0.1")

@@ -12,7 +12,7 @@ import pytest
 from runner.core import dataset
 from runner.core.errors import RequestError
 from runner.core.workload import choose_workload, load_workloads
-from runner.run.pack import packed_path
+from runner.run.data import packed_path
 
 
 def folder(root, **classes):

@@ -9,7 +9,7 @@ import pytest
 from runner.core.errors import RequestError
 from runner.core.node import Hca, Member, Nic
 from runner.core.wire import NodeWires
-from runner.plan.wire import Wanted, choose_wires
+from runner.plan.placement import Wanted, choose_wires
 
 LO = Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1")
 DOCKER = Nic(name="docker0", state="up", speed_mbit=None, mtu=1500, kind="virtual", address="172.17.0.1")

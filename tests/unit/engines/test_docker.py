@@ -11,7 +11,7 @@ from docker.errors import APIError, NotFound
 from fake_engine import engine
 
 from runner.core.container_spec import ContainerSpec
-from runner.engines import removal
+from runner.engines import owner
 from runner.engines.base import EngineError, as_engine_error
 from runner.engines.docker import DockerContainer, exit_code
 
@@ -62,7 +62,7 @@ def answer(status):
 )
 def test_a_container_that_is_going_already_is_waited_for(refusal, was_there, calls):
     api = Api(refusal)
-    assert removal.remove(api, "id") is was_there
+    assert owner.remove(api, "id") is was_there
     assert api.calls == calls
 
 

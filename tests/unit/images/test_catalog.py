@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.commands.matrix import strategies_of
+from runner.commands.documents import strategies_of
 from runner.core.errors import RequestError
 from runner.core.node import Gpu
 from runner.images.catalog import load_images

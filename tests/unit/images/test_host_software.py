@@ -20,15 +20,15 @@ from unit.plan.test_custom_image import Silent, drawn
 
 from runner.cluster import cluster
 from runner.commands import doctor
-from runner.commands.matrix import support_matrix
+from runner.commands.documents import support_matrix
 from runner.core.container_spec import Mount
 from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.engines.local import LocalEngine
 from runner.experiments.studies import flow as of_studies
-from runner.images import host_software
-from runner.images.host_software import HostPython, HostSoftware, find_host_python, find_host_software
+from runner.images import custom_image
+from runner.images.custom_image import HostPython, HostSoftware, find_host_python, find_host_software
 from runner.plan import discovery
 from runner.plan.plan import plan
 from runner.run import bench, prepare
@@ -113,7 +113,7 @@ def test_a_real_python_describes_itself(monkeypatch, tmp_path):
     ],
 )
 def test_the_framework_is_found_by_the_packages_that_bring_it(monkeypatch, framework, installed, found):
-    monkeypatch.setattr(host_software, "find_host_python", lambda: PYTHON.model_copy(update={"installed": installed}))
+    monkeypatch.setattr(custom_image, "find_host_python", lambda: PYTHON.model_copy(update={"installed": installed}))
     image = find_host_software(framework, device="cpu", horovod=False)
     assert (image.distribution, image.version) == found
     assert image.reference == f"{found[0]} {found[1]} of /opt/torch/bin/python3"
@@ -130,7 +130,7 @@ def test_the_framework_is_found_by_the_packages_that_bring_it(monkeypatch, frame
     ],
 )
 def test_what_is_not_there_is_refused_in_one_sentence(monkeypatch, python, asked, says):
-    monkeypatch.setattr(host_software, "find_host_python", lambda: python)
+    monkeypatch.setattr(custom_image, "find_host_python", lambda: python)
     monkeypatch.setattr(cluster, "inspect_local", examples.node)
     with pytest.raises(RequestError) as caught:
         discovery.discover(Request.model_validate({"framework": "pytorch", "engine": "host"} | asked))
@@ -194,7 +194,7 @@ def test_a_trial_is_named_by_the_version_and_is_none_of_an_image_of_that_version
 
 
 def test_preparing_takes_it_as_it_is(monkeypatch):
-    monkeypatch.setattr(host_software, "find_host_python", lambda: PYTHON)
+    monkeypatch.setattr(custom_image, "find_host_python", lambda: PYTHON)
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image"))
     monkeypatch.setattr(prepare, "ensure_environment", lambda **_: pytest.fail("made an environment"))
@@ -218,7 +218,7 @@ SCENES = {
 @pytest.mark.parametrize("name", SCENES)
 def test_a_dry_run_prints_the_exact_command_lines(monkeypatch, capsys, name):
     installed = (*TORCH, ("horovod", "0.28.1"))
-    monkeypatch.setattr(host_software, "find_host_python", lambda: PYTHON.model_copy(update={"installed": installed}))
+    monkeypatch.setattr(custom_image, "find_host_python", lambda: PYTHON.model_copy(update={"installed": installed}))
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
     few = {"batch": 64, "iterations": 40, "warmup": 4, "telemetry_hz": 0, "repeat": 1}
     asked = Request.model_validate({"framework": "pytorch", "engine": "host"} | few | SCENES[name])

@@ -13,7 +13,7 @@ from runner.analysis.summarize import summarize
 from runner.core.errors import RequestError
 from runner.core.trial import Concurrent
 from runner.plan.launch.job import take_seats
-from runner.plan.spread import cases, devices_of_cases
+from runner.plan.placement import cases, devices_of_cases
 from runner.report.comparisons import concurrent
 from runner.results.store import baseline_for
 from runner.run.trial_runner import cell, concurrent_groups

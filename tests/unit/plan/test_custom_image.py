@@ -20,7 +20,7 @@ from records import record
 from unit.plan.test_launch import _words
 
 from runner.cluster import cluster
-from runner.commands.matrix import support_matrix
+from runner.commands.documents import support_matrix
 from runner.core.container_spec import IMAGE_USER, Mount
 from runner.core.errors import RequestError
 from runner.core.record import ImageUsed

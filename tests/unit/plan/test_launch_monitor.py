@@ -4,21 +4,21 @@ import examples
 from wires import gpu_trial
 
 from runner.engines.base import Site
-from runner.plan.launch import monitor
+from runner.plan.launch.job import samplers_of
 
 HERE = Site(python="/venv/python", workloads="/suite/workloads")
 THERE = Site(python="python3", workloads="/dlscale/workloads")
 
 
 def specs(job, site=HERE, hz=10):
-    return monitor.specs(job, hz=hz, image="base:1", site=site)
+    return samplers_of(job, hz=hz, image="base:1", site=site)
 
 
 def test_this_machine_has_one_that_is_a_process_of_the_runner_s_python():
     (spec,) = specs(examples.job(examples.trial()))
     assert spec.argv == (
         *("/venv/python", "/suite/workloads/lease.py"),
-        *("/venv/python", "/suite/workloads/monitor.py", "--node=here", "--hz=10", "--gpus="),
+        *("/venv/python", "/suite/workloads/job.py", "--node=here", "--hz=10", "--gpus="),
     )
     assert (spec.role, spec.mounts, spec.gpus, spec.cpus) == ("monitor", (), (), ())
 
@@ -38,7 +38,7 @@ def test_each_other_machine_has_one_that_sees_its_processes_and_nothing_else():
     assert (first.name, second.name) == (f"dlscale-{job.run_id}-monitor0", f"dlscale-{job.run_id}-monitor1")
     assert first.argv == (
         *("python3", "/dlscale/workloads/lease.py", "--heartbeat=60"),
-        *("python3", "/dlscale/workloads/monitor.py", "--node=n1", "--hz=10", "--gpus=0"),
+        *("python3", "/dlscale/workloads/job.py", "--node=n1", "--hz=10", "--gpus=0"),
     )
     assert first.env["PYTHONPATH"] == "/dlscale/workloads/site"
     assert (first.gpus, first.host_pids, first.network) == ((0,), True, "host")

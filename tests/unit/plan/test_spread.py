@@ -10,7 +10,7 @@ from runner.core.node import Member
 from runner.core.request import Request
 from runner.core.wire import NodeWires
 from runner.images.catalog import load_images
-from runner.plan.spread import nodes_for, scales
+from runner.plan.placement import nodes_for, scales
 
 CATALOG = load_images(examples.ROOT)
 GPU_IMAGE = CATALOG.find("pytorch", None, "gpu")

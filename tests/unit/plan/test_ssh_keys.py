@@ -13,14 +13,14 @@ from unit.plan.test_launch_horovod import CASES
 from runner.cluster.cluster import emulated_nodes
 from runner.engines import docker_options
 from runner.plan.launch import horovod, launch
-from runner.run import ssh_keys
+from runner.run import container_group
 
 JOB = CASES["mxnet-horovod-gloo-2-nodes"]
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen")
 def test_openssh_reads_a_pair_and_finds_that_its_halves_belong_together(tmp_path):
-    pair = ssh_keys.make_pair()
+    pair = container_group.make_pair()
     path = tmp_path / "id"
     path.write_text(pair.private)
     path.chmod(0o600)
@@ -30,7 +30,7 @@ def test_openssh_reads_a_pair_and_finds_that_its_halves_belong_together(tmp_path
 
 
 def test_no_two_pairs_are_equal_and_none_shows_its_private_half():
-    one, other = ssh_keys.make_pair(), ssh_keys.make_pair()
+    one, other = container_group.make_pair(), container_group.make_pair()
     assert one.private != other.private
     assert "PRIVATE" not in f"{one} {one!r}"
 
@@ -38,7 +38,7 @@ def test_no_two_pairs_are_equal_and_none_shows_its_private_half():
 def test_each_container_is_told_its_own_and_no_disk_holds_any():
     """A volume of the engine with the private keys of a run whose runner was killed."""
     specs = launch(JOB)
-    lines = ssh_keys.made(JOB, specs)
+    lines = container_group.made(JOB, specs)
     told = {spec.node: json.loads(lines[spec.name]) for spec in specs}
     assert {node: sorted(found) for node, found in told.items()} == {
         "n1": ["id", "known_hosts", "ssh_config"],
@@ -63,14 +63,14 @@ def test_nodes_of_one_engine_have_different_keys():
     wires = [examples.wire(0, address=node.name) for node in nodes]
     job = examples.job_on_nodes(JOB.trial, nodes, wires=wires, network="emulated", tools="dlscale/base:tools")
     specs = launch(job)
-    lines = ssh_keys.made(job, specs)
+    lines = container_group.made(job, specs)
     assert sorted(lines) == sorted(spec.name for spec in specs if "worker" in spec.name or "daemon" in spec.name)
     assert sorted("id" in json.loads(line) for line in lines.values()) == [False, True]
 
 
 def test_a_job_on_one_node_gets_none():
     job = examples.job(examples.trial())
-    assert ssh_keys.made(job, launch(job)) == {}
+    assert container_group.made(job, launch(job)) == {}
 
 
 def test_containers_find_them_where_ssh_and_sshd_look():

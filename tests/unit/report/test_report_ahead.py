@@ -11,7 +11,7 @@ from runner.core.events import Env, RunStop
 from runner.core.trial import Concurrent
 from runner.report import ahead
 from runner.report.progress import PlainProgress
-from runner.run import watch
+from runner.run import trial_runner
 
 STOP = RunStop(
     event="run_stop", t=1.0, received=1.0, container="w", rank=0, iterations=1, samples=1, parameter_norm=1.0
@@ -37,7 +37,7 @@ def env(device):
 def test_they_are_loaded_where_nothing_that_is_measured_needs_the_cores(monkeypatch, event, trial, calls):
     loaded = []
     monkeypatch.setattr(ahead, "load", lambda: loaded.append("load"))
-    watch.Watch(PlainProgress(Console(file=io.StringIO())), trial)(event)
+    trial_runner.Watch(PlainProgress(Console(file=io.StringIO())), trial)(event)
     assert len(loaded) == calls
 
 

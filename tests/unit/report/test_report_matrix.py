@@ -3,7 +3,7 @@
 import examples
 from records import record
 
-from runner.commands.matrix import strategies_of, support_matrix
+from runner.commands.documents import strategies_of, support_matrix
 from runner.core.strategies import STRATEGIES
 from runner.images.catalog import load_images
 

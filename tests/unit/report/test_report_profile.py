@@ -23,7 +23,7 @@ from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel
 from records import provenance, record
 
 from runner.analysis.profile.figures import analyse
-from runner.commands.profile import find_pass, show_profile
+from runner.commands.runs import find_pass, show_profile
 from runner.core.errors import RequestError
 from runner.core.events import Memory
 from runner.report.page.figures import time_shares

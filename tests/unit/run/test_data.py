@@ -6,11 +6,11 @@ import examples
 import pytest
 from commands import to_its_end
 
-from runner.commands import data
+from runner.commands import data as commands_data
 from runner.core import dataset
 from runner.core.errors import RunFailedError
 from runner.engines.process import CommandError
-from runner.run import sample
+from runner.run import data
 
 
 @pytest.fixture
@@ -64,18 +64,18 @@ def test_a_program_that_fails_is_told_by_its_last_line(tmp_path, monkeypatch):
     def full(argv, **_):
         raise CommandError(argv, 1, "Traceback\n  ...\nOSError: [Errno 28] No space left on device\n")
 
-    monkeypatch.setattr(sample, "ensure_environment", lambda **_: tmp_path / "python")
-    monkeypatch.setattr(sample, "follow", full)
+    monkeypatch.setattr(data, "ensure_environment", lambda **_: tmp_path / "python")
+    monkeypatch.setattr(data, "follow", full)
     with pytest.raises(RunFailedError, match=r"^no sample was made in .*: OSError: .* No space left on device$"):
-        sample.make_sample(tmp_path / "new", images=11, seed=1, report=print)
+        data.make_sample(tmp_path / "new", images=11, seed=1, report=print)
 
 
 def test_the_command_line_knows_the_photographs_and_the_forms():
-    assert set(data.FOLDERS) < set(dataset.PACKED)
+    assert set(commands_data.FOLDERS) < set(dataset.PACKED)
     source = (examples.ROOT / "workloads" / "imagenet_cnn" / "make_sample.py").read_text(encoding="utf-8")
     values = {
         node.targets[0].id: node.value
         for node in ast.parse(source).body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
-    assert len(values["PHOTOGRAPHS"].elts) == data.FEWEST
+    assert len(values["PHOTOGRAPHS"].elts) == commands_data.FEWEST

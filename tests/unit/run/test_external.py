@@ -33,8 +33,8 @@ from runner.core.request import Request
 from runner.core.trial import ExternalTrial, Trial
 from runner.core.wire import NodeWires
 from runner.engines import docker_options
+from runner.engines.base import DATA
 from runner.engines.docker import DockerPlan
-from runner.engines.inside import DATA
 from runner.images.custom_image import CustomImage, FoundImage
 from runner.plan import external
 from runner.plan.discovery import EngineChoice, ExternalResources, named_baseline

@@ -14,7 +14,7 @@ from runner.core.interrupts import Stopped
 from runner.core.record import RunPlan
 from runner.engines.base import EngineError
 from runner.engines.local import LocalEngine
-from runner.plan.launch import monitor
+from runner.plan.launch import job
 from runner.results.store import RunWriter
 from runner.run.monitors import REST_S, monitoring
 
@@ -48,7 +48,7 @@ def sample(tmp_path):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
         engine = engine or LocalEngine(Path("/usr/bin/env"), WORKLOADS)
-        plain = monitor.sampler("r1", node="here", gpus=(), hz=10, image="own", site=engine.site(None), user="0:0")
+        plain = job.sampler("r1", node="here", gpus=(), hz=10, image="own", site=engine.site(None), user="0:0")
         spec = plain.model_copy(update={"argv": ("python3", str(WORKLOADS / "lease.py"), "python3", str(script))})
         plan = RunPlan(run_id="r1", trial=examples.trial(), containers=(spec,), command_lines=())
         writer = RunWriter(tmp_path / "run")

@@ -6,7 +6,7 @@ from records import record
 
 from runner.core.record import ImageUsed
 from runner.results.store import write_record
-from runner.run.recorded import RecordedRuns
+from runner.run.trial_runner import RecordedRuns
 
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
 

@@ -16,8 +16,7 @@ from runner.core.request import Request
 from runner.core.trial import ProfilePass
 from runner.report.progress import PlainProgress
 from runner.run.execute import SEARCH_SILENCE_S, SILENCE_S, Limits
-from runner.run.trial_runner import alike, as_run
-from runner.run.watch import Watch
+from runner.run.trial_runner import Watch, alike, as_run
 
 
 def pace(iterations, window):

@@ -1,4 +1,8 @@
-"""Packs a folder of JPEGs into the form that a framework reads, with the image's own framework, and keeps it by the data's digest."""
+"""The data of a training, made ready by programs of the suite: packed for a framework, or made to try with.
+
+A folder of JPEGs is packed with the image's own framework and kept by its digest; the small set to try with is made out of photographs that
+ship inside Python packages.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,37 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from runner.core.cache import cache_dir
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.dataset import PACKED_FOR
+from runner.core.errors import RunFailedError
+from runner.core.provenance import SUITE_ROOT
 from runner.core.trial import Dataset
 from runner.engines.base import Engine, give
+from runner.engines.environment import ensure_environment
+from runner.engines.process import CommandError, follow
+from runner.plan.discovery import WORKLOADS
 from runner.run.execute import run_tool
+
+SAMPLE_LOCK: Final = SUITE_ROOT / "requirements-sample.lock"
+SAMPLE_PYTHON: Final = ">=3.10"
+# Pixels a side with which a network learns in a minute.
+SMALL: Final = (96, 160)
+
+
+def make_sample(
+    directory: Path, *, images: int, seed: int, side: tuple[int, int] = SMALL, report: Callable[[str], None]
+) -> None:
+    """Write so many real JPEGs, squares of so many pixels a side, into a directory that does not exist yet, or is empty."""
+    python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
+    program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
+    words = (f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}")
+    try:
+        follow([str(python), program, str(directory.absolute()), *words], on_line=report)
+    except CommandError as error:
+        raise RunFailedError(f"no sample was made in {directory}: {error.last_line}") from error
 
 
 def packed_path(data: Dataset, cache: Path, *, framework: str, image_size: int) -> Path:

@@ -1,0 +1,155 @@
+"""Launchers: pure functions, each turning a `Job` into the `ContainerSpec`s of a strategy; `LAUNCHERS` has them by the name that `runner/core/strategies.py` uses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from runner.core.container_spec import ContainerSpec, Mount, Role
+from runner.core.trial import Counting
+from runner.plan.launch import horovod
+from runner.plan.launch.job import Job, Seat, name, program, spec, worker_a_node
+
+
+def single(job: Job) -> tuple[ContainerSpec, ...]:
+    """One process that drives every device: strategy `single` with one, TensorFlow's `mirrored`, PyTorch's `dp` and Caffe's own with several.
+
+    In a pass that reads the GPU's counters with Nsight Compute it runs under that.
+    """
+    argv = (job.site.python, *program(job))
+    if job.trial.profile and (ncu := job.trial.profile.ncu):
+        return (_counted(job, ncu, argv),)
+    return (spec(job, job.head, role="worker", argv=argv),)
+
+
+def _counted(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
+    """The program under the host's own `ncu`, which a container finds at the same path."""
+    if ncu.folder and ncu.folder not in {mount.target for mount in job.mounts}:
+        job = replace(job, mounts=(*job.mounts, Mount(source=ncu.folder, target=ncu.folder)))
+    argv = (job.site.python, f"{job.site.workloads}/ncu.py", f"--ncu={ncu.program}", *argv)
+    return spec(job, job.head, role="worker", argv=argv, env={"DLSCALE_COUNTERS": "ncu"})
+
+
+def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
+    """PyTorch's `ddp`, `fsdp` and `tp`: one container a node, in which torchrun starts one process a device."""
+
+    def argv(number: int, seat: Seat) -> tuple[str, ...]:
+        return (
+            job.site.python,
+            "-m",
+            "torch.distributed.run",
+            *_rendezvous(job, number),
+            f"--local-addr={seat.address}",  # without a network, the host's name leads nowhere
+            "--tee=2",  # standard error carries each line's rank; the events on standard output stay as they are
+            "--log-dir=/tmp/torchrun",
+            f"--nproc-per-node={seat.processes}",
+            *program(job),
+        )
+
+    return worker_a_node(job, argv)
+
+
+def _rendezvous(job: Job, number: int) -> tuple[str, ...]:
+    """Alone, torchrun is its own rendezvous on a free port of the loopback; several meet at the first, each with its fixed number."""
+    if len(job.seats) == 1:
+        return ("--standalone",)
+    return (
+        f"--nnodes={len(job.seats)}",
+        f"--node-rank={number}",
+        f"--master-addr={job.head.address}",
+        f"--master-port={job.head.ports[0]}",
+    )
+
+
+def multiworker(job: Job) -> tuple[ContainerSpec, ...]:
+    """TensorFlow's MultiWorkerMirroredStrategy, one process a device, which find each other by TF_CONFIG.
+
+    One container a node; the suite's own launcher starts the workers in it, since TensorFlow brings none.
+    """
+    cluster = ",".join(f"{seat.address}:{port}" for seat in job.seats for port in seat.ports[: seat.processes])
+
+    def argv(number: int, seat: Seat) -> tuple[str, ...]:
+        return (
+            job.site.python,
+            f"{job.site.workloads}/tf_workers.py",
+            f"--cluster={cluster}",
+            f"--host={number}",
+            f"--count={seat.processes}",
+            job.site.python,
+            *program(job),
+        )
+
+    return worker_a_node(job, argv)
+
+
+def kvstore(job: Job) -> tuple[ContainerSpec, ...]:
+    """MXNet's key-value store.
+
+    With `device` or `nccl` a single process drives all devices of the host. With `dist_sync`, `dist_sync_device` or `dist_async` several
+    processes meet at parameter servers: a scheduler on the first node, a server on each, and the workers, each a container with its own
+    cores or GPUs. On one host they share the network namespace of the scheduler's.
+    """
+    worker = (job.site.python, *program(job))
+    if job.trial.processes == 1:
+        return (spec(job, job.head, role="worker", argv=worker),)
+    # Importing MXNet with one of these roles runs that role until the workers are done; the shim lets it be imported everywhere.
+    helper = (job.site.python, f"{job.site.workloads}/with_mxnet/shim.py")
+    inside = f"container:{name(job, 'scheduler', 0)}" if len(job.seats) == 1 else None
+    found = [spec(job, job.head, role="scheduler", argv=helper, gpus=(), env=_meeting(job, job.head, "scheduler"))]
+    for number, seat in enumerate(job.seats):
+        env = _meeting(job, seat, "server")
+        found.append(spec(job, seat, role="server", number=number, argv=helper, gpus=(), env=env, network=inside))
+    per_worker = job.trial.world_size // job.trial.processes
+    share = job.trial.cpus_per_worker and job.trial.cpus_per_worker * per_worker
+    for seat in job.seats:
+        found += [
+            spec(
+                job,
+                seat,
+                role="worker",
+                number=seat.first + worker_number,
+                argv=worker,
+                cpus=seat.worker_cores(worker_number, share),
+                gpus=seat.gpus[per_worker * worker_number : per_worker * (worker_number + 1)],
+                env=_meeting(job, seat, "worker"),
+                network=inside,
+            )
+            for worker_number in range(seat.processes)
+        ]
+    return tuple(found)
+
+
+def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
+    """ps-lite's variables: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training."""
+    return {
+        "DMLC_ROLE": role,
+        "DMLC_PS_ROOT_URI": job.head.address,
+        "DMLC_PS_ROOT_PORT": str(job.head.ports[0]),
+        "DMLC_NUM_SERVER": str(len(job.seats)),
+        "DMLC_NUM_WORKER": str(job.trial.processes),
+        **_own_address(seat),
+    }
+
+
+def _own_address(seat: Seat) -> dict[str, str]:
+    """Where a process listens: at the address by which the others find it, but ps-lite can't listen at a name.
+
+    Reached by name, workers and servers take the address of DMLC_INTERFACE, and the scheduler, told that it is in a pod, listens at all
+    addresses (`Van::Start` and `ZMQVan::Bind` of ps-lite).
+    """
+    try:
+        ipaddress.ip_address(seat.address)
+    except ValueError:
+        return {"DMLC_USE_KUBERNETES": "1"}
+    return {"DMLC_NODE_HOST": seat.address}
+
+
+LAUNCHERS: Final[dict[str, Callable[[Job], tuple[ContainerSpec, ...]]]] = {
+    "single": single,
+    "torchrun": torchrun,
+    "multiworker": multiworker,
+    "kvstore": kvstore,
+    "horovod": horovod.specs,
+}
