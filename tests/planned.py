@@ -10,7 +10,8 @@ from runner.core.trial import Dataset
 from runner.core.wire import NodeWires
 from runner.core.workload import choose_workload, load_workloads
 from runner.images.catalog import load_images
-from runner.plan.discovery import EngineChoice, Resources
+from runner.plan.discovery import Resources
+from runner.plan.engine import EngineChoice
 
 CATALOG = load_images(examples.ROOT)
 WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)

@@ -97,7 +97,7 @@ def host_facts() -> tuple[EngineFacts, ...]:
 
 def program_facts() -> tuple[EngineFacts, ...]:
     """Engines that are programs, and Slurm's, of those that are installed here; none is missed where it is not."""
-    found = [*(process.find(name) for name in process.PROGRAMS), process.find("srun")]
+    found = [*(process.find_program(name) for name in process.PROGRAMS), process.find_program("srun")]
     return tuple(facts for facts in found if facts.available)
 
 

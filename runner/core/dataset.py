@@ -8,13 +8,14 @@ import os
 import shlex
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
+from runner.core.container_spec import IMAGE_USER
 from runner.core.errors import RequestError, is_utf8, readable
 from runner.core.frozen import Frozen
 from runner.core.trial import Dataset
@@ -93,6 +94,13 @@ def refuse_closed(path: Path) -> None:
     """Refuse a folder or file that only its owner may read where root runs the suite: inside a container the job is somebody else."""
     if _is_closed(path):
         raise RequestError(_closed(path, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}"))
+
+
+def refuse_closed_folders(folders: Sequence[Path], *, user: str) -> None:
+    """Refuse to show jobs of a user folders that they may not read. RequestError: with the command that opens one."""
+    for folder in folders:
+        if user == IMAGE_USER and folder.is_dir():
+            refuse_closed(folder)
 
 
 def _is_closed(path: Path) -> bool:

@@ -234,7 +234,7 @@ def ask_here(argv: Sequence[str]) -> str:
     return run(argv, timeout_s=_ANSWER_S)
 
 
-def find(program: Program | Literal["srun"], ask: Callable[[Sequence[str]], str] = ask_here) -> EngineFacts:
+def find_program(program: Program | Literal["srun"], ask: Callable[[Sequence[str]], str] = ask_here) -> EngineFacts:
     """What a program says of itself where `ask` runs it; never raises a CommandError."""
     try:
         said = ask((program, "--version"))

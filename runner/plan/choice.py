@@ -9,8 +9,9 @@ from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, Trial
 from runner.engines.environment import find_interpreter
+from runner.images.spec import ImageSpec
 from runner.plan import external
-from runner.plan.discovery import AnyResources, Resources, candidates
+from runner.plan.discovery import AnyResources, Resources
 from runner.plan.plan import plan
 
 
@@ -20,9 +21,7 @@ def trials_of(
     """The trials of a program of the suite's, as `choose` has them, or of a command of the user's, with the resources that they run on."""
     if isinstance(resources, Resources):
         return choose(request, resources, say=say)
-    if note := external.note(request):
-        say(note)
-    return resources, external.plan(request, resources)
+    return resources, external.plan_command(request, resources, say=say)
 
 
 def choose(
@@ -33,26 +32,24 @@ def choose(
     RequestError: no framework offers all of it, or none that this machine has a Python for where there are no containers; the reason is
     the first one's, which says so where it is about a framework.
     """
-    if request.framework:
-        if request.version and request.version != resources.image.version:
-            say(f"VERSION={request.version} is taken as {resources.image.version}")
-        resources.check_engine()
-        return resources, plan(request, resources)
+    if request.framework and request.version and request.version != resources.image.version:
+        say(f"VERSION={request.version} is taken as {resources.image.version}")
     refusals: list[RequestError] = []
-    tried = candidates(request, resources.device, resources.cluster)
+    tried = (resources.image, *resources.others)
     for image in tried:
-        found = replace(resources, image=image)
+        found = resources if image is resources.image else replace(resources, image=image)
         try:
             found.check_engine()
-            if found.engine.name == "venv":
+            if isinstance(image, ImageSpec) and found.engine.name == "venv" and not request.framework:
                 find_interpreter(image.requires_python)
             trials = plan(request, found)
         except RequestError as error:
             refusals.append(error)
-        else:
+            continue
+        if not request.framework:
             why = ": " + str(refusals[0]).partition(";")[0] if refusals else ""
             say(f"no FRAMEWORK is given, {image.name} is taken{why}")
-            return found, trials
+        return found, trials
     what, name, rest = str(refusals[0]).partition(f"FRAMEWORK={tried[0].framework}")
     if not name or len(tried) == 1:
         raise refusals[0]

@@ -11,14 +11,13 @@ from pathlib import Path
 from runner.cluster.machine.local_node import PORTS
 from runner.cluster.machine.snapshot import free_ports
 from runner.core.cache import cache_dir
-from runner.core.container_spec import ContainerSpec, Mount
+from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.record import EngineDetails, ImageUsed
-from runner.core.trial import AnyTrial, Trial, title
+from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
 from runner.engines import volumes
 from runner.engines.base import Describer, Engine
 from runner.engines.docker import DockerEngine
-from runner.plan.discovery import AnyResources, Resources
-from runner.plan.external import container
+from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.launch import launch
 from runner.plan.launch.job import Job, sampler, samplers_of, take_seats
 
@@ -74,18 +73,57 @@ class Launch:
 
 def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run_id: str, hz: int) -> Launch:
     """A trial with its containers and, at `hz` samples a second, its samplers; 0 for none."""
-    samplers = prepared.samplers
-    site = samplers.describer.site(None)
+    job = None
     if isinstance(trial, Trial) and isinstance(resources, Resources):
         job = make_job(trial, resources, prepared, run_id=run_id)
-        return Launch(run_id, trial, launch(job), samplers_of(job, hz=hz, image=samplers.image, site=site), job)
-    if isinstance(trial, Trial) or isinstance(resources, Resources):
+        containers = launch(job)
+    elif isinstance(trial, ExternalTrial) and isinstance(resources, ExternalResources):
+        containers = (container(trial, resources, prepared.describer, run_id=run_id),)
+    else:
         raise TypeError(f"{title(trial)} was planned for other resources")
-    spec = container(trial, resources, prepared.describer, run_id=run_id)
-    beside = sampler(
-        run_id, node=spec.node, gpus=spec.gpus, hz=hz, site=site, image=samplers.image, user=samplers.describer.user()
+    image, describer = prepared.samplers.image, prepared.samplers.describer
+    site = describer.site(None)
+    if job:
+        beside = samplers_of(job, hz=hz, image=image, site=site)
+    else:
+        node, gpus = containers[0].node, containers[0].gpus
+        one = sampler(run_id, node=node, gpus=gpus, hz=hz, site=site, image=image, user=describer.user())
+        beside = (one,) if hz else ()
+    return Launch(run_id, trial, containers, beside, job)
+
+
+def container(
+    trial: ExternalTrial, resources: ExternalResources, describer: Describer, *, run_id: str
+) -> ContainerSpec:
+    """The one container of a run: as confined as every job, with the image's own entry point.
+
+    It runs under `lease.sh`, as an image that is not the suite's need not have Python; the engine refuses one without `/bin/sh`. The
+    program's variables and threads are left to it.
+    """
+    node = resources.node
+    cores = node.cores if trial.cpus_per_worker is None else node.cores[: trial.cpus_per_worker * trial.world_size]
+    lease = f"{describer.site(resources.data).workloads}/lease.sh"
+    return ContainerSpec(
+        name=f"dlscale-{run_id}-worker0",
+        node=node.name,
+        role="worker",
+        image=trial.image,
+        argv=("/bin/sh", lease, *resources.image.entrypoint, *trial.command),
+        env={
+            "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
+            "USER": "bench",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",  # or the log comes at the end, and nobody sees the job work
+            **trial.env,
+        },
+        workdir=trial.workdir,
+        mounts=describer.mounts(resources.data),
+        gpus=tuple(gpu.index for gpu in node.gpus[: trial.world_size]) if trial.device == "gpu" else (),
+        cpus=cores,
+        memory_mib=node.memory_mib * 7 // 8,
+        user=describer.user(),
+        labels={LABEL_RUN: run_id, LABEL_ROLE: "worker"},
     )
-    return Launch(run_id, trial, (spec,), (beside,) if hz else ())
 
 
 def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: str) -> Job:

@@ -51,17 +51,21 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     A one-device baseline is part of every plan that scales, asked for or not. Passes under a profiler come last, after all figures.
     RequestError: the request can't be met with these resources.
     """
-    request = techniques.apply_defaults(request, resources)
+    _refuse_data(request, resources)
     device, members = resources.device, resources.cluster.members
     workload, framework = resources.workload, resources.image.framework
     program = workload.program(framework, request.mode)
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
+    settings = workload.settings_of(model, request.settings, mode=request.mode)
+    batches = workload.batches_an_iteration(settings)
+    total = _total_iterations(request, resources, (request.batch or defaults.batch) * batches)
+    request = techniques.apply_defaults(request, resources)
     workload.check_precision(request.precision, framework=framework, device=device, mode=request.mode)
+    workload.check_needs(settings, request.precision)
     if request.decode == "gpu":
         workload.check_gpu_decode(framework=framework, device=device)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
-    _refuse_data(request, resources)
     asked = scales(request, resources.image, members)
     if request.mode == "infer" and asked != (1,):
         if request.gpus or request.workers:
@@ -70,11 +74,8 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     every = devices_of_cases(request.concurrent, asked) if request.concurrent else tuple(sorted({1, *asked}))
     nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in every}
     strategy = choose(request, image=resources.image, workload=workload, asked=asked, nodes=max(nodes.values()))
-    settings = workload.settings_of(model, request.settings, mode=request.mode)
-    workload.check_needs(settings, request.precision)
     for scale in (one for one in asked if one > 1):
         check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
-    batches = workload.batches_an_iteration(settings)
     matrix = _Matrix(
         request=request,
         resources=resources,
@@ -84,7 +85,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         strategy=strategy,
         settings=settings,
         batches=batches,
-        total=_total_iterations(request, resources, (request.batch or defaults.batch) * batches),
+        total=total,
         scales=every,
         nodes=nodes,
         kinds=kinds(request, members, device=device, ip_only=strategy.ip_only(device)),

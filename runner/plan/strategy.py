@@ -53,20 +53,16 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
     default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
     default = default if default in offered(image) else "single"
     name = request.strategy or default
+    able = [other for other in offered(image) if workload.offers(other, image.framework)]
     _refuse_pair(name, image)
-    if not workload.offers(name, image.framework):
-        able = [other for other in offered(image) if workload.offers(other, image.framework)]
+    if name not in able:
         raise RequestError(f"STRATEGY={name} is not offered by {workload.name}; ask for STRATEGY={' or '.join(able)}")
     if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
         raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
     _refuse_settings_of_others(request, name, image.framework)
     if nodes > 1 and not STRATEGIES[name].several_nodes:
-        able = [
-            other
-            for other in offered(image)
-            if STRATEGIES[other].several_nodes and workload.offers(other, image.framework)
-        ]
+        able = [other for other in able if STRATEGIES[other].several_nodes]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
         raise RequestError(f"STRATEGY={name} does not go beyond one node, {nodes} asked; {step}")
     if (

@@ -20,13 +20,8 @@ from runner.engines import docker, shaper
 from runner.engines.process import become
 from runner.plan import slurm
 from runner.plan.choice import trials_of
-from runner.plan.discovery import (
-    AnyResources,
-    EngineChoice,
-    Resources,
-    discover,
-    emulate_for_comparison,
-)
+from runner.plan.discovery import AnyResources, Resources, discover, emulate_for_comparison
+from runner.plan.engine import EngineChoice
 from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
 from runner.results import disk

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from runner.cluster.hosts.endpoint import base_image, engine_errors
 from runner.cluster.hosts.supply import check_data, programs, python_modules, supply_image
 from runner.cluster.slurm.steps import check_shared
+from runner.core import dataset
 from runner.core.cache import cache_dir, free_mib
 from runner.core.container_spec import LABEL_RUN
-from runner.core.dataset import PACKED, PACKED_FOR
 from runner.core.errors import RequestError
 from runner.core.record import EngineDetails, ImageUsed
 from runner.core.request import CONFINED
 from runner.core.trial import Dataset
 from runner.engines import docker, volumes
-from runner.engines.base import Describer, Engine
+from runner.engines.base import Describer, Engine, job_user
 from runner.engines.boxes import Apptainer, Bare, Box, Podman, Pyxis
 from runner.engines.command import CommandEngine
 from runner.engines.docker import DockerEngine, DockerPlan
@@ -32,11 +32,11 @@ from runner.images.build import ensure
 from runner.images.custom_image import CustomImage, HostSoftware
 from runner.images.sif import ensure_in_podman, ensure_sif, here, squashfs
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import WORKLOADS, AnyResources, Resources, refuse_closed_folders
+from runner.plan.discovery import WORKLOADS, AnyResources, Resources
 from runner.plan.launch.job import MODULES
 from runner.plan.layout import Prepared, Samplers
 from runner.report.progress import Progress
-from runner.run.data import pack, packed_path
+from runner.run.data import pack, packed_path, to_pack
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -49,7 +49,7 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
     brought onto hosts, and labels it.
     """
     started = time.monotonic()
-    unpacked = _to_pack(resources) if packed_at else None
+    unpacked = to_pack(resources) if packed_at else None
     if resources.cluster.remote:
         if unpacked:
             raise RequestError(
@@ -80,7 +80,11 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
 
 def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
-    image, way, node = resources.image, resources.cluster.way, resources.node.name
+    image, way, data = resources.image, resources.cluster.way, resources.data
+    details, used = _details(resources, None), _unbuilt(image)
+    samplers = _samplers_on({}, _volume("RUN")) if way == "hosts" else _samplers(_way(resources), {resources.node.name})
+    if packed_at and (unpacked := to_pack(resources)):
+        data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
     describer: Describer
     if way == "hosts":
         describer = DockerPlan(_volume("RUN"))
@@ -90,16 +94,13 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
         describer = CommandEngine(_way(resources), _box(image, resources), version=None)
     else:
         describer = DockerEngine(docker.connect(), WORKLOADS, beside=image.mounts)
-    data = resources.data
-    if packed_at and (unpacked := _to_pack(resources)):
-        data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
     return Prepared(
         describer=describer,
         engines={},
-        engine_details=_details(resources, None),
-        image_used=_unbuilt(image),
+        engine_details=details,
+        image_used=used,
         data=data,
-        samplers=_samplers_on({}, _volume("RUN")) if way == "hosts" else _samplers(_way(resources), {node}),
+        samplers=samplers,
         tools=tools_base().reference if way == "emulated" else None,
         seconds=0.0,
     )
@@ -212,16 +213,21 @@ def _way(resources: AnyResources) -> Way:
 
 def _box(image: ImageSpec, resources: AnyResources) -> Box:
     """What is around jobs of an image of the suite, by the engine's name."""
+    if not resources.engine.in_containers:
+        return Bare(_environment(image), WORKLOADS)
     root = os.getuid() == 0
     match resources.engine.name:
         case "apptainer":
             return Apptainer(WORKLOADS, root=root)
         case "podman":
             return Podman(WORKLOADS, root=root, limits=resources.cluster.allocation is None)
-        case "pyxis":
-            return Pyxis(WORKLOADS)
         case _:
-            return Bare(_environment(image), WORKLOADS)
+            return Pyxis(WORKLOADS)
+
+
+def _environment(image: ImageSpec) -> Path:
+    """The Python of the virtual environment of an image, there or not."""
+    return environment_python(lock=image.lock_path, requires_python=image.requires_python, cache=cache_dir())
 
 
 def _supplied(
@@ -232,7 +238,7 @@ def _supplied(
     match resources.engine.name:
         case "apptainer":
             path, sif = ensure_sif(image, report=shown.stage)
-            refuse_closed_folders([WORKLOADS, path.parent])
+            dataset.refuse_closed_folders([WORKLOADS, path.parent], user=job_user())
             return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
         case "podman":
             ids = {ensure_in_podman(image, ask, report=shown.stage) for ask in nodes}
@@ -276,11 +282,6 @@ def _own(image: HostSoftware) -> LocalEngine:
     return LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
 
 
-def _environment(image: ImageSpec) -> Path:
-    """The Python of the virtual environment of an image, there or not."""
-    return environment_python(lock=image.lock_path, requires_python=image.requires_python, cache=cache_dir())
-
-
 def _venv(image: ImageSpec, shown: Progress) -> ImageUsed:
     """Have the virtual environment of an image."""
     cache, needed = cache_dir(), image.wheels_mib + image.size_mib
@@ -296,14 +297,6 @@ def _venv(image: ImageSpec, shown: Progress) -> ImageUsed:
         extra_index=image.extra_index,
     )
     return _unbuilt(image).model_copy(update={"reference": f"{image.name} (virtual environment)"})
-
-
-def _to_pack(resources: AnyResources) -> Dataset | None:
-    """The data set if it is a folder and the framework's own input pipeline reads none."""
-    form = PACKED_FOR.get(resources.image.framework)
-    if not isinstance(resources, Resources) or not resources.dataset or not form or not form.needed:
-        return None
-    return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset
 
 
 def _pack(

@@ -10,7 +10,7 @@ import pytest
 
 from runner.core.errors import NoBaseError, RequestError
 from runner.core.request import Request
-from runner.plan.discovery import EngineChoice
+from runner.plan.engine import EngineChoice
 from runner.run import bench
 from runner.run import prepare as prepare_module
 
@@ -76,7 +76,7 @@ def _without_a_base(monkeypatch):
             raise NoBaseError("mmdebstrap, which builds the base, is not installed; install it")
         return real(resources, shown, packed_at=packed_at, run=run)
 
-    monkeypatch.setattr("runner.plan.discovery.choose_engine", lambda _: EngineChoice("docker", None))
+    monkeypatch.setattr("runner.plan.discovery.engine_of", lambda *_: EngineChoice("docker", None))
     monkeypatch.setattr(bench, "prepare", prepare)
 
 

@@ -37,7 +37,8 @@ from runner.experiments.studies.study import Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
 from runner.images.spec import ImageSpec
-from runner.plan.discovery import EngineChoice, engine_of, read_by_others
+from runner.plan.discovery import read_by_others
+from runner.plan.engine import EngineChoice, engine_of
 from runner.plan.strategy import offered
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable

@@ -43,7 +43,8 @@ from runner.experiments.overhead.figures import (
     read_overhead,
     rounds,
 )
-from runner.plan.discovery import WORKLOADS, EngineChoice
+from runner.plan.discovery import WORKLOADS
+from runner.plan.engine import EngineChoice
 from runner.plan.layout import Prepared
 from runner.plan.plan import plan
 from runner.run import bench as benching

@@ -4,19 +4,28 @@ Prevents: a default that nobody typed and that refuses what was typed (MODEL=wga
 a framework that was taken without a word.
 """
 
+from dataclasses import replace
+
 import pytest
 from planned import resources, workload_of
 
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.plan.choice import choose
-from runner.plan.discovery import EngineChoice
+from runner.plan.engine import EngineChoice
+from runner.plan.image import images_of
+
+
+def looked(request, device="cpu", **there):
+    """The resources of a request, with every image that it may mean."""
+    found = resources("mxnet", device, workload=workload_of(request.model), **there)
+    image, *others = images_of(request, device, found.cluster)
+    return replace(found, image=image, others=tuple(others))
 
 
 def chosen(device="cpu", **asked):
     said = []
-    there = resources("mxnet", device, workload=workload_of(asked.get("model")))
-    found, _ = choose(Request(**asked), there, say=said.append)
+    found, _ = choose(Request(**asked), looked(Request(**asked), device), say=said.append)
     return found.image, said
 
 
@@ -74,7 +83,7 @@ def test_without_containers_a_framework_is_taken_that_a_python_here_can_install(
 
     monkeypatch.setattr("runner.plan.choice.find_interpreter", find_interpreter)
     said = []
-    found, trials = choose(Request(), resources("mxnet", engine=EngineChoice("venv", None)), say=said.append)
+    found, trials = choose(Request(), looked(Request(), engine=EngineChoice("venv", None)), say=said.append)
     assert found.image.framework == trials[0].framework == "tensorflow"
     assert said[0].endswith("is taken: no Python ==3.11.* with its venv module is on PATH (found 3.12.3)")
     assert chosen()[0].framework == "pytorch"

@@ -307,9 +307,9 @@ def test_a_command_of_the_users_sees_what_is_shown_and_its_key_tells(machine, mo
     for mounts in ((), USR, USR[:1]):
         asked = Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts)
         looked = discovery.discover(asked)
-        (trial,) = external.plan(asked, looked)
+        (trial,) = external.plan_command(asked, looked)
         ready = prepare.preview(looked, packed_at=None)
-        assert external.container(trial, looked, ready.describer, run_id="r").mounts[1:] == mounts
+        assert layout.container(trial, looked, ready.describer, run_id="r").mounts[1:] == mounts
         assert looked.image.entrypoint == ENTRYPOINT
         keys.append(trial.key)
     assert len(set(keys)) == 3

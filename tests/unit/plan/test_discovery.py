@@ -14,7 +14,7 @@ from runner.core.node import Member
 from runner.core.request import Request
 from runner.core.wire import NodeWires
 from runner.plan import discovery
-from runner.plan.discovery import EngineChoice
+from runner.plan.engine import EngineChoice
 from runner.run import bench
 
 
@@ -69,7 +69,7 @@ def test_data_are_held_against_whoever_runs_the_job(monkeypatch, tmp_path, engin
     tmp_path.chmod(0o755)
     (tmp_path / "cats").chmod(0o700)
     monkeypatch.setattr(discovery, "job_user", lambda: user)
-    monkeypatch.setattr(discovery, "choose_engine", lambda _: EngineChoice(engine, None))
+    monkeypatch.setattr(discovery, "engine_of", lambda *_: EngineChoice(engine, None))
     request = Request(framework="mxnet", device="cpu", data=tmp_path)
     if refused:
         with pytest.raises(RequestError, match="cats may be read by its owner alone"):

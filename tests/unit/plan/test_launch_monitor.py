@@ -18,7 +18,7 @@ def test_this_machine_has_one_that_is_a_process_of_the_runner_s_python():
     (spec,) = specs(examples.job(examples.trial()))
     assert spec.argv == (
         *("/venv/python", "/suite/workloads/lease.py"),
-        *("/venv/python", "/suite/workloads/job.py", "--node=here", "--hz=10", "--gpus="),
+        *("/venv/python", "/suite/workloads/monitor.py", "--node=here", "--hz=10", "--gpus="),
     )
     assert (spec.role, spec.mounts, spec.gpus, spec.cpus) == ("monitor", (), (), ())
 
@@ -38,7 +38,7 @@ def test_each_other_machine_has_one_that_sees_its_processes_and_nothing_else():
     assert (first.name, second.name) == (f"dlscale-{job.run_id}-monitor0", f"dlscale-{job.run_id}-monitor1")
     assert first.argv == (
         *("python3", "/dlscale/workloads/lease.py", "--heartbeat=60"),
-        *("python3", "/dlscale/workloads/job.py", "--node=n1", "--hz=10", "--gpus=0"),
+        *("python3", "/dlscale/workloads/monitor.py", "--node=n1", "--hz=10", "--gpus=0"),
     )
     assert first.env["PYTHONPATH"] == "/dlscale/workloads/site"
     assert (first.gpus, first.host_pids, first.network) == ((0,), True, "host")

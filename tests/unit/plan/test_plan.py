@@ -8,7 +8,7 @@ from planned import CATALOG, WORKLOAD, dataset, resources, workload_of
 
 from runner.core.errors import RequestError
 from runner.core.request import Request
-from runner.plan.discovery import EngineChoice
+from runner.plan.engine import EngineChoice
 from runner.plan.plan import plan
 
 ON_GPUS = {"framework": "pytorch", "device": "gpu"}

@@ -36,9 +36,10 @@ from runner.engines import docker_options
 from runner.engines.base import DATA
 from runner.engines.docker import DockerPlan
 from runner.images.custom_image import CustomImage, FoundImage
-from runner.plan import external
-from runner.plan.discovery import EngineChoice, ExternalResources, named_baseline
-from runner.plan.external import container, image_label, plan
+from runner.plan.discovery import ExternalResources, named_baseline
+from runner.plan.engine import EngineChoice
+from runner.plan.external import image_label, plan_command
+from runner.plan.layout import container
 from runner.report import matrix
 from runner.results import store
 from runner.results.store import RunWriter, baseline_for
@@ -70,7 +71,7 @@ def resources(node=None, device="cpu", image=IMAGE, data=None):
 
 
 def trials(node=None, device="cpu", image=IMAGE, **changes):
-    return plan(request(**changes), resources(node, device, image, changes.get("data")))
+    return plan_command(request(**changes), resources(node, device, image, changes.get("data")))
 
 
 # What is asked
@@ -204,10 +205,11 @@ def test_name_variables_and_folder_reach_the_container_and_its_runs():
     ],
 )
 def test_the_batch_is_read_from_the_command_and_said(command, changes, batch):
-    assert trials(command=command, **changes)[0].batch_per_device == batch
-    said = external.note(request(command=command, **changes))
+    said = []
+    found = plan_command(request(command=command, **changes), resources(), say=said.append)
+    assert found[0].batch_per_device == batch
     stated = f"batch 64 a device, as the command says with `{' '.join(command[1:])}`; --batch N or --scaling strong overrides it"
-    assert said == (stated if batch == 64 else None)
+    assert said == ([stated] if batch == 64 else [])
 
 
 def test_a_run_that_is_named_is_the_baseline(tmp_path):
@@ -216,7 +218,7 @@ def test_a_run_that_is_named_is_the_baseline(tmp_path):
     store.write_record(tmp_path / "base", recorded(one, graded, "base"))
     found = named_baseline(tmp_path / "base", out=tmp_path, device="gpu")
     on = replace(resources(examples.gpu_node(8), "gpu"), baseline=found)
-    (two,) = plan(request(gpus=(2,), command=("other",)), on)
+    (two,) = plan_command(request(gpus=(2,), command=("other",)), on)
     assert two.key == one.key
     assert baseline_for(two, [found]) == found
     with pytest.raises(RequestError, match="is degraded on 1 gpu; name a run on one cpu"):
@@ -240,7 +242,7 @@ def sweep(monkeypatch, out, asked, named=None):
     prepared = SimpleNamespace(image_used=None)
     shown = SimpleNamespace(stage=lambda _: None, place=lambda *_: "")
     runner = TrialRunner(asked, on, prepared, shown, (), "n", lambda _, __: None)
-    return started, [record.run_id for _, record in runner.run_all(plan(asked, on))]
+    return started, [record.run_id for _, record in runner.run_all(plan_command(asked, on))]
 
 
 def test_a_sweep_runs_its_baseline_or_takes_it_from_file(monkeypatch, tmp_path):
@@ -248,7 +250,7 @@ def test_a_sweep_runs_its_baseline_or_takes_it_from_file(monkeypatch, tmp_path):
     started, runs = sweep(monkeypatch, tmp_path, asked)
     assert (started, runs) == ([(1, None), (2, "ran-on-1")], ["ran-on-1", "ran-on-2"])
     # One on file that is valid is not run again.
-    one = plan(asked, resources(examples.gpu_node(8), "gpu"))[0]
+    one = plan_command(asked, resources(examples.gpu_node(8), "gpu"))[0]
     _, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     kept = recorded(one, replace(graded, validity=Validity(status="valid", reasons=())), "kept")
     (tmp_path / "kept").mkdir()

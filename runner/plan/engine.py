@@ -1,0 +1,73 @@
+"""Which engine runs a request's jobs, and why it is not another. Asks them; starts none."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from runner.cluster.cluster import Cluster
+from runner.core.errors import RequestError
+from runner.core.request import BARE_ENGINES, EngineName, Request
+from runner.engines import docker, podman, process
+from runner.engines.base import EngineError
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The engine to use, and where it is not the first choice the reason."""
+
+    name: EngineName
+    reason: str | None
+    podman: str | None = None  # its version where it answers in Docker's place
+    version: str | None = None  # of an engine that is a program
+
+    @property
+    def in_containers(self) -> bool:
+        """Whether jobs run in containers."""
+        return self.name not in BARE_ENGINES
+
+
+def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
+    """The engine for a request on these machines.
+
+    In steps of a Slurm job it is Apptainer where the first node has it, then Podman; elsewhere Docker where it answers; without either the
+    suite's own virtual environment, with the reason. Any other only where it is asked for; a command line of the user's knows Docker alone.
+
+    Raises:
+        RequestError: an engine was asked for and does not answer, or is not installed.
+    """
+    asked, steps = request.engine, cluster.steps if cluster.way == "slurm" else ()
+    if cluster.way == "hosts":
+        return EngineChoice("docker", None)  # hosts have it, or they would be none
+    if request.command:
+        with closing(docker.connect_or_refuse()) as client:
+            return EngineChoice("docker", None, podman.behind(client))
+    if cluster.way == "emulated":
+        asked = "docker"
+    if asked in (("venv", "pyxis") if steps else BARE_ENGINES):
+        return EngineChoice(asked, f"asked for with ENGINE={asked}")
+    if not steps and asked not in process.PROGRAMS:
+        return _docker(asked)
+    ask, where = (steps[0].command, f"on {steps[0].node} ") if steps else (process.ask_here, "")
+    for name in (one for one in process.PROGRAMS if asked == one or (steps and asked is None)):
+        found = process.find_program(name, ask)
+        if found.available:
+            return EngineChoice(name, f"asked for with ENGINE={asked}" if asked else None, version=found.version)
+        if asked:
+            step = "load its module before the job, or" if steps else "install it, or ask for ENGINE=docker or"
+            raise RequestError(f"ENGINE={asked} asked, but {where}{found.reason}; {step} ask for ENGINE=venv")
+    return EngineChoice("venv", f"{steps[0].node} has neither {' nor '.join(process.PROGRAMS)}")
+
+
+def _docker(asked: EngineName | None) -> EngineChoice:
+    """Docker where it answers, else the virtual environment, unless Docker was asked for."""
+    try:
+        client = docker.connect()
+    except EngineError as error:
+        if asked == "docker":
+            raise RequestError(
+                f"ENGINE=docker asked, but {error}; start it (`dlscale doctor` says more) or ask for ENGINE=venv"
+            ) from error
+        return EngineChoice("venv", str(error))
+    with closing(client):
+        return EngineChoice("docker", None, podman.behind(client))

@@ -1,0 +1,70 @@
+"""Which image a request's jobs run in: one that is given, the machine's own software, or one of the suite's that fits its GPUs. Builds none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from runner.cluster.cluster import Cluster
+from runner.core.errors import RequestError, unknown
+from runner.core.provenance import SUITE_ROOT
+from runner.core.request import Device, Request
+from runner.core.strategies import STRATEGIES
+from runner.images.catalog import load_images
+from runner.images.custom_image import AnyImage, CustomImage, find_host_software, look_up
+from runner.images.spec import ImageSpec
+
+PREFERRED: Final = ("pytorch", "tensorflow", "mxnet", "caffe")
+"""Frameworks in the order in which they are tried where none is asked for: the one with most users first."""
+
+
+def images_of(request: Request, device: Device, cluster: Cluster) -> tuple[AnyImage, ...]:
+    """The images that a request may mean, the first before all others; only of the suite's own it is known on which GPUs they run."""
+    if request.image:
+        return (given_image(request.image, request, device, cluster, framework=_framework(request)),)
+    if request.engine != "host":
+        return candidates(request, device, cluster)
+    return (find_host_software(_framework(request), device=device, horovod=request.strategy == "horovod"),)
+
+
+def _framework(request: Request) -> str:
+    """The one that was asked for, which the catalog has to know. RequestError: it does not."""
+    return load_images(SUITE_ROOT).of(request.framework or "")[0].framework
+
+
+def given_image(
+    reference: str, request: Request, device: Device, cluster: Cluster, *, framework: str = ""
+) -> CustomImage:
+    """An image by its name in the engine, with what the host shows in it."""
+    found = look_up(cluster.image_source(), reference)
+    return CustomImage(found=found, framework=framework, device=device, mounts=request.mounts)
+
+
+def candidates(request: Request, device: Device, cluster: Cluster) -> tuple[ImageSpec, ...]:
+    """The images of the suite that a request may mean and that run here: one of the framework that was asked for, else of each.
+
+    RequestError: there is none; of several reasons, the first.
+    """
+    catalog, node = load_images(SUITE_ROOT), cluster.node
+    typed = request.version or ""
+    if not request.framework and not any(image.version.startswith(typed) for image in catalog.images):
+        raise RequestError(
+            unknown("VERSION", typed, {image.version for image in catalog.images if image.device == device})
+        )
+    found, refusals = [], []
+    for framework in [request.framework] if request.framework else dict.fromkeys((*PREFERRED, *catalog.frameworks)):
+        try:
+            # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
+            horovod = request.strategy == "horovod" and framework in STRATEGIES["horovod"].frameworks
+            image = catalog.find(
+                framework, request.version, device, gpus=node.gpus, driver=node.driver, horovod=horovod
+            )
+            if horovod:
+                image = catalog.with_horovod(image)
+            for member in cluster.members:
+                catalog.check_fit(image, member.node.gpus, member.node.driver)
+            found.append(image)
+        except RequestError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
+    return tuple(found)
