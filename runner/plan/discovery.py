@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from runner.engines import podman
 from runner.engines.base import DATA, job_user
 from runner.images.custom_image import AnyImage, CustomImage
 from runner.plan.engine import EngineChoice, engine_of
-from runner.plan.image import given_image, images_of
+from runner.plan.image import images_of
 from runner.plan.profiling import Nsight, find_nsight
 from runner.results.store import read_record
 
@@ -124,7 +124,8 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
         if device == "gpu":
             podman.refuse_gpus(engine.podman)
         machines = Machines(cluster, device, engine, request.out or SUITE_ROOT / "results" / cluster.machine)
-        found = _of_command(request, machines) if request.command else _of_suite(request, machines)
+        images = images_of(request, device, cluster)
+        found = _of_command(request, machines, images[0]) if request.command else _of_suite(request, machines, images)
         undo.pop_all()
     if engine.podman:
         say(podman.note(engine.podman))
@@ -139,10 +140,10 @@ def discover_own(request: Request, *, contact: bool = True, say: Callable[[str],
     return found
 
 
-def _of_suite(request: Request, machines: Machines) -> Resources:
+def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) -> Resources:
     cluster, device, engine = machines.cluster, machines.device, machines.engine
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
-    image, *others = images_of(request, device, cluster)
+    image, *others = images
     data = None
     if request.data:
         if workload.data == "none":
@@ -169,7 +170,8 @@ def _of_suite(request: Request, machines: Machines) -> Resources:
     return resources
 
 
-def _of_command(request: Request, machines: Machines) -> ExternalResources:
+def _of_command(request: Request, machines: Machines, image: AnyImage) -> ExternalResources:
+    assert isinstance(image, CustomImage)  # noqa: S101 - what a request with an image comes to
     out, device = machines.out, machines.device
     return ExternalResources(
         cluster=machines.cluster,
@@ -177,7 +179,7 @@ def _of_command(request: Request, machines: Machines) -> ExternalResources:
         engine=machines.engine,
         out=out,
         baseline=named_baseline(request.baseline, out=out, device=device) if request.baseline else None,
-        image=given_image(request.image or "", request, device, machines.cluster),
+        image=image,
         data=request.data.resolve() if request.data else None,
     )
 

@@ -19,24 +19,13 @@ PREFERRED: Final = ("pytorch", "tensorflow", "mxnet", "caffe")
 
 def images_of(request: Request, device: Device, cluster: Cluster) -> tuple[AnyImage, ...]:
     """The images that a request may mean, the first before all others; only of the suite's own it is known on which GPUs they run."""
-    if request.image:
-        return (given_image(request.image, request, device, cluster, framework=_framework(request)),)
-    if request.engine != "host":
+    if not request.image and request.engine != "host":
         return candidates(request, device, cluster)
-    return (find_host_software(_framework(request), device=device, horovod=request.strategy == "horovod"),)
-
-
-def _framework(request: Request) -> str:
-    """The one that was asked for, which the catalog has to know. RequestError: it does not."""
-    return load_images(SUITE_ROOT).of(request.framework or "")[0].framework
-
-
-def given_image(
-    reference: str, request: Request, device: Device, cluster: Cluster, *, framework: str = ""
-) -> CustomImage:
-    """An image by its name in the engine, with what the host shows in it."""
-    found = look_up(cluster.image_source(), reference)
-    return CustomImage(found=found, framework=framework, device=device, mounts=request.mounts)
+    framework = "" if request.command else load_images(SUITE_ROOT).of(request.framework or "")[0].framework
+    if not request.image:
+        return (find_host_software(framework, device=device, horovod=request.strategy == "horovod"),)
+    found = look_up(cluster.image_source(), request.image)
+    return (CustomImage(found=found, framework=framework, device=device, mounts=request.mounts),)
 
 
 def candidates(request: Request, device: Device, cluster: Cluster) -> tuple[ImageSpec, ...]:

@@ -31,7 +31,7 @@ from runner.engines.base import EngineError, job_user
 from runner.images.custom_image import CustomImage, FoundImage
 from runner.plan import discovery, external
 from runner.plan.launch import launch
-from runner.plan.layout import make_job
+from runner.plan.layout import container, make_job
 from runner.plan.plan import plan
 from runner.run import bench, prepare
 
@@ -309,7 +309,7 @@ def test_a_command_of_the_users_sees_what_is_shown_and_its_key_tells(machine, mo
         looked = discovery.discover(asked)
         (trial,) = external.plan_command(asked, looked)
         ready = prepare.preview(looked, packed_at=None)
-        assert layout.container(trial, looked, ready.describer, run_id="r").mounts[1:] == mounts
+        assert container(trial, looked, ready.describer, run_id="r").mounts[1:] == mounts
         assert looked.image.entrypoint == ENTRYPOINT
         keys.append(trial.key)
     assert len(set(keys)) == 3
