@@ -12,7 +12,6 @@ between that clock and CLOCK_MONOTONIC, read when the profiler starts.
 import json
 import re
 import tempfile
-import time
 from pathlib import Path
 
 import profiling
@@ -82,7 +81,7 @@ class Operators:
 
     def start(self):
         if self.offset is None:
-            self.offset = (time.time_ns() - time.monotonic_ns()) / 1e9
+            self.offset = profiling.realtime_offset_ns() / 1e9
         self.mx.profiler.set_state("run")
 
     def stop(self):

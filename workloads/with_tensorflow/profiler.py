@@ -11,10 +11,9 @@ named by its type, as it is in every step and model: `Conv2DBackpropFilter`, or 
 
 import re
 import tempfile
-import time
 from pathlib import Path
 
-from profiling import Clock, host_memory, tracer
+from profiling import Clock, host_memory, realtime_offset_ns, tracer
 
 CUDA = "libcudart.so.12"
 HOST_MEMORY, GPU_MEMORY = "/proc/self/status", "tf.config.experimental.get_memory_info"
@@ -75,7 +74,7 @@ class Tracer:
 
     def start(self):
         folder = tempfile.mkdtemp(prefix="dlscale-tensorflow-")
-        self.sessions.append((folder, time.time_ns() - time.monotonic_ns()))
+        self.sessions.append((folder, realtime_offset_ns()))
         self.tf.profiler.experimental.start(folder, options=self.tf.profiler.experimental.ProfilerOptions(**LEVELS))
 
     def stop(self):

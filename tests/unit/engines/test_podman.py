@@ -76,7 +76,7 @@ def test_gpus_are_refused_of_podman_and_asked_of_docker(version, machine, monkey
         return
     with pytest.raises(RequestError, match=r"^Podman 4\.3\.1 .* DOCKER_HOST .* ENGINE="):
         look(gpus=(1,))
-    monkeypatch.setattr(discovery, "look_up", lambda *_: None)
+    monkeypatch.setattr("runner.plan.image.look_up", lambda *_: None)
     with pytest.raises(RequestError, match=r"Podman 4\.3\.1"):
         bench.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
 

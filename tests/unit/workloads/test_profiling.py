@@ -133,6 +133,22 @@ def test_a_region_that_nobody_watches_does_nothing():
     assert regions.spans == []
 
 
+def test_a_process_kept_waiting_between_two_clocks_moves_nothing(monkeypatch):
+    """Of five looks only the third is not interrupted for 3 ms, before or after the real clock is read."""
+    offset, now = 10**18, [0]
+    steps = iter([0, 3_000_000, 100, 0, 100, 3_000_000, 0, 100, 100, 0, 3_000_000, 100, 0, 100, 3_000_000])
+
+    def passed():
+        now[0] += next(steps)
+        return now[0]
+
+    # Each look reads monotonic, real, monotonic: the steps are those since the reading before.
+    readings = itertools.cycle((0, offset, 0))
+    monkeypatch.setattr(profiling.time, "monotonic_ns", lambda: passed() + next(readings))
+    monkeypatch.setattr(profiling.time, "time_ns", lambda: passed() + next(readings))
+    assert profiling.realtime_offset_ns() == offset
+
+
 def test_the_profiler_sees_just_the_steps_that_were_asked_for(training):
     run(training)
     under = training.calls[training.calls.index("start") + 1 : training.calls.index("stop")]
