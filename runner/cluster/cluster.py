@@ -7,14 +7,14 @@ namespace each, is `plan/launch/`; what holds their links to a rate, `engines/sh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from runner.cluster.hosts.model import Claims, declared_node, load_hosts
+from runner.cluster.hosts.model import Claims, Hosts, declared_node, load_hosts
 from runner.cluster.machine import provenance
 from runner.cluster.machine.local_node import inspect_local
-from runner.cluster.slurm.allocation import Allocation, Ending, read_allocation
+from runner.cluster.slurm import Allocation, Ending, read_allocation
 from runner.core.errors import RequestError
 from runner.core.node import Member, Nic, Node
 from runner.core.provenance import Host as HostFacts
@@ -24,41 +24,44 @@ from runner.core.trial import Placed
 from runner.core.wire import IFACE, Link, NodeWires
 from runner.engines import docker
 from runner.engines.base import EngineError
+from runner.engines.ways import Here, Way
 
 if TYPE_CHECKING:
+    from runner.cluster.hosts.by_command import CommandReach
     from runner.cluster.hosts.survey import Surveyed
-    from runner.cluster.slurm.steps import StepReach
     from runner.engines.docker import Client
 
-Way = Literal["here", "emulated", "hosts", "slurm"]
+Kind = Literal["here", "emulated", "hosts", "commands"]
+"""This machine, nodes emulated on it, hosts with Docker engines, or nodes that are reached by a command line."""
 
 
 @dataclass(frozen=True)
 class Cluster:
     """The machines of a request."""
 
-    way: Way
+    kind: Kind
     machine: str  # whose results these are: this machine's name, or the first host's
     members: tuple[Member, ...]
     link: Link | None = None  # what the hosts' links are held to, by whatever made them
     surveyed: tuple[Surveyed, ...] = ()  # the hosts' connections and what was seen there; empty without contact
     allocation: Allocation | None = None  # the job of Slurm whose nodes these are
+    way: Way = field(default_factory=Here)  # to its nodes, for engines that are a command line
 
     @property
     def remote(self) -> bool:
         """Whether its nodes are other machines than the runner's, or may be."""
-        return self.way in ("hosts", "slurm")
+        return self.kind in ("hosts", "commands")
 
     def ended(self, *, told: bool) -> Ending | None:
         """How whoever lent the nodes takes them back, where the runner may have been `told` to end; None where they are still to be had."""
         return self.allocation.ended(told=told) if self.allocation else None
 
     @property
-    def steps(self) -> tuple[StepReach, ...]:
-        """The way to each node of a Slurm job."""
-        from runner.cluster.slurm.steps import StepReach  # noqa: PLC0415 - loads what only hosts need
+    def reaches(self) -> tuple[CommandReach, ...]:
+        """The nodes that are reached by a command line."""
+        from runner.cluster.hosts.by_command import CommandReach  # noqa: PLC0415 - loads what only hosts need
 
-        return tuple(seen.connection for seen in self.surveyed if isinstance(seen.connection, StepReach))
+        return tuple(seen.connection for seen in self.surveyed if isinstance(seen.connection, CommandReach))
 
     @property
     def node(self) -> Node:
@@ -120,6 +123,8 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     if request.hosts == SLURM:
         return _allocated(say)
     hosts = load_hosts(request.hosts)
+    if request.engine not in (None, "docker"):
+        return _logged_in(hosts, say)
     surveyed: tuple[Surveyed, ...] = ()
     if contact:
         from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
@@ -133,12 +138,24 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
 
 def _allocated(say: Callable[[str], None]) -> Cluster:
     """The nodes of the Slurm job that this is: asked even for a dry run, since nobody else can say what the job has of them."""
-    from runner.cluster.slurm.steps import survey  # noqa: PLC0415 - loads what only hosts need
+    from runner.cluster.hosts.by_command import by_steps, survey  # noqa: PLC0415 - loads what only hosts need
 
     allocation = read_allocation()
-    surveyed = survey(allocation, say)
-    members = tuple(Member(seen.node, NodeWires()) for seen in surveyed)
-    return Cluster("slurm", allocation.cluster, members, surveyed=surveyed, allocation=allocation)
+    surveyed = survey(by_steps(allocation), say)
+    members = tuple(_member(seen.host, seen.node) for seen in surveyed)
+    return Cluster(
+        "commands", allocation.cluster, members, surveyed=surveyed, allocation=allocation, way=allocation.way
+    )
+
+
+def _logged_in(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
+    """The hosts of a list by logins: asked even for a dry run, as the nodes of a Slurm job are."""
+    from runner.cluster.hosts.by_command import by_ssh, survey  # noqa: PLC0415 - loads what only hosts need
+
+    reaches = by_ssh(hosts.hosts)
+    surveyed = survey(reaches, say)
+    members = tuple(_member(seen.host, seen.node) for seen in surveyed)
+    return Cluster("commands", hosts.hosts[0].name, members, hosts.link, surveyed, way=reaches[0].way)
 
 
 def _this_machine(request: Request) -> Cluster:

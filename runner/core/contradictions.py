@@ -9,7 +9,7 @@ from typing import Final
 
 from runner.core import parsing
 from runner.core.errors import RequestError, shorten
-from runner.core.request import BARE_ENGINES, NARROWED, OF_COMMAND, SLURM, Request
+from runner.core.request import BARE_ENGINES, BY_COMMAND, NARROWED, OF_COMMAND, SLURM, Request
 
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
@@ -71,10 +71,10 @@ def _of_clusters(request: Request) -> Iterator[str]:
     """Nodes of Slurm beside others, and engines that are not there."""
     several = request.hosts is not None or (request.nodes or 1) > 1
     slurm = SLURM in (request.hosts, request.cluster)
-    if several and not slurm and request.engine not in (None, "docker"):
+    if several and not slurm and request.engine not in (None, "docker", *(BY_COMMAND if request.hosts else ())):
         yield (
-            f"ENGINE={request.engine} runs on this machine alone, or on the nodes of a Slurm job (HOSTS=slurm); leave it out: other hosts run "
-            "Docker"
+            f"ENGINE={request.engine} emulates no nodes and runs on no other machines; leave it out, or ask for ENGINE=apptainer, podman or "
+            "venv on HOSTS"
         )
     if request.cluster and request.hosts:
         yield f"CLUSTER={request.cluster} gets nodes, and HOSTS={request.hosts} names some; leave one of them out"

@@ -23,6 +23,8 @@ BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
 """Those without containers."""
 CONFINED: tuple[EngineName, ...] = ("docker", "podman", "apptainer")
 """Those that give a job a root that it may not write to, no capability that it does not need, and no way to get one."""
+BY_COMMAND: tuple[EngineName, ...] = ("apptainer", "podman", "venv")
+"""Those that other machines run by a login, without a daemon of theirs."""
 SLURM: Final = "slurm"
 """What HOSTS and CLUSTER are for a job of Slurm."""
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]

@@ -25,7 +25,7 @@ GpuRequest = Literal["nvidia", "cdi"]
 class EngineFacts(Frozen):
     """What an engine says of itself."""
 
-    name: EngineName | Literal["slurm"]
+    name: EngineName | Literal["slurm", "ssh"]
     available: bool
     reason: str | None = None
     version: str | None = None
@@ -81,8 +81,11 @@ class Container(Protocol):
         """The name in its spec."""
 
     @property
-    def identifier(self) -> str:
-        """What the kernel's view of a process tells it by: the engine's id, in the control group's path, or `session:` and its number."""
+    def identifier(self) -> str | None:
+        """What the kernel's view of a process tells it by: the engine's id, in the control group's path, or `session:` and its number.
+
+        None where nobody knows.
+        """
 
     def lines(self) -> Iterator[Line]:
         """Yield every line as it is written, until the container ends."""

@@ -28,8 +28,6 @@ STOP_GRACE_S: Final = 8.0
 # A container that takes longer to start is not waited for: who needs it says so.
 UP_S: Final = 30.0
 READ_BYTES: Final = 2**16
-# Where clients of Slurm find their controller; its other variables would be taken for options of srun.
-OF_WAYS: Final = ("SLURM_CONF",)
 
 
 class CommandEngine:
@@ -68,11 +66,12 @@ class CommandEngine:
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start the argv; returns when others can join its network, or it has ended already."""
-        env = passed((*self.box.sees, *OF_WAYS))
+        env = passed((*self.box.sees, *self.way.sees))
         up, removal = (
             words and self.way.reach(spec.node, words) for words in (self.box.up(spec), self.box.removal(spec))
         )
-        container = start_process(spec.name, self.argv(spec), way=self.way, env=env, removal=removal)
+        # What waits to be up is held by a manager of the box's own, in groups and sessions that the way knows nothing of.
+        container = start_process(spec.name, self.argv(spec), way=self.way, env=env, removal=removal, told=not up)
         deadline = time.monotonic() + UP_S
         while up and not container.ended() and time.monotonic() < deadline:
             with contextlib.suppress(CommandError):
@@ -90,9 +89,18 @@ class CommandEngine:
 
 
 def start_process(
-    name: str, argv: Sequence[str], *, way: Way, env: Mapping[str, str], removal: Sequence[str] = ()
+    name: str,
+    argv: Sequence[str],
+    *,
+    way: Way,
+    env: Mapping[str, str],
+    removal: Sequence[str] = (),
+    told: bool = True,
 ) -> ProcessContainer:
-    """Start a process tree with a pipe as its lease; `removal` is run where it was ended before its time. Raises EngineError."""
+    """Start a process tree with a pipe as its lease; `removal` is run where it was ended before its time. Raises EngineError.
+
+    `told` says that the way tells its processes from others.
+    """
     try:
         process = subprocess.Popen(
             argv,
@@ -105,7 +113,8 @@ def start_process(
         )
     except OSError as error:
         raise EngineError(f"{argv[0]}: {error.strerror}") from error
-    return ProcessContainer(name, process, way, removal=(removal, env))
+    identifier = way.identifier(process.pid) if told else None
+    return ProcessContainer(name, process, way, removal=(removal, env), identifier=identifier)
 
 
 class ProcessContainer:
@@ -118,17 +127,14 @@ class ProcessContainer:
         way: Way,
         *,
         removal: tuple[Sequence[str], Mapping[str, str]],
+        identifier: str | None,
     ) -> None:
         self.name = name
+        self.identifier = identifier
         self._removal, self._env = removal
         self._process = process
         self._way = way
         self._writing = threading.Lock()
-
-    @property
-    def identifier(self) -> str:
-        """What its node's kernel tells its processes by."""
-        return self._way.identifier(self._process.pid)
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""

@@ -16,6 +16,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from runner.analysis.comparisons.nodes import Diagnosis, Figure, judge, pooled, refuse_other
+from runner.cluster.hosts.by_command import CommandReach
 from runner.cluster.hosts.endpoint import base_image, engine_errors
 from runner.cluster.hosts.survey import Surveyed
 from runner.cluster.machine import speed_probe
@@ -28,12 +29,13 @@ from runner.core.record import RunRecord
 from runner.core.request import Request
 from runner.core.trial import Trial, title
 from runner.engines.images import run_confined
-from runner.engines.process import CommandError
+from runner.engines.process import CommandError, become
 from runner.engines.process import run as run_here
 from runner.plan.choice import choose
 from runner.plan.discovery import Resources, discover_own
 from runner.plan.layout import Prepared
 from runner.plan.plan import plan
+from runner.plan.slurm import salloc
 from runner.report.nodes import print_json, show
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
@@ -61,9 +63,13 @@ def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...
             f"REPEAT={request.repeat} asked, and an interval takes {FEWEST_RUNS} rounds; ask for REPEAT=5"
         )
     expected = _read(baseline) if baseline else None
-    resources = discover_own(request)
+    if request.cluster:  # GPUS is of one node here, and a job's are of all
+        gpus = request.gpus and tuple(count * (request.nodes or 1) for count in request.gpus)
+        become(salloc(request.model_copy(update={"gpus": gpus}), command))
+    alone = request.model_copy(update={"nodes": None})  # each trial has one
+    resources = discover_own(alone)
     with closing(resources.cluster), progress(open_console(stderr=True)) as shown:
-        rounds = _Rounds(request, resources, command, shown)
+        rounds = _Rounds(alone, _of_nodes(resources, slice(request.nodes)), command, shown)
         found = rounds.measure(expected)
     path = write_report(resources.out, f"{rounds.name}{SUFFIX}", found.model_dump_json(indent=1) + "\n")
     verdicts = judge(found, expected)
@@ -164,11 +170,7 @@ class _Rounds:
 
     def _alone(self, place: int) -> Resources:
         """The resources with one of their nodes."""
-        cluster = self.resources.cluster
-        one = cluster.members[place : place + 1]
-        return replace(
-            self.resources, cluster=replace(cluster, members=one, surveyed=cluster.surveyed[place : place + 1])
-        )
+        return _of_nodes(self.resources, slice(place, place + 1))
 
     def _trials(self, alone: Resources) -> tuple[Trial, ...]:
         """The trials of a node at its largest scale, one a round. RequestError: the node can't run them."""
@@ -201,6 +203,13 @@ class _Rounds:
             self.values.setdefault((name, unit), {}).setdefault(node, []).append(value)
 
 
+def _of_nodes(resources: Resources, which: slice) -> Resources:
+    """Resources with some of their nodes."""
+    cluster = resources.cluster
+    some = replace(cluster, members=cluster.members[which], surveyed=cluster.surveyed[which])
+    return replace(resources, cluster=some)
+
+
 def _kind(node: Node, *, gpu: bool) -> str:
     """What a node computes with."""
     if gpu:
@@ -221,13 +230,15 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str, float]]:
 
 
 def _speeds(seen: Surveyed | None, out: Path) -> Iterator[tuple[str, str, float]]:
-    """What a node's memory and its disk do: of a host its engine's disk, of this machine that of the results."""
+    """What a node's memory and its disk do: of a host with Docker its engine's disk, of others and of this machine that of the results."""
     source = Path(speed_probe.__file__).read_text(encoding="utf-8")
     if seen is None:
         try:
             said = run_here((sys.executable, "-c", source, str(out)))
         except CommandError as error:
             raise RunFailedError(f"memory and disk of this machine could not be measured: {error}") from error
+    elif isinstance(seen.connection, CommandReach):
+        said = seen.connection.ask(source, str(out))
     else:
         with engine_errors(seen.docker):
             client, argv = seen.docker.client, ("python3", "-c", source, _SCRATCH)

@@ -30,33 +30,33 @@ class EngineChoice:
 def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
     """The engine for a request on these machines.
 
-    In steps of a Slurm job it is Apptainer where the first node has it, then Podman; elsewhere Docker where it answers; without either the
+    On nodes that a command line reaches it is Apptainer where the first has it, then Podman; elsewhere Docker where it answers; without either the
     suite's own virtual environment, with the reason. Any other only where it is asked for; a command line of the user's knows Docker alone.
 
     Raises:
         RequestError: an engine was asked for and does not answer, or is not installed.
     """
-    asked, steps = request.engine, cluster.steps if cluster.way == "slurm" else ()
-    if cluster.way == "hosts":
+    asked, reaches = request.engine, cluster.reaches
+    if cluster.kind == "hosts":
         return EngineChoice("docker", None)  # hosts have it, or they would be none
     if request.command:
         with closing(docker.connect_or_refuse()) as client:
             return EngineChoice("docker", None, podman.behind(client))
-    if cluster.way == "emulated":
+    if cluster.kind == "emulated":
         asked = "docker"
-    if asked in (("venv", "pyxis") if steps else BARE_ENGINES):
+    if asked in (("venv", "pyxis") if reaches else BARE_ENGINES):
         return EngineChoice(asked, f"asked for with ENGINE={asked}")
-    if not steps and asked not in process.PROGRAMS:
+    if not reaches and asked not in process.PROGRAMS:
         return _docker(asked)
-    ask, where = (steps[0].command, f"on {steps[0].node} ") if steps else (process.ask_here, "")
-    for name in (one for one in process.PROGRAMS if asked == one or (steps and asked is None)):
+    ask, where = (reaches[0].command, f"on {reaches[0].node} ") if reaches else (process.ask_here, "")
+    for name in (one for one in process.PROGRAMS if asked == one or (reaches and asked is None)):
         found = process.find_program(name, ask)
         if found.available:
             return EngineChoice(name, f"asked for with ENGINE={asked}" if asked else None, version=found.version)
         if asked:
-            step = "load its module before the job, or" if steps else "install it, or ask for ENGINE=docker or"
+            step = "load its module before, or" if reaches else "install it, or ask for ENGINE=docker or"
             raise RequestError(f"ENGINE={asked} asked, but {where}{found.reason}; {step} ask for ENGINE=venv")
-    return EngineChoice("venv", f"{steps[0].node} has neither {' nor '.join(process.PROGRAMS)}")
+    return EngineChoice("venv", f"{reaches[0].node} has neither {' nor '.join(process.PROGRAMS)}")
 
 
 def _docker(asked: EngineName | None) -> EngineChoice:

@@ -86,7 +86,7 @@ def as_pods(resources: Resources) -> Resources:
         Member(_pod(member.node, f"pod{number}"), NodeWires(roles={"ethernet": IFACE}), member.slots)
         for number, member in enumerate(resources.cluster.members)
     )
-    return replace(resources, cluster=replace(resources.cluster, way="hosts", members=members, link=None))
+    return replace(resources, cluster=replace(resources.cluster, kind="hosts", members=members, link=None))
 
 
 def _pod(node: Node, name: str) -> Node:

@@ -138,7 +138,7 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
     for node in (member.node for member in resources.cluster.members):
         # The run before may still hold its own for a minute: each begins at another place.
         first = zlib.crc32(run_id.encode()) % max(1, len(node.ports))
-        ports = free_ports(PORTS) if resources.cluster.way == "here" else node.ports[first:] + node.ports[:first]
+        ports = free_ports(PORTS) if resources.cluster.kind == "here" else node.ports[first:] + node.ports[:first]
         nodes[node.name] = node.model_copy(update={"ports": ports})
     return Job(
         run_id=run_id,

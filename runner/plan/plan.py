@@ -109,7 +109,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
             for devices, concurrent in cases(request.concurrent, asked[-1])
         )
     trials = tuple(_trial(matrix, scale, way, repeat) for repeat in repeats for scale in every for way in ways[scale])
-    here = resources.cluster.way == "here"
+    here = resources.cluster.kind == "here"
     return trials + passes(
         request, trials, scales=asked, nsight=resources.nsight, engine=resources.engine.name, here=here
     )

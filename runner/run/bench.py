@@ -88,7 +88,7 @@ def run(
         try:
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         except NoBaseError as error:
-            if not isinstance(resources, Resources) or request.engine is not None or resources.cluster.way != "here":
+            if not isinstance(resources, Resources) or request.engine is not None or resources.cluster.kind != "here":
                 raise
             resources = replace(resources, engine=EngineChoice("venv", f"no image can be built here: {error}"))
             resources, trials = trials_of(request, resources, say=shown.stage)

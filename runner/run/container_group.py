@@ -97,7 +97,8 @@ class ContainerGroup:
         self.tails[container.name] = deque(maxlen=TAIL_LINES)
         self.last_events[container.name] = {}
         self.containers[container.name] = container
-        self.identifiers[container.name] = container.identifier
+        if container.identifier:
+            self.identifiers[container.name] = container.identifier
         threading.Thread(target=self._read, args=(container,), daemon=True).start()
 
     def _read(self, container: Container) -> None:

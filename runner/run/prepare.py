@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.cluster.hosts.by_command import check_shared
 from runner.cluster.hosts.endpoint import base_image, engine_errors
 from runner.cluster.hosts.supply import check_data, programs, python_modules, supply_image
-from runner.cluster.slurm.steps import check_shared
 from runner.core import dataset
 from runner.core.cache import cache_dir, free_mib
 from runner.core.container_spec import LABEL_RUN
@@ -56,14 +56,14 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
                 f"DATA={unpacked.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
                 "at the same path on every host, and give that"
             )
-        if resources.cluster.way == "slurm":
-            return _in_steps(resources, shown, started=started)
+        if resources.cluster.kind == "commands":
+            return _by_commands(resources, shown, started=started)
         return _on_hosts(resources, shown, started=started, run=run)
     engine, image, runs = _engine(resources, shown)
     data, tools = resources.data, None
     if unpacked and packed_at:
         data = _pack(unpacked, resources, engine, runs, shown, image_size=packed_at)
-    if resources.cluster.way == "emulated" and isinstance(engine, DockerEngine):
+    if resources.cluster.kind == "emulated" and isinstance(engine, DockerEngine):
         tools = ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
     return Prepared(
         describer=engine,
@@ -80,18 +80,18 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
 
 def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
-    image, way, data = resources.image, resources.cluster.way, resources.data
+    image, kind, data = resources.image, resources.cluster.kind, resources.data
     details, used = _details(resources, None), _unbuilt(image)
-    samplers = _samplers_on({}, _volume("RUN")) if way == "hosts" else _samplers(_way(resources), {resources.node.name})
+    samplers = _samplers_on({}, _volume("RUN")) if kind == "hosts" else _samplers(resources.cluster.way, {resources.node.name})
     if packed_at and (unpacked := to_pack(resources)):
         data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
     describer: Describer
-    if way == "hosts":
+    if kind == "hosts":
         describer = DockerPlan(_volume("RUN"))
     elif isinstance(image, HostSoftware):
         describer = _own(image)
     elif isinstance(image, ImageSpec) and resources.engine.name != "docker":
-        describer = CommandEngine(_way(resources), _box(image, resources), version=None)
+        describer = CommandEngine(resources.cluster.way, _box(image, resources), version=None)
     else:
         describer = DockerEngine(docker.connect(), WORKLOADS, beside=image.mounts)
     return Prepared(
@@ -101,7 +101,7 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
         image_used=used,
         data=data,
         samplers=samplers,
-        tools=tools_base().reference if way == "emulated" else None,
+        tools=tools_base().reference if kind == "emulated" else None,
         seconds=0.0,
     )
 
@@ -169,17 +169,17 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     return prepared
 
 
-def _in_steps(resources: AnyResources, shown: Progress, *, started: float) -> Prepared:
-    """Have the image, or the environment in its place, where every node of a Slurm job has it, and see that each sees all it needs."""
-    steps = resources.cluster.steps
+def _by_commands(resources: AnyResources, shown: Progress, *, started: float) -> Prepared:
+    """Have the image, or the environment in its place, where every node has it, and see that each sees all it needs."""
+    reaches = resources.cluster.reaches
     image = resources.image
     assert isinstance(image, ImageSpec)  # noqa: S101 - a request for any other is refused
-    used, runs = _supplied(image, resources, shown, [reach.command for reach in steps])
+    used, runs = _supplied(image, resources, shown, [reach.command for reach in reaches])
     resources.out.mkdir(parents=True, exist_ok=True)
     files = [WORKLOADS, *([resources.data] if resources.data else []), *([Path(runs)] if runs.startswith("/") else [])]
-    check_shared(steps, out=resources.out, files=files)
-    engine = CommandEngine(_way(resources), _box(image, resources), version=resources.engine.version)
-    nodes = [reach.node for reach in steps]
+    check_shared(reaches, out=resources.out, files=files)
+    engine = CommandEngine(resources.cluster.way, _box(image, resources), version=resources.engine.version)
+    nodes = [reach.node for reach in reaches]
     return Prepared(
         describer=engine,
         engines=dict.fromkeys(nodes, engine),
@@ -187,7 +187,7 @@ def _in_steps(resources: AnyResources, shown: Progress, *, started: float) -> Pr
         image_used=used,
         runs=runs,
         data=resources.data,
-        samplers=_samplers(_way(resources), nodes),
+        samplers=_samplers(resources.cluster.way, nodes),
         seconds=time.monotonic() - started,
     )
 
@@ -204,11 +204,6 @@ def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed
     client = docker.connect()
     used = _image(resources, client, shown)
     return DockerEngine(client, WORKLOADS, beside=image.mounts), used, used.reference
-
-
-def _way(resources: AnyResources) -> Way:
-    """How the nodes are reached by an engine that is a command line."""
-    return resources.cluster.allocation.way if resources.cluster.allocation else Here()
 
 
 def _box(image: ImageSpec, resources: AnyResources) -> Box:

@@ -22,6 +22,7 @@ from runner.engines import docker
 from runner.engines.base import EngineError, EngineRefusedError, EngineSilentError, as_engine_error
 from runner.engines.images import run_confined
 from runner.engines.process import CommandError, Tunnel, last_line, open_tunnel
+from runner.engines.ways import SSH
 from runner.images.catalog import load_images
 from runner.images.versions import BaseSpec
 
@@ -160,13 +161,29 @@ def ssh_argv(endpoint: Endpoint, *, socket: Path) -> tuple[str, ...]:
     """The command line of a tunnel to an ssh:// endpoint, whose near end is `socket`."""
     return (
         *("ssh", "-nNTax"),
-        *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ExitOnForwardFailure=yes"),
-        *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
-        # A shared connection of the user's would keep the forwarding, and itself, when this process ends.
-        *("-o", "ControlMaster=no", "-o", "ControlPath=none"),
+        *SSH,
+        *("-o", "ExitOnForwardFailure=yes"),
         *("-L", f"{socket}:{endpoint.address.socket}"),
         *_destination(endpoint),
     )
+
+
+def login(host: Host) -> tuple[str, ...]:
+    """What follows `ssh` to get a shell of a host. RequestError: its engine is not reached over ssh."""
+    if host.endpoint.address.scheme != "ssh":
+        raise RequestError(
+            f"{host.name}: jobs that are no containers of Docker reach hosts over ssh, and its engine is {host.endpoint.url}; write "
+            f"`engine: ssh://{host.name}` in the hosts file, or ask for ENGINE=docker"
+        )
+    return _destination(_with_config(host).endpoint)
+
+
+def _with_config(host: Host) -> Host:
+    """The host, whose configuration of ssh is there if it names one; raises RequestError."""
+    config = host.endpoint.ssh_config
+    if config and not config.is_file():
+        raise RequestError(f"{host.name}: {config} is not there; correct `ssh_config` in the hosts file")
+    return host
 
 
 def _destination(endpoint: Endpoint) -> tuple[str, ...]:
@@ -204,9 +221,7 @@ def _explained(table: _Table, words: str, quoted: str, **names: str) -> str | No
 
 
 def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
-    config = host.endpoint.ssh_config
-    if config and not config.is_file():
-        raise RequestError(f"{host.name}: {config} is not there; correct `ssh_config` in the hosts file")
+    _with_config(host)
     short = len(tempfile.gettempdir()) <= _FOLDER
     folder = Path(tempfile.mkdtemp(prefix="dlscale-", dir=None if short else "/tmp"))  # noqa: S108 - mkdtemp makes it private
     undo.callback(shutil.rmtree, folder, ignore_errors=True)

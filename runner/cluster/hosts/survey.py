@@ -233,8 +233,7 @@ def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
         connections = refuse_any(names, answers)
         reference = supply_base(connections, say)
         found = refuse_any(names, at_once(lambda connection: examine(connection, reference), connections))
-        refuse_any(names, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
-        _refuse_twins(found)
+        check(found)
         undo.pop_all()
         return found
 
@@ -247,6 +246,13 @@ def refuse_any(names: Sequence[str], answers: Sequence[R | RequestError]) -> tup
         more = f" (nor can {others} be used: `dlscale doctor --hosts` says why)" if others else ""
         raise RequestError(f"{refused[0][1]}{more}")
     return tuple(answer for answer in answers if not isinstance(answer, RequestError))
+
+
+def check(found: Sequence[Surveyed]) -> None:
+    """Hold hosts against what their list claims, their clocks against this one's, and each against the others; raises RequestError."""
+    names = [seen.host.name for seen in found]
+    refuse_any(names, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
+    _refuse_twins(found)
 
 
 def _refuse_twins(found: Sequence[Surveyed]) -> None:

@@ -4,8 +4,8 @@ for nodes again on the nodes that it got; a job that ended for one reason in a r
 
 import pytest
 
-from runner.cluster.slurm import allocation
-from runner.cluster.slurm.allocation import Allocation, ending, read_allocation, read_fields, seconds
+from runner.cluster import slurm
+from runner.cluster.slurm import Allocation, ending, read_allocation, read_fields, seconds
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.engines.process import CommandError
@@ -84,8 +84,8 @@ def answers(monkeypatch, **said):
             raise text
         return text
 
-    monkeypatch.setattr(allocation, "run", run)
-    monkeypatch.setattr(allocation, "_POLL_S", 0.0)
+    monkeypatch.setattr(slurm, "run", run)
+    monkeypatch.setattr(slurm, "_POLL_S", 0.0)
 
 
 def test_a_job_that_slurm_is_ending_is_waited_for(monkeypatch):

@@ -16,7 +16,7 @@ from unit.plan.test_launch_horovod import CASES as HOROVOD_ON_NODES
 from runner.core.record import SESSION
 from runner.engines import docker_options
 from runner.engines.boxes import Apptainer, Bare, Podman, Pyxis
-from runner.engines.ways import Here, Step
+from runner.engines.ways import SSH, Here, Ssh, Step
 from runner.plan.launch import launch
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "boxes"
@@ -66,6 +66,14 @@ def test_a_step_takes_all_that_the_job_has_on_one_node_and_runs_beside_the_other
         "srun --jobid=5 --overlap --mem=0 --nodes=1 --ntasks=1 --nodelist=n2 --cpu-bind=none --unbuffered --input=all --quiet "
         "--export=PATH,LANG,TZ,HOME,USER,CONTAINERS_CONF,CONTAINERS_STORAGE_CONF,APPTAINER_TMPDIR env "
     )
+
+
+def test_a_login_gets_the_words_as_they_are_and_the_runners_variables_but_for_its_users():
+    """A word with a blank that two words become there; HOME of somebody else, where Podman keeps nothing."""
+    way = Ssh({"n2": ("-p", "2222", "--", "bench@n2")}, {"PATH": "/opt/a b:/bin", "HOME": "/root"})
+    *ssh, there = way.reach("n2", ("podman", "run", "a b"))
+    assert tuple(ssh) == ("ssh", "-Tax", *SSH, "-p", "2222", "--", "bench@n2")
+    assert shlex.split(there) == ["exec", "env", "PATH=/opt/a b:/bin", "podman", "run", "a b"]
 
 
 def test_a_step_is_told_by_the_jobs_control_group_and_a_process_of_this_machine_by_its_session():

@@ -1,4 +1,4 @@
-"""The job of Slurm that the runner is in: its nodes, and how it stands, as scontrol(1) tells."""
+"""The job of Slurm that the runner is in: its nodes, and how it stands, as scontrol(1) tells. Allocates nothing."""
 
 from __future__ import annotations
 

@@ -1,0 +1,160 @@
+"""Nodes that are reached by a command line: steps of a Slurm job, or logins by ssh. What they are, and whether they see the suite's files.
+
+Each is asked by the suite's own program and Python, so that what a step says of cores, memory and GPUs is its job's share: the checkout, the
+results and the cache have to be on a file system that all nodes share.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runner.cluster.hosts.endpoint import login, ssh_sentence
+from runner.cluster.hosts.model import Claims, Host
+from runner.cluster.hosts.survey import (
+    Clock,
+    Snapshot,
+    Surveyed,
+    at_once,
+    check,
+    packed_pynvml,
+    read_snapshot,
+    refuse_any,
+)
+from runner.cluster.machine import snapshot
+from runner.cluster.machine.local_node import PORTS
+from runner.cluster.slurm import Allocation
+from runner.core.errors import RequestError
+from runner.engines.base import EngineFacts
+from runner.engines.command import passed
+from runner.engines.process import CommandError, run
+from runner.engines.ways import EXPORTED, Ssh, Way
+
+_ANSWER_S: Final = 120
+_SHARE: Final = "put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node sees them"
+
+
+@dataclass(frozen=True)
+class CommandReach:
+    """One node, asked by commands.
+
+    Attributes:
+        place: where it answers, for a sentence.
+        blame: the sentence on a command that did not run there.
+        facts: of whatever runs commands there.
+    """
+
+    way: Way
+    host: Claims
+    place: str
+    blame: Callable[[CommandError], str]
+    facts: EngineFacts
+
+    @property
+    def node(self) -> str:
+        """Its name."""
+        return self.host.name
+
+    def ask(self, source: str, *arguments: str, patience_s: int = _ANSWER_S) -> str:
+        """What a program prints there, by the suite's own Python."""
+        return self.run((sys.executable, "-c", source, *arguments), patience_s=patience_s)
+
+    def command(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
+        """What a command prints there; raises CommandError."""
+        env = passed((*EXPORTED, *self.way.sees))
+        return run(self.way.reach(self.node, argv), env=env, timeout_s=patience_s)
+
+    def run(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
+        """The same; raises RequestError, which names the node."""
+        try:
+            return self.command(argv, patience_s=patience_s)
+        except CommandError as error:
+            raise RequestError(self.blame(error)) from error
+
+    def check_seen(self, paths: Sequence[Path]) -> None:
+        """See that files of this machine are there too; raises RequestError where one is not."""
+        try:
+            self.command(("stat", "--terse", "--", *map(str, paths)))
+        except CommandError as error:
+            if lacking := next((path for path in paths if f"'{path}'" in error.stderr), None):
+                raise RequestError(f"{self.node}: {lacking} is not there; {_SHARE}") from error
+            raise RequestError(self.blame(error)) from error
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def by_steps(allocation: Allocation) -> tuple[CommandReach, ...]:
+    """The nodes of a Slurm job, each reached by steps of it."""
+
+    def blame(node: str) -> Callable[[CommandError], str]:
+        step = f"{node}: a step of job {allocation.job} did not run"
+        return lambda error: f"{step} ({error.last_line}); see `scontrol show node {node}`"
+
+    place = f"by steps of job {allocation.job}"
+    facts = EngineFacts(name="slurm", available=True, version=allocation.version)
+    return tuple(
+        CommandReach(allocation.way, Claims(name=node), place, blame(node), facts) for node in allocation.nodes
+    )
+
+
+def by_ssh(hosts: Sequence[Host]) -> tuple[CommandReach, ...]:
+    """The hosts of a list, each reached by logins. RequestError: one is not to be reached so."""
+
+    def blame(host: Host) -> Callable[[CommandError], str]:
+        return lambda error: ssh_sentence(host, error.stderr)
+
+    way = Ssh({host.name: login(host) for host in hosts}, passed(EXPORTED))
+    facts = EngineFacts(name="ssh", available=True)
+    return tuple(CommandReach(way, host, "over ssh", blame(host), facts) for host in hosts)
+
+
+def survey(reaches: Sequence[CommandReach], say: Callable[[str], None]) -> tuple[Surveyed, ...]:
+    """Ask every node what may be used of it. RequestError: one does not answer, sees no file of the suite, or is not what its list claims."""
+    names = [reach.node for reach in reaches]
+    say(f"asking {', '.join(names)} {reaches[0].place}")
+    found = refuse_any(names, at_once(_examine, reaches))
+    check(found)
+    return found
+
+
+def check_shared(reaches: Sequence[CommandReach], *, out: Path, files: Sequence[Path]) -> None:
+    """See that every node sees files, and what was written a moment ago to the directory of the records. RequestError: one does not."""
+    probe = out / f".seen-{uuid.uuid4().hex}"
+    try:
+        probe.touch()
+        answers = at_once(lambda reach: reach.check_seen([probe, *files]), reaches)
+    except OSError as error:
+        raise RequestError(f"{out}: can't be written ({error.strerror}); give another directory with OUT") from error
+    finally:
+        probe.unlink(missing_ok=True)
+    refuse_any([reach.node for reach in reaches], answers)
+
+
+def _examine(reach: CommandReach) -> Surveyed:
+    program = Path(snapshot.__file__)
+    reach.check_seen([Path(sys.executable), program])
+    before = time.time()
+    found: Snapshot = read_snapshot(reach.node, reach.run((sys.executable, str(program), str(PORTS), *packed_pynvml())))
+    after = time.time()
+    with tempfile.TemporaryDirectory(prefix="dlscale-") as folder:
+        described = found.describe(reach.node, Path(folder), no_gpus="none were given to it, or no driver answers")
+    return Surveyed(
+        host=reach.host,
+        connection=reach,
+        engine_id=" ".join((described.facts.boot_id or reach.node, *sorted(found.local))),
+        engine=reach.facts,
+        node=described.node,
+        facts=described.facts.model_copy(update=found.uname),
+        clock=Clock(offset_s=found.time - (before + after) / 2, error_s=(after - before) / 2),
+        local=found.local,
+        pairs=found.nvml.pairs if found.nvml else (),
+        health=described.health,
+        nvidia_pci=described.nvidia_pci,
+    )
