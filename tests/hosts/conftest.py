@@ -5,18 +5,26 @@ It goes down with the session, also when that is killed. A test that breaks a ri
 """
 
 import io
+import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 import docker
 import pytest
+from checkout import ROOT
+from on_slurm import DLSCALE
+from testbed import apptainer, slurm
 from testbed.lease import leased
 from testbed.tools import refuse_unfit
 
 from runner.cluster.cleanup import Place, remove_left
+from runner.core.cache import cache_dir
 from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
+from runner.engines.environment import ensure_environment
+from runner.images.catalog import load_images
 
 NODES = 4
 
@@ -90,3 +98,42 @@ def tiny_image(tmp_path_factory):
         return "tiny:test"
 
     return put
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Four nodes, in a directory that Slurm's own users may enter."""
+    try:
+        slurm.refuse_unfit()
+    except RequestError as error:
+        pytest.skip(str(error))
+    directory = Path(tempfile.mkdtemp(prefix="dlscale-slurm-"))
+    with slurm.running(directory, nodes=4) as made:
+        yield made
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def sif():
+    """What a job in Apptainer is started with: the program on PATH, and a cache that all nodes see with the SIFs that `images sif` made."""
+    try:
+        environment = apptainer.environment(ROOT)
+    except RequestError as error:
+        pytest.skip(str(error))
+    images = ("mxnet:1.9.1", "mxnet:1.9.1-horovod")
+    subprocess.run((DLSCALE, "images", "sif", *images), env=environment, check=True, capture_output=True)
+    return environment
+
+
+@pytest.fixture(scope="session")
+def environments():
+    """The virtual environments of jobs without a container are made: the tests' Slurm has no way to a package index."""
+    for framework in ("mxnet", "pytorch", "tensorflow"):
+        image = load_images(ROOT).find(framework, None, "cpu", gpus=(), driver=None)
+        ensure_environment(
+            lock=image.lock_path,
+            requires_python=image.requires_python,
+            cache=cache_dir(),
+            report=lambda _: None,
+            extra_index=image.extra_index,
+        )

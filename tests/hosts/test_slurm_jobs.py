@@ -4,23 +4,17 @@ Prevents: nodes that train a model each, a step that waits for another, one core
 a record that blames the program for what Slurm did, a matrix that tries its next trial on nodes that are gone.
 """
 
+import json
 import random
-import shutil
-import subprocess
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
-from checkout import ROOT
 from commands import QUICK
-from testbed import apptainer, slurm
+from on_slurm import DLSCALE, GONE_S, check_crossed, ended, left, records, started
 from waiting import wait_until
 
-from runner.core.errors import RequestError
-from runner.results.store import read_record
+pytestmark = pytest.mark.usefixtures("environments")
 
-DLSCALE = str(ROOT / ".venv" / "bin" / "dlscale")
 JOB = ("bench", "--framework=mxnet", "--workers=2", "--nodes=2", "--cluster=slurm", *QUICK)
 LONG = (
     *(word for word in JOB if not word.startswith(("--iterations", "--warmup"))),
@@ -28,71 +22,6 @@ LONG = (
     "--warmup=2",
 )
 SEED = 20261125
-# The lease ends its job within six seconds, Slurm its steps KillWait later.
-GONE_S = 15.0
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Four nodes, in a directory that Slurm's own users may enter."""
-    try:
-        slurm.refuse_unfit()
-    except RequestError as error:
-        pytest.skip(str(error))
-    directory = Path(tempfile.mkdtemp(prefix="dlscale-slurm-"))
-    with slurm.running(directory, nodes=4) as made:
-        yield made
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def sif():
-    """What a job in Apptainer is started with: the program on PATH, and a cache that all nodes see with a SIF that `images sif` made."""
-    try:
-        environment = apptainer.environment(ROOT)
-    except RequestError as error:
-        pytest.skip(str(error))
-    subprocess.run((DLSCALE, "images", "sif", "mxnet:1.9.1"), env=environment, check=True, capture_output=True)
-    return environment
-
-
-def started(cluster, *words, environment=None):
-    """A command on the head node, its output apart."""
-    return subprocess.Popen(
-        cluster.inside(*words), env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def ended(process, seconds=300):
-    said, errors = process.communicate(timeout=seconds)
-    return process.returncode, said, errors
-
-
-def records(out):
-    return [read_record(path.parent) for path in sorted(out.glob("*/record.json"))]
-
-
-def left(cluster):
-    """What still runs of any job."""
-    return [
-        line for line in cluster.ask("ps", "-eo", "stat,args").splitlines() if "lease.py" in line and line[0] != "Z"
-    ]
-
-
-def check_crossed(record):
-    """The gradients crossed the nodes' own wire, as both ends counted."""
-    assert record.outcome.status == "ok", record.outcome.reason
-    transport = record.transport
-    assert (transport.used, set(transport.interfaces)) == ("ethernet", {"n1", "n2"})
-    assert transport.contradiction is None
-    assert set(transport.sent_bytes_per_step) == {"n1", "n2"}
-    assert min(transport.sent_bytes_per_step.values()) > 0.9 * transport.gradient_bytes / 2
-    assert {(node.name, node.host.hostname, len(node.host.boot_id or "") > 0) for node in record.provenance.nodes} == {
-        ("n1", "n1", True),
-        ("n2", "n2", True),
-    }
-    assert record.trial.cpus_per_worker == 2, "a step has all cores of its job on a node"
-    assert {host.node for host in record.telemetry.hosts} == {"n1", "n2"}
 
 
 def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
@@ -102,7 +31,7 @@ def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
     )
     assert code in (0, 4), errors
     record = records(tmp_path)[-1]
-    check_crossed(record)
+    check_crossed(record, "n1", "n2")
     assert (record.engine, record.engine_details.confined) == ("apptainer", True)
     assert record.image.digest.startswith("sha256:")
     assert record.image.id.startswith("sha256:")
@@ -110,17 +39,31 @@ def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
     assert left(cluster) == []
 
 
-def test_a_script_for_sbatch_runs_ddp_without_a_container_and_resume_runs_nothing_again(cluster, tmp_path):
+def test_a_script_for_sbatch_runs_ddp_without_a_container_and_resume_runs_nothing_again(
+    cluster, environments, tmp_path
+):
     job = (*(word for word in JOB if "mxnet" not in word), "--framework=pytorch", "--engine=venv", f"--out={tmp_path}")
     script = tmp_path / "job.sh"
     script.write_text(cluster.ask(DLSCALE, "plan", *job[1:], "--format=sbatch"))
     code, _, errors = ended(started(cluster, "sbatch", "--wait", f"--output={tmp_path}/log", str(script)))
     assert code in (0, 4), errors + (tmp_path / "log").read_text()
-    check_crossed(records(tmp_path)[-1])
+    check_crossed(records(tmp_path)[-1], "n1", "n2")
     assert [record.engine_details.confined for record in records(tmp_path)] == [False, False]
     code, _, errors = ended(started(cluster, DLSCALE, *job, "--resume"))
     assert code in (0, 4), errors
     assert len(records(tmp_path)) == 2
+
+
+def test_diagnose_measures_each_node_of_the_job_that_it_gets(cluster, tmp_path):
+    words = ("--framework=pytorch", "--cluster=slurm", "--nodes=2", "--workers=1", "--engine=venv", "--json")
+    quick = [word.replace("--repeat=1", "--repeat=3") for word in QUICK]
+    code, said, errors = ended(started(cluster, DLSCALE, "diagnose", *words, *quick, f"--out={tmp_path}"))
+    assert code in (0, 4), errors
+    told = json.loads(said)
+    assert not told["failed"]
+    for figure in ("training", "GEMM", "memory", "disk write", "disk read"):
+        assert sorted(one["node"] for one in told["verdicts"] if one["figure"] == figure) == ["n1", "n2"]
+    assert [record.provenance.host.hostname for record in records(tmp_path)] == ["n1", "n2"] * 3
 
 
 def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cluster, tmp_path):

@@ -49,7 +49,7 @@ def configure(layout: Layout) -> None:
         node.run.mkdir(mode=0o700)
         node.data.mkdir(mode=0o700)
         _make_key(node.run / "host_key")
-        (node.run / "sshd_config").write_text(sshd_config(node, authorized=authorized, pam=_is_root_locked()))
+        (node.run / "sshd_config").write_text(sshd_config(node, authorized=authorized, pam=is_root_locked()))
         (node.run / "containerd.toml").write_text(containerd_config(node))
         (node.run / "daemon.json").write_text(engine_config(node, machine=machine))
     (layout.run / "known_hosts").write_text(
@@ -161,7 +161,7 @@ def _machine_engine() -> dict[str, Any]:
     return settings
 
 
-def _is_root_locked() -> bool:
+def is_root_locked() -> bool:
     """Whether root has no password at all, as on Ubuntu: sshd then lets root in only if PAM may decide."""
     lines = (read_text(Path("/etc/shadow")) or "").splitlines()
     return any(line.startswith("root:!") for line in lines)
