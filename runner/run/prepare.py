@@ -82,7 +82,9 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
     image, kind, data = resources.image, resources.cluster.kind, resources.data
     details, used = _details(resources, None), _unbuilt(image)
-    samplers = _samplers_on({}, _volume("RUN")) if kind == "hosts" else _samplers(resources.cluster.way, {resources.node.name})
+    samplers = (
+        _samplers_on({}, _volume("RUN")) if kind == "hosts" else _samplers(resources.cluster.way, {resources.node.name})
+    )
     if packed_at and (unpacked := to_pack(resources)):
         data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
     describer: Describer
