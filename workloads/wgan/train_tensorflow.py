@@ -39,8 +39,11 @@ class Wgan(Training):
         self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
         self.variables = [*self.makers, *self.weights]
         self.critic_update, self.generator_update = map(self.update_rule, (self.weights, self.makers))
-        self.tell = self.shim.compiled(self.critic_pass, xla=self.args.xla)
-        self.make = self.shim.compiled(self.generator_pass, xla=self.args.xla)
+        # Each is a graph of its own, so that the critic's is traced once, and not for every one of its updates.
+        self.tell, self.make = (
+            self.tf.function(self.shim.compiled(one, xla=self.args.xla), autograph=False)
+            for one in (self.critic_pass, self.generator_pass)
+        )
 
     def update_rule(self, variables):
         from with_tensorflow.optimizers import Adam, RmsProp
