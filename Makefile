@@ -9,6 +9,7 @@ VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKER
   FUSION_THRESHOLD CYCLE_TIME COMPRESSION PRESET TECHNIQUES INTERCONNECT IFACE HCA LINK_RATE LINK_DELAY PRECISION MODE DATA DECODE LOADER_WORKERS THREADS SETTINGS ITERATIONS EPOCHS WARMUP FIT CONCURRENT REPEAT SCALING ENGINE SEED OUT TIMEOUT \
   INACTIVITY_TIMEOUT TELEMETRY_HZ IDLE PROFILE PROFILE_AFTER PROFILE_ITERATIONS PROFILE_REGION PROFILE_TIMEOUT IMAGE MOUNT
 SWITCHES := XLA OVERSUBSCRIBE COMPARE RESUME
+STUDIES := SCALE DEVICE HOSTS FRAMEWORK VERSION ENGINE IMAGE MOUNT DATA
 
 # What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
 TAKES.plan := $(VARIABLES) $(SWITCHES) FORMAT KIND REGISTRY
@@ -27,8 +28,8 @@ TAKES.report := DIR OUT FORMAT
 TAKES.compare := A B SINCE FAIL_ON_REGRESSION JSON MARKDOWN
 TAKES.query := SQL IN CSV JSON
 TAKES.published := MODEL FRAMEWORK SOURCE PLOT JSON
-TAKES.reproduce := STUDY SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS DRY_RUN
-TAKES.studies := SCALE DEVICE HOSTS ENGINE JSON
+TAKES.reproduce := STUDY $(STUDIES) CLUSTER SLURM_FLAGS OUT CELLS DRY_RUN
+TAKES.studies := $(STUDIES) JSON
 TAKES.rig := NODES RATE DELAY
 TAKES.sample := OUT
 TAKES.torture := KILLS
@@ -108,9 +109,9 @@ query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_statu
 published: .venv/ready ## what others published: of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(call flags,MODEL FRAMEWORK SOURCE PLOT) $(call switches,JSON)
 reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1
-	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS) $(call switches,DRY_RUN)
+	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,$(STUDIES) CLUSTER SLURM_FLAGS OUT CELLS) $(call switches,DRY_RUN)
 studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=..., JSON=1
-	@$(DLSCALE) studies $(call flags,SCALE DEVICE HOSTS ENGINE) $(call switches,JSON)
+	@$(DLSCALE) studies $(call flags,$(STUDIES)) $(call switches,JSON)
 overhead: .venv/ready ## what the suite itself costs: against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs
 	@$(DLSCALE) overhead $(FLAGS) $(call switches,BESIDE_HOST)
 ablate: .venv/ready ## what each technique of PRESET=tuned is worth: one more a line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch while it gains, DATA=... compares losses

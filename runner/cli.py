@@ -24,12 +24,11 @@ from runner.commands.images import images_app
 from runner.commands.options import Text, complete_run, flag, run_argument, sentence, takes
 from runner.commands.runs import ls, rerun, show
 from runner.core import console, interrupts, parsing
-from runner.core import request as ask
 from runner.core.advice import spoken
 from runner.core.console import open_console
 from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 from runner.core.request import Request
-from runner.experiments.studies.model import Scale, StudyRequest
+from runner.experiments.studies.model import SHARED, Scale, StudyRequest
 from runner.results.find import is_pass
 
 # What both take of a request; samples, threads and rounds are those of one device.
@@ -146,29 +145,15 @@ def query(
 
 
 AtScale = Annotated[Text, flag("--scale", help="full (default), or small: shorter runs of the same shape")]
-OnDevice = Annotated[Text, flag("--device", help="cpu or gpu (default: GPUs where there are some)")]
-OnHosts = Annotated[
-    Text,
-    flag("--hosts", "-H", help="machines for runs on several nodes (default: emulated ones)", metavar="FILE|LIST"),
-]
-ByEngine = Annotated[Text, flag("--engine", help="docker or venv (default: docker where it answers)")]
 
 
 @app.command()
+@takes(*SHARED)
 def reproduce(
-    study: Annotated[str, typer.Argument(help="which one; `dlscale studies` lists them")],
+    request: Request,
     *,
+    study: Annotated[str, typer.Argument(help="which one; `dlscale studies` lists them")],
     scale: AtScale = None,
-    device: OnDevice = None,
-    hosts: OnHosts = None,
-    framework: Annotated[
-        Text, flag("--framework", help="take this one in place of the source's, where that does not run")
-    ] = None,
-    engine: ByEngine = None,
-    data: Annotated[Text, flag("--data", help="real images for every run that takes images", metavar="PATH")] = None,
-    out: Annotated[
-        Text, flag("--out", help="where records and tables go (default: results/MACHINE)", metavar="DIR")
-    ] = None,
     cells: Annotated[
         Text, flag("--cells", help="only runs whose names begin so, as the plan has them", metavar="NAME[,NAME]")
     ] = None,
@@ -176,50 +161,29 @@ def reproduce(
         bool, typer.Option("--dry-run", help="say what would run, and what can't; start nothing")
     ] = False,
 ) -> None:
-    """Run a published study again, as far as this hardware can, and hold its figures and findings against what comes out."""
+    """Run a published study again, as far as this hardware can, and hold its figures and findings against what comes out; --framework stands in for the source's."""
     from runner.experiments.studies.flow import reproduce as run
 
     only = tuple(name.strip() for name in cells.split(",")) if cells else ()
-    options = _study_request(
-        scale,
-        device,
-        hosts,
-        engine,
-        study=study,
-        framework=framework,
-        data=data,
-        out=out,
-        cells=only,
-        dry_run=dry_run,
-    )
+    at = parsing.choice("SCALE", scale, Scale) or "full"
+    options = StudyRequest(study=study, scale=at, cells=only, bench=request, dry_run=dry_run)
     raise typer.Exit(run(options, command=tuple(sys.argv)))
 
 
 @app.command()
+@takes(*(field for field in SHARED if field not in ("cluster", "slurm_flags", "out")))
 def studies(
+    request: Request,
     *,
     scale: AtScale = None,
-    device: OnDevice = None,
-    hosts: OnHosts = None,
-    engine: ByEngine = None,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """List the studies, and how many of their runs this hardware can run."""
     from runner.experiments.studies.flow import list_studies
 
-    list_studies(_study_request(scale, device, hosts, engine), as_json=as_json)
-
-
-def _study_request(scale: Text, device: Text, hosts: Text, engine: Text, **more: object) -> StudyRequest:
-    """What was asked of studies; what was not given, or as an empty text, is left to the suite."""
-    asked = {
-        "scale": parsing.choice("SCALE", scale, Scale),
-        "device": parsing.choice("DEVICE", device, ask.Device),
-        "hosts": hosts,
-        "engine": parsing.choice("ENGINE", engine, ask.EngineName),
-        **more,
-    }
-    return StudyRequest.model_validate({name: value for name, value in asked.items() if value})
+    words = [word for word in sys.argv[2:] if word != "--json"]
+    options = StudyRequest(scale=parsing.choice("SCALE", scale, Scale) or "full", bench=request)
+    list_studies(options, words=words, as_json=as_json)
 
 
 @app.command()

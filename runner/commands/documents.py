@@ -14,6 +14,8 @@ from runner.core.record import RunRecord
 from runner.core.request import StrategyName
 from runner.core.trial import Trial
 from runner.experiments.overhead.figures import overhead_schema
+from runner.experiments.studies import coverage
+from runner.experiments.studies.study import load_study, study_names
 from runner.images.catalog import load_images
 from runner.images.spec import ImageSpec
 from runner.plan.strategy import offered
@@ -41,6 +43,8 @@ def export(command: Command, *, check: bool) -> None:
     _place("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
     _place("results-h200.md", "wires", _wires(), check=check)
     _place("results-h200.md", "fastest", _fastest(), check=check)
+    studies = [load_study(name)[0] for name in study_names()]
+    _place("studies.md", "coverage", _table(coverage.COLUMNS, coverage.rows(studies)), check=check)
     variables = make_variables((SUITE_ROOT / "Makefile").read_text("utf-8"))
     _place("options.md", "options", "\n".join(options(command, variables)), check=check)
 

@@ -3,8 +3,8 @@
 Without GPUs, a source's n GPUs become n CPU workers; without several hosts, its nodes are emulated and its networks become rates of their
 links. Each such difference is in `Cell.altered`.
 
-Cells of one curve share a request, so that a CPU worker has as many cores at every scale. Scales of several nodes have a request of their
-own, a sweep over the networks.
+Cells of one curve share a request, so that a CPU worker has as many cores at every scale. Scales of several nodes have requests of their
+own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from runner.core.request import Device, Precision, Request, Scaling
 from runner.core.wire import Link, parse_rate
 from runner.experiments.studies.differences import merged
-from runner.experiments.studies.model import Altered, Cell, Machine, Pick, Scale, Usable
+from runner.experiments.studies.model import NOTHING, Altered, Cell, Machine, Pick, Scale, Usable
 from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
 from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
@@ -54,9 +54,8 @@ class BlockContext:
     source: Published
     machine: Machine
     scale: Scale
-    data: Path | None
     sample: Path
-    stand_in: str | None = None
+    asked: Request = NOTHING
 
     @property
     def images(self) -> Path | None:
@@ -64,7 +63,7 @@ class BlockContext:
         if self.block.image_size is None:
             return None
         learns = self.block.mode == "converge" or self.block.fit is not None
-        return self.data or (self.sample if learns else None)
+        return self.asked.data or (self.sample if learns else None)
 
     @property
     def device(self) -> Device:
@@ -74,7 +73,7 @@ class BlockContext:
     @property
     def framework(self) -> str:
         """The suite's name of the framework."""
-        return self.stand_in or self.block.framework or self.block.where.framework or ""
+        return self.asked.framework or self.block.framework or self.block.where.framework or ""
 
     def shortened(self, name: ShortenedName) -> int | None:
         """A number of the block, or what stands for it at a small scale."""
@@ -109,7 +108,7 @@ class BlockContext:
 
     @property
     def image(self) -> Usable | None:
-        """The first of the block's versions that runs here, preferably on as many devices as the source had; None if none does."""
+        """The nearest version that runs here, preferably on as many devices as the source had, else the newest; None if none does."""
         usable = [image for image in self._images() if image.misfit is None]
         several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
         return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
@@ -120,17 +119,26 @@ class BlockContext:
             return self.block.gpu_only
         if self.image is None:
             misfits = [image.misfit for image in self._images() if image.misfit]
-            return misfits[0] if misfits else f"no image of this suite stands for it on a {self.device.upper()}"
+            what = f"{self.framework} {self.asked.version or ''}".strip()
+            return misfits[0] if misfits else f"there is no image of {what} for a {self.device.upper()}"
+        if self.machine.hosts and self.block.concurrent:
+            return "trainings at once run on one machine, and HOSTS has others"
         if setup.each is None:
             return f"a batch of {setup.batch} is not shared equally by {setup.point.gpus} devices"
         return None if self.block.device == "cpu" else self._no_room(setup.point, self.image)
 
     def _images(self) -> tuple[Usable, ...]:
-        if self.stand_in:
-            own = (one for one in self.machine.images if (one.framework, one.device) == (self.stand_in, self.device))
-            return tuple(sorted(own, key=lambda one: release(one.version), reverse=True))
-        known = {(image.framework, image.version): image for image in self.machine.images}
-        return tuple(known[self.framework, version] for version in self.block.versions.get(self.device, ()))
+        of_framework = [
+            one for one in self.machine.images if (one.framework, one.device) == (self.framework, self.device)
+        ]
+        if any(one.given for one in of_framework):
+            return tuple(of_framework)
+        own = [one for one in of_framework if one.version.startswith(self.asked.version or "")]
+        nearest = self.study.nearest.get(self.framework, ())
+        newest = sorted(own, key=lambda one: release(one.version), reverse=True)
+        return tuple(
+            sorted(newest, key=lambda one: nearest.index(one.version) if one.version in nearest else len(nearest))
+        )
 
     def _no_room(self, point: Point, image: Usable) -> str | None:
         """Why there are not so many devices and nodes, or the image does not use them; None where it does."""
@@ -158,16 +166,14 @@ def cells(
     machine: Machine,
     scale: Scale,
     sample: Path,
-    data: Path | None = None,
-    stand_in: str | None = None,
+    asked: Request = NOTHING,
 ) -> tuple[Cell, ...]:
     """Every run of the source, in the order of the study's file.
 
-    `sample` has real images for cells that can't do without, and need not exist yet; `data` has some for every cell that takes images;
-    `stand_in` is a framework to take in place of the source's.
+    `sample` has real images for cells that can't do without, and need not exist yet; `asked` is what all of them get as it was typed.
     """
-    shared: dict[str, Any] = {"study": study, "source": source, "machine": machine, "scale": scale, "data": data}
-    every = (BlockContext(block=block, sample=sample, stand_in=stand_in, **shared) for block in study.blocks)
+    shared: dict[str, Any] = {"study": study, "source": source, "machine": machine, "scale": scale, "asked": asked}
+    every = (BlockContext(block=block, sample=sample, **shared) for block in study.blocks)
     return tuple(cell for context in every for cell in _of_block(context))
 
 
@@ -294,8 +300,7 @@ def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[
         groups = [(setups, "weak")]
     elif len({_of_all(setup) for setup in setups}) == 1:
         groups = [(setups, "strong")]
-    hosts = context.machine.hosts if context.block.networks else None
-    more = {"hosts": hosts, "nodes": 1} if hosts else {}
+    more = {"nodes": 1} if context.machine.hosts else {}
     for group, scaling in groups:
         scales = tuple(sorted({setup.point.gpus for setup in group}))
         batch = group[0].each if scaling == "weak" else _of_all(group[0])
@@ -306,18 +311,21 @@ def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[
 
 
 def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
-    """One request for a scale, a sweep over its networks: kinds of wire between real hosts, links between emulated nodes."""
-    first, hosts, study = setups[0], context.machine.hosts, context.study
-    wires: dict[Setup, Any] = {
-        setup: study.networks[setup.network].interconnect if hosts and setup.network else link(context, setup.network)
-        for setup in setups
-    }
-    swept = tuple(dict.fromkeys(wires.values()))
-    more = {"hosts": hosts, "interconnect": swept} if hosts else {"links": swept}
-    scales, nodes = (first.point.gpus,), first.point.nodes
-    request = _request(context, first, scales=scales, batch=first.each, scaling="weak", nodes=nodes, **more)
-    for setup, wire in wires.items():
-        yield setup, (request, _pick(context, setup, **{"interconnect" if hosts else "link": wire}))
+    """One request for a scale, a sweep over links between emulated nodes; between real hosts one a wire, as they may lack some."""
+    for setup in setups if context.machine.hosts else ():
+        wire = context.study.networks[setup.network].interconnect if setup.network else "auto"
+        request = _on_nodes(context, setup, interconnect=(wire,))
+        yield setup, (request, _pick(context, setup, interconnect=wire))
+    if not context.machine.hosts:
+        links = {setup: link(context, setup.network) for setup in setups}
+        request = _on_nodes(context, setups[0], links=tuple(dict.fromkeys(links.values())))
+        for setup, of in links.items():
+            yield setup, (request, _pick(context, setup, link=of))
+
+
+def _on_nodes(context: BlockContext, setup: Setup, **more: Any) -> Request:
+    scales, nodes = (setup.point.gpus,), setup.point.nodes
+    return _request(context, setup, scales=scales, batch=setup.each, scaling="weak", nodes=nodes, **more)
 
 
 def _pick(context: BlockContext, setup: Setup, **more: Any) -> Pick:
@@ -334,13 +342,15 @@ def _request(
 ) -> Request:
     """What the study says; all else stays at the suite's default."""
     block, image, device = context.block, context.image, context.device
-    several = scales[-1] > 1 and block.device == "gpu"
+    several = scales[-1] > 1 and block.device == "gpu" and context.asked.framework in (None, block.where.framework)
+    given = {name: getattr(context.asked, name) for name in ("engine", "image", "mounts")}
     # A sampler counts nothing on a CPU, so that a pass for its counters would find nothing there.
     profile = tuple(kind for kind in block.profile if device == "gpu" or kind != "metrics")
     samples = context.shortened("samples")
     asked: dict[str, Any] = {
         "framework": context.framework,
-        "version": image.version if image else None,
+        "version": image.version if image and not image.given else None,
+        "hosts": context.machine.hosts,
         "model": setup.model,
         "device": device,
         "gpus": scales if device == "gpu" else None,
@@ -361,6 +371,7 @@ def _request(
         "scaling": scaling,
         "repeat": 1 if context.scale == "small" else context.study.repeat,
         "data": context.images,
+        **{name: value for name, value in given.items() if value},
         **more,
     }
     if profile:

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,14 +21,14 @@ from runner.cluster.cluster import Cluster, assemble
 from runner.core.cache import alone, cache_dir
 from runner.core.console import no_console, open_console
 from runner.core.dataset import inspect
-from runner.core.errors import DlscaleError, RequestError, nearest
+from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
 from runner.core.request import BARE_ENGINES, Request
 from runner.core.strategies import STRATEGIES
 from runner.engines import docker
 from runner.engines.base import EngineError
-from runner.engines.process import read_git
+from runner.engines.process import become, read_git
 from runner.experiments.studies import tables
 from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Scale, StudyRequest, Usable
@@ -36,9 +36,12 @@ from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions
 from runner.experiments.studies.study import Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
+from runner.images.custom_image import AnyImage
 from runner.images.spec import ImageSpec
+from runner.plan import slurm
 from runner.plan.discovery import read_by_others
 from runner.plan.engine import EngineChoice, engine_of
+from runner.plan.image import images_of
 from runner.plan.strategy import offered
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
@@ -76,22 +79,23 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
 
     A RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
     """
-    console = open_console()
+    console, asked = open_console(), options.bench
     study, source = load_study(options.study or "")
+    if asked.cluster:
+        widest = max(point.nodes for block in study.blocks for point in block.points)
+        wanted = slurm.salloc(asked.model_copy(update={"nodes": widest}), command)
+        if not options.dry_run:
+            become(wanted)
+        sys.stdout.write(f"{shlex.join(wanted)}\n")
+        return 0
     with progress(open_console(stderr=True)) as shown:
-        machine = survey(_where(options), gpus=study.same.gpus, say=shown.stage)
-    if options.data:
+        machine = survey(asked, gpus=study.same.gpus, say=shown.stage)
+    if asked.data:
         containers = machine.engine not in BARE_ENGINES
-        inspect(options.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
-    found = cells(
-        study,
-        source=source,
-        machine=machine,
-        scale=options.scale,
-        sample=sample_path(options.scale),
-        data=options.data.resolve() if options.data else None,
-        stand_in=_stand_in(options, machine),
-    )
+        inspect(asked.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
+        asked = asked.model_copy(update={"data": asked.data.resolve()})
+    sample = sample_path(options.scale)
+    found = cells(study, source=source, machine=machine, scale=options.scale, sample=sample, asked=asked)
     found = _chosen(found, options)
     nothing = not requests(found)
     tables.print_plan(console, study, found, machine=machine, scale=options.scale, whole=options.dry_run or nothing)
@@ -99,7 +103,7 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
         raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
     if options.dry_run:
         return 0
-    out = options.out or SUITE_ROOT / "results" / machine.name
+    out = asked.out or SUITE_ROOT / "results" / machine.name
     check_writable(out)
     with progress(open_console(stderr=True)) as shown:
         ran, stopped = _run(found, options, out=out, command=command, shown=shown)
@@ -119,18 +123,6 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     if stopped:
         console.print(f"stopped; the same command goes on from here: {shlex.join(command)}", style="yellow")
     return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
-
-
-def _where(options: StudyRequest) -> Request:
-    given = {"device": options.device, "hosts": options.hosts, "engine": options.engine}
-    return Request.model_validate({name: value for name, value in given.items() if value is not None})
-
-
-def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
-    known = {image.framework for image in machine.images}
-    if options.framework and options.framework not in known:
-        raise RequestError(f"unknown FRAMEWORK {options.framework!r}; known: {nearest(options.framework, known)}")
-    return options.framework
 
 
 def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
@@ -157,7 +149,7 @@ def _run(
             if request.data == sample_path(options.scale):
                 ensure_sample(options.scale, report=shown.stage)
             runs = bench.run(
-                request.model_copy(update={"out": out, "engine": options.engine}),
+                request.model_copy(update={"out": out}),
                 command=command,
                 name=bench.stamp(),
                 shown=shown,
@@ -166,6 +158,13 @@ def _run(
             )
         except KeyboardInterrupt:
             return list(ran.values()), True
+        except (
+            RequestError
+        ) as error:  # nothing was started, as where the machine lacks a wire or the framework a network
+            unable = {"request": None, "pick": None}
+            ran |= {cell.id: CellRun(cell=cell.model_copy(update=unable), why=str(error)) for cell in own}
+            shown.stage(f"skipped: {error}")
+            continue
         except DlscaleError as error:
             ran |= {cell.id: CellRun(cell=cell, why=str(error)) for cell in own}
             shown.stage(f"failed: {error}")
@@ -186,17 +185,20 @@ def _cell_run(cell: Cell, records: Sequence[RunRecord]) -> CellRun:
     return CellRun(cell=cell, runs=own, why=next(failed, None))
 
 
-def list_studies(options: StudyRequest, *, as_json: bool) -> None:
-    """Print every study, as text or as JSON: how many of its cells can run here, by which command, and what came of it so far."""
+def list_studies(options: StudyRequest, *, words: Sequence[str] = (), as_json: bool) -> None:
+    """Print every study, as text or as JSON: how many of its cells can run here, by which command, and what came of it so far.
+
+    `words` are the options that were typed, which that command takes, too.
+    """
     console = no_console() if as_json else open_console()
     facts = []
     on_file = list(reproductions(SUITE_ROOT / "results"))
-    command = shlex.join(("dlscale", "reproduce", "STUDY", *_flags(options)))
+    command = shlex.join(("dlscale", "reproduce", "STUDY", *words))
     for number, name in enumerate(study_names()):
         study, source = load_study(name)
-        machine = survey(_where(options), gpus=study.same.gpus)
+        machine = survey(options.bench, gpus=study.same.gpus)
         path = sample_path(options.scale)
-        own = cells(study, source=source, machine=machine, scale=options.scale, sample=path, data=options.data)
+        own = cells(study, source=source, machine=machine, scale=options.scale, sample=path, asked=options.bench)
         if not number:
             console.print(f"{tables.place(machine, options.scale)}\n")
         last = max(
@@ -232,51 +234,51 @@ def _facts(study: Study, own: Sequence[Cell], *, last: Reproduction | None, comm
     }
 
 
-def _flags(options: StudyRequest) -> Iterator[str]:
-    """The flags of `dlscale reproduce` for the same machine and scale."""
-    for name in ("scale", "device", "hosts", "engine"):
-        if name in options.model_fields_set:
-            yield f"--{name}={getattr(options, name)}"
-
-
 def survey(
     request: Request, *, gpus: Mapping[Identifier, Sequence[str]], say: Callable[[str], None] = lambda _: None
 ) -> Machine:
-    """Look at the machines: of the request `device`, `hosts` and `engine` count; `gpus` has the driver's names by the source's id of a GPU.
+    """Look at the machines that a request names, and what of its software can run there; `gpus` has the driver's names by the source's id of a GPU.
 
-    A RequestError: the list of hosts is wrong, or an engine that was asked for does not answer or has no images.
+    A RequestError: the list of hosts is wrong, or an engine, image or framework that was asked for is not to be had.
     """
-    if request.engine == "host":
-        raise RequestError(
-            "ENGINE=host has the versions that are installed here, and a study asks for those nearest its source's; ask for ENGINE=docker or "
-            "venv, or leave it out"
-        )
     with closing(assemble(request, contact=True, say=say)) as cluster:
-        node, device, engine = cluster.node, cluster.device_of(request), engine_of(request, cluster)
-        name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
-        images = load_images(SUITE_ROOT).images
-        return Machine(
-            name=cluster.machine,
-            device=device,
-            device_name=name,
-            devices=tuple(member.devices(device) for member in cluster.members),
-            gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
-            cores=len(node.cores),
-            engine=engine.name,
-            may_emulate=engine.name == "docker",
-            hosts=request.hosts,
-            images=tuple(usable(image, misfit=_misfit(image, cluster, engine)) for image in images),
-        )
+        return _of(cluster, request, gpus)
 
 
-def usable(image: ImageSpec, *, misfit: str | None) -> Usable:
-    """What a study has to know of an image."""
+def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
+    node, device = cluster.node, cluster.device_of(request)
+    engine = engine_of(request, cluster)
+    name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
+    return Machine(
+        name=cluster.machine,
+        device=device,
+        device_name=name,
+        devices=tuple(member.devices(device) for member in cluster.members),
+        gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
+        cores=len(node.cores),
+        engine=engine.name,
+        may_emulate=engine.name == "docker",
+        hosts=request.hosts,
+        images=_images(request, cluster, engine),
+    )
+
+
+def _images(request: Request, cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
+    if request.image or request.engine == "host":
+        devices = dict.fromkeys(("cpu", cluster.device_of(request)))
+        return tuple(usable(image, misfit=None) for device in devices for image in images_of(request, device, cluster))
+    return tuple(usable(image, misfit=_misfit(image, cluster, engine)) for image in load_images(SUITE_ROOT).images)
+
+
+def usable(image: AnyImage, *, misfit: str | None) -> Usable:
+    """What a study has to know of an image, or of a machine's own software."""
     return Usable(
         framework=image.framework,
         version=image.version,
         device=image.device,
         alone=offered(image) == ("single",),
         one_node=not any(STRATEGIES[name].several_nodes for name in offered(image)),
+        given=not isinstance(image, ImageSpec),
         misfit=misfit,
     )
 

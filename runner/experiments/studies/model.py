@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from runner.core.frozen import FileName, Frozen
 from runner.core.measurement import Interval
@@ -22,18 +21,22 @@ from runner.results.published.model import Conditions, Identifier
 Scale = Literal["full", "small"]
 
 
+SHARED: Final = (
+    *("framework", "version", "device", "hosts", "cluster", "slurm_flags", "engine", "image", "mounts", "data", "out"),
+)
+"""Fields of `Request` that `reproduce` takes as `bench` does, for all runs of a study; `framework` is then in place of the source's."""
+
+
+NOTHING: Final = Request()
+
+
 class StudyRequest(Frozen):
-    """What was asked for; None leaves the choice to the suite. `framework` is in place of the source's, `cells` begin the ids of those to run."""
+    """What was asked for: `bench` has what every run of the study gets (`SHARED`), `cells` begin the ids of those to run."""
 
     study: str | None = None
     scale: Scale = "full"
-    device: Device | None = None
-    hosts: str | None = None
-    framework: str | None = None
-    engine: EngineName | None = None
-    data: Path | None = None
-    out: Path | None = None
     cells: tuple[str, ...] = ()
+    bench: Request = NOTHING
     dry_run: bool = False
 
 
@@ -56,13 +59,17 @@ INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
 
 
 class Usable(Frozen):
-    """An image of the suite: whether it trains on one device or one node only, and why it can't run here (None where it can)."""
+    """Software for a study: whether it trains on one device or one node only, and why it can't run here (None where it can).
+
+    What is `given` is no image of the suite: another one, or what is installed on the machine.
+    """
 
     framework: str
     version: str
     device: Device
     alone: bool = False
     one_node: bool = False
+    given: bool = Field(default=False, exclude=True)
     misfit: str | None = None
 
 

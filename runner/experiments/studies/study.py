@@ -23,7 +23,7 @@ from runner.core.trial import Case
 from runner.core.workload import Workload, load_workloads
 from runner.images.catalog import Catalog, load_images
 from runner.results.published import load as published
-from runner.results.published.findings import METRICS
+from runner.results.published.findings import METRICS, Metric
 from runner.results.published.load import line_of
 from runner.results.published.model import Conditions, Identifier, Published
 
@@ -99,7 +99,6 @@ class Block(Frozen):
     Attributes:
         where: what all its figures have in common, in the source's terms; `framework` is the suite's, where it is not the source's.
         device: `cpu` where the source used no GPU; all cores of the machine are one device then.
-        versions: by kind of device, the images that stand for the source's software, the first one that runs here is taken.
         models: what the source calls each network → MODEL.
         gpu_only: why it means nothing without a GPU, as half a sentence.
         batches: as printed, each of a device, of a node, or of all devices (`batch_of`); the source's figures name it by `batch_term`.
@@ -120,7 +119,6 @@ class Block(Frozen):
     where: Conditions
     framework: str | None = None
     device: Device = "gpu"
-    versions: Mapping[Device, Annotated[tuple[str, ...], Field(min_length=1)]]
     models: Annotated[Mapping[str, str], Field(min_length=1)]
     mode: Mode = "train"
     strategy: StrategyName | None = None
@@ -169,7 +167,6 @@ class Block(Frozen):
                 any(one.gpus % one.nodes for one in (*self.points, *self.small.also)),
                 "the devices of a point are shared out equally to its nodes",
             ),
-            (self.device not in self.versions, f"`versions` has none for {self.device}"),
             (self.framework is None and self.where.framework is None, "`where` names no framework"),
             (
                 lengths.count(None) < len(lengths) - 1,
@@ -201,22 +198,37 @@ class Tolerance(Frozen):
     why: str
 
 
+class Shown(Frozen):
+    """A table, figure or experiment of the source: `what` it is, which `metrics` it has, and the `blocks` that run it here.
+
+    One without blocks is data alone, as a specification is; or no run can show it, for the physical reason `cant`.
+    """
+
+    what: Annotated[str, Field(min_length=1)]
+    metrics: tuple[Metric, ...] = ()
+    blocks: tuple[Identifier, ...] = ()
+    cant: str | None = None
+
+
 class Study(Frozen):
     """One study; STUDY calls it by the `id` of its file.
 
     `networks` stand for the source's; of `tolerances`, the first that names a metric counts. At full scale each run is done `repeat` times. What
-    is so in every block `differs` as in one; `notes` are what a reader of the table has to know.
+    is so in every block `differs` as in one; `notes` are what a reader of the table has to know. `nearest` has, by framework, the versions
+    nearest to the source's software: they are taken before the newest that runs here. `shows` has all that is in the source.
     """
 
     id: Identifier
     source: Identifier
     title: str
     networks: Mapping[Identifier, Network] = {}
+    nearest: Mapping[str, tuple[str, ...]] = {}
     same: Same
     tolerances: tuple[Tolerance, ...]
     repeat: Count = 3
     differs: tuple[Difference, ...] = ()
     blocks: Annotated[tuple[Block, ...], Field(min_length=1)]
+    shows: tuple[Shown, ...] = ()
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -290,9 +302,14 @@ def _wrong(study: Study, source: Published) -> Iterator[Wrong]:
     yield from _missing(study.same.gpus, "GPU", {gpu.id for gpu in source.hardware.gpus}, of="the source")
     for tolerance in study.tolerances:
         yield from _missing(tolerance.metrics, "metric", set(METRICS), of="the suite")
+    for framework, versions in study.nearest.items():
+        known = {image.version for image in catalog.images if image.framework == framework}
+        yield from _missing(versions, "version", known, of=framework)
     ids = [block.id for block in study.blocks]
     for name in sorted({name for name in ids if ids.count(name) > 1}):
         yield name, f"two blocks have the id {name!r}; rename one of them"
+    for shown in study.shows:
+        yield from _missing(shown.blocks, "block", set(ids), of="`blocks`")
     cases = {case for runs in source.runs for case in runs.cases}
     for block in study.blocks:
         yield from _missing(block.networks, "network", set(study.networks), of="`networks`")
@@ -300,20 +317,11 @@ def _wrong(study: Study, source: Published) -> Iterator[Wrong]:
             yield from _missing((block.where.network,), "network", wires, of="the source")
         yield from _missing(block.cases, "case", cases, of="the source")
         yield from _missing(block.small.models, "model", set(block.models), of=f"block {block.id}")
-        yield from _images(block, catalog)
-        yield from _models(block, workloads)
+        yield from _models(block, workloads, catalog)
 
 
-def _images(block: Block, catalog: Catalog) -> Iterator[Wrong]:
-    """Versions for which there is no image."""
-    framework = block.framework or block.where.framework or ""
-    for device, versions in block.versions.items():
-        known = {image.version for image in catalog.images if (image.framework, image.device) == (framework, device)}
-        yield from _missing(versions, "version", known, of=f"{framework} on {device.upper()}s")
-
-
-def _models(block: Block, workloads: Sequence[Workload]) -> Iterator[Wrong]:
-    """Models, modes and precisions that no program of the framework has."""
+def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> Iterator[Wrong]:
+    """Models, modes and precisions that no program of the framework has, on any device that it has an image for."""
     framework = block.framework or block.where.framework or ""
     owners = {model.name: (workload, model) for workload in workloads for model in workload.models}
     for name in (*block.models.values(), *block.small.models.values()):
@@ -325,7 +333,10 @@ def _models(block: Block, workloads: Sequence[Workload]) -> Iterator[Wrong]:
         ):
             for _, sentence in _missing((framework,), "framework", known, of=of):
                 yield f"id: {block.id}", f"block {block.id}: {sentence}"
-        for device, precision in product(block.versions, block.precisions):
+        devices = {image.device for image in catalog.images if image.framework == framework}
+        for device, precision in product(
+            sorted(devices if block.device == "gpu" else {block.device}), block.precisions
+        ):
             try:
                 workload.check_precision(precision, framework=framework, device=device, mode=block.mode)
                 workload.check_profiles(block.profile, region=block.profile_region, framework=framework)

@@ -12,11 +12,13 @@ import examples
 import pytest
 from studied import cpu_machine, gpu_machine
 
+from runner.core.container_spec import Mount
 from runner.core.contradictions import refuse_contradictions
+from runner.core.request import Request
 from runner.core.wire import Link
 from runner.core.yamlfile import load as read
 from runner.experiments.studies.cells import cells
-from runner.experiments.studies.model import Altered, Pick
+from runner.experiments.studies.model import NOTHING, Altered, Pick, Usable
 from runner.experiments.studies.study import DIRECTORY as OWN
 from runner.experiments.studies.study import Block, Point, Same, Small, Study, study_names
 from runner.results.published.load import DIRECTORY
@@ -33,10 +35,10 @@ MACHINES = {
 }
 
 
-def laid_out(study, machine, scale="full", data=None):
+def laid_out(study, machine, scale="full", asked=NOTHING):
     source = load_source(DIRECTORY / f"{study.source}.yaml")
     return {
-        cell.id: cell for cell in cells(study, source=source, machine=machine, scale=scale, sample=SAMPLE, data=data)
+        cell.id: cell for cell in cells(study, source=source, machine=machine, scale=scale, sample=SAMPLE, asked=asked)
     }
 
 
@@ -46,7 +48,6 @@ def made_up(**changes):
         "id": "own",
         "says": "made up",
         "where": {"framework": "mxnet", "version": "0.7.0"},
-        "versions": {"gpu": ("1.9.1-cu112",), "cpu": ("1.9.1",)},
         "models": {"googlenet": "googlenet"},
         "batches": (64,),
         "image_size": 224,
@@ -109,10 +110,10 @@ def test_figure_3_of_the_p100_paper_is_a_strong_curve_on_one_node_and_nodes_of_1
         cell = found[f"mxnet-googlenet.{gpus}gpus.{nodes}nodes.ib"]
         assert (cell.request.gpus, cell.request.nodes, cell.request.batch) == ((gpus,), nodes, 36)
         assert cell.request.scaling == "weak"
-        assert cell.request.interconnect == ("infiniband", "ethernet")
+        assert cell.request.interconnect == ("infiniband",)
         assert cell.pick == Pick(devices=gpus, nodes=nodes, interconnect="infiniband")
         other = found[f"mxnet-googlenet.{gpus}gpus.{nodes}nodes.eth"]
-        assert other.request == cell.request
+        assert other.request == cell.request.model_copy(update={"interconnect": ("ethernet",)})
         assert other.pick.interconnect == "ethernet"
         assert (cell.where.network, other.where.network) == ("ib", "eth")
         assert (cell.where.gpus, cell.where.batch, cell.where.epochs) == (gpus, 144, 1)
@@ -142,7 +143,12 @@ NO_CODE = "mxnet 1.9.1-cu112 has no code for compute capability 9.0"
             "machines.2gpus.2nodes.batch16.eth1g",
             "no engine answers here",
         ),
-        ("dell-p100", gpu_machine(4, misfits={"1.9.1-cu112": NO_CODE}), "mxnet-googlenet.1gpus", NO_CODE),
+        (
+            "dell-p100",
+            gpu_machine(4, misfits={"1.9.1-cu112": NO_CODE, "1.9.1-nvidia": "not built here"}),
+            "mxnet-googlenet.1gpus",
+            NO_CODE,
+        ),
         ("nyu-profiling", cpu_machine(), "broadcast.alexnet.2gpus.batch4", "Gloo"),
         ("nyu-profiling", gpu_machine(2), "broadcast.alexnet.2gpus.batch4", None),
     ],
@@ -234,7 +240,7 @@ def test_what_learns_has_real_images_and_what_is_timed_has_those_that_were_given
     assert found["quantised.cpu.int8"].request.data == SAMPLE
     assert found["infer.vgg16.1gpus.batch1"].request.data is None
     assert found["concurrent-dense.2gpus.one"].request.data is None
-    given = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small", data=Path("/own"))
+    given = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small", asked=Request(data=Path("/own")))
     assert given["infer.vgg16.1gpus.batch1"].request.data == Path("/own")
     assert given["concurrent-dense.2gpus.one"].request.data is None
 
@@ -277,13 +283,44 @@ def test_a_cell_takes_runs_of_its_own_scale_wire_and_case_and_wants_its_baseline
 
 
 def test_another_framework_can_stand_in():
-    source = load_source(DIRECTORY / "cern-openlab-2018-wgan.yaml")
-    found = cells(
-        STUDIES["cern-wgan"], source=source, machine=gpu_machine(1), scale="full", sample=SAMPLE, stand_in="pytorch"
-    )
+    found = [*laid_out(STUDIES["cern-wgan"], gpu_machine(1), asked=Request(framework="pytorch")).values()]
     assert {(cell.request.framework, cell.request.version) for cell in found} == {("pytorch", "2.15.0")}
     assert {cell.where.framework for cell in found} == {"tensorflow"}
     assert Altered(field="framework", published="tensorflow", here="pytorch") in found[0].altered
+
+
+def test_what_is_asked_of_bench_reaches_every_run():
+    """An image that is given, or what is installed, has no VERSION; with another framework goes no strategy of the source's."""
+    given = Usable(framework="pytorch", version="own:1", device="gpu", given=True)
+    machine = gpu_machine(2).model_copy(update={"images": (given,)})
+    asked = Request(framework="pytorch", image="own:1", mounts=(Mount(source="/opt", target="/opt"),))
+    found = laid_out(STUDIES["nyu-profiling"], machine, asked=asked)
+    request = found["broadcast.alexnet.2gpus.batch4"].request
+    assert (request.image, request.mounts, request.version) == ("own:1", asked.mounts, None)
+    assert request.strategy == "dp"
+    host = laid_out(STUDIES["tbd-analysis"], machine, asked=Request(framework="pytorch", engine="host"))
+    request = host["one-machine.2gpus.batch16"].request
+    assert (request.engine, request.framework, request.version, request.strategy) == ("host", "pytorch", None, None)
+    refuse_contradictions(request)
+
+
+def test_a_version_that_no_study_names_is_taken_and_one_that_is_asked_for_alone():
+    newer = Usable(framework="tensorflow", version="2.99.0", device="gpu")
+    machine = gpu_machine(1, misfits={"1.15.5-nvidia": "not built here"})
+    machine = machine.model_copy(update={"images": (*machine.images, newer)})
+    assert laid_out(STUDIES["cern-wgan"], machine)["batch.1gpus.batch16"].request.version == "2.99.0"
+    old = laid_out(STUDIES["dell-p100"], gpu_machine(4), asked=Request(version="1.15"))
+    assert "tensorflow 1.15.5-nvidia trains on one device" in old["tensorflow.4gpus"].why
+    assert old["tensorflow.1gpus"].request.version == "1.15.5-nvidia"
+    assert old["caffe.1gpus"].why == "there is no image of caffe 1.15 for a GPU"
+
+
+def test_on_hosts_and_on_slurm_every_run_is_on_them_but_trainings_at_once():
+    for name, study in STUDIES.items():
+        for cell in laid_out(study, gpu_machine(4, 4, hosts="slurm")).values():
+            assert (cell.request or Request(hosts="slurm")).hosts == "slurm", (name, cell.id)
+    found = laid_out(STUDIES["uw-hardware"], gpu_machine(4, 4, hosts="slurm"))
+    assert "one machine" in found["concurrent-vgg16.4gpus.one"].why
 
 
 def test_every_change_against_the_source_is_told():

@@ -45,7 +45,6 @@ STUDY = Study.model_validate(
                 "id": "block",
                 "says": "made up",
                 "where": {"framework": "tensorflow", "version": "1.3.0"},
-                "versions": {"gpu": ["2.21.0"]},
                 "models": {"resnet50": "resnet50", "vgg16": "vgg16"},
                 "batches": [32],
                 "image_size": 32,

@@ -14,6 +14,7 @@ from studied import cpu_machine
 
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed
+from runner.core.request import Request
 from runner.experiments.studies import flow
 from runner.experiments.studies.model import Reproduction, StudyRequest
 from runner.results.store import read_record, write_record
@@ -24,13 +25,15 @@ IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, l
 class Bench:
     """Stands in for `bench.run`: notes what was asked, and leaves a record for each scale."""
 
-    def __init__(self, *, fails=None, stops=None):
-        self.asked, self.fails, self.stops = [], fails, stops
+    def __init__(self, *, fails=None, stops=None, lacks=None):
+        self.asked, self.fails, self.stops, self.lacks = [], fails, stops, lacks
 
     def __call__(self, request, *, command, name, shown, known, wanted):
         self.asked.append(request)
         if request.framework == self.stops:
             raise KeyboardInterrupt
+        if request.framework == self.lacks:
+            raise RequestError("no such wire")
         if request.framework == self.fails:
             raise RunFailedError("made-up reason")
         runs = []
@@ -63,7 +66,8 @@ def run(monkeypatch, tmp_path):
 
     def begin(stand_in, **asked):
         monkeypatch.setattr(flow.bench, "run", stand_in)
-        whole = StudyRequest.model_validate({"study": "dell-p100", "scale": "small", "out": tmp_path} | asked)
+        whole = {"study": "dell-p100", "scale": "small", "bench": Request(out=tmp_path)} | asked
+        whole = StudyRequest.model_validate(whole)
         return flow.reproduce(whole, command=("dlscale", "reproduce", "dell-p100"))
 
     return begin
@@ -100,6 +104,25 @@ def test_a_cell_that_fails_does_not_end_the_study(run, tmp_path):
     status = {cell.id: (cell.status, cell.why) for cell in made.cells}
     assert status["mxnet-cpu.cpu"] == ("failed", "made-up reason")
     assert status["tensorflow-cpu.cpu"] == ("ran", None)
+
+
+def test_what_this_machine_can_not_run_is_skipped_and_no_failure(run, tmp_path):
+    """A wire, or a network of a framework that stands in, is found missing by the plan alone, before anything starts."""
+    assert run(Bench(lacks="mxnet")) == 0
+    (made,) = reproductions(tmp_path)
+    assert {(cell.status, cell.why) for cell in made.cells if cell.block == "mxnet-cpu"} == {
+        ("skipped", "no such wire")
+    }
+
+
+def test_a_cluster_is_asked_for_the_nodes_of_the_widest_run(run, monkeypatch, capsys):
+    """Figure 3 of the source has 16 GPUs on 4 nodes; the command in the job is the one that was typed."""
+    asked = {"bench": Request(cluster="slurm"), "dry_run": True}
+    monkeypatch.setattr(flow, "become", pytest.fail)
+    assert run(Bench(), **asked) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("salloc --nodes=4 --exclusive")
+    assert line.endswith("dlscale reproduce dell-p100 --hosts=slurm")
 
 
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, tmp_path, capsys):
@@ -142,7 +165,7 @@ def test_the_list_has_what_can_run_the_command_for_it_and_what_held_so_far(run, 
     monkeypatch.setattr(flow, "SUITE_ROOT", tmp_path.parent)
     tmp_path.rename(tmp_path.parent / "results")
     capsys.readouterr()
-    flow.list_studies(StudyRequest(scale="small"), as_json=False)
+    flow.list_studies(StudyRequest(scale="small"), words=["--scale=small"], as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     place = next(number for number, line in enumerate(lines) if line.startswith("dell-p100 "))

@@ -41,7 +41,6 @@ STUDY = Study.model_validate(
                 "id": "block",
                 "says": "made up",
                 "where": {"framework": "mxnet"},
-                "versions": {"gpu": ["1.9.1-cu112"], "cpu": ["1.9.1"]},
                 "models": {"resnet50": "resnet50"},
                 "batches": [32],
                 "iterations": 40,

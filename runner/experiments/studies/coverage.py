@@ -1,0 +1,41 @@
+"""What of each source is run, as a table for docs/studies.md: everything that its study `shows`, and in what the runs differ. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from runner.experiments.studies.study import NOT_STATED, Block, Shown, Study
+from runner.report.table import escaped
+from runner.results.published.findings import METRICS
+
+COLUMNS = ("study", "in the source", "metrics", "run by", "state")
+
+
+def rows(studies: Iterable[Study]) -> Iterator[Sequence[str]]:
+    """A row for each thing that a source shows, in Markdown."""
+    for study in studies:
+        for shown in study.shows:
+            metrics = ", ".join(name.replace("_", " ") for name in shown.metrics)
+            blocks = ", ".join(f"`{name}`" for name in shown.blocks)
+            yield (f"`{study.id}`", escaped(shown.what), metrics, blocks, escaped(state(study, shown)))
+
+
+def state(study: Study, shown: Shown) -> str:
+    """`covered`, `covered as data` where there is nothing to run, `differs in ...`, or `can't: ...`."""
+    if shown.cant:
+        return f"can't: {shown.cant}"
+    if not shown.blocks:
+        return "covered as data"
+    fields = dict.fromkeys(field for name in shown.blocks for field in _differing(study, study.block(name), shown))
+    return f"differs in {', '.join(fields)}" if fields else "covered"
+
+
+def _differing(study: Study, block: Block, shown: Shown) -> Iterator[str]:
+    """Fields in which a block's runs are not the source's; how a metric is had only where that is shown."""
+    for model in block.models:
+        for one in study.declared(block, model):
+            metric = one.field.lower().replace(" ", "_")
+            if not one.published.startswith(NOT_STATED) and (metric not in METRICS or metric in shown.metrics):
+                yield one.field.replace("_", " ")
+    if block.where.data == "real" and block.image_size and block.mode != "converge" and block.fit is None:
+        yield "data"
