@@ -7,7 +7,7 @@ import argparse
 import sys
 
 PROFILES = ("kernels", "metrics", "memory", "region")
-REGIONS = ("input", "forward", "backward", "optimizer")
+REGIONS = ("input", "forward", "backward", "optimizer", "update")
 # Compute capability from which on a GPU has a precision.
 CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")

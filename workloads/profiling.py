@@ -1,7 +1,7 @@
 """A short pass under a profiler, in place of the measured loop, and the parts of a step. Standard library and syntax of Python 3.6 only.
 
 The program hands over the object that `loop.py` describes. Its `step` is divided by ``with self.regions("forward"):`` into input, forward,
-backward and optimizer, which costs a measured run two calls that do nothing. For `profile` it has besides:
+backward and optimizer, which costs a measured run two calls that do nothing; `update` may enclose the last two. For `profile` it has besides:
 
     regions                a `Regions`
     profiler(kind)         what traces: `source` (its name), `start()` and `stop()` around all that is profiled (where there are GPUs also
@@ -41,6 +41,9 @@ class Nothing:
 
 
 NOTHING = Nothing()
+UPDATE = (
+    "update"  # backward and optimizer as one: noted where only that is asked for, since its parts are noted otherwise
+)
 
 
 def realtime_offset_ns():
@@ -68,7 +71,9 @@ class Regions:
         self.watcher, self.only, self.annotate, self.spans = None, None, None, []
 
     def __call__(self, name):
-        return NOTHING if self.watcher is None or self.only not in {None, name} else Region(self, name)
+        if self.watcher is None or self.only not in {None, name} or (name == UPDATE and self.only is None):
+            return NOTHING
+        return Region(self, name)
 
     def watch(self, watcher, *, only):
         """Note regions, or the one called `only`, as (name, start, end) in seconds of the monotonic clock; see `Watcher`."""

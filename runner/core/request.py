@@ -197,7 +197,9 @@ class Request(Frozen):
     profile_iterations: Annotated[
         int | None, Option("iterations under the profiler (default: 5; under ncu 1)", "N")
     ] = None
-    profile_region: Annotated[Region | None, Option("profile only forward, backward, optimizer or input")] = None
+    profile_region: Annotated[
+        Region | None, Option("profile only forward, backward, optimizer, update (the last two at once) or input")
+    ] = None
     profile_timeout_s: Annotated[int, Option("wall-clock limit of such a pass (default: 15m)", "TIME")] = 900
     image: Annotated[
         str | None, Option("run in this image instead: a command of yours, or with --framework what the suite runs")

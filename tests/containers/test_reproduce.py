@@ -34,7 +34,7 @@ ROWS = {
     "tbd-analysis": [
         "one-machine.2gpus.batch16",
         "machines.2gpus.2nodes.batch16.eth1g",
-        "sensitivity.inception-v3.1gpus",
+        "sensitivity-inception.1gpus",
         "sensitivity-wgan.1gpus",
         "sensitivity-deepspeech2.1gpus",
     ],

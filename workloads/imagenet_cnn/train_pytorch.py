@@ -61,10 +61,11 @@ class Cnn(Training):
             self.optimizer.zero_grad()
         with self.regions("forward"), self.autocast:
             loss = self.loss(self.model, batch)
-        with self.regions("backward"):
-            self.scaler.scale(loss).backward()
-        with self.regions("optimizer"):
-            self.ranks.update(self.optimizer, self.scaler)
+        with self.regions("update"):
+            with self.regions("backward"):
+                self.scaler.scale(loss).backward()
+            with self.regions("optimizer"):
+                self.ranks.update(self.optimizer, self.scaler)
         return loss.detach()  # stays on the device: reading it here would stop it every step
 
     def loss(self, model, batch):

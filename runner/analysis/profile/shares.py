@@ -22,7 +22,7 @@ from runner.core.profile import CallClassShare, CallShare, CategoryShare, Counte
 LISTED: Final = 30
 """Names that a record keeps: of kernels, and of calls."""
 LOW: Final = 10
-ORDER: Final[tuple[StepPart, ...]] = ("input", "forward", "backward", "optimizer", "step")
+ORDER: Final[tuple[StepPart, ...]] = ("input", "forward", "backward", "optimizer", "update", "step")
 
 
 def categories(work: pd.DataFrame, seconds: pd.Series[float]) -> tuple[CategoryShare, ...]:

@@ -369,8 +369,8 @@ class Backward(EventBase):
 
 
 ProfileKind = Literal["kernels", "metrics", "memory", "region"]
-Region = Literal["forward", "backward", "optimizer", "input"]
-"""A part of a step that a profiler can be asked to look at."""
+Region = Literal["forward", "backward", "optimizer", "update", "input"]
+"""A part of a step that a profiler can be asked to look at; `update` is backward and optimizer as one."""
 
 StepPart = Literal[Region, "step"]
 """A part of a step that is timed; `step` is all but the input, where a framework runs it as one."""

@@ -62,8 +62,8 @@ class BlockContext:
         """The real images that it reads; None for synthetic data, or where samples are no images."""
         if self.block.image_size is None:
             return None
-        learns = self.block.mode == "converge" or self.block.fit is not None
-        return self.asked.data or (self.sample if learns else None)
+        real = self.block.real or self.block.mode == "converge" or self.block.fit is not None
+        return self.asked.data or (self.sample if real else None)
 
     @property
     def device(self) -> Device:

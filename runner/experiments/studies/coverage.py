@@ -37,5 +37,5 @@ def _differing(study: Study, block: Block, shown: Shown) -> Iterator[str]:
             metric = one.field.lower().replace(" ", "_")
             if not one.published.startswith(NOT_STATED) and (metric not in METRICS or metric in shown.metrics):
                 yield one.field.replace("_", " ")
-    if block.where.data == "real" and block.image_size and block.mode != "converge" and block.fit is None:
+    if block.where.data == "real" and block.image_size:
         yield "data"

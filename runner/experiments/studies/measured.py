@@ -349,7 +349,7 @@ def _passes(cell: CellFigures) -> None:
     _fp32(cell)
     kernels = [one for one in cell.passes if one.profile and one.profile.kind == "kernels"]
     whole = [one for one in kernels if one.profile and one.profile.region is None]
-    backward = [one for one in kernels if one.profile and one.profile.region == "backward"]
+    backward = [one for one in kernels if one.profile and one.profile.region in {"backward", "update"}]
     if not any(one.profile for one in cell.passes):
         return
     if backward or not cell.backward_apart:

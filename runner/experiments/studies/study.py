@@ -109,6 +109,7 @@ class Block(Frozen):
         profile: passes under a profiler; `passes_only` leaves the measured runs beside them out.
         cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
         fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
+        real: whether it trains on real images, too, as what profiles the input has to.
         differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
             wires) is compared with them, and what a small scale changes is known, so that neither is declared.
         note: what had to be decided since the source leaves it out.
@@ -143,6 +144,7 @@ class Block(Frozen):
     concurrent: Count | None = None
     cases: Mapping[str, Case] = {}
     fit: Count | None = None
+    real: bool = False
     small: Small = Small()
     differs: tuple[Difference, ...] = ()
     note: str | None = None

@@ -240,6 +240,8 @@ def test_what_learns_has_real_images_and_what_is_timed_has_those_that_were_given
     assert found["quantised.cpu.int8"].request.data == SAMPLE
     assert found["infer.vgg16.1gpus.batch1"].request.data is None
     assert found["concurrent-dense.2gpus.one"].request.data is None
+    profiled = laid_out(STUDIES["nyu-profiling"], cpu_machine(), "small")
+    assert profiled["steps.vgg16.1gpus.batch4"].request.data == SAMPLE
     given = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small", asked=Request(data=Path("/own")))
     assert given["infer.vgg16.1gpus.batch1"].request.data == Path("/own")
     assert given["concurrent-dense.2gpus.one"].request.data is None

@@ -8,6 +8,7 @@ import itertools
 import mmap
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import events
@@ -105,6 +106,27 @@ class Training:
     @property
     def ranks(self):
         return self
+
+
+def noted(only):
+    """Names of the regions of a step whose backward and optimizer lie in an update, where `only` one is watched."""
+    clock = types.SimpleNamespace(enter=lambda: None, settle=lambda: None, leave=lambda _: None)
+    regions = profiling.Regions()
+    regions.watch(clock, only=only)
+    with regions("forward"):
+        pass
+    with regions("update"):
+        with regions("backward"):
+            pass
+        with regions("optimizer"):
+            pass
+    return [name for name, _, _ in regions.close()]
+
+
+def test_an_update_is_one_region_where_it_is_asked_for_and_else_its_parts():
+    assert noted("update") == ["update"]
+    assert noted("optimizer") == ["optimizer"]
+    assert noted(None) == ["forward", "backward", "optimizer"]
 
 
 def run(training, **asked):
