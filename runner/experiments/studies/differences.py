@@ -64,7 +64,11 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
         one.model_copy(update={"here": here.get(one.field, one.here)})
         for one in merged(study.declared(block, where.model, ran=ran), found)
     )
-    update = {"where": where, "altered": tuple(one for one in altered if one.here != one.published)}
+    update = {
+        "where": where,
+        "altered": tuple(one for one in altered if one.here != one.published),
+        "whole_time": block.whole_time,
+    }
     return run.model_copy(update={"cell": cell.model_copy(update=update)})
 
 

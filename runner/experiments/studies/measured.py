@@ -154,17 +154,33 @@ def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:
 def _times(cell: CellFigures) -> None:
     """Training time, or that of all of an inference and of its batches; and how many samples it was for."""
     runs = cell.measured
-    seconds = [one.measurement.training_time_s for one in runs if one.measurement.training_time_s]
+    of_program = cell.run.cell.whole_time
+    times = (_program_s(one) if of_program else one.measurement.training_time_s for one in runs)
+    seconds = [one for one in times if one]
     infers = all(isinstance(one.trial, Trial) and one.trial.mode == "infer" for one in runs)
     whole = "inference_time" if infers else "training_time"
     if not seconds:
         cell.lack("no run measured its time", whole)
         return
-    cell.add_mean(whole, "s", seconds, runs)
+    cell.add_mean(
+        whole, "s", seconds, runs, method="of the whole program, with start-up and input" if of_program else None
+    )
     cell.add("samples_per_run", "images", float(runs[0].measurement.samples), runs)
     latencies = [known.with_transfer.p50 for one in runs if infers and (known := latency(one.measurement))]
     if latencies:
         cell.add_mean("time_per_batch", "s", latencies, runs, method="median latency")
+
+
+_OF_THE_SUITE: Final = ("create", "probe_", "input_alone", "latency")
+"""How phases begin that no program of the source's has: making the container, and the suite's own passes."""
+
+
+def _program_s(one: RunRecord) -> float | None:
+    """Seconds from the start of a run's program to its end, without the suite's own passes."""
+    spent = one.outcome.phases_s
+    if "total" not in spent:
+        return None
+    return spent["total"] - math.fsum(seconds for name, seconds in spent.items() if name.startswith(_OF_THE_SUITE))
 
 
 def _quality(cell: CellFigures) -> None:

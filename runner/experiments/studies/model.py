@@ -144,7 +144,7 @@ class Cell(Frozen):
 
     `where` has the source's terms, but for `gpu`, which is this machine's (None where the source has none such), and `gpus`, which are CPU
     workers where there is no GPU. `request` is of `bench`, shared by a curve; None where this hardware can't run it, for the reason `why`.
-    `altered` is known before it runs, without the device.
+    `altered` is known before it runs, without the device. `whole_time`: its training time is its program's, from start to end.
     """
 
     id: str
@@ -156,6 +156,7 @@ class Cell(Frozen):
     why: str | None = None
     altered: tuple[Altered, ...] = ()
     extra: bool = False
+    whole_time: bool = False
 
 
 class CellRun(Frozen):

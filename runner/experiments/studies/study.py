@@ -110,6 +110,7 @@ class Block(Frozen):
         cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
         fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
         real: whether it trains on real images, too, as what profiles the input has to.
+        whole_time: whether the source's training time is its program's, with start-up and input, as from the time stamps of a log.
         differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
             wires) is compared with them, and what a small scale changes is known, so that neither is declared.
         note: what had to be decided since the source leaves it out.
@@ -145,6 +146,7 @@ class Block(Frozen):
     cases: Mapping[str, Case] = {}
     fit: Count | None = None
     real: bool = False
+    whole_time: bool = False
     small: Small = Small()
     differs: tuple[Difference, ...] = ()
     note: str | None = None

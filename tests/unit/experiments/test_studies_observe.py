@@ -30,7 +30,7 @@ GPU = studied.machine(device="gpu", devices=(8,), device_name="NVIDIA H200")
 
 
 def cell(**where):
-    more = {name: where.pop(name) for name in ("case", "altered") if name in where}
+    more = {name: where.pop(name) for name in ("case", "altered", "whole_time") if name in where}
     return Cell(id="cell", block="block", where={"framework": "mxnet", "model": "resnet18", **where}, **more)
 
 
@@ -96,6 +96,15 @@ class TestRates:
         found, missing = looked_at([run(status="invalid")], gpus=1)
         assert "throughput" not in found
         assert missing["throughput"] == "made up"
+
+    def test_the_time_of_a_whole_program_leaves_out_what_the_suite_does_beside_it(self):
+        """The source takes it from the time stamps of a log: 100 s in all, of which 2 make the container, 20 + 8 are the suite's own passes."""
+        spent = {"build": 7.0, "create": 2.0, "total": 100.0, "import": 5.0, "probe_compute": 20.0, "input_alone": 8.0}
+        one = run(0.1)
+        one = one.model_copy(update={"outcome": one.outcome.model_copy(update={"phases_s": spent})})
+        found, _ = looked_at([one], gpus=1, whole_time=True)
+        assert found["training_time"][0].value == pytest.approx(70)
+        assert "start-up" in found["training_time"][0].method
 
     def test_training_time_is_the_mean_of_the_repeats_with_its_interval(self):
         """4, 8 and 36 s."""
