@@ -74,7 +74,7 @@ def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cl
     assert code == 2
     assert f"n1: {tmp_path}/.seen-" in errors
     assert (
-        "is not there; put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node of the job sees them"
+        "is not there; put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node sees them"
         in " ".join(errors.split())
     )
 

@@ -40,7 +40,7 @@ def refused(tmp_path, *words, env=None):
         (["--data={here}/gone"], "/gone does not exist"),
         (["--data={here}/empty"], "is empty; give a folder"),
         (["--data={here}/set"], "holds no JPEG in class folders"),
-        (["--hosts=a:4,b:4"], "ENGINE=venv runs on this machine alone"),
+        (["--nodes=2"], "ENGINE=venv emulates no nodes"),
         (["--nodes=2", "--link-rate=fast"], "'fast' is no rate; write for example 1gbit"),
         (["--interconnect=ethernet"], "INTERCONNECT=ethernet asked, but a job on one host crosses no network"),
         (["--timeout=later"], "TIMEOUT=later is not a duration"),

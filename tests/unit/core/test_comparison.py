@@ -47,7 +47,7 @@ def test_gpus_that_are_not_there_do_not_become_cpu_workers(asked):
 
 
 def test_what_emulated_nodes_can_not_run_in_is_refused_and_not_ignored():
-    with pytest.raises(RequestError, match=r"^ENGINE=venv runs on this machine alone, "):
+    with pytest.raises(RequestError, match=r"^ENGINE=venv emulates no nodes "):
         emulated(Request(compare=True, engine="venv"), examples.node())
 
 

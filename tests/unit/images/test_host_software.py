@@ -26,7 +26,6 @@ from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.engines.local import LocalEngine
-from runner.experiments.studies import flow as of_studies
 from runner.images import custom_image
 from runner.images.custom_image import HostPython, HostSoftware, find_host_python, find_host_software
 from runner.plan import discovery
@@ -148,8 +147,8 @@ MOUNT = (Mount(source="/opt", target="/opt"),)
         ({"framework": "pytorch", "mounts": MOUNT}, "MOUNT=/opt shows a folder in a container, and ENGINE=host has"),
         ({"framework": "pytorch", "image": "corp/net:7"}, "ENGINE=host asked, and --image corp/net:7 runs in a con"),
         ({"image": "corp/net:7", "command": ("train",)}, "ENGINE=host asked, and --image corp/net:7 runs in a conta"),
-        ({"framework": "pytorch", "hosts": "a:4,b:4"}, "ENGINE=host runs on this machine alone, or on"),
-        ({"framework": "pytorch", "nodes": 2}, "ENGINE=host runs on this machine alone, or on"),
+        ({"framework": "pytorch", "hosts": "a:4,b:4"}, "ENGINE=host emulates no nodes and runs on no"),
+        ({"framework": "pytorch", "nodes": 2}, "ENGINE=host emulates no nodes and runs on no"),
     ],
 )
 def test_what_picks_an_image_or_another_machine_is_refused(asked, says):
@@ -158,9 +157,9 @@ def test_what_picks_an_image_or_another_machine_is_refused(asked, says):
     assert str(caught.value).startswith(says)
 
 
-def test_a_study_is_not_run_on_whatever_is_installed():
-    with pytest.raises(RequestError, match="^ENGINE=host has the versions that are installed here, and a study asks"):
-        of_studies.survey(Request(engine="host"), gpus={})
+def test_a_study_is_not_run_on_a_framework_that_nobody_named():
+    with pytest.raises(RequestError, match=r"^ENGINE=host .* add FRAMEWORK=mxnet, pytorch or tensorflow$"):
+        refuse_contradictions(Request(engine="host"))
 
 
 # What is planned and runs
