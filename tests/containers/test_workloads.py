@@ -40,7 +40,7 @@ def check_scales(ended, *, unit, tolerance):
     assert told[0] == pytest.approx(told[1], rel=1e-9)
     # What a rate is of: all units over all windows, wherever the steady ones begin.
     for record, scale in ((one, 1), (two, 2)):
-        rates = [amount(event) / event["seconds"] * scale for event in windows(ended, scale)]
+        rates = [amount(event) / event["seconds"] * record.trial.processes for event in windows(ended, scale)]
         assert min(rates) * 0.99 <= record.measurement.throughput.value <= max(rates) * 1.01
     norms = list(two.measurement.parameter_norms.values())
     assert len(norms) == two.trial.processes
