@@ -19,6 +19,12 @@ def refuse(sentence):
     raise SystemExit(2)
 
 
+def check_model(args, framework, offered):
+    """Refuse a model that a framework does not have."""
+    if args.model not in offered:
+        refuse(f"--model={args.model} is not offered with {framework}; ask for one of {', '.join(offered)}")
+
+
 def check_strategy(args, framework, offered):
     """Refuse a strategy that is not a framework's, and settings of another one."""
     if args.strategy not in offered:

@@ -11,10 +11,13 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from arguments import check_model
 from events import process_start
 from flags import bare_parser
+from networks import MXNET
 
 args = bare_parser(__doc__.splitlines()[0]).parse_args()
+check_model(args, "MXNet", MXNET)
 os.environ["OMP_NUM_THREADS"] = str(args.threads)  # read by MXNet when it is imported
 
 from models_mxnet import build  # noqa: E402

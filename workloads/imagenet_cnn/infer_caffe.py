@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
 import models_caffe
-from arguments import refuse
+from arguments import check_model, refuse
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
@@ -55,8 +55,7 @@ MIB = 2**20
 def check_caffe(args):
     if args.precision != "fp32":
         refuse(f"--precision={args.precision} is not offered with Caffe's inference; ask for fp32")
-    if args.model not in models_caffe.MODELS:
-        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.MODELS)}")
+    check_model(args, "Caffe", models_caffe.MODELS)
     if shutil.which("caffe") is None or importlib.util.find_spec("caffe") is None:
         refuse("there is no Caffe here with its Python interface; run this in an image of Caffe")
 

@@ -23,10 +23,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
+from arguments import check_model
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
 from loop import norm
+from networks import MXNET
 from with_mxnet.training import check_precision, environment, set_up
 
 STATIC = {"static_alloc": True, "static_shape": True}
@@ -177,6 +179,7 @@ def quantized(mx, net, samples, *, batch):
 
 def main():
     args = infer_parser(__doc__.splitlines()[0]).parse_args()
+    check_model(args, "MXNet", MXNET)
     check(args, int8="networks are quantized for oneDNN here; ask for fp16")
     if args.precision != "int8":
         check_precision(args)

@@ -6,7 +6,7 @@ sides, so that such layers are padded here by hand.
 """
 
 from networks import add, layers
-from with_tensorflow.layers import BatchNorm, Dropout, LocalNorm, keras
+from with_tensorflow.layers import Attend, BatchNorm, Dropout, Gelu, LayerNorm, LocalNorm, keras, tf
 
 
 def build(name, image_size, num_classes, *, auxiliary=True):
@@ -30,6 +30,25 @@ def initial_kernel():
 
 def pair(number):
     return number if isinstance(number, tuple) else (number, number)
+
+
+class Tokens(keras.layers.Layer):
+    """Squares of an image, (batch, height, width, channels), behind a token of its class, at learned positions: (batch, tokens, channels)."""
+
+    def __init__(self):
+        super().__init__(dtype="float32")
+
+    def build(self, shape):
+        _, height, width, channels = shape
+        drawn = keras.initializers.RandomNormal(stddev=0.02)
+        self.class_token = self.add_weight(name="class_token", shape=(1, 1, channels), initializer="zeros")
+        self.positions = self.add_weight(name="positions", shape=(1, height * width + 1, channels), initializer=drawn)
+        self.built = True
+
+    def call(self, x):
+        tokens = tf.reshape(x, (-1, x.shape[1] * x.shape[2], x.shape[3]))
+        first = tf.tile(tf.convert_to_tensor(self.class_token), (tf.shape(x)[0], 1, 1))
+        return tf.concat((first, tokens), axis=1) + tf.convert_to_tensor(self.positions)
 
 
 def padded(x, padding):
@@ -90,6 +109,23 @@ class Maker:
 
     def dense(self, x, units):
         return keras.layers.Dense(units, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01))(x)
+
+    def patches(self, x, channels, pixels):
+        return Tokens()(self.convolution(x, channels, pixels, pixels, 0))
+
+    def block(self, x, heads, hidden):
+        """Sums are in fp32 under every policy, as PyTorch's are under its own."""
+        width = x.shape[-1]
+        attended = self.dense(Attend(heads)(self.dense(self.token_norm(x), 3 * width)), width)
+        x = keras.layers.Add(dtype="float32")([x, attended])
+        read = self.dense(Gelu()(self.dense(self.token_norm(x), hidden)), width)
+        return keras.layers.Add(dtype="float32")([x, read])
+
+    def token_norm(self, x):
+        return LayerNorm(epsilon=1e-6, axes=(-1,))(x)
+
+    def class_token(self, x):
+        return self.token_norm(x[:, 0])
 
     def branches(self, x, paths):
         return keras.layers.Concatenate()([add(self, x, path) for path in paths])

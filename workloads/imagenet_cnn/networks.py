@@ -50,7 +50,7 @@ SMOOTHING = {"inception-v3-aux": 0.1}
 # Whose own trainer has RMSprop, with momentum, in place of SGD, and keeps moving averages of all weights: inception_train.py, beside its model.
 RMSPROP = ("inception-v3-aux",)
 RHO, EPSILON, AVERAGING = 0.9, 1.0, 0.9999
-# Which nobody trains by SGD: AdamW as DeiT's, weight decay for matrices alone. Other frameworks than PyTorch do not build them.
+# Which nobody trains by SGD: AdamW as DeiT's, weight decay for matrices alone. PyTorch and TensorFlow build them.
 TRANSFORMERS = ("vit-b16", "vit-ti16")
 
 
@@ -262,3 +262,5 @@ NETWORKS = {
     "vit-ti16": partial(vit, width=192, heads=3),
 }
 MODELS = (*NETWORKS, f"resnet50{UNCHANGED}", f"resnet152{UNCHANGED}")
+# Those that are offered with MXNet, whose RMSprop is another than TensorFlow's.
+MXNET = tuple(name for name in MODELS if name not in {*RMSPROP, *TRANSFORMERS})

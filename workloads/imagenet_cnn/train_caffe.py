@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import data_caffe
 import models_caffe
 import profile_caffe
-from arguments import refuse
+from arguments import check_model, refuse
 from class_folders import check_fit, read_index
 from events import Events, finite, process_start
 from flags import parser
@@ -56,8 +56,7 @@ def check(args):
         )
     if args.devices > 1 and args.strategy == "single":
         refuse(f"--devices={args.devices} needs --strategy=caffe")
-    if args.model not in models_caffe.MODELS:
-        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.MODELS)}")
+    check_model(args, "Caffe", models_caffe.MODELS)
     if args.precision != "fp32" and (args.device, args.precision) != ("gpu", "fp16"):
         refuse(f"--precision={args.precision} is not offered with Caffe; ask for fp32, or on a GPU for fp16")
     if shutil.which("caffe") is None:

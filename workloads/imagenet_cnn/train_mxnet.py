@@ -21,12 +21,12 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from arguments import refuse
+from arguments import check_model, refuse
 from class_folders import check_fit, read_index
 from flags import parser
 from flop import per_sample
 from loop import Batches
-from networks import AUXILIARY, RMSPROP
+from networks import AUXILIARY, MXNET
 from with_mxnet.training import Training, check, run
 
 
@@ -162,10 +162,9 @@ class Classifier(Training):
 
 def main():
     args = parser(__doc__.splitlines()[0]).parse_args()
+    check_model(args, "MXNet", MXNET)
     check(args)
     check_file(args)
-    if args.model in RMSPROP:
-        refuse(f"--model={args.model}: MXNet's RMSprop is another than TensorFlow's; ask for inception-v3")
     run(Classifier, args)
 
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
 from class_folders import check_fit, class_folders, read_index, split
 from flags import parser
-from networks import AUXILIARY, AVERAGING, EPSILON, RHO, RMSPROP, SMOOTHING
+from networks import AUXILIARY, AVERAGING, EPSILON, RHO, RMSPROP, SMOOTHING, TRANSFORMERS
 from with_tensorflow.training import Training, differences, run
 
 
@@ -98,6 +98,11 @@ class Cnn(Training):
         return self.told(inputs, seed)[0]
 
     def update_rule(self):
+        if self.args.model in TRANSFORMERS:
+            from with_tensorflow.optimizers import AdamW
+
+            decay = self.args.weight_decay
+            return AdamW(self.variables, learning_rate=self.args.learning_rate, weight_decay=decay)
         if self.args.model not in RMSPROP:
             return super().update_rule()
         from with_tensorflow.optimizers import RmsPropMomentum
@@ -153,6 +158,7 @@ class Cnn(Training):
 if __name__ == "__main__":
     asked = parser(__doc__.splitlines()[0]).parse_args()
     check_data(asked)
-    if asked.model in RMSPROP and asked.precision == "fp16":
-        refuse(f"--precision=fp16 scales losses for SGD, and --model={asked.model} has RMSprop; ask for bf16 or tf32")
+    if asked.model in {*RMSPROP, *TRANSFORMERS} and asked.precision == "fp16":
+        rule = "RMSprop" if asked.model in RMSPROP else "AdamW"
+        refuse(f"--precision=fp16 scales losses for SGD, and --model={asked.model} has {rule}; ask for bf16 or tf32")
     run(Cnn, asked)

@@ -57,11 +57,11 @@ class LocalNorm(keras.layers.Layer):
 
 
 class LayerNorm(keras.layers.Layer):
-    """Normalizes each image over all of its map, with a scale and a shift for each channel."""
+    """Normalizes each image over all of its map, or over other `axes`, with a scale and a shift for each channel."""
 
-    def __init__(self, *, epsilon):
+    def __init__(self, *, epsilon, axes=(1, 2, 3)):
         super().__init__(dtype="float32")
-        self.autocast, self.epsilon = False, epsilon
+        self.autocast, self.epsilon, self.axes = False, epsilon, list(axes)
 
     def build(self, shape):
         self.gamma = self.add_weight(name="gamma", shape=(shape[-1],), initializer="ones")
@@ -70,9 +70,31 @@ class LayerNorm(keras.layers.Layer):
 
     def call(self, x):
         told = tf.cast(x, tf.float32)
-        moments = tf.nn.moments(told, [1, 2, 3], keepdims=True)
+        moments = tf.nn.moments(told, self.axes, keepdims=True)
         weights = (tf.convert_to_tensor(self.beta), tf.convert_to_tensor(self.gamma))
         return tf.cast(tf.nn.batch_normalization(told, *moments, *weights, self.epsilon), x.dtype)
+
+
+class Attend(keras.layers.Layer):
+    """The products of attention without weights: (batch, length, 3 x width), queries, keys and values, to (batch, length, width)."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+
+    def call(self, qkv):
+        length, width = qkv.shape[1], qkv.shape[2] // 3
+        head = width // self.heads
+        q, k, v = tf.unstack(tf.transpose(tf.reshape(qkv, (-1, length, 3, self.heads, head)), (2, 0, 3, 1, 4)))
+        shares = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * head**-0.5)
+        return tf.reshape(tf.transpose(tf.matmul(shares, v), (0, 2, 1, 3)), (-1, length, width))
+
+
+class Gelu(keras.layers.Layer):
+    """x times the normal distribution's share below x, exactly, as PyTorch's."""
+
+    def call(self, x):
+        return 0.5 * x * (1 + tf.math.erf(x * 0.5**0.5))
 
 
 class Dropout(keras.layers.Layer):
@@ -104,7 +126,7 @@ def in_use(net):
 
 
 def multiplied(net):
-    """(weights, positions) of the convolutions and dense layers of a Keras model in the order in which they run, as `flop.per_sample` takes them."""
+    """(weights, positions) of the convolutions, dense layers and attention of a Keras model in the order in which they run, as `flop.per_sample` takes them."""
     transposed, others = keras.layers.Conv2DTranspose, (keras.layers.Conv2D, keras.layers.Dense)
     found = []
     for layer in net.layers:
@@ -112,4 +134,7 @@ def multiplied(net):
             # A transposed convolution uses every weight at each position of its input, as the convolution does that it is the gradient of.
             where = layer.input if isinstance(layer, transposed) else layer.output
             found.append((math.prod(layer.kernel.shape), math.prod(where.shape[1:-1])))
+        elif isinstance(layer, Attend):  # each position's query with all keys, and its weights with all values
+            _, length, width = layer.output.shape
+            found.extend([(length * width, length)] * 2)
     return found

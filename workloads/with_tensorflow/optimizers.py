@@ -136,6 +136,23 @@ class Adam:
             put(power, power * beta)
 
 
+class AdamW(Adam):
+    """Adam, and before each step weight decay of matrices alone: w -= r d w (https://arxiv.org/abs/1711.05101)."""
+
+    def __init__(self, variables, *, weight_decay, **rates: float):
+        super().__init__(variables, **rates)
+        self.kept = 1 - self.learning_rate * weight_decay  # of a matrix in a step
+
+    def scaled(self, loss):
+        return loss
+
+    def apply(self, gradients):
+        for variable in self.variables:
+            if len(variable.shape) > 1:
+                put(variable, self.kept * variable)
+        super().apply(gradients)
+
+
 def put(variable, value):
     """Assign to the replica's own copy; `assign` asks for an aggregation, of which there is none."""
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

@@ -18,6 +18,10 @@ WORDS = {
     "wgan": ("--model=wgan", *GAN, "--learning-rate=0.00002"),
     "wgan-nobn": ("--model=wgan-nobn", *GAN, "--learning-rate=0.0002"),
     "wgan-gp": ("--model=wgan-gp", *alone.PENALIZED, "--batch=4", "--learning-rate=0.00002"),
+    "vit-ti16": (
+        *("--model=vit-ti16", "--image-size=32", "--num-classes=10", "--batch=4", "--learning-rate=0.0005"),
+        *("--momentum=0.9", "--weight-decay=0.05"),
+    ),
     "mlp-512-reuters": (*alone.DENSE, "--dropout=0", "--batch=32"),
 }
 
@@ -27,10 +31,15 @@ def flags(parser, model):
 
 
 def weights(shapes, *, normalized):
-    """Weights in PyTorch's shapes, by their number; vectors are biases, or with `normalized` in turn scales, around 1, and biases."""
+    """Weights in PyTorch's shapes, by their number; vectors are biases, or with `normalized` in turn scales, around 1, and biases.
+
+    `normalized="biased"`: so are those behind the bias that follows each matrix.
+    """
     found, vectors = [], 0
     for number, shape in enumerate(shapes):
         value = np.random.default_rng((7, number)).uniform(-0.05, 0.05, shape).astype(np.float32)
+        if normalized == "biased" and len(shape) > 1:
+            vectors = 1
         if len(shape) == 1:
             value += 1 - vectors % 2 if normalized else 0
             vectors += 1
@@ -52,9 +61,9 @@ def copied(training, *, normalized=False):
 def transposed(training, tf, *, normalized):
     """Give what a TensorFlow program trains the weights that PyTorch's has: kernels lie the other way round there."""
     # (height, width, in, out) of a convolution is (out, in, height, width) there.
-    kernels = {1: (0,), 2: (1, 0), 4: (3, 2, 0, 1)}
+    kernels = {1: (0,), 2: (1, 0), 3: (0, 1, 2), 4: (3, 2, 0, 1)}
     shapes = [tuple(v.shape[axis] for axis in kernels[len(v.shape)]) for v in training.variables]
-    back = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
+    back = {1: (0,), 2: (1, 0), 3: (0, 1, 2), 4: (2, 3, 1, 0)}
     for variable, value in zip(training.variables, weights(shapes, normalized=normalized), strict=True):
         variable.assign(tf.constant(value.transpose(back[value.ndim])))
 

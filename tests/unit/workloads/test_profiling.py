@@ -377,6 +377,20 @@ def test_tensorflow_refuses_a_region_of_its_one_graph_before_it_is_imported():
     assert "ask for input" in done.stderr
 
 
+@pytest.mark.parametrize("program", ["train_caffe", "train_mxnet"])
+def test_a_model_that_a_framework_lacks_is_refused_in_one_line_before_it_is_imported(program):
+    """It ended in a traceback of the framework's own list of layers."""
+    words = (
+        "--model=vit-ti16 --image-size=32 --num-classes=10 --batch=8 --iterations=4 --warmup=1 --window=2 --precision=fp32 --device=cpu "
+        "--devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --momentum=0.9 --weight-decay=0 --seed=1 --threads=1 "
+        "--cpus-per-worker=0 --loader-workers=1"
+    )
+    path = Path(profiling.__file__).parent / f"imagenet_cnn/{program}.py"
+    done = subprocess.run([sys.executable, path, *words.split()], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--model=vit-ti16 is not offered with" in done.stderr
+
+
 def test_what_looks_from_outside_sees_what_is_profiled_and_not_how(monkeypatch, training):
     """A library by a name that the framework did not load would be another one, which knows of no profiler."""
 

@@ -17,7 +17,7 @@ from modelled import (
     sizes,
 )
 from models_mxnet import MAKERS, build, multiplied, undrawn
-from networks import MODELS, RMSPROP, TRANSFORMERS, UNCHANGED
+from networks import MXNET, UNCHANGED
 from with_mxnet.shim import mx
 
 
@@ -56,7 +56,7 @@ def six_steps_lower_the_loss(name):
     hold_learning(name, losses, [p.name for p in trained(net) if not p.grad().asnumpy().any()])
 
 
-assert set(CATALOG) == set(MODELS) - {*RMSPROP, *TRANSFORMERS}
+assert set(CATALOG) == set(MXNET)
 for name, (image_size, _) in CATALOG.items():
     for size in sizes(name):
         output = undrawn(name, size, 1000)(mx.sym.var("images"))

@@ -9,14 +9,16 @@ import numpy as np
 from modelled import hold_learning
 from models_tensorflow import build
 from with_tensorflow.layers import Dropout
-from with_tensorflow.optimizers import Sgd
+from with_tensorflow.optimizers import AdamW, Sgd
 from with_tensorflow.shim import set_seed, tf, trained
 
-for name in ("resnet18", "inception-bn"):
+for name in ("resnet18", "inception-bn", "vit-ti16"):
     set_seed(1)
     net = build(name, 32, 10)
     variables = trained(net)
     sgd = Sgd(variables, learning_rate=0.03, momentum=0.9, weight_decay=0.0, scaled=False)
+    if name == "vit-ti16":
+        sgd = AdamW(variables, learning_rate=0.001, weight_decay=0.01)
     images, labels = tf.random.stateless_normal((8, 32, 32, 3), (1, 1)), tf.range(8)
 
     losses = []
@@ -44,6 +46,12 @@ sgd.apply([tf.constant([float("inf"), 1.0])])
 assert (weights.numpy() == before[0]).all()
 assert (sgd.velocities[0].numpy() == before[1]).all()
 assert float(sgd.scale) == 2**15
+
+matrix, vector = tf.Variable([[1.0, 2.0]]), tf.Variable([1.0, 2.0])
+update = AdamW([matrix, vector], learning_rate=0.1, weight_decay=0.5)
+update.apply([tf.constant([[3.0, -4.0]]), tf.constant([3.0, -4.0])])  # a first step of Adam is as long as its rate
+np.testing.assert_allclose(matrix, [[0.95 - 0.1, 1.9 + 0.1]], rtol=1e-5)
+np.testing.assert_allclose(vector, [0.9, 2.1], rtol=1e-5)
 
 ones = tf.ones((1000,))
 first, second = Dropout(0.5, number=0), Dropout(0.5, number=1)

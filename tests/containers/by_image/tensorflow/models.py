@@ -17,7 +17,7 @@ from modelled import (
     sizes,
 )
 from models_tensorflow import build
-from networks import MODELS, TRANSFORMERS
+from networks import MODELS
 from with_tensorflow.layers import LocalNorm, multiplied
 from with_tensorflow.optimizers import RmsPropMomentum
 from with_tensorflow.shim import set_precision, tf
@@ -35,9 +35,10 @@ LAST_MAP = {
     "resnet50-imagenet-stem": {32: 1, 33: 2, 224: 7, 299: 10},
     "resnet50": {32: 4, 33: 5, 224: 7, 299: 10},
     "vgg16": {32: 1, 33: 1, 224: 7, 299: 9},
+    "vit-ti16": {32: 8, 33: 8, 224: 14, 299: 18},
 }
 # Deeper ones of a family: more layers that leave the map as it is.
-FAMILY = {"resnet101": "resnet50", "resnet152": "resnet50", "vgg19": "vgg16"}
+FAMILY = {"resnet101": "resnet50", "resnet152": "resnet50", "vgg19": "vgg16", "vit-b16": "vit-ti16"}
 FAMILY |= {"googlenet-mxnet": "googlenet-bvlc", "resnet152-imagenet-stem": "resnet50-imagenet-stem"}
 
 
@@ -56,7 +57,7 @@ def hold(name, size):
     return net
 
 
-assert set(CATALOG) == set(MODELS) - set(TRANSFORMERS)
+assert set(CATALOG) == set(MODELS)
 for name, (image_size, _) in CATALOG.items():
     for size in sizes(name):
         net = hold(name, size)

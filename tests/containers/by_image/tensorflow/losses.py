@@ -1,0 +1,18 @@
+"""Inside the image: a Vision Transformer loses in twenty steps what PyTorch's does from the same weights on the same images.
+
+Prevents tokens in another order, heads that are cut otherwise, an AdamW that decays what PyTorch's leaves.
+"""
+
+import alike
+from flags import parser
+from train_tensorflow import Cnn
+from with_tensorflow.ranks import Alone
+from with_tensorflow.shim import tf
+
+training = Cnn(alike.flags(parser, "vit-ti16"), tf, Alone("/cpu:0"))
+in_order = training.variables
+# PyTorch names the class token and the positions before the convolution that makes the other tokens.
+training.variables = [*in_order[2:4], *in_order[:2], *in_order[4:]]
+alike.transposed(training, tf, normalized="biased")
+training.variables = in_order
+alike.hold({"vit-ti16": training.read([training.step() for _ in range(alike.STEPS)])})
