@@ -61,3 +61,25 @@ def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     assert wait_until(lambda: not there(podman), 30), there(podman)
+
+
+def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_path):
+    """What is paused ends nothing, and stays when its runner is killed."""
+    argv = [sys.executable, "-m", "runner", *KVSTORE, "--iterations=100000", f"--out={tmp_path}"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **podman}, **quiet) as runner:
+        assert wait_until(lambda: len(there(podman, "--filter=status=running")) > 1, 60)
+        held = there(podman, "--filter=status=running")
+        subprocess.run(["podman", "pause", *held], env={**os.environ, **podman}, check=True, **quiet)
+        runner.kill()
+    assert wait_until(lambda: set(there(podman)) == set(held), 30)
+    done = subprocess.run(
+        [sys.executable, "-m", "runner", "clean"],
+        cwd=ROOT,
+        env={**os.environ, **podman},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "removed dlscale-" in done.stdout
+    assert there(podman) == []
