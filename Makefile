@@ -94,7 +94,7 @@ diagnose: .venv/ready ## measure each of HOSTS by itself and name those that are
 	@$(DLSCALE) diagnose $(FLAGS) $(call flags,BASELINE) $(call switches,JSON)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
 	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(value HOSTS),$(call flags,IFACE))
-clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, and say which runs go on; with HOSTS=..., there
+clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, processes, and say which runs go on; with HOSTS=..., there
 	@$(DLSCALE) clean $(call flags,HOSTS)
 regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
 	@$(DLSCALE) regrade $(call typed,DIR)

@@ -328,7 +328,7 @@ def clean(
     *,
     hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,
 ) -> None:
-    """Remove every container, volume and network that a killed run left, here or with --hosts on other machines; runs that go on are left alone."""
+    """Remove every container, volume, network and process that a killed run left, here or with --hosts on other machines; runs that go on are left alone."""
     from runner.cluster import cleanup
 
     cleanup.clean(hosts or None)

@@ -1,4 +1,4 @@
-"""Takes away what killed runs left, here and on other hosts: containers, volumes with programs, networks. `dlscale clean`, and each `bench`.
+"""Takes away what killed runs left, here and on other hosts: containers, volumes, networks, processes. `dlscale clean`, and Docker's each `bench`.
 
 Whether its runner is gone, most of it tells at once (`runner/engines/owner.py`). Of the rest, the lease tells: what still runs a few seconds later
 has a runner, and so has a run that starts something meanwhile. `bench` does not wait for that, and leaves the rest as it is.
@@ -6,6 +6,7 @@ has a runner, and so has a run that starts something meanwhile. `bench` does not
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -13,11 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
-from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
 from runner.engines import docker, owner
 from runner.engines.base import EngineError, EngineRefusedError
-from runner.engines.owner import Kind, Labelled
+from runner.engines.leftovers import Ask, Finder, InDocker, InPodman, InProcesses
+from runner.engines.owner import Labelled
+from runner.engines.process import CommandError, find_program, on_path, run
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -25,29 +27,30 @@ if TYPE_CHECKING:
 # The lease ends its container within seconds of its runner (`workloads/lease.py`: five and a moment), and the engine takes one more.
 LEASE_S: Final = 10.0
 POLL_S: Final = 0.5
+_ANSWER_S: Final = 60
 _GOING: Final = frozenset({"running", "paused", "restarting"})
+_RUNS: Final = ("container", "process")
 
 
 class Place:
-    """One engine, and what carries the suite's label in it.
+    """One engine, or a machine's processes, and what carries the suite's label there.
 
     Attributes:
         refusal: why the engine was given up, as a sentence; None for one that answers.
     """
 
-    def __init__(self, client: Client, *, host: str = "") -> None:
+    def __init__(self, finder: Finder, *, host: str = "") -> None:
         """Look for everything; `host` is the name of one that is not this machine."""
         self.removed: list[Labelled] = []
         self.refusal: str | None = None
-        self._client, self._host = client, host
-        kinds: tuple[Kind, ...] = ("container", "volume", "network")
-        self.things = [thing for kind in kinds for thing in self.now(kind)]
+        self.finder, self._host = finder, host
+        self.things = self.now()
 
-    def now(self, kind: Kind) -> list[Labelled]:
-        """What is there now of a kind; nothing, and a refusal, where the engine stops answering."""
+    def now(self) -> list[Labelled]:
+        """What is there now; nothing, and a refusal, where the engine stops answering."""
         if self.refusal is None:
             try:
-                return owner.labelled(self._client, kind)
+                return self.finder.find()
             except EngineError as error:
                 self._give_up(error)
         return []
@@ -63,7 +66,7 @@ class Place:
                 continue
             try:
                 with suppress(EngineRefusedError):  # in use by somebody else's container, or gone meanwhile
-                    if owner.remove_labelled(self._client, thing, force=state == "gone"):
+                    if self.finder.remove(thing, force=state == "gone"):
                         self.removed.append(thing)
             except EngineError as error:
                 self._give_up(error)
@@ -82,17 +85,16 @@ class Place:
 def clean(hosts: str | None = None) -> None:
     """Remove everything that carries the suite's label and has no runner any more, here or on HOSTS; say what that was, and what was left.
 
-    Raises RequestError: no Docker engine answers, so there is nothing to ask; with hosts, after the others have been cleaned.
+    Raises RequestError: a Docker engine that should be there does not answer; after all else has been cleaned.
     """
     refusals: list[str] = []
     with ExitStack() as connections:
-        places = list(_places(hosts, connections, refusals)) if hosts else [Place(docker.connect_or_refuse())]
+        places = list(_places(hosts, connections, refusals) if hosts else _here(refusals))
         left = remove_left(places, say=lambda text: sys.stderr.write(f"{text}\n"))
     lines = [f"removed {name}\n" for place in places for name in place.names]
     lines += [
-        f"left {run} as it is: its runner is alive; end that by Ctrl-C, or what runs by "
-        f"`docker rm --force $(docker ps --quiet --filter label={LABEL_RUN}={run})`\n"
-        for run in left
+        f"left {name} as it is: its runner is alive; end that by Ctrl-C, or what runs by `{_holding(places, name).by_hand(name)}`\n"
+        for name in left
     ]
     refusals += [place.refusal for place in places if place.refusal]
     sys.stdout.write("".join(lines) or ("" if refusals else "nothing to remove\n"))
@@ -110,7 +112,7 @@ def remove_left(places: Sequence[Place], *, say: Callable[[str], object] = lambd
 
 def remove_certain(clients: Iterable[Client]) -> str | None:
     """Remove what certainly has no runner any more; a sentence on what that was, None for nothing. Waits for nothing."""
-    places = [Place(client) for client in clients]
+    places = [Place(InDocker(client)) for client in clients]
     for place in places:
         place.remove(None)
     kinds = Counter(thing.kind for place in places for thing in place.removed)
@@ -126,11 +128,11 @@ def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]
     things = [thing for place in places for thing in place.things]
     known = {thing.id for thing in things}
     begun = {thing.run for thing in things if _state(thing) == "alive"}
-    others = any(_state(thing) == "unknown" for thing in things if thing.kind != "container")
+    others = any(_state(thing) == "unknown" for thing in things if thing.kind not in _RUNS)
     over = time.monotonic() + LEASE_S
     said = False
     while True:
-        now = [one for place in places for one in place.now("container") if _state(one) == "unknown"]
+        now = [one for place in places for one in place.now() if one.kind in _RUNS and _state(one) == "unknown"]
         begun |= {container.run for container in now if container.id not in known}
         going = {container.run for container in now if container.status in _GOING}
         undecided = others or any(container.status in {*_GOING, "created"} for container in now)
@@ -142,18 +144,54 @@ def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]
         time.sleep(POLL_S)
 
 
+def _holding(places: Sequence[Place], name: str) -> Finder:
+    """Where something of a run was found."""
+    return next((one for one in places if any(thing.run == name for thing in one.things)), places[0]).finder
+
+
+def _here(refusals: list[str]) -> Iterator[Place]:
+    """The places of this machine; an engine that it has no program for, and that nobody named, is not missed."""
+    try:
+        yield Place(InDocker(docker.connect()))
+    except EngineError as error:
+        if "DOCKER_HOST" in os.environ or any(on_path("docker")):
+            refusals.append(f"{error}; start it (`dlscale doctor` says more)")
+    yield from _by_programs(lambda argv: run(argv, timeout_s=_ANSWER_S))
+
+
 def _places(text: str, connections: ExitStack, refusals: list[str]) -> Iterator[Place]:
-    from runner.cluster.hosts.endpoint import connect  # noqa: PLC0415 - commands load what they need
+    """The places of hosts; those that only commands reach over ssh, as jobs of ENGINE=podman, apptainer and venv do, need no Docker."""
+    from runner.cluster.hosts.by_command import by_ssh  # noqa: PLC0415 - commands load what they need
+    from runner.cluster.hosts.endpoint import connect  # noqa: PLC0415
     from runner.cluster.hosts.model import load_hosts  # noqa: PLC0415
 
     for host in load_hosts(text).hosts:
+        logins = by_ssh([host]) if host.endpoint.address.scheme == "ssh" else ()
+        ask = logins[0].command if logins and _answers(logins[0].command, "true") else None
         try:
             connection = connect(host)
         except RequestError as error:
-            refusals.append(str(error))
+            if ask is None or _answers(ask, "docker", "--version"):
+                refusals.append(str(error))
         else:
             connections.callback(connection.close)
-            yield Place(connection.client, host=host.name)
+            yield Place(InDocker(connection.client), host=host.name)
+        if ask:
+            yield from _by_programs(ask, host=host.name)
+
+
+def _by_programs(ask: Ask, *, host: str = "") -> Iterator[Place]:
+    """What commands find on a machine: Podman's containers where it has Podman, and processes."""
+    if find_program("podman", ask).available:
+        yield Place(InPodman(ask), host=host)
+    yield Place(InProcesses(ask), host=host)
+
+
+def _answers(ask: Ask, *argv: str) -> bool:
+    with suppress(CommandError):
+        ask(argv)
+        return True
+    return False
 
 
 def _state(thing: Labelled) -> owner.State:

@@ -20,6 +20,8 @@ LABEL_RUN = "dlscale.run-id"
 LABEL_ROLE = "dlscale.role"
 # Whose it is (`runner/engines/owner.py`); engines add it.
 LABEL_RUNNER = "dlscale.runner"
+# The same two in the environment of jobs that are processes, whose engine keeps no labels.
+VARIABLES: Final = {LABEL_RUN: "DLSCALE_RUN_ID", LABEL_RUNNER: "DLSCALE_RUNNER"}
 
 
 class Mount(Frozen):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Protocol
 
-from runner.core.container_spec import ContainerSpec, Mount
+from runner.core.container_spec import VARIABLES, ContainerSpec, Mount
 from runner.core.request import EngineName
 from runner.engines import docker_options
 from runner.engines.base import Inside, Site
@@ -204,9 +204,10 @@ def _bound(spec: ContainerSpec) -> tuple[str, ...]:
 
 
 def _variables(spec: ContainerSpec) -> tuple[str, ...]:
-    """The spec's variables by `env`; GPUs are given by the CUDA runtime's own variable where no engine hands out devices."""
+    """The spec's variables by `env`; GPUs are given by the CUDA runtime's own variable where no engine hands out devices, labels as variables."""
     gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus else {}
-    return ("env", *(f"{key}={value}" for key, value in sorted({**spec.env, **gpus}.items())))
+    labels = {VARIABLES[label]: value for label, value in spec.labels.items() if label in VARIABLES}
+    return ("env", *(f"{key}={value}" for key, value in sorted({**spec.env, **gpus, **labels}.items())))
 
 
 def _each(flag: str, values: Iterable[str]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.request import EngineName
 from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, Site, Splitter
 from runner.engines.boxes import Box
+from runner.engines.owner import signed
 from runner.engines.process import CommandError, run
 from runner.engines.ways import Way
 
@@ -66,6 +67,7 @@ class CommandEngine:
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start the argv; returns when others can join its network, or it has ended already."""
+        spec = spec.model_copy(update={"labels": signed(spec.labels)})
         env = passed((*self.box.sees, *self.way.sees))
         up, removal = (
             words and self.way.reach(spec.node, words) for words in (self.box.up(spec), self.box.removal(spec))
@@ -84,7 +86,7 @@ class CommandEngine:
         return self.way.reach(spec.node, self.box.argv(spec))
 
     def command_line(self, spec: ContainerSpec) -> str:
-        """The very argv that is started."""
+        """The argv that is started, less whose it is."""
         return shlex.join(self.argv(spec))
 
 

@@ -86,7 +86,7 @@ def _process(pid: int) -> tuple[str, str]:
     return words[0], words[19]
 
 
-Kind = Literal["container", "volume", "network"]
+Kind = Literal["container", "volume", "network", "process"]
 
 # An engine that is removing a container already takes moments; on a disk that others fill with an image, seconds.
 _REMOVAL_S: Final = 30
@@ -101,7 +101,7 @@ _LISTS: Final[Mapping[Kind, Callable[[APIClient], Iterable[dict[str, Any]]]]] = 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Something in an engine that carries the suite's label."""
+    """Something in an engine, or of a machine's processes, that carries the suite's label."""
 
     kind: Kind
     name: str
@@ -111,10 +111,10 @@ class Labelled:
     status: str | None = None  # of a container: `created`, `running`, `exited`,
 
 
-def labelled(client: DockerClient, kind: Kind) -> list[Labelled]:
-    """What is there of a kind; raises EngineError where the engine does not answer."""
+def labelled(client: DockerClient) -> list[Labelled]:
+    """What is there of every kind; raises EngineError where the engine does not answer."""
     with as_engine_error():
-        found = _LISTS[kind](client.api)
+        found = [(kind, thing) for kind, things in _LISTS.items() for thing in things(client.api)]
     return [
         Labelled(
             kind,
@@ -124,7 +124,7 @@ def labelled(client: DockerClient, kind: Kind) -> list[Labelled]:
             runner=thing["Labels"].get(LABEL_RUNNER),
             status=thing.get("State"),
         )
-        for thing in found
+        for kind, thing in found
     ]
 
 

@@ -26,6 +26,7 @@ from runner.core.errors import RequestError
 from runner.core.wire import Link
 from runner.engines import shaper
 from runner.engines.docker import DockerEngine
+from runner.engines.leftovers import InDocker
 from runner.images.base import ensure_tools
 from runner.plan.launch import launch
 from runner.plan.launch.job import node_containers, spec
@@ -323,7 +324,7 @@ def test_kill_9_of_the_runner_ends_the_nodes_and_clean_removes_their_network(cli
         process.communicate()
     assert wait_until(lambda: not client.containers.list(filters=of_run(run_id), ignore_removed=True), 20)
     assert f"dlscale-{run_id}" in left_of(client, run_id)
-    place = Place(client)
+    place = Place(InDocker(client))
     assert run_id not in remove_left([place])
     assert f"dlscale-{run_id}" in {one.name for one in place.removed}
     assert left_of(client, run_id) == []

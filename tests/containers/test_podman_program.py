@@ -61,3 +61,24 @@ def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     assert wait_until(lambda: not there(podman), 30), there(podman)
+
+
+def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_path):
+    """What is paused ends nothing, and stays when its runner is killed."""
+    long = [word for word in KVSTORE if not word.startswith("--iterations")]
+    argv = [sys.executable, "-m", "runner", *long, "--iterations=100000", f"--out={tmp_path}"]
+    both = {"cwd": ROOT, "env": {**os.environ, **podman}}
+    runner = subprocess.Popen(argv, **both, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert wait_until(lambda: there(podman, "--filter=status=running"), 60)
+        held = there(podman, "--filter=status=running")
+        subprocess.run(["podman", "pause", *held], **both, check=True, capture_output=True)
+    finally:
+        runner.kill()
+        runner.wait()
+    assert wait_until(lambda: set(there(podman)) == set(held), 30)
+    done = subprocess.run(
+        [sys.executable, "-m", "runner", "clean"], **both, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "removed dlscale-" in done.stdout
+    assert there(podman) == []

@@ -1,12 +1,15 @@
 """No container engine: the main job still runs, in a locked environment of the suite's own, and says so."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 
 import examples
+import psutil
 import pytest
+from waiting import wait_until
 
 from runner.core.errors import NoBaseError, RequestError
 from runner.core.request import Request
@@ -65,6 +68,37 @@ def test_the_same_contract_holds_as_in_a_container(ended):
     norms = records[1]["measurement"]["parameter_norms"]
     assert norms["0"] == pytest.approx(norms["1"], rel=1e-6)
     assert records[1]["scaling"]["baseline_run_id"] == records[0]["run_id"]
+
+
+def test_clean_kills_what_a_dead_runner_left_and_its_lease_could_not_end(tmp_path):
+    """A stopped process ends nothing, and stays when its runner is killed."""
+    words = [word for word in QUICK if not word.startswith(("--iterations", "--workers"))]
+    argv = [sys.executable, "-m", "runner", "bench", *words, "--engine=venv", "--workers=1", "--iterations=100000"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([*argv, f"--out={tmp_path}"], cwd=examples.ROOT, **quiet) as runner:
+        assert wait_until(lambda: any(tmp_path.glob("*/events.jsonl")) and _jobs(tmp_path), 60)
+        held = _jobs(tmp_path)
+        for process in held:
+            process.suspend()
+        runner.kill()
+    (run,) = (path.parent.name for path in tmp_path.glob("*/plan.json"))
+    assert all(process.is_running() for process in held)
+    done = subprocess.run([sys.executable, "-m", "runner", "clean"], cwd=examples.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"removed processes of {run}" in done.stdout.splitlines()
+    assert wait_until(lambda: not _jobs(tmp_path), 10), _jobs(tmp_path)
+
+
+def _jobs(out):
+    """Processes of the jobs whose runs are in a directory, by their command lines: the lease's and its program's."""
+    runs = [path.parent.name for path in out.glob("*/plan.json")]
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            told = " ".join(process.cmdline()) + process.environ().get("DLSCALE_RUN_ID", "")
+            if process.pid != os.getpid() and any(run in told for run in runs) and process.status() != "zombie":
+                found.append(process)
+    return found
 
 
 def _without_a_base(monkeypatch):

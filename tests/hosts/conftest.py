@@ -24,6 +24,7 @@ from runner.core.cache import cache_dir
 from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
 from runner.engines.environment import ensure_environment
+from runner.engines.leftovers import InDocker
 from runner.images.catalog import load_images
 
 NODES = 4
@@ -63,7 +64,7 @@ def rig(session_rig, engine):
     for client in clients:  # nobody else's: what a test cut off from its runner would go on for a minute
         for container in client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True):
             container.remove(force=True)
-    remove_left([Place(client) for client in clients])
+    remove_left([Place(InDocker(client)) for client in clients])
 
 
 @pytest.fixture

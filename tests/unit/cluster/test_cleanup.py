@@ -9,6 +9,7 @@ from docker.errors import APIError, DockerException
 from runner.cluster import cleanup
 from runner.cluster.cleanup import Place, remove_certain, remove_left
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
+from runner.engines.leftovers import InDocker
 
 RUN = "20260101T000000Z-0a0b-mxnet-lenet-1cpu-r1"
 MATRIX = "20260101T000000Z-0a0b"
@@ -80,7 +81,7 @@ class Engine:
 
 
 def cleaned(*engines):
-    places = [Place(engine, host=f"n{number}") for number, engine in enumerate(engines)]
+    places = [Place(InDocker(engine), host=f"n{number}") for number, engine in enumerate(engines)]
     return remove_left(places), [place.names for place in places], [place.refusal for place in places]
 
 
@@ -167,7 +168,9 @@ def leftovers(runner):
 WORKERS = [f"dlscale-{RUN}-worker{number}" for number in (0, 1)]
 
 
-@pytest.mark.parametrize("by", [lambda engine: remove_left([Place(engine)]), lambda engine: remove_certain([engine])])
+@pytest.mark.parametrize(
+    "by", [lambda engine: remove_left([Place(InDocker(engine))]), lambda engine: remove_certain([engine])]
+)
 def test_what_is_certainly_of_a_dead_runner_goes_at_once(clock, by):
     """Ten seconds of waiting for what one look at the process decides, and containers that `bench` never removed."""
     engine = leftovers("gone")

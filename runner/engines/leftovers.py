@@ -1,0 +1,148 @@
+"""Where dead runners may have left something, and how each place is searched: Docker's API, Podman as a program, the processes of a machine.
+
+A program's containers carry the labels that Docker's carry; processes carry the same two words in their environment (`boxes.py`), which
+whatever they start inherits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER, VARIABLES
+from runner.engines import owner
+from runner.engines.base import EngineError, EngineRefusedError
+from runner.engines.owner import Labelled
+from runner.engines.process import CommandError
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+Ask = Callable[[Sequence[str]], str]  # what a command prints on the machine; raises CommandError
+
+_RUN, _RUNNER = VARIABLES[LABEL_RUN], VARIABLES[LABEL_RUNNER]
+# Environments of others can't be read, and what has ended has none: neither is an error.
+_FIND: Final = f"grep -azs '^{_RUN}=\\|^{_RUNNER}=' /proc/[0-9]*/environ || true"
+# What is started while others are killed is found in the next round.
+_KILL: Final = f"""\
+for round in $(seq 50); do
+  found=$(grep -lazsxF "{_RUNNER}=$1" /proc/[0-9]*/environ | cut -d/ -f3)
+  [ "$found" ] || exit 0
+  echo $found
+  kill -KILL $found 2>/dev/null
+  sleep 0.1
+done
+exit 1"""
+_VARIABLE: Final = re.compile(r"/proc/(?P<pid>\d+)/environ:(?P<name>\w+)=(?P<value>[^\0]*)\0")
+
+
+class Finder(Protocol):
+    """One place on one machine."""
+
+    def find(self) -> list[Labelled]:
+        """All that is of the suite there; raises EngineError where nobody answers."""
+
+    def remove(self, thing: Labelled, *, force: bool) -> bool:
+        """Remove one, what runs by force alone; says whether it was there. Raises EngineError, EngineRefusedError."""
+
+    def by_hand(self, run: str) -> str:
+        """The command that ends what runs of a run there."""
+
+
+@dataclass(frozen=True)
+class InDocker:
+    """Containers, volumes and networks of an engine that is asked by its API."""
+
+    client: DockerClient
+
+    def find(self) -> list[Labelled]:
+        """Those with the suite's label."""
+        return owner.labelled(self.client)
+
+    def remove(self, thing: Labelled, *, force: bool) -> bool:
+        """By the API."""
+        return owner.remove_labelled(self.client, thing, force=force)
+
+    def by_hand(self, run: str) -> str:
+        """By label."""
+        return _by_label("docker", run)
+
+
+@dataclass(frozen=True)
+class InPodman:
+    """Containers of Podman's command line."""
+
+    ask: Ask
+
+    def find(self) -> list[Labelled]:
+        """Those with the suite's label."""
+        try:
+            said = self.ask(("podman", "ps", "--all", f"--filter=label={LABEL_RUN}", "--format=json"))
+        except CommandError as error:
+            raise EngineError(error.last_line) from error
+        return [
+            Labelled(
+                "container",
+                name=one["Names"][0],
+                id=one["Id"],
+                run=one["Labels"][LABEL_RUN],
+                runner=one["Labels"].get(LABEL_RUNNER),
+                status=one["State"],
+            )
+            for one in json.loads(said) or ()
+        ]
+
+    def remove(self, thing: Labelled, *, force: bool) -> bool:
+        """With those in its network, where it is by force."""
+        words = ("--force", "--depend", "--time=0") if force else ()
+        try:
+            self.ask(("podman", "rm", "--ignore", "--volumes", *words, thing.id))
+        except CommandError as error:
+            raise EngineRefusedError(error.last_line) from error
+        return True
+
+    def by_hand(self, run: str) -> str:
+        """By label."""
+        return _by_label("podman", run)
+
+
+@dataclass(frozen=True)
+class InProcesses:
+    """Jobs without an engine, or whose engine is only their parent (Apptainer): the processes of a machine that this user may look at."""
+
+    ask: Ask
+
+    def find(self) -> list[Labelled]:
+        """One thing a run and runner, however many processes it has."""
+        try:
+            said = self.ask(("sh", "-c", _FIND))
+        except CommandError as error:
+            raise EngineError(error.last_line) from error
+        told: dict[str, dict[str, str]] = {}
+        for match in _VARIABLE.finditer(said):
+            told.setdefault(match["pid"], {})[match["name"]] = match["value"]
+        found = {(words[_RUN], words.get(_RUNNER)) for words in told.values() if _RUN in words}
+        return [
+            Labelled("process", f"processes of {run}", f"{run} {runner}", run, runner, "running")
+            for run, runner in sorted(found, key=str)
+        ]
+
+    def remove(self, thing: Labelled, *, force: bool) -> bool:
+        """Kill all that its runner's jobs have started."""
+        if not force or thing.runner is None:
+            return False
+        try:
+            return bool(self.ask(("sh", "-c", _KILL, "sh", thing.runner)))
+        except CommandError as error:
+            raise EngineRefusedError(error.last_line) from error
+
+    def by_hand(self, run: str) -> str:
+        """By what is in their environment."""
+        return f"kill $(grep -lazsxF {_RUN}={run} /proc/[0-9]*/environ | cut -d/ -f3)"
+
+
+def _by_label(program: str, run: str) -> str:
+    return f"{program} rm --force $({program} ps --quiet --filter label={LABEL_RUN}={run})"

@@ -1,0 +1,97 @@
+"""What dead runners left beside Docker: real processes, and a Podman that is played.
+
+Prevents: a job without a container that `clean` does not see, since nothing but its environment says whose it is; a live runner's processes
+killed with a dead one's; what is started while others are killed; containers of others that Podman lists.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+from waiting import wait_until
+
+from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
+from runner.engines.base import EngineError
+from runner.engines.leftovers import InPodman, InProcesses
+from runner.engines.process import CommandError, ask_here
+
+RUN = f"20260101T000000Z-{os.getpid()}-leftovers"
+# A process that another one has left, in a session of its own and without a word of its command line that tells it.
+LEAVES = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
+
+
+@pytest.fixture
+def started():
+    """Start a job of a runner that leaves a process behind; whether that is still there."""
+    runs = []
+
+    def start(runner):
+        run = f"{RUN}-{runner}"
+        environment = {**os.environ, "DLSCALE_RUN_ID": run, "DLSCALE_RUNNER": runner}
+        subprocess.run([sys.executable, "-c", LEAVES], env=environment, check=True)
+        runs.append(run)
+        return run
+
+    yield start
+    for run in runs:
+        for pid in marked(run):
+            os.kill(pid, 9)
+
+
+def marked(run):
+    return [one.pid for one in psutil.process_iter() if environ(one).get("DLSCALE_RUN_ID") == run]
+
+
+def environ(process):
+    with contextlib.suppress(psutil.Error):
+        return process.environ()
+    return {}
+
+
+def test_processes_are_found_by_their_environment_and_those_of_one_runner_are_killed(started):
+    places = InProcesses(ask_here)
+    dead, alive = started("boot.1.2.3.4"), started("boot.1.2.3.5")
+    assert wait_until(lambda: marked(dead) and marked(alive), 10)
+    found = {thing.run: thing for thing in places.find()}
+    thing = found[dead]
+    assert (thing.kind, thing.runner, thing.name) == ("process", "boot.1.2.3.4", f"processes of {dead}")
+    assert not places.remove(thing, force=False)
+    assert marked(dead)
+    assert places.remove(thing, force=True)
+    assert marked(dead) == []
+    assert marked(alive)
+    assert dead not in {thing.run for thing in places.find()}
+    assert not places.remove(thing, force=True), "it was gone already"
+
+
+def test_podman_is_asked_for_what_carries_the_label_and_removes_with_those_in_its_network():
+    asked = []
+    one = {"Id": "c1", "Names": ["dlscale-x"], "State": "created", "Labels": {LABEL_RUN: "x", LABEL_RUNNER: "me"}}
+
+    def podman(argv):
+        asked.append(argv[1:])
+        return json.dumps([one]) if argv[1] == "ps" else "c1\n"
+
+    (thing,) = InPodman(podman).find()
+    assert (thing.kind, thing.name, thing.run, thing.runner, thing.status) == (
+        *("container", "dlscale-x", "x"),
+        *("me", "created"),
+    )
+    assert InPodman(podman).remove(thing, force=False)
+    assert InPodman(podman).remove(thing, force=True)
+    assert asked[1:] == [
+        ("rm", "--ignore", "--volumes", "c1"),
+        ("rm", "--ignore", "--volumes", "--force", "--depend", "--time=0", "c1"),
+    ]
+
+
+def test_a_podman_that_does_not_answer_says_why():
+    def broken(argv):
+        raise CommandError(argv, 125, "Error: no such storage\n")
+
+    with pytest.raises(EngineError, match="Error: no such storage"):
+        InPodman(broken).find()
