@@ -60,9 +60,8 @@ def record(*, run_id="run-1", trial=None, status="valid", rates=(), outcome=None
     measurement = measure(events(trial), started=40.0, unit="images/s")
     if rates:
         measurement = measurement.model_copy(update={"first_step_s": rates[0], "training_time_s": rates[-1]})
-    outcome = outcome or Outcome(
-        status="ok", reason=None, exit_codes={"w0": 0}, started=40.0, phases_s={"create": 0.5, "total": 60.0}
-    )
+    phases = {"create": 0.5, "total": 0.5 + (measurement.training_time_s or 0.0)}
+    outcome = outcome or Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=40.0, phases_s=phases)
     transport = Transport(requested="auto", used="none", evidence=Evidence(traffic=(), nccl_lines=()))
     validity = Validity(status=status, reasons=() if status == "valid" else ("made up",))
     graded = Graded(outcome=outcome, measurement=measurement, transport=transport, validity=validity)
