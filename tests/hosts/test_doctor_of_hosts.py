@@ -242,7 +242,8 @@ def test_clean_reaches_every_host(rig, nodes):
         client.containers.create(base_image().reference, "true", name="dlscale-old-worker0", labels={LABEL_RUN: "old"})
     done = dlscale("clean", "--hosts", hosts)
     assert done.code == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == sorted(
+    # The nodes share this machine's processes, so that jobs of other tests are left on both, and told.
+    assert sorted(line for line in done.stdout.splitlines() if line.startswith("removed ")) == sorted(
         f"removed {name} on {node}" for node in (N1, N2) for name in ("dlscale-old-worker0", "dlscale-old-programs")
     )
     assert [left(seen.docker.client) for seen in found] == [[], []]
