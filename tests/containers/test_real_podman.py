@@ -77,7 +77,8 @@ def test_what_shares_a_network_is_removed_with_it(podman):
     api.start(owner)
     inside = api.create_host_config(network_mode=f"container:{owner}")
     api.start(api.create_container(IMAGE, ["sleep", "600"], labels=labels, host_config=inside)["Id"])
-    first, _ = sorted(labelled(podman, "container"), key=lambda thing: thing.id != owner)
+    containers = [thing for thing in labelled(podman) if thing.kind == "container"]
+    first, _ = sorted(containers, key=lambda thing: thing.id != owner)
     assert remove_labelled(podman, first, force=True)
     assert podman.containers.list(all=True) == []
 
