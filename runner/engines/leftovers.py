@@ -79,10 +79,8 @@ class InPodman:
 
     def find(self) -> list[Labelled]:
         """Those with the suite's label."""
-        try:
-            said = self.ask(("podman", "ps", "--all", f"--filter=label={LABEL_RUN}", "--format=json"))
-        except CommandError as error:
-            raise EngineError(error.last_line) from error
+        listed = ("podman", "ps", "--all", f"--filter=label={LABEL_RUN}", "--format=json")
+        said = _said(self.ask, listed, refusal=EngineError)
         return [
             Labelled(
                 "container",
@@ -98,10 +96,7 @@ class InPodman:
     def remove(self, thing: Labelled, *, force: bool) -> bool:
         """With those in its network, where it is by force."""
         words = ("--force", "--depend", "--time=0") if force else ()
-        try:
-            self.ask(("podman", "rm", "--ignore", "--volumes", *words, thing.id))
-        except CommandError as error:
-            raise EngineRefusedError(error.last_line) from error
+        _said(self.ask, ("podman", "rm", "--ignore", "--volumes", *words, thing.id), refusal=EngineRefusedError)
         return True
 
     def by_hand(self, run: str) -> str:
@@ -117,10 +112,7 @@ class InProcesses:
 
     def find(self) -> list[Labelled]:
         """One thing a run and runner, however many processes it has."""
-        try:
-            said = self.ask(("sh", "-c", _FIND))
-        except CommandError as error:
-            raise EngineError(error.last_line) from error
+        said = _said(self.ask, ("sh", "-c", _FIND), refusal=EngineError)
         told: dict[str, dict[str, str]] = {}
         for match in _VARIABLE.finditer(said):
             told.setdefault(match["pid"], {})[match["name"]] = match["value"]
@@ -134,14 +126,19 @@ class InProcesses:
         """Kill all that its runner's jobs have started."""
         if not force or thing.runner is None:
             return False
-        try:
-            return bool(self.ask(("sh", "-c", _KILL, "sh", thing.runner)))
-        except CommandError as error:
-            raise EngineRefusedError(error.last_line) from error
+        return bool(_said(self.ask, ("sh", "-c", _KILL, "sh", thing.runner), refusal=EngineRefusedError))
 
     def by_hand(self, run: str) -> str:
         """By what is in their environment."""
         return f"kill $(grep -lazsxF {_RUN}={run} /proc/[0-9]*/environ | cut -d/ -f3)"
+
+
+def _said(ask: Ask, argv: Sequence[str], *, refusal: type[EngineError]) -> str:
+    """What a command prints; raises `refusal` where it fails."""
+    try:
+        return ask(argv)
+    except CommandError as error:
+        raise refusal(error.last_line) from error
 
 
 def _by_label(program: str, run: str) -> str:

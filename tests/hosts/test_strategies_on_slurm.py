@@ -5,18 +5,12 @@ Prevents: steps that train a model each, a job whose "network" is the loopback, 
 
 import pytest
 from commands import Ended
-from hosts.test_strategies_on_hosts import Pair
+from hosts.test_strategies_on_hosts import PAIRS
 from numerics import GLOBAL_BATCH, ITERATIONS, TRAINING, check_losses, check_shared_losses
 from on_slurm import DLSCALE, check_crossed, ended, left, started
 
-PAIRS = [
-    Pair("pytorch", "ddp"),
-    Pair("mxnet", "kvstore", ("--kvstore=dist_sync",)),
-    Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
-    Pair("mxnet", "kvstore", ("--kvstore=dist_sync",), nodes=4),
-    Pair("tensorflow", "multiworker"),
-    Pair("mxnet", "horovod", ("--controller=gloo",)),
-]
+# All but the Horovod of PyTorch, which is started as that of MXNet.
+ON_SLURM = [pair for pair in PAIRS if (pair.framework, pair.strategy) != ("pytorch", "horovod")]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +31,7 @@ def job(cluster):
 
 
 @pytest.mark.usefixtures("environments")
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@pytest.mark.parametrize("pair", ON_SLURM, ids=str)
 def test_nodes_of_a_job_hold_one_model_and_its_gradients_cross_their_wire(pair, job, sif, one_baseline, tmp_path):
     engine = ("--engine=apptainer", sif) if pair.strategy == "horovod" else ("--engine=venv", None)
     words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings, engine[0])

@@ -175,15 +175,15 @@ def login(host: Host) -> tuple[str, ...]:
             f"{host.name}: jobs that are no containers of Docker reach hosts over ssh, and its engine is {host.endpoint.url}; write "
             f"`engine: ssh://{host.name}` in the hosts file, or ask for ENGINE=docker"
         )
-    return _destination(_with_config(host).endpoint)
+    _check_config(host)
+    return _destination(host.endpoint)
 
 
-def _with_config(host: Host) -> Host:
-    """The host, whose configuration of ssh is there if it names one; raises RequestError."""
+def _check_config(host: Host) -> None:
+    """See that the configuration of ssh that a host names is there; raises RequestError."""
     config = host.endpoint.ssh_config
     if config and not config.is_file():
         raise RequestError(f"{host.name}: {config} is not there; correct `ssh_config` in the hosts file")
-    return host
 
 
 def _destination(endpoint: Endpoint) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ def _explained(table: _Table, words: str, quoted: str, **names: str) -> str | No
 
 
 def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
-    _with_config(host)
+    _check_config(host)
     short = len(tempfile.gettempdir()) <= _FOLDER
     folder = Path(tempfile.mkdtemp(prefix="dlscale-", dir=None if short else "/tmp"))  # noqa: S108 - mkdtemp makes it private
     undo.callback(shutil.rmtree, folder, ignore_errors=True)

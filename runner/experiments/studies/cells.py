@@ -312,15 +312,16 @@ def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[
 
 def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
     """One request for a scale, a sweep over links between emulated nodes; between real hosts one a wire, as they may lack some."""
-    for setup in setups if context.machine.hosts else ():
-        wire = context.study.networks[setup.network].interconnect if setup.network else "auto"
-        request = _on_nodes(context, setup, interconnect=(wire,))
-        yield setup, (request, _pick(context, setup, interconnect=wire))
-    if not context.machine.hosts:
-        links = {setup: link(context, setup.network) for setup in setups}
-        request = _on_nodes(context, setups[0], links=tuple(dict.fromkeys(links.values())))
-        for setup, of in links.items():
-            yield setup, (request, _pick(context, setup, link=of))
+    if context.machine.hosts:
+        for setup in setups:
+            wire = context.study.networks[setup.network].interconnect if setup.network else "auto"
+            request = _on_nodes(context, setup, interconnect=(wire,))
+            yield setup, (request, _pick(context, setup, interconnect=wire))
+        return
+    links = {setup: link(context, setup.network) for setup in setups}
+    request = _on_nodes(context, setups[0], links=tuple(dict.fromkeys(links.values())))
+    for setup, of in links.items():
+        yield setup, (request, _pick(context, setup, link=of))
 
 
 def _on_nodes(context: BlockContext, setup: Setup, **more: Any) -> Request:

@@ -158,9 +158,8 @@ def _run(
             )
         except KeyboardInterrupt:
             return list(ran.values()), True
-        except (
-            RequestError
-        ) as error:  # nothing was started, as where the machine lacks a wire or the framework a network
+        except RequestError as error:
+            # Nothing was started, as where the machine lacks a wire or the framework a network.
             unable = {"request": None, "pick": None}
             ran |= {cell.id: CellRun(cell=cell.model_copy(update=unable), why=str(error)) for cell in own}
             shown.stage(f"skipped: {error}")
