@@ -6,8 +6,10 @@ import io
 import json
 import re
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
+import docker
 import pytest
 from commands import ROOT, containers_of, to_its_end
 from waiting import wait_until
@@ -239,5 +241,7 @@ def kill_9(start, client, image, out, *words):
     process.wait()
     assert wait_until(lambda: not containers_of(client, out), 15)
     assert not list(out.glob("*/record.json"))
-    for container in containers_of(client, out, all=True):  # ended; `dlscale clean` would take them away
-        container.remove()
+    # The `bench` of another test tidies too; `nothing_left` sees that somebody did.
+    for container in containers_of(client, out, all=True):
+        with suppress(docker.errors.APIError):
+            container.remove()
