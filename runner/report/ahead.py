@@ -8,7 +8,6 @@ from typing import Final
 
 MODULES: Final = (
     "pyarrow.parquet",
-    "pandas",
     "runner.analysis.grading.grade",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",

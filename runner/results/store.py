@@ -27,7 +27,7 @@ from runner.results import tables
 from runner.results.disk import AppendOnly, draft, keep_room, written
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from runner.analysis.telemetry.device import Samples
 
 RESERVE_BYTES: Final = 4 * 2**20
 # What no file has at its end already, so that only a disk with room gives it.
@@ -101,7 +101,7 @@ class RunWriter:
         with suppress(Exception):
             tables.write_parquet(self.directory, nodes=plan.nodes)
 
-    def table(self, table: TableName, *, report: Callable[[str], None]) -> pd.DataFrame | None:
+    def table(self, table: TableName, *, report: Callable[[str], None]) -> Samples | None:
         """Read a table of this run for its grading; one that can't be read is reported, and does not cost the run its record."""
         try:
             return read_table(self.directory, table)
@@ -189,7 +189,7 @@ def read_plan(directory: Path) -> RunPlan:
         raise RequestError(f"{path}: is no plan of a run ({one_line(error)}); name a run directory") from error
 
 
-def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
+def read_table(directory: Path, table: TableName) -> Samples | None:
     """A table of a run directory, with every column that it can have; None when the run has none, a RequestError where a raw file is damaged."""
     try:
         return tables.read(directory, table, nodes=read_plan(directory).nodes)

@@ -43,7 +43,7 @@ def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, 
     name = stamp()
     with progress(open_console(stderr=True)) as shown:
         runs = run(request, command=command, name=name, shown=shown)
-    # pandas and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
+    # pyarrow and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
     from runner.report.publish import Measured, publish  # noqa: PLC0415
 
     publish(

@@ -24,7 +24,7 @@ from runner.run.dialects import UNITS
 from runner.run.dialects.nccl_tests import bus_bandwidth
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from runner.analysis.telemetry.device import Samples
 
 
 def record_of(
@@ -38,8 +38,8 @@ def record_of(
     events: Sequence[Event],
     provenance: Provenance,
     workload: Workload | None,
-    samples: pd.DataFrame | None,
-    kernels: pd.DataFrame | None,
+    samples: Samples | None,
+    kernels: Samples | None,
     baseline: RunRecord | None,
 ) -> RunRecord:
     """The record of a run that has ended; the plan's trial is as long as it ran, `baseline` the run that its speedup is against."""
@@ -79,14 +79,19 @@ def grade_run(
     plan: RunPlan,
     provenance: Provenance,
     workload: Workload | None,
-    samples: pd.DataFrame | None,
-    kernels: pd.DataFrame | None,
+    samples: Samples | None,
+    kernels: Samples | None,
 ) -> Graded:
     """Compute the figures of one run and judge whether they may be used; `workload` is None of an external program."""
     if isinstance(trial, ExternalTrial):
         return grade_external(trial, outcome=outcome, events=events, samples=samples, monitors=plan.monitors)
     if workload is None:
         raise TypeError(f"{trial.workload} is not handed over")
+    work = None
+    if kernels is not None:
+        import pandas as pd  # noqa: PLC0415 - takes half a second and 40 MB, and only a pass under a profiler needs it
+
+        work = pd.DataFrame(kernels)
     return grade(
         trial=trial,
         outcome=outcome,
@@ -95,7 +100,7 @@ def grade_run(
         workload=workload,
         samples=samples,
         monitors=plan.monitors,
-        kernels=kernels,
+        kernels=work,
         containers=plan.containers,
     )
 
@@ -105,7 +110,7 @@ def grade_external(
     *,
     outcome: Outcome,
     events: Sequence[Event],
-    samples: pd.DataFrame | None = None,
+    samples: Samples | None = None,
     monitors: Mapping[str, str] = MappingProxyType({}),
 ) -> Graded:
     """Compute what the log of an external program tells, and judge whether it may be used."""

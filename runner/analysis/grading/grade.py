@@ -16,7 +16,7 @@ import numpy as np
 from runner.analysis.flop.figures import flop_figures
 from runner.analysis.grading import measure, metrics, validity
 from runner.analysis.interconnect import transport as transport_module
-from runner.analysis.telemetry.device import GAP_PERIODS
+from runner.analysis.telemetry.device import GAP_PERIODS, Samples
 from runner.analysis.telemetry.summary import node_spans, pass_windows, summarize
 from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event
@@ -53,7 +53,7 @@ def grade(
     events: Sequence[Event],
     provenance: Provenance,
     workload: Workload,
-    samples: pd.DataFrame | None = None,
+    samples: Samples | None = None,
     monitors: Mapping[str, str] = MappingProxyType({}),
     kernels: pd.DataFrame | None = None,
     containers: Sequence[ContainerSpec] = (),
@@ -126,7 +126,7 @@ def _pcie(watched: Telemetry | None, training_time_s: float | None) -> list[Pcie
 
 
 def watch(
-    samples: pd.DataFrame | None,
+    samples: Samples | None,
     events: Sequence[Event],
     *,
     monitors: Mapping[str, str],
@@ -191,7 +191,7 @@ _KERNELS: Final = "its table kernels"
 _TELEMETRY: Final = "its table telemetry"
 
 
-def lost(old: RunRecord, new: RunRecord, samples: pd.DataFrame | None) -> str | None:
+def lost(old: RunRecord, new: RunRecord, samples: Samples | None) -> str | None:
     """Say which raw file no longer gives what a record was made from; None where all do.
 
     `new` is the record as its raw files give it now, `samples` the table `telemetry` as it is now.
@@ -241,7 +241,7 @@ def _figures_known(telemetry: Telemetry | None) -> int:
     return sum(name not in _OF_LONG_SPANS for name in told) - sum(name not in _OF_LONG_SPANS for name in lacking)
 
 
-def _has_gaps(telemetry: Telemetry, samples: pd.DataFrame | None) -> bool:
+def _has_gaps(telemetry: Telemetry, samples: Samples | None) -> bool:
     """Whether a device of a record has no samples in some stretch of the time that its figures are of."""
     if samples is None or not telemetry.hz:
         return True
@@ -249,8 +249,8 @@ def _has_gaps(telemetry: Telemetry, samples: pd.DataFrame | None) -> bool:
     devices += [(host.node, "host") for host in telemetry.hosts]
     for node in telemetry.spans:
         for device in (name for where, name in devices if where == node.node):
-            own = samples[(samples["node"] == node.node) & (samples["device"] == device)]
-            t = np.sort(own["t"].to_numpy(float))
+            own = (samples["node"] == node.node) & (samples["device"] == device)
+            t = np.sort(np.asarray(samples["t"][own], dtype=np.float64))
             for span in filter(None, (node.idle, node.gpus_idle, node.measured)):
                 near = t[max(0, np.searchsorted(t, span.start, side="right") - 1) : np.searchsorted(t, span.end) + 1]
                 if len(near) == 0 or near[0] > span.start or near[-1] < span.end:

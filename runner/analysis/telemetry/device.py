@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,9 @@ from runner.core.telemetry import (
     over_time,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Floats = npt.NDArray[np.float64]
+Samples = Mapping[str, npt.NDArray[Any]]
+"""Table `telemetry`, an array a column, rows in the order in which they came; a cell that is none is NaN or None."""
 Value = TypeVar("Value")
 
 # Samples further apart than so many periods leave a hole. A busy host delays a sampler by a few; a lost device leaves out all.
@@ -307,7 +306,7 @@ class Device:
 
     def __init__(
         self,
-        frame: pd.DataFrame,
+        frame: Samples,
         *,
         node: str,
         device: str,
@@ -322,8 +321,8 @@ class Device:
         is no sample after the span.
         """
         self.node, self.device, self.measured = node, device, measured
-        self._rows = frame[(frame["node"] == node) & (frame["device"] == device)]
-        self.t: Floats = self._rows["t"].to_numpy(dtype=np.float64)
+        self._frame, self._own = frame, (frame["node"] == node) & (frame["device"] == device)
+        self.t: Floats = np.asarray(frame["t"][self._own], dtype=np.float64)
         self._period_s = 1 / hz
         self._told = told
         self._fell_silent = fell_silent
@@ -331,11 +330,11 @@ class Device:
 
     def lists(self, column: str) -> list[list[Any] | npt.NDArray[Any] | None]:
         """Lists of a column that holds lists, one a row; None where there is none. Parquet gives them back as arrays."""
-        return [cell if isinstance(cell, list | np.ndarray) else None for cell in self._rows[column]]
+        return [cell if isinstance(cell, list | np.ndarray) else None for cell in self._frame[column][self._own]]
 
     def series(self, column: str) -> Series:
         """A column of numbers as a series."""
-        values = self._rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+        values = np.asarray(self._frame[column][self._own], dtype=np.float64)
         return Series(self.t, values, max(self._period_s, SELDOM_S.get(column, 0)))
 
     def series_of(self, values: Floats) -> Series:

@@ -9,10 +9,10 @@ import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from runner.analysis.grading.metrics import common_windows
-from runner.analysis.telemetry.device import PIPES, SECOND, Device, gpu_figures, host_figures, stretches
+from runner.analysis.telemetry.device import PIPES, SECOND, Device, Samples, gpu_figures, host_figures, stretches
 from runner.core.events import (
     PAUSE_S,
     Event,
@@ -27,9 +27,6 @@ from runner.core.events import (
 )
 from runner.core.telemetry import GpuTelemetry, HostTelemetry, Missing, NodeSpans, Range, Span, Telemetry, over_time
 from runner.core.trial import Trial
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 HOST: Final = "host"
 OF_PSUTIL: Final = (
@@ -48,7 +45,7 @@ EXTREME: Final = {"idle_power_w": min, "temperature_rise_c": max, "sampler_perce
 
 
 def summarize(
-    frame: pd.DataFrame | None,
+    frame: Samples | None,
     events: Sequence[Event],
     *,
     spans: Sequence[NodeSpans],
@@ -107,7 +104,7 @@ class _Node:
     complete: bool
 
 
-def _of_node(frame: pd.DataFrame | None, said: Sequence[Event], span: NodeSpans, own: Collection[str]) -> _Node:
+def _of_node(frame: Samples | None, said: Sequence[Event], span: NodeSpans, own: Collection[str]) -> _Node:
     sampler = next((event for event in said if isinstance(event, MonitorStart)), None)
     stop = next((event for event in said if isinstance(event, MonitorStop)), None)
     troubles = [event for event in said if isinstance(event, Trouble)]
@@ -271,12 +268,14 @@ def node_spans(
 
 def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
     """Between two windows of all ranks: from the end of the slowest rank's to the start of the first one's next."""
-    numbers = sorted({window.index for window in windows})
-    for before, after in pairwise(numbers):
-        end = max(w.start + w.seconds for w in windows if w.index == before)
-        start = min(w.start for w in windows if w.index == after)
-        if start - end > PAUSE_S:
-            yield Span(start=end, end=start)
+    starts: dict[int, float] = {}
+    ends: dict[int, float] = {}
+    for window in windows:
+        starts[window.index] = min(window.start, starts.get(window.index, math.inf))
+        ends[window.index] = max(window.start + window.seconds, ends.get(window.index, -math.inf))
+    for before, after in pairwise(sorted(starts)):
+        if starts[after] - ends[before] > PAUSE_S:
+            yield Span(start=ends[before], end=starts[after])
 
 
 def _before(sampler: MonitorStart | None, end: float) -> Span | None:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from runner.analysis.comparisons.grouping import TrainingComparison
 from runner.analysis.comparisons.sweeps import Networks
 from runner.analysis.comparisons.transports import ComparedRow, Comparison
 from runner.analysis.summarize import Row, Summary
-from runner.analysis.telemetry.device import GAP_PERIODS, stretches
+from runner.analysis.telemetry.device import GAP_PERIODS, Samples, stretches
 from runner.core import units
 from runner.core.errors import RequestError
 from runner.core.measurement import EpochFigures, Interval
@@ -32,9 +32,6 @@ from runner.core.telemetry import Telemetry
 from runner.report.page.model import Figure, Series, error_bars, series_of, value_at
 from runner.report.profile import spelt, worked
 from runner.results.store import read_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Runs = Mapping[int, tuple[str, ...]]
 """By scale, the ids of the runs of a row."""
@@ -307,7 +304,7 @@ class Watched:
 
     record: RunRecord
     telemetry: Telemetry
-    frame: pd.DataFrame
+    frame: Samples
 
 
 def watched(runs: Sequence[tuple[Path, RunRecord]], *, console: Console) -> Watched | None:
@@ -433,7 +430,7 @@ class Curve:
     values: Floats
 
 
-def _measured_curves(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
+def _measured_curves(frame: Samples, telemetry: Telemetry) -> dict[str, list[Curve]]:
     """By quantity with its unit, a curve a device: of GPUs if GPUs trained, else of the hosts."""
     if telemetry.device == "gpu":
         gpus = [(gpu.node, f"gpu{gpu.index}", f"GPU {gpu.index}") for gpu in telemetry.gpus]
@@ -442,24 +439,24 @@ def _measured_curves(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, lis
             "utilisation (%)": _curves(frame, telemetry, gpus, "utilisation_percent"),
         }
     hosts = [(host.node, "host", "host") for host in telemetry.hosts]
-    mean = frame["core_percent"].map(lambda cell: np.nan if np.ndim(cell) == 0 else np.mean(cell))
+    mean = np.array([np.nan if np.ndim(cell) == 0 else np.mean(cell) for cell in frame["core_percent"]])
     return {
         "power (W)": [_rate(curve) for curve in _curves(frame, telemetry, hosts, "energy_j")],
-        "CPUs (%)": _curves(frame.assign(core_percent=mean), telemetry, hosts, "core_percent"),
+        "CPUs (%)": _curves({**frame, "core_percent": mean}, telemetry, hosts, "core_percent"),
     }
 
 
-def _curves(frame: pd.DataFrame, telemetry: Telemetry, devices: list[tuple[str, str, str]], column: str) -> list[Curve]:
+def _curves(frame: Samples, telemetry: Telemetry, devices: list[tuple[str, str, str]], column: str) -> list[Curve]:
     """A column of some devices; those that have at least two samples of it."""
     found = []
     starts = {span.node: span.measured.start for span in telemetry.spans}
     for node, device, name in devices:
-        rows = frame[(frame["node"] == node) & (frame["device"] == device)]
-        values = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+        own = (frame["node"] == node) & (frame["device"] == device)
+        values = np.asarray(frame[column][own], dtype=np.float64)
         known = np.isfinite(values)
         if known.sum() > 1:
             words = f"{node} {name}" if len(starts) > 1 else name
-            seconds = rows["t"].to_numpy(dtype=np.float64)[known] - starts[node]
+            seconds = np.asarray(frame["t"][own], dtype=np.float64)[known] - starts[node]
             found.append(_broken(Curve(words, seconds, values[known]), telemetry.hz))
     return found
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import examples
 import jsonschema
+import pandas as pd
 import pytest
 from disks import fill
 from pyarrow import parquet
@@ -352,11 +353,11 @@ def frame(request, tmp_path, monkeypatch):
     if request.param != "as lines":
         tables.write_parquet(tmp_path, nodes=NODES)
         assert (names(tmp_path)) == ["telemetry.parquet"]
-    return tables.read(tmp_path, "telemetry", nodes=NODES)
+    return pd.DataFrame(tables.read(tmp_path, "telemetry", nodes=NODES))
 
 
 def test_every_row_is_there_with_every_column(frame):
-    assert list(frame.columns) == list(COLUMNS["telemetry"])
+    assert list(frame) == list(COLUMNS["telemetry"])
     assert list(frame.t) == [1.0, 1.1, 5.0]
     assert list(frame.node) == ["n1", "n1", "n2"]
     assert frame.power_w[0] == 70.5
@@ -376,7 +377,7 @@ def test_a_line_that_was_cut_off_by_the_end_of_the_runner_is_left_out(tmp_path):
     write(tmp_path, *TWO)
     with (tmp_path / "telemetry.jsonl").open("a") as file:
         file.write(json.dumps({"table": "telemetry", "rank": 0})[:-3])
-    assert len(tables.read(tmp_path, "telemetry", nodes=NODES)) == 3
+    assert len(tables.read(tmp_path, "telemetry", nodes=NODES)["t"]) == 3
 
 
 @pytest.mark.parametrize("name", ["exp:1", "file:x", "s3:x"])
@@ -388,7 +389,7 @@ def test_a_folder_whose_name_looks_like_an_address_is_a_folder(tmp_path, monkeyp
     write(folder, *TWO)
     tables.write_parquet(folder, nodes=NODES)
     assert names(folder) == ["telemetry.parquet"]
-    assert list(tables.read(folder, "telemetry", nodes=NODES).t) == [1.0, 1.1, 5.0]
+    assert list(tables.read(folder, "telemetry", nodes=NODES)["t"]) == [1.0, 1.1, 5.0]
 
 
 def test_lines_stay_where_parquet_can_t_be_written(tmp_path, monkeypatch):
@@ -417,7 +418,7 @@ def test_each_piece_of_work_has_its_category(tmp_path):
     rows = Rows(table="kernels", rank=0, columns=columns, container="c0")
     (tmp_path / "kernels.jsonl").write_text(rows.model_dump_json() + "\n")
     tables.write_parquet(tmp_path, nodes=NODES)
-    found = tables.read(tmp_path, "kernels", nodes=NODES)
+    found = pd.DataFrame(tables.read(tmp_path, "kernels", nodes=NODES))
     assert found.category.tolist()[:5] == ["convolution_winograd", "memset", "copy_htod", "launch", "gemm"]
     assert found.category.isna().tolist() == [False] * 5 + [True]
 
@@ -427,7 +428,7 @@ def test_a_file_that_is_older_than_a_column_has_it_empty(tmp_path):
     tables.write_parquet(tmp_path, nodes=NODES)
     path = tmp_path / "telemetry.parquet"
     parquet.write_table(parquet.read_table(path).drop_columns(["power_w", "node"]), path)
-    found = tables.read(tmp_path, "telemetry", nodes=NODES)
+    found = pd.DataFrame(tables.read(tmp_path, "telemetry", nodes=NODES))
     assert list(found.columns) == list(COLUMNS["telemetry"])
     assert found.power_w.isna().all()
     assert list(found.t) == [1.0, 1.1, 5.0]

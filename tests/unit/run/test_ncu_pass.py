@@ -6,6 +6,7 @@ A stand-in for `ncu` and for the training program; all between them, and the pro
 import sys
 
 import examples
+import pandas as pd
 import passes
 import pytest
 from stand_in_ncu import make_ncu
@@ -65,7 +66,9 @@ def test_counters_of_kernels_reach_the_profile(tmp_path, workloads):
     trial = under(make_ncu(tmp_path, PAGE))
     outcome, events = run(trial, workloads, tmp_path / "out")
     assert (outcome.status, outcome.reason) == ("ok", None)
-    found = passes.record_of(trial, frame=read_table(tmp_path / "out", "kernels"), events=events, outcome=outcome)
+    found = passes.record_of(
+        trial, frame=pd.DataFrame(read_table(tmp_path / "out", "kernels")), events=events, outcome=outcome
+    )
     assert found.validity.status == "valid", found.validity
     assert found.profile.source == "ncu"
     assert found.profile.counters.fp32_percent == pytest.approx(81 * 3000 / 3042.016)
