@@ -69,9 +69,8 @@ class Collective:
     def __init__(self, operation, send, ranks, elements):
         self.operation, self.send, self.name = operation, send, f"probe.{operation}.{elements}"
         self.number, self.devices, self.share = ranks.rank, ranks.world_size, elements // ranks.world_size
-        (self.sent,) = values(
-            ranks.strategy, lambda _: tf.constant(sent(operation, self.number, self.devices, self.share))
-        )
+        own = values(ranks.strategy, lambda _: tf.constant(sent(operation, self.number, self.devices, self.share)))
+        (self.sent,) = ranks.strategy.experimental_local_results(own)
 
     def fill(self):
         """Results are tensors of their own."""
