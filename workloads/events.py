@@ -13,10 +13,11 @@ run_start     world_size, batch_per_device, global_batch, iterations, warmup, im
               gradient_bytes (what a device hands over to be exchanged in one step, or null); flop_per_sample ({forward, backward} or
               null: twice the multiply-adds of convolutions and dense layers: `flop.py`; of one unit where windows carry units)
 env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null where absent)
-phase         name (import, model, probe_wires, probe_peak, probe_compute, ...), seconds
-bandwidth     operation ("all_reduce", "push_pull"), size_bytes, elements, dtype, seconds (a list, one for each timed exchange),
-              time_us (their median), algbw_gb_s, busbw_gb_s, wrong (elements of the result that are not the sum); by rank 0 alone,
-              before the first step: `probe.py`
+phase         name (import, model, probe_wires, probe_collectives, probe_peak, probe_compute, ...), seconds
+bandwidth     operation ("all_reduce", "push_pull", "all_gather", "reduce_scatter", "all_to_all"), size_bytes, elements, dtype, seconds
+              (a list, one for each timed exchange), time_us (their median), algbw_gb_s, busbw_gb_s, wrong (elements of the result that are
+              not what they have to be); by rank 0 alone, before the first step: `probe.py`, `collectives.py`
+no_collectives  operations (of the last three, a list), reason (in words that go on after their names); by rank 0 alone: `collectives.py`
 peak          precision, cores (that this rank may run on), flop_per_s (of the fastest product of square matrices on them, all ranks at
               once), library (what multiplied them, and in what); on CPUs, before the first step: `probe.py`
 compute       seconds (a list, one for each forward and backward pass whose gradients are dropped): `probe.py`
@@ -139,6 +140,7 @@ class Events:
         """Speak for `rank` on `stream` (standard output unless told)."""
         self.rank = rank
         self.stream = stream or sys.stdout
+        self.unread = slice(0, 0)  # bytes of NCCL's log
 
     def emit(self, event, **fields: object):
         self._write(PREFIX, {"event": event, "rank": self.rank, "t": time.monotonic(), **fields})
@@ -218,9 +220,17 @@ class Events:
 
     def nccl(self):
         """Emit what NCCL's log (NCCL_DEBUG_FILE of this process) says about transports; nothing where there is none."""
-        lines = nccl_lines()
+        lines = nccl_lines(unread=self.unread)
         if lines:
             self.emit("nccl", lines=lines)
+
+    @contextlib.contextmanager
+    def aside(self):
+        """Leave what NCCL logs in here out of `nccl`: it is of connections that the training does not use."""
+        log = nccl_log()
+        begin = log.stat().st_size if log else 0
+        yield
+        self.unread = slice(begin, log.stat().st_size if log else 0)
 
     def usage(self, where):
         self.emit("usage", where=where, **control_group.usage())
@@ -251,16 +261,22 @@ def short(text):
     return text[:NAME_LENGTH].encode("ascii", "replace").decode("ascii")
 
 
-def nccl_lines(pattern=None):
-    """Read the lines of this process' NCCL log that tell version, network and channels, each once.
+def nccl_log(pattern=None):
+    """Where NCCL writes the log of this process; None where it writes none.
 
     The file's name is NCCL_DEBUG_FILE with %h for the host's name and %p for the process id (NCCL user guide).
     """
     pattern = pattern or os.environ.get("NCCL_DEBUG_FILE", "")
     path = Path(pattern.replace("%h", socket.gethostname()).replace("%p", str(os.getpid())))
-    if not pattern or not path.is_file():
-        return []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return path if pattern and path.is_file() else None
+
+
+def nccl_lines(pattern=None, *, unread=slice(0, 0)):
+    """Read the lines of this process' NCCL log that tell version, network and channels, each once, but for some `unread` bytes."""
+    log = nccl_log(pattern)
+    text = bytearray(log.read_bytes() if log else b"")
+    del text[unread]
+    lines = text.decode("utf-8", errors="replace").splitlines()
     return list(dict.fromkeys(line for line in lines if any(word in line for word in NCCL_WORDS)))
 
 

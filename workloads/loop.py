@@ -15,6 +15,7 @@ The program hands over an object with these methods, and `measure` decides when 
                     draws random numbers is seeded anew
     batches         the `Batches` from which `step` takes its input
     exchange(n), alone(), product(n, precision)  what `probe.py` asks for, with a probe
+    collectives()   what `collectives.py` asks for, the same
     validate()      {"samples", "loss_sum", "correct"} of this process' share of the validation set, as numbers: how many samples, the sum of
                     their losses (not their mean), how many were classified right; only with --epoch-iterations
     compiled()      where its network is compiled: {fresh, kept} of the event `compiled`
@@ -40,6 +41,7 @@ import time
 from collections import deque
 
 from arguments import refuse
+from collectives import collectives
 from events import finite
 from probe import compute, peak, wires
 from profiling import profile
@@ -194,7 +196,8 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     the same, and emit pace. Gives how many there were.
     """
     if probe:
-        wires(training, events, sizes=probe)
+        took = wires(training, events, sizes=probe)
+        collectives(training, events, took=took)
         peak(training, events)
     losses = [training.step()]
     training.synchronize()

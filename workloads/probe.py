@@ -6,6 +6,8 @@ the same sequence, whatever they measure. Neither changes a weight, a random num
 
 `peak` times products of matrices on CPUs, whose peak no table has, before the first step: utilisation is held against the fastest.
 
+What other exchanges than that of gradients the wires can do is in `collectives.py`.
+
 The program hands over the object that `loop.py` describes; for its probe it has two more methods, and where it can a third, and on CPUs a fourth:
 
     exchange(elements)  a new buffer of fp32 on each device of this process, None where there is nobody to exchange it with
@@ -60,35 +62,44 @@ def wrong_elements(results, devices):
 
 
 def bus_factor(operation, devices):
-    """How much has to leave each device for each byte of the buffer."""
-    return 2 * (devices - 1) / devices if operation == "all_reduce" else 1.0
+    """How much has to leave each device for each byte of the buffer, or of all shares together."""
+    if operation == "push_pull":
+        return 1.0
+    return (2 if operation == "all_reduce" else 1) * (devices - 1) / devices
+
+
+def bandwidths(operation, devices, size, seconds):
+    """The fields of the event `bandwidth` that follow from the seconds of an exchange of `size` bytes."""
+    algbw = size / seconds / 1e9
+    return {
+        "operation": operation,
+        "size_bytes": size,
+        "time_us": seconds * 1e6,
+        "algbw_gb_s": algbw,
+        "busbw_gb_s": algbw * bus_factor(operation, devices),
+    }
 
 
 def wires(training, events, *, sizes):
-    """Time exchanges of buffers of `sizes` bytes; rank 0 emits one `bandwidth` for each size, all the phase `probe_wires`."""
-    began = time.monotonic()
+    """Time exchanges of buffers of `sizes` bytes; rank 0 emits one `bandwidth` for each size, all the phase `probe_wires`.
+
+    Gives the median seconds of each size on this rank, by size; empty where there is nobody to exchange anything with.
+    """
+    began, took = time.monotonic(), {}
     for size in sizes:
         exchange = training.exchange(size // ELEMENT_BYTES)
         if exchange is None:
-            return
+            return took
         seconds = [timed(exchange, training) for _ in range(1 + TIMED)][1:]
         wrong = wrong_elements(exchange.results(), exchange.devices)
-        median = statistics.median(seconds)
-        algbw = size / median / 1e9
+        took[size] = statistics.median(seconds)
         if events.rank == 0:
+            found = bandwidths(exchange.operation, exchange.devices, size, took[size])
             events.emit(
-                "bandwidth",
-                operation=exchange.operation,
-                size_bytes=size,
-                elements=size // ELEMENT_BYTES,
-                dtype="float",
-                seconds=seconds,
-                time_us=median * 1e6,
-                algbw_gb_s=algbw,
-                busbw_gb_s=algbw * bus_factor(exchange.operation, exchange.devices),
-                wrong=wrong,
+                "bandwidth", elements=size // ELEMENT_BYTES, dtype="float", seconds=seconds, wrong=wrong, **found
             )
     events.phase("probe_wires", began)
+    return took
 
 
 def timed(exchange, training):

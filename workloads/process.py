@@ -4,6 +4,7 @@ Thread pools take their size and place from the affinity at import, so that `pin
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
 import platform
@@ -33,6 +34,7 @@ class Alone:
     """What a process is among the ranks of a job, unless it joins others: the first, with nobody to wait for."""
 
     rank = 0
+    no_collectives = None
 
     def barrier(self):
         """There is nobody to wait for."""
@@ -42,6 +44,12 @@ class Alone:
 
     def exchange(self, elements, *places: object):
         """There is nobody to exchange anything with."""
+
+    @contextlib.contextmanager
+    def collectives(self, *places: object):
+        """What `collectives.py` times: nothing, unless those that join others say what their library has."""
+        del places
+        yield {}, self.no_collectives
 
     def leave(self):
         """There is nobody to take leave of."""

@@ -119,12 +119,14 @@ class CompiledGraphs(Frozen):
 class Exchange(Frozen):
     """One size of the probe: an exchange of `size_bytes` among all devices of the job, by itself; rates in 1e9 bytes a second."""
 
-    operation: str  # `all_reduce` or `push_pull` (`workloads/probe.py`)
+    operation: str  # `all_reduce` or `push_pull` (`workloads/probe.py`); a collective's `all_gather`, ... (`workloads/collectives.py`)
     size_bytes: int
     seconds: float  # median of the timed exchanges, on rank 0
     algbw_gb_s: float  # bytes ÷ seconds
     busbw_gb_s: float  # what had to leave each device in that time
-    wrong: int | None  # elements of the result that were not the sum
+    wrong: (
+        int | None
+    )  # elements of the result that were not the sum; of a collective not what they had to be, on the worst rank
 
 
 class Backward(Frozen):
@@ -321,7 +323,9 @@ class Measurement(Frozen):
     Attributes:
         state_bytes: what each rank held at the end of the weights and of what their updates keep; of programs whose ranks may hold parts.
         gradient_bytes: what a device hands over to be exchanged in one step.
-        probe: exchanges that were timed before the first step.
+        probe: exchanges that were timed before the first step, as gradients are exchanged.
+        collectives: all-gather, reduce-scatter and all-to-all, timed likewise; `size_bytes` are the shares of all devices together.
+        no_collectives: which of them the program can't time, and why; None where it times all, or there is one device or no probe.
         step_parts: where the time of a step went.
         backward: when the gradients of a step on one device are there, where the program tells.
         flop: what the arithmetic of the model came to, also from what its devices are.
@@ -352,6 +356,8 @@ class Measurement(Frozen):
     images_skipped: tuple[str, ...]
     gradient_bytes: int | None = None
     probe: tuple[Exchange, ...] = ()
+    collectives: tuple[Exchange, ...] = ()
+    no_collectives: str | None = None
     step_parts: StepParts | None = None
     backward: Backward | None = None
     used: dict[str, Used] = Field(default={})

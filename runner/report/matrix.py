@@ -22,7 +22,7 @@ from runner.analysis.summarize import Answers, Row, Status, Summary
 from runner.core import units
 from runner.core.measurement import FEWEST_RUNS, EpochFigures, GenerationFigures, Interval, StepParts
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
-from runner.report import telemetry
+from runner.report import collectives, telemetry
 from runner.report.table import Table, csv_text, escaped, fields, plain_table, section
 
 
@@ -483,10 +483,12 @@ def _narrowest(shown: Table) -> int:
 
 
 def _details(summary: Summary) -> Iterator[Table]:
-    """The tables below that of the scales: of inference or convergence, the parts of a step, telemetry."""
+    """The tables below that of the scales: of inference or convergence, the parts of a step, collectives, telemetry."""
     yield from modes(summary)
     if table := parts(summary):
         yield table
+    if timed := collectives.table(("", row) for row in summary.rows):
+        yield timed
     watched = telemetry.tables(summary)
     yield from (one.model_copy(update={"legend": ""}) for one in watched[:-1])
     yield from watched[-1:]
@@ -500,6 +502,7 @@ def markdown(summary: Summary) -> str:
         tuple(line for line in lead if line),
         scaling(summary),
         *_details(summary),
+        collectives.notes(summary.rows),
         telemetry.notes(summary),
         notes(summary),
         measured=(interval_legend(summary), *map(escaped, peak_legend(summary))),

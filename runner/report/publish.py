@@ -22,7 +22,7 @@ from runner.core import units
 from runner.core.console import no_console
 from runner.core.record import RunRecord
 from runner.core.trial import title
-from runner.report import matrix, picture, profile, transports
+from runner.report import collectives, matrix, picture, profile, transports
 from runner.report.comparisons import Report, Reports, concurrent
 from runner.report.matrix import markdown, print_short, print_whole, to_csv
 from runner.report.page import figures as drawn
@@ -124,6 +124,7 @@ def write(
             f"{stem}.csv": to_csv(summary),
             f"{stem}-epochs.csv": matrix.epochs_csv(summary),
             f"{stem}-generation.csv": matrix.generation_csv(summary),
+            f"{stem}-collectives.csv": collectives.to_csv((curve.label, row) for row in summary.rows),
         }
         if pictures:
             found[f"{stem}.png"] = scaling_png(summary)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow, Comparison
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
-from runner.report import picture
+from runner.report import collectives, picture
 from runner.report.comparisons import Report
 from runner.report.matrix import efficiency, rate, told
 from runner.report.matrix import runs as counted
@@ -126,8 +126,11 @@ def report(
         title=f"{comparison.title}: transports",
         lead=f"fastest over {fastest.transport}: {told(fastest.row)}" if fastest else "no usable run",
         lines=(comparison.setting, comparison.ran_on, legend(comparison)),
-        tables=(table(comparison),),
-        notes=notes(comparison),
+        tables=(
+            table(comparison),
+            *filter(None, (collectives.table((one.transport, one.row) for one in comparison.rows),)),
+        ),
+        notes=(*notes(comparison), *collectives.notes(one.row for one in comparison.rows)),
         csv=[
             {
                 "transport": row.transport,

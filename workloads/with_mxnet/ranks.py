@@ -4,12 +4,15 @@ Each class joins the others when it is made. `trainer` makes what applies the gr
 process, which sees them before; a store would else do it where it adds them up), `step_size` is the number of samples that its
 `step` has to divide by, `barrier` waits for all processes, `slowest` gives the most of what each hands in, or None where they can't tell
 each other, `share` gives parameters that no gradient reaches the values of rank 0's first device, on all devices of all processes,
-`exchange` makes what `probe.py` times, `leave` says goodbye.
+`exchange` makes what `probe.py` times, `collectives` what `collectives.py` does, `leave` says goodbye.
 """
 
+import contextlib
+import functools
 from itertools import count
 
 import process
+from collectives import by_horovod, sent
 from probe import part
 from with_mxnet.shim import mx
 
@@ -91,6 +94,8 @@ class AsynchronousPushPull(PushPull):
 class Local(Alone):
     """A store that joins the devices of this process: `local`, `device`, `nccl`."""
 
+    no_collectives = "MXNet's key-value store only pushes and pulls"
+
     def __init__(self, name):
         self.store = mx.kv.create(name)
 
@@ -155,6 +160,24 @@ class AllReduce:
         return [self.sum.asnumpy()]
 
 
+class Collective:
+    """One of `collectives.OPERATIONS` by `send`, a function of an array and a name; see there."""
+
+    def __init__(self, operation, send, ranks, context, elements):
+        self.operation, self.send, self.name = operation, send, f"probe.{operation}.{elements}"
+        self.number, self.devices, self.share = ranks.rank, ranks.processes, elements // ranks.processes
+        self.sent = mx.nd.array(sent(operation, self.number, self.devices, self.share), ctx=context)
+
+    def fill(self):
+        """The result has an array of its own."""
+
+    def run(self):
+        self.result = self.send(self.sent, self.name)
+
+    def results(self):
+        return [self.result.asnumpy()]
+
+
 class Horovod(Alone):
     """The processes that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
 
@@ -183,6 +206,14 @@ class Horovod(Alone):
 
     def exchange(self, elements, contexts):
         return AllReduce(self, elements, contexts[0])
+
+    @contextlib.contextmanager
+    def collectives(self, contexts):
+        known, missing = by_horovod(self.hvd, on_gpu=contexts[0].device_type == "gpu")
+        yield (
+            {name: functools.partial(Collective, name, send, self, contexts[0]) for name, send in known.items()},
+            missing,
+        )
 
     def leave(self):
         self.hvd.shutdown()

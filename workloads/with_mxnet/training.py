@@ -154,6 +154,9 @@ class Training(loop.Training):
     def exchange(self, elements):
         return self.ranks.exchange(elements, self.contexts)
 
+    def collectives(self):
+        return self.ranks.collectives(self.contexts)
+
     def alone(self):
         batch = self.shared_batch(self.samples, self.contexts)
 

@@ -10,13 +10,17 @@ Each class joins the others when it is made, and has
     share       gives all ranks rank 0's tensors
     barrier, slowest    wait for all ranks, give the most of what each hands in
     exchange    makes what `probe.py` times
+    collectives what `collectives.py` times
     leave       says goodbye
 """
 
+import contextlib
+import functools
 import os
 
 import process
 import torch
+from collectives import by_horovod, sent
 from probe import part
 from torch import distributed
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -74,6 +78,26 @@ class AllReduce:
 
     def results(self):
         return [self.buffer.cpu().numpy()]
+
+
+class Collective:
+    """One of `collectives.OPERATIONS` by `run`, which is given the last result and what to send, and gives the result; see there."""
+
+    def __init__(self, operation, run, ranks, device, elements):
+        self.operation, self.send = operation, run
+        self.number, self.devices, self.share = ranks.rank, ranks.world_size, elements // ranks.world_size
+        self.sent = torch.from_numpy(sent(operation, self.number, self.devices, self.share)).to(device)
+        size = self.share if operation == "reduce_scatter" else self.share * self.devices
+        self.result = torch.empty(size, device=device)
+
+    def fill(self):
+        self.result.fill_(-1)  # what no share has
+
+    def run(self):
+        self.result = self.send(self.result, self.sent)
+
+    def results(self):
+        return [self.result.cpu().numpy()]
 
 
 class Message:
@@ -163,6 +187,24 @@ class Ddp(Alone):
     def exchange(self, elements, device):
         return AllReduce(self, elements, device, distributed.all_reduce)
 
+    @contextlib.contextmanager
+    def collectives(self, device):
+        # A group of their own, as NCCL keeps memory for each pair of GPUs that has ever sent anything to each other.
+        group = distributed.new_group()
+
+        def into(send, result, sent):
+            send(result, sent, group=group)
+            return result
+
+        known = {
+            "all_gather": distributed.all_gather_into_tensor,
+            "reduce_scatter": distributed.reduce_scatter_tensor,
+            "all_to_all": distributed.all_to_all_single,
+        }
+        made = {name: functools.partial(into, send) for name, send in known.items()}
+        yield {name: functools.partial(Collective, name, run, self, device) for name, run in made.items()}, None
+        distributed.destroy_process_group(group)
+
     def leave(self):
         distributed.destroy_process_group()
 
@@ -188,6 +230,8 @@ class SumAndCopies:
 
 class Dp(Alone):
     """Several GPUs of this process by DataParallel, which copies all weights to each of them in every step, and sums gradients on the first."""
+
+    no_collectives = "DataParallel sums on one GPU and copies to the others"
 
     def __init__(self, devices):
         self.devices = devices
@@ -238,6 +282,19 @@ class Horovod(Alone):
             self.hvd.allreduce_(buffer, op=self.hvd.Sum, name=f"probe.{elements}")
 
         return AllReduce(self, elements, device, reduce)
+
+    @contextlib.contextmanager
+    def collectives(self, device):
+        known, missing = by_horovod(self.hvd, on_gpu=device.type == "cuda")
+
+        def named(name, result, sent):
+            del result  # Horovod makes one of its own
+            return known[name](sent, f"probe.{name}.{sent.numel()}")
+
+        yield (
+            {name: functools.partial(Collective, name, functools.partial(named, name), self, device) for name in known},
+            missing,
+        )
 
     def leave(self):
         self.hvd.shutdown()

@@ -165,6 +165,9 @@ class Training(loop.Training):
     def exchange(self, elements):
         return self.ranks.exchange(elements, self.device)
 
+    def collectives(self):
+        return self.ranks.collectives(self.device)
+
     def alone(self):
         """A function that computes a loss and its gradients and exchanges nothing."""
         if "cuda-graphs" in self.args.techniques:

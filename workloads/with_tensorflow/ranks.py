@@ -4,14 +4,16 @@ One alone, one process with several devices, several processes by TF_CONFIG, or 
 `strategy` is the tf.distribute strategy of this process; `offset` is added to the number that it gives a replica; `average`, called
 in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal before the first step, `share` gives all replicas
 what the first has gathered in variables that nobody averages; `barrier` waits for all processes, `slowest` gives the most of what each
-hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
+hands in, `exchange` makes what `probe.py` times, `collectives` what `collectives.py` does, `leave` says goodbye.
 """
 
 import contextlib
+import functools
 import json
 import os
 
 import process
+from collectives import by_horovod, sent
 from probe import part
 from with_tensorflow.shim import tf, values
 
@@ -61,8 +63,30 @@ class AllReduce:
         return [found.numpy() for found in self.strategy.experimental_local_results(self.sums)]
 
 
+class Collective:
+    """One of `collectives.OPERATIONS` by `send`, a function of a tensor and a name; see there."""
+
+    def __init__(self, operation, send, ranks, elements):
+        self.operation, self.send, self.name = operation, send, f"probe.{operation}.{elements}"
+        self.number, self.devices, self.share = ranks.rank, ranks.world_size, elements // ranks.world_size
+        own = values(ranks.strategy, lambda _: tf.constant(sent(operation, self.number, self.devices, self.share)))
+        (self.sent,) = ranks.strategy.experimental_local_results(own)
+
+    def fill(self):
+        """Results are tensors of their own."""
+
+    def run(self):
+        self.result = self.send(self.sent, self.name)
+
+    def results(self):
+        return [self.result.numpy()]
+
+
 class Replicas(Alone):
     """What the strategies that join replicas themselves have in common."""
+
+    # Their all-gather is of tensors of any size each, and exchanges the sizes first.
+    no_collectives = "TensorFlow's strategies offer none that could be compared"
 
     def average(self, gradients):
         return all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
@@ -136,7 +160,7 @@ class Horovod(Alone):
         hvd.init()
         super().__init__(device)
         self.hvd, self.rank, self.world_size, self.offset = hvd, hvd.rank(), hvd.size(), hvd.rank()
-        self.compression = getattr(hvd.Compression, compression)
+        self.compression, self.on_gpu = getattr(hvd.Compression, compression), device.startswith("/gpu")
 
     def average(self, gradients):
         # What hvd.DistributedGradientTape does with them; as a call of its own it stays outside of what XLA compiles.
@@ -161,6 +185,11 @@ class Horovod(Alone):
         return AllReduce(
             self, elements, lambda value: self.hvd.allreduce(value, op=self.hvd.Sum, name=f"probe.{elements}")
         )
+
+    @contextlib.contextmanager
+    def collectives(self):
+        known, missing = by_horovod(self.hvd, on_gpu=self.on_gpu)
+        yield {name: functools.partial(Collective, name, send, self) for name, send in known.items()}, missing
 
     def leave(self):
         self.hvd.shutdown()

@@ -147,6 +147,9 @@ class Training(loop.Training):
     def exchange(self, elements):
         return self.ranks.exchange(elements)
 
+    def collectives(self):
+        return self.ranks.collectives()
+
     def alone(self):
         batch, run = self.shared_batch(), self.on_all(self.pass_one)
         return lambda: run(*batch, self.common_seed())

@@ -183,6 +183,7 @@ def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | 
 
 _OF_EVENTS: Final = (
     *("windows", "losses", "evaluations", "parameter_norms", "used", "probe", "epochs", "accuracy", "batch", "latency"),
+    "collectives",
     *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "input_alone_per_s", "compiled"),
 )
 # Figures and columns that older versions had of spans too short for them.

@@ -17,6 +17,7 @@ import numpy as np
 from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import common_windows
 from runner.core.events import (
+    COLLECTIVES,
     Accuracy,
     Backward,
     Bandwidth,
@@ -29,6 +30,7 @@ from runner.core.events import (
     Generation,
     InputAlone,
     Latency,
+    NoCollectives,
     Phase,
     RunStart,
     RunStop,
@@ -52,7 +54,7 @@ from runner.core.measurement import Backward as BackwardFigures
 from runner.core.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
-WIRES, PEAK, PASSES = "probe_wires", "probe_peak", "probe_compute"
+WIRES, PEAK, PASSES = ("probe_wires", "probe_collectives"), "probe_peak", "probe_compute"
 # Phases after all that is measured, in which the input, or a batch of inference or of each size, is timed by itself.
 ALONE = ("input_alone", "latency", "generation")
 
@@ -84,7 +86,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     # 1 where the program does not say, as programs did that waited for each batch.
     in_flight = next((event.in_flight for event in events if isinstance(event, Latency)), 1)
     decoded = [event.decoded for event in data if event.decoded is not None]
-    probes_s = longest.get(WIRES, 0.0) + longest.get(PEAK, 0.0)
+    probes_s = math.fsum(longest.get(name, 0.0) for name in (*WIRES, PEAK))
     return Measurement(
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
@@ -103,6 +105,8 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         images_skipped=tuple(sorted({name for event in data for name in event.skipped})),
         gradient_bytes=gradient_bytes,
         probe=exchanges(events),
+        collectives=collectives(events),
+        no_collectives=next((_missing(event) for event in events if isinstance(event, NoCollectives)), None),
         step_parts=parts,
         backward=BackwardFigures.model_validate(passed, from_attributes=True) if passed else None,
         used=metrics.used(events),
@@ -243,7 +247,22 @@ def generation(events: Sequence[Event]) -> tuple[GenerationFigures, ...]:
 
 def exchanges(events: Sequence[Event]) -> tuple[Exchange, ...]:
     """The probe of a training program, in the order of sizes; nothing of what a benchmark's log says, which times no single exchange."""
-    found = [
+    return tuple(sorted(_timed(events, collective=False), key=lambda exchange: exchange.size_bytes))
+
+
+def collectives(events: Sequence[Event]) -> tuple[Exchange, ...]:
+    """What the same probe timed beside the exchange of gradients, by operation and size."""
+    return tuple(
+        sorted(_timed(events, collective=True), key=lambda one: (COLLECTIVES.index(one.operation), one.size_bytes))
+    )
+
+
+def _missing(event: NoCollectives) -> str:
+    return f"{', '.join(name.replace('_', '-') for name in event.operations)}: {event.reason}"
+
+
+def _timed(events: Sequence[Event], *, collective: bool) -> list[Exchange]:
+    return [
         Exchange(
             operation=event.operation or "unknown",
             size_bytes=event.size_bytes,
@@ -253,9 +272,8 @@ def exchanges(events: Sequence[Event]) -> tuple[Exchange, ...]:
             wrong=event.wrong,
         )
         for event in events
-        if isinstance(event, Bandwidth) and event.seconds
+        if isinstance(event, Bandwidth) and event.seconds and (event.operation in COLLECTIVES) == collective
     ]
-    return tuple(sorted(found, key=lambda exchange: exchange.size_bytes))
 
 
 def exchange_seconds(probe: Sequence[Exchange], size_bytes: int) -> float | None:

@@ -90,6 +90,12 @@ def _faults(trial: Trial, measurement: Measurement, transport: Transport, worklo
                 f"{exchange.wrong} elements of an exchange of {exchange.size_bytes} bytes came out wrong before the first step: the wires or "
                 "the library that drives them lose data"
             )
+    for exchange in measurement.collectives:
+        if exchange.wrong:
+            yield (
+                f"{exchange.wrong} elements of the {exchange.operation.replace('_', '-')} of {exchange.size_bytes} bytes came out wrong before the "
+                "first step: the wires or the library that drives them lose data"
+            )
     if wrong := causes.mismatch(transport, trial):
         yield wrong
 

@@ -335,7 +335,8 @@ class Bandwidth(EventBase):
 
     `algbw_gb_s` is the message ÷ time, `busbw_gb_s` what each link carried, in units of 1e9 bytes a second (nccl-tests,
     doc/PERFORMANCE.md); `wrong` elements of the result, None where nobody checked. `operation` is nccl-tests' reduction (`sum`) in its log,
-    and `all_reduce` or `push_pull` of a training program's own probe, which also tells the `seconds` of each; `time_us` is their median.
+    and of a training program's own probe `all_reduce`, `push_pull` or one of `COLLECTIVES`, with the `seconds` of each; `time_us` is their
+    median.
     """
 
     event: Literal["bandwidth"]
@@ -350,6 +351,18 @@ class Bandwidth(EventBase):
     algbw_gb_s: float
     busbw_gb_s: float
     wrong: int | None
+
+
+COLLECTIVES: Final = ("all_gather", "reduce_scatter", "all_to_all")
+"""What a probe times beside the exchange of gradients; the message is all that a device sends or, of an all-gather, gets."""
+
+
+class NoCollectives(EventBase):
+    """Those of `COLLECTIVES` that the probe can't time, and why, in words that go on after their names."""
+
+    event: Literal["no_collectives"]
+    operations: tuple[str, ...]
+    reason: str
 
 
 class Compute(EventBase):
@@ -497,6 +510,7 @@ Event = Annotated[
     | Usage
     | Nccl
     | Bandwidth
+    | NoCollectives
     | Compute
     | Backward
     | RunStop

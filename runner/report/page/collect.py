@@ -12,7 +12,7 @@ from typing import Final
 from runner.analysis.comparisons.transports import Curve
 from runner.analysis.summarize import Summary
 from runner.core.record import RunRecord
-from runner.report import matrix, telemetry, transports
+from runner.report import collectives, matrix, telemetry, transports
 from runner.report.page import figures as drawn
 from runner.report.page import overview, runs
 from runner.report.page.figures import Watched
@@ -252,10 +252,10 @@ def _curve_block(curve: Curve, summary: Summary, *, name: str, watched: Watched 
         ),
         tables=(
             matrix.scaling(summary),
-            *filter(None, (matrix.parts(summary),)),
+            *filter(None, (matrix.parts(summary), collectives.table(("", row) for row in summary.rows))),
             *telemetry.tables(summary),
         ),
-        notes=(*matrix.notes(summary), *telemetry.notes(summary)),
+        notes=(*matrix.notes(summary), *collectives.notes(summary.rows), *telemetry.notes(summary)),
         runs=tuple(record.run_id for record in records),
         stem=name,
         empty=one_scale(summary),

@@ -38,19 +38,30 @@ def losses(events):
     return [loss for event in of(events, "loss") for loss in event["values"]]
 
 
-def hold(train, *, processes, operation):
-    """Hold a job to it; `train` is called with the words that come after `FLAGS` and gives its events."""
+OPERATIONS = ["all_gather", "reduce_scatter", "all_to_all"]
+
+
+def hold(train, *, processes, operation, offered=()):
+    """Hold a job to it; `train` is called with the words that come after `FLAGS` and gives its events.
+
+    `offered` are the collectives that it times beside its exchange of gradients.
+    """
     plain, probed = train(), train(f"--probe={','.join(map(str, SIZES))}")
     assert len(losses(plain)) == 6 * processes
     for one, other in zip(losses(plain), losses(probed), strict=True):
         assert abs(one - other) <= 1e-6 * one, f"{losses(plain)} became {losses(probed)}"
     assert not of(plain, "bandwidth") + of(plain, "compute")
-    found = of(probed, "bandwidth")
+    every = of(probed, "bandwidth")
+    found = [event for event in every if event["operation"] not in OPERATIONS]
+    timed = [(event["operation"], event["size_bytes"]) for event in every if event not in found]
+    assert timed == [(name, size) for name in offered for size in SIZES]
+    missing = [name for name in OPERATIONS if name not in offered] if operation else []
+    assert [event["operations"] for event in of(probed, "no_collectives")] == ([missing] if missing else [])
     assert [(event["rank"], event["size_bytes"]) for event in found] == (
         [(0, size) for size in SIZES] if operation else []
     )
     assert {event["operation"] for event in found} <= {operation}
-    assert all(event["wrong"] == 0 and len(event["seconds"]) == 3 for event in found), found
+    assert all(event["wrong"] == 0 and len(event["seconds"]) == 3 for event in every), every
     assert [event["rank"] for event in of(probed, "compute")] == list(range(processes))
     for event in of(probed, "window"):
         assert 0 <= event["input_seconds"] < event["seconds"], event

@@ -6,8 +6,18 @@ import wires
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.analysis.grading.measure import exchange_seconds, exchanges, measure, phases, step_parts
-from runner.core.events import Bandwidth, Compute, FirstStep, InputAlone, Phase, RunStop, WarmupEnd, Window
+from runner.analysis.grading.measure import collectives, exchange_seconds, exchanges, measure, phases, step_parts
+from runner.core.events import (
+    Bandwidth,
+    Compute,
+    FirstStep,
+    InputAlone,
+    NoCollectives,
+    Phase,
+    RunStop,
+    WarmupEnd,
+    Window,
+)
 from runner.core.measurement import Exchange
 
 SAID = {"t": 0.0, "received": 0.0, "container": "c"}
@@ -130,6 +140,17 @@ def test_the_probe_is_the_programs_own_in_the_order_of_sizes_and_by_its_median()
     )
 
 
+def test_collectives_are_no_part_of_what_gradients_are_predicted_from():
+    """Prevents an all-gather, which sends half of it, in the line from which the exchange of the gradients is read."""
+    said = NoCollectives(event="no_collectives", rank=0, operations=("all_to_all",), reason="none", **SAID)
+    events = [bandwidth(64, 0.5), bandwidth(96, 0.2, operation="reduce_scatter"), said]
+    events += [bandwidth(size, 0.1, operation="all_gather") for size in (96, 48)]
+    assert [one.operation for one in exchanges(events)] == ["all_reduce"]
+    found = [(one.operation, one.size_bytes) for one in collectives(events)]
+    assert found == [("all_gather", 48), ("all_gather", 96), ("reduce_scatter", 96)]
+    assert measure(events, started=0.0, unit="images/s").no_collectives == "all-to-all: none"
+
+
 @pytest.mark.parametrize(
     ("size", "seconds"),
     [
@@ -194,7 +215,8 @@ def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up
     events = [
         FirstStep(event="first_step", rank=0, t=8.0, received=30.0, container="c"),
         FirstStep(event="first_step", rank=1, t=8.5, received=30.5, container="c"),
-        *(phase(rank, "probe_wires", 2.0 + rank) for rank in (0, 1)),
+        *(phase(rank, "probe_wires", 1.5 + rank) for rank in (0, 1)),
+        *(phase(rank, "probe_collectives", 0.5) for rank in (0, 1)),
         *(phase(rank, "probe_peak", 1.0 + rank / 4) for rank in (0, 1)),
         *(phase(rank, "probe_compute", 1.0) for rank in (0, 1)),
         WarmupEnd(event="warmup_end", rank=0, iterations=4, t=12.0, received=34.0, container="c"),
@@ -202,7 +224,7 @@ def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up
     ]
     assert measure(events, started=20.0, unit="images/s").first_step_s == pytest.approx(6.25)  # 30.5 - 20 - 3 - 1.25
     found = phases(events)
-    assert (found["probe_wires"], found["probe_compute"]) == (3.0, 1.0)
+    assert (found["probe_wires"], found["probe_collectives"], found["probe_compute"]) == (2.5, 0.5, 1.0)
     assert found["warmup"] == pytest.approx(3.0)  # 12 - 8 - 1
 
 

@@ -11,7 +11,7 @@ from records import events, provenance, record
 
 from runner.analysis.grading.grade import grade, scaling
 from runner.core.container_spec import ContainerSpec
-from runner.core.events import Eval, FlopPerSample, Loss, RunStop, Usage, Window
+from runner.core.events import Bandwidth, Eval, FlopPerSample, Loss, RunStop, Usage, Window
 from runner.core.record import ENDED, Outcome, Status
 from runner.core.workload import choose_workload, load_workloads
 
@@ -134,6 +134,16 @@ def test_ranks_whose_losses_on_one_batch_differ_hold_different_weights():
     assert found == "after 44 iterations the devices' losses on one batch are 2.3 to 2.31: gradients were not averaged"
     one_process = TWO.model_copy(update={"kvstore": "device", "processes": 1, "batch_per_device": 64})
     assert "gradients were not averaged" in reasons(one_process, evaluated(one_process, (2.3, 2.4)))
+
+
+def test_a_collective_that_came_out_wrong_makes_the_run_invalid():
+    said = {"t": 0.0, "received": 9.0, "container": "w", "rank": 0, "elements": 256, "dtype": "float", "time_us": 1e6}
+    rates = {"algbw_gb_s": 1e-6, "busbw_gb_s": 5e-7, "seconds": (1.0,), "size_bytes": 1024}
+    probed = Bandwidth(event="bandwidth", operation="reduce_scatter", wrong=3, **rates, **said)
+    assert reasons(TWO, [*events(TWO), probed]) == (
+        "3 elements of the reduce-scatter of 1024 bytes came out wrong before the first step: the wires or the library that drives them lose "
+        "data"
+    )
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-3), ("fp16", 1e-2), ("bf16", 1e-2)])

@@ -25,6 +25,7 @@ from runner.core.record import Validity
 from runner.core.transport import PcieTraffic
 from runner.core.wire import Link
 from runner.report import transports
+from runner.report.collectives import to_csv
 from runner.report.page import figures as page_figures
 from runner.report.picture import draw
 from runner.report.publish import publish
@@ -57,6 +58,15 @@ def of(name, trial, matrix, seconds):
     """The same as part of a matrix."""
     path, found = run(name, trial, seconds=seconds)
     return path, found.model_copy(update={"matrix_id": matrix})
+
+
+def timed(operation, size_bytes, seconds):
+    """Of two devices: half of what is exchanged, of an all-reduce all, leaves each."""
+    rate = size_bytes / seconds / 1e9
+    busbw = rate if operation == "all_reduce" else rate / 2
+    return Exchange(
+        operation=operation, size_bytes=size_bytes, seconds=seconds, algbw_gb_s=rate, busbw_gb_s=busbw, wrong=0
+    )
 
 
 def two(**changes):
@@ -343,3 +353,27 @@ def test_the_scaling_table_says_what_was_between_the_nodes():
     assert summarize([ONE]).wires is None
     unshaped = run("plain", two(), seconds=0.1)
     assert summarize([unshaped]).wires == "2 nodes over ethernet eth0, emulated: nodes of one machine"
+
+
+def test_collectives_are_a_table_of_medians_by_transport_and_say_what_is_missing():
+    """Three repeats of an all-gather of 4,000,000 bytes in 4, 2 and 1 ms: 2 ms, 2 GB/s, of which half leaves each of two devices."""
+    runs = []
+    for repeat, seconds in enumerate((0.004, 0.002, 0.001), 1):
+        path, found = run(f"fast-{repeat}", two(link=FAST, repeat=repeat), seconds=0.1)
+        probed = {
+            "probe": (timed("all_reduce", 4_000_000, 0.008),),
+            "collectives": (timed("all_gather", 4_000_000, seconds),),
+            "no_collectives": "all-to-all: this Horovod has none",
+        }
+        runs.append((path, found.model_copy(update={"measurement": found.measurement.model_copy(update=probed)})))
+    found = transports.report(compare(curves([*runs, SLOW_RUN])), name="wires")
+    table = found.tables[1]
+    assert table.columns[-4:] == ("size (bytes)", "time (ms)", "algorithm (GB/s)", "bus (GB/s)")
+    assert [(row[0], *row[-4:]) for row in table.rows] == [
+        ("all-reduce", "4,000,000", "8.000", "0.500", "0.500"),
+        ("all-gather", "4,000,000", "2.000", "2.000", "1.000"),
+    ]
+    assert "not timed: all-to-all: this Horovod has none" in found.markdown()
+    assert len(transports.report(compare(curves(RUNS)), name="wires").tables) == 1
+    (_, row), *_ = [(one.transport, one.row) for one in compare(curves([*runs, SLOW_RUN])).rows]
+    assert to_csv([("ethernet", row)]).splitlines()[2] == "ethernet,2,all_gather,4000000,0.002,2.0,1.0"

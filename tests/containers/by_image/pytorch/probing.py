@@ -1,12 +1,42 @@
-"""Inside the image: the probe measures right sums and changes no loss, on two ranks and on one alone.
+"""Inside the image: the probe measures right exchanges and changes no loss, on two ranks and on one alone.
 
-Prevents a probe that moves the random numbers, the gradients or the buffers of the job that it comes before; a sum that is none.
+Prevents a probe that moves the random numbers, the gradients or the buffers of the job that it comes before; a sum that is none, a wrong
+result that only another rank sees.
 """
 
-from probed import hold, program, ran
+import tempfile
+from pathlib import Path
+
+from probed import OPERATIONS, hold, of, program, ran
 from programs import torchrun
 
 PROGRAM = (*program("pytorch"), "--devices=1")
 
-hold(lambda *more: ran(*PROGRAM, "--strategy=ddp", *more, ranks=torchrun(2)), processes=2, operation="all_reduce")
+hold(
+    lambda *more: ran(*PROGRAM, "--strategy=ddp", *more, ranks=torchrun(2)),
+    processes=2,
+    operation="all_reduce",
+    offered=OPERATIONS,
+)
 hold(lambda *more: ran(*PROGRAM, "--strategy=single", *more), processes=1, operation=None)
+
+# A library that spoils one element on one rank, which is not the one that speaks.
+BROKEN = f"""
+import runpy, sys
+from torch import distributed
+right = distributed.reduce_scatter_tensor
+def wrong(result, sent, **how):
+    right(result, sent, **how)
+    result[3] += distributed.get_rank()
+distributed.reduce_scatter_tensor = wrong
+sys.path.insert(0, {str(Path(PROGRAM[0]).parent)!r})
+runpy.run_path({PROGRAM[0]!r}, run_name="__main__")
+"""
+with tempfile.TemporaryDirectory() as folder:
+    script = Path(folder) / "broken_pytorch.py"
+    script.write_text(BROKEN)
+    found = of(ran(str(script), *PROGRAM[1:], "--strategy=ddp", "--probe=65536", ranks=torchrun(2)), "bandwidth")
+assert [(event["operation"], event["wrong"]) for event in found] == [
+    *(("all_reduce", 0), ("all_gather", 0)),
+    *(("reduce_scatter", 1), ("all_to_all", 0)),
+]
