@@ -128,7 +128,7 @@ def training_parser(description, *, models):
         "--epoch-iterations", type=at_least(1), help="converge: validate after each so many of the measured iterations"
     )
     parser.add_argument(
-        "--techniques", type=words, default=(), help="PyTorch: WORD,...: ways to train faster than the plain program"
+        "--techniques", type=words, default=(), help="WORD,...: ways to train faster than the plain program"
     )
     parser.add_argument(
         "--compiled", help="PyTorch, with --techniques=compile: where what was compiled is kept for the next run"

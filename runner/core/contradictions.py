@@ -166,6 +166,8 @@ def _of_length(request: Request) -> Iterator[str]:
     """The same thing said twice."""
     if request.techniques and request.preset == "tuned":
         yield "PRESET=tuned is all techniques that there are here, TECHNIQUES some; give one of them"
+    if request.xla and "xla" in request.techniques:
+        yield "XLA=1 and TECHNIQUES=xla say the same thing twice; give one of them"
     if request.iterations and request.epochs:
         yield "ITERATIONS and EPOCHS say the same thing twice; give one of them"
 

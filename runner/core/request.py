@@ -45,6 +45,9 @@ Technique = Literal[
     "local-statistics",
     "one-message",
     "bf16-gradients",
+    "persistent-norm",
+    "xla",
+    "step-loop",
 ]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "loopback", "ethernet", "infiniband", "roce"]
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
@@ -123,7 +126,9 @@ class Request(Frozen):
     ] = "reference"
     techniques: Annotated[
         tuple[Technique, ...],
-        Option("make it faster by these alone, e.g. channels-last,compile (PyTorch; a wrong one lists them)"),
+        Option(
+            "make it faster by these alone, e.g. channels-last,compile (PyTorch, TensorFlow; a wrong one lists them)"
+        ),
     ] = ()
     xla: Annotated[bool, Option("compile the step with XLA (TensorFlow)")] = False
     oversubscribe: Annotated[bool, Option("let more CPU workers run than there are cores; degrades the record")] = False

@@ -1,7 +1,7 @@
 """What a training does to be faster than the plain program: by name with TECHNIQUES, or with PRESET=tuned all that its program offers here. Pure.
 
 `reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision is the
-fastest that keeps the range of fp32. Programs hold what each technique is (for PyTorch `workloads/with_pytorch/techniques.py`), a
+fastest that keeps the range of fp32. Programs hold what each technique is (`workloads/with_<framework>/techniques.py`), a
 workload's file which of them go with it, in the order of the lines of an ablation.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from runner.core.errors import RequestError, nearest
-from runner.core.request import Request, StrategyName, Technique
+from runner.core.request import Precision, Request, StrategyName, Technique
 from runner.images.spec import capability_number
 from runner.plan.discovery import Resources
 
@@ -29,10 +29,19 @@ _NOT_SHARED: Final[frozenset[Technique]] = frozenset({"compile"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
-# Whose kernel knows no other precision.
-_IN_BF16: Final[frozenset[Technique]] = frozenset({"cudnn-attention"})
+# Whose kernel knows no other precisions.
+_PRECISIONS: Final[dict[Technique, tuple[Precision, ...]]] = {
+    "cudnn-attention": ("bf16",),
+    "persistent-norm": ("bf16", "fp16"),
+}
+# What repeats one batch inside a graph.
+_SYNTHETIC: Final[frozenset[Technique]] = frozenset({"step-loop"})
 # What reads images as another one lays them out, and what only a compiler makes fast.
-_NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", "kernel-search": "compile"}
+_NEEDS: Final[dict[Technique, Technique]] = {
+    "pooling-kernel": "channels-last",
+    "kernel-search": "compile",
+    "persistent-norm": "channels-last",
+}
 
 
 def apply_defaults(request: Request, resources: Resources) -> Request:
@@ -51,7 +60,9 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
     slower = {"cuda-graphs"} if _no_graph(tuned) else set()
     slower |= _NOT_DP if request.strategy == "dp" else set()
-    slower |= _IN_BF16 if precision != "bf16" else set()
+    slower |= {name for name, known in _PRECISIONS.items() if precision not in known}
+    slower |= _SYNTHETIC if request.data else set()
+    slower |= {"xla"} if request.xla else set()
     slower |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
     return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
 
@@ -76,9 +87,14 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
             )
         if (needed := _NEEDS.get(name)) and needed not in request.techniques:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
-        if name in _IN_BF16 and request.precision != "bf16":
+        if request.precision not in _PRECISIONS.get(name, (request.precision,)):
+            known = " or ".join(_PRECISIONS[name])
             raise RequestError(
-                f"TECHNIQUES={name} needs PRECISION=bf16, {request.precision} asked; ask for PRECISION=bf16"
+                f"TECHNIQUES={name} needs PRECISION={known}, {request.precision} asked; ask for PRECISION={known}"
+            )
+        if name in _SYNTHETIC and request.data:
+            raise RequestError(
+                f"TECHNIQUES={name} repeats one batch inside a graph, and DATA has a new one for each step; leave one of them out"
             )
     if "cuda-graphs" in request.techniques and (why := _no_graph(request)):
         raise RequestError(f"TECHNIQUES=cuda-graphs does not go with {why}")

@@ -38,6 +38,29 @@ def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns
     assert list(tmp_path.glob("ablation-pytorch-*.md"))
 
 
+def test_tuned_tensorflow_runs_its_windows_in_one_call_and_learns_what_the_plain_one_learns(dlscale, tmp_path):
+    words = (
+        *("--framework=tensorflow", "--model=resnet18", "--image-size=32", "--batch=4", "--iterations=8", "--warmup=2"),
+        *("--workers=1", "--repeat=1", "--threads=1"),
+    )
+    ended = dlscale("ablate", *words, out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    (found,) = ablations(list(records_under(tmp_path)))
+    assert [line.label for line in found.rows] == ["fp32, plain, batch 4", "+ xla", "+ step-loop"]
+    records = {record.run_id: record for _, record in records_under(tmp_path)}
+    plain, *faster = (records[line.runs[0]].measurement for line in found.rows)
+    (losses,) = plain.losses.values()
+    assert len(losses) == 2 + 8
+    for measurement in faster:
+        (told,) = measurement.losses.values()
+        assert told == pytest.approx(losses, rel=1e-5)
+        assert measurement.samples == plain.samples
+    lines = (tmp_path / found.rows[-1].runs[0] / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    windows = [event for event in map(json.loads, lines) if event["event"] == "window"]
+    assert sum(window["iterations"] for window in windows) == 8
+    assert all(window.get("step_seconds") is None for window in windows)
+
+
 def _of(out, found):
     """The records of the first line's first run and of the last line's."""
     by_id = {record.run_id: record for _, record in records_under(out)}

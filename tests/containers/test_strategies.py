@@ -51,6 +51,7 @@ PAIRS = [
     Pair("tensorflow", "mirrored", processes=1, transport="process", dies=False),
     Pair("tensorflow", "mirrored", ("--xla",), processes=1, transport="process", dies=False),
     Pair("tensorflow", "multiworker"),
+    Pair("tensorflow", "multiworker", ("--techniques=xla,step-loop",), dies=False),
     Pair("mxnet", "horovod", ("--controller=gloo",), dies=False),
     Pair("pytorch", "horovod", ("--controller=gloo",)),
     Pair("pytorch", "horovod", ("--controller=mpi", "--fusion-threshold=16", "--cycle-time=2"), transport="shm"),

@@ -26,6 +26,7 @@ from arguments import refuse
 from class_folders import check_fit, class_folders, read_index, split
 from flags import parser
 from networks import AUXILIARY, AVERAGING, EPSILON, RHO, RMSPROP, SMOOTHING, TRANSFORMERS
+from with_tensorflow.techniques import TECHNIQUES
 from with_tensorflow.training import Training, differences, run
 
 
@@ -40,13 +41,20 @@ def check_data(args):
 
 
 class Cnn(Training):
+    offered = TECHNIQUES
+
     def build(self):
         from models_tensorflow import build
 
         self.take(build(self.args.model, self.args.image_size, self.args.num_classes))
 
     def window(self, iterations):
-        """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
+        """What is timed: whole steps, until the devices have done them all. On a GPU and inside of a graph TensorFlow shows no clock between steps."""
+        if self.loops:
+            losses = [self.learn(iterations)]
+            self.synchronize()
+            done = time.monotonic(), self.read(losses), None
+            return lambda: done
         marks, losses = [time.perf_counter()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -56,11 +64,16 @@ class Cnn(Training):
         return lambda: done
 
     def step(self):
+        return self.learn(1)
+
+    def learn(self, iterations):
+        """Enqueue one call of `train`: an iteration, with --techniques=step-loop so many on one batch."""
         with self.regions("input"):
             batch = next(self.batches)
-        self.iteration += 1
+        first = self.tf.constant(self.iteration + 1)
+        self.iteration += iterations
         with self.regions("step"):
-            return self.train(*batch, self.tf.constant(self.iteration))
+            return self.train(*batch, first, self.tf.constant(iterations)) if self.loops else self.train(*batch, first)
 
     def train_one(self, inputs, labels, iteration):
         """A replica's share of a step, of which `train` is the graph for all."""

@@ -41,7 +41,7 @@ class Wgan(Training):
         self.critic_update, self.generator_update = map(self.update_rule, (self.weights, self.makers))
         # Each is a graph of its own, so that the critic's is traced once, and not for every one of its updates.
         self.tell, self.make = (
-            self.tf.function(self.shim.compiled(one, xla=self.args.xla), autograph=False)
+            self.tf.function(self.shim.compiled(one, xla=self.xla), autograph=False)
             for one in (self.critic_pass, self.generator_pass)
         )
 

@@ -39,6 +39,7 @@ from arguments import check_cpu_precision, check_epochs, check_strategy, refuse
 from events import Events, process_start
 from process import leave, pin
 from profiling import Regions
+from with_tensorflow import techniques
 from with_tensorflow.device import environment, set_up
 
 # Variables of Horovod's own launcher and of Open MPI's.
@@ -79,27 +80,29 @@ class Training(loop.Training):
     """What is trained in one process; `workloads/loop.py` says what its methods are for."""
 
     framework = "with_tensorflow"
+    offered = ("xla",)  # those of `techniques.py` that the program offers
 
     def __init__(self, args, tf, ranks):
         from with_tensorflow import shim
 
         self.args, self.tf, self.shim, self.ranks = args, tf, shim, ranks
         self.on_gpu = args.device == "gpu"
+        self.loops = "step-loop" in args.techniques
+        self.xla = args.xla or "xla" in args.techniques
         self.iteration, self.regions = 0, Regions()
         with ranks.strategy.scope():
             shim.set_seed(args.seed)  # the same in all processes: they start from the same weights
             self.build()
         ranks.broadcast(self.variables)
-        self.train = self.on_all(self.train_one)
+        self.train = (self.looped if self.loops else self.on_all)(self.train_one)
         self.test = self.on_all(self.loss)
         self.batches = loop.Batches(self.open())
 
     def take(self, net):
-        args = self.args
         self.net = net
         self.variables = self.shim.trained(net)
         self.optimizer = self.update_rule()
-        self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
+        self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=self.xla)
         self.judged = self.on_all(self.judge)
 
     @property
@@ -124,6 +127,23 @@ class Training(loop.Training):
             return self.ranks.strategy.experimental_local_results(results)
 
         return self.tf.function(run, autograph=False)
+
+    def looped(self, function):
+        """Like `on_all`, but for a number of iterations after their first one's number, in one call: a vector of their results on each device."""
+        tf, local = self.tf, self.ranks.strategy.experimental_local_results
+
+        def run(*inputs: object):
+            *batch, first, count = inputs
+
+            def iterate(done, *told: object):
+                results = local(self.shim.run(self.ranks.strategy, function, (*batch, first + done)))
+                return (done + 1, *(array.write(done, result) for array, result in zip(told, results)))  # noqa: B905 - Python 3.8
+
+            arrays = [tf.TensorArray(tf.float32, size=count, element_shape=()) for _ in range(self.args.devices)]
+            _, *told = tf.while_loop(lambda done, *_: done < count, iterate, (0, *arrays), parallel_iterations=1)
+            return [array.stack() for array in told]
+
+        return tf.function(run, autograph=False)
 
     def replica(self):
         """Number of the replica that asks, among all."""
@@ -160,7 +180,9 @@ class Training(loop.Training):
         return self.tf.function(lambda: self.tf.matmul(factor, factor), autograph=False), 1, "tf.matmul"
 
     def read(self, losses):
-        return [math.fsum(map(float, parts)) / len(parts) for parts in losses]
+        """What each call of `train` gave, one loss or several on each device: means over devices, step by step."""
+        told = ([part.numpy().reshape(-1).tolist() for part in parts] for parts in losses)
+        return [math.fsum(step) / len(step) for parts in told for step in zip(*parts)]  # noqa: B905 - Python 3.8
 
     def parameter_count(self):
         return sum(math.prod(variable.shape) for variable in self.variables)
@@ -207,12 +229,14 @@ def run(program, args):
     """Train as the command line says, report by events, and end the process; `program` is a class that derives from `Training`."""
     pin(args.cpus_per_worker * args.devices)
     check(args)
+    techniques.check(args, offered=program.offered)
 
     from with_tensorflow.ranks import join
     from with_tensorflow.shim import set_precision, tf
 
     check_version(args, tf)
     set_precision(args.precision)
+    techniques.set_up(args, tf)
     gpus = set_up(args, tf)
     imported = time.monotonic()
     ranks = join(args)

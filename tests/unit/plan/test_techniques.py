@@ -4,6 +4,7 @@ Also prevents: records from before techniques that seem to have had none, and so
 """
 
 import json
+from pathlib import Path
 
 import examples
 import pytest
@@ -55,6 +56,26 @@ def test_data_parallel_and_its_baseline_do_without_what_holds_one_network():
         planned(gpus=(2,), techniques=("compile",), strategy="dp")
 
 
+TENSORFLOW = ("channels-last", "persistent-norm", "xla", "step-loop")
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "left"),
+    [
+        ("gpu", {}, TENSORFLOW),
+        ("gpu", {"precision": "tf32"}, ("channels-last", "xla", "step-loop")),
+        ("gpu", {"xla": True}, ("channels-last", "persistent-norm", "step-loop")),
+        ("cpu", {}, ("xla", "step-loop")),
+        ("cpu", {"data": Path("images")}, ("xla",)),
+        ("cpu", {"model": "wgan"}, ("xla",)),
+    ],
+)
+def test_tuned_tensorflow_leaves_out_what_has_no_kernel_or_no_effect(device, asked, left):
+    workload = workload_of(asked.get("model", "resnet18"))
+    settled = apply_defaults(Request(preset="tuned", **asked), resources("tensorflow", device, workload=workload))
+    assert settled.techniques == left
+
+
 def test_a_reference_is_plain_and_what_was_asked_for_stays():
     (trial,) = planned(gpus=(1,))
     assert (trial.techniques, trial.precision) == ((), "fp32")
@@ -74,6 +95,11 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
         (("mxnet", "cpu"), {"preset": "tuned"}, "not offered by FRAMEWORK=mxnet"),
         (("pytorch", "gpu"), {"techniques": ("pooling-kernel",)}, "TECHNIQUES=channels-last,pooling-kernel"),
         (("pytorch", "gpu"), {"techniques": ("kernel-search",)}, "TECHNIQUES=compile,kernel-search"),
+        (("pytorch", "gpu"), {"techniques": ("xla",)}, "ask for"),
+        (("tensorflow", "cpu"), {"techniques": ("channels-last",)}, "not offered by FRAMEWORK=tensorflow"),
+        (("tensorflow", "gpu"), {"techniques": ("persistent-norm",)}, "TECHNIQUES=channels-last,persistent-norm"),
+        (("tensorflow", "gpu"), {"techniques": TENSORFLOW[:2]}, "persistent-norm needs PRECISION=bf16 or fp16"),
+        (("tensorflow", "cpu"), {"techniques": ("step-loop",), "data": Path("images")}, "leave one of them out"),
     ],
 )
 def test_what_is_not_offered_is_refused(where, asked, says):
@@ -103,7 +129,8 @@ def test_a_workload_offers_its_own():
 
 def test_words_that_exclude_each_other():
     compiled = {"techniques": ("compile",)}
-    for asked in ({"preset": "tuned", **compiled}, {"preset": "tuned", "mode": "infer"}, {"mode": "infer", **compiled}):
+    inferred = ({"preset": "tuned", "mode": "infer"}, {"mode": "infer", **compiled})
+    for asked in ({"preset": "tuned", **compiled}, *inferred, {"xla": True, "techniques": ("xla",)}):
         with pytest.raises(RequestError):
             refuse_contradictions(Request(**asked))
 

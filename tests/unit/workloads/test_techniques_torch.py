@@ -8,6 +8,7 @@ from typing import get_args
 import examples
 import pytest
 from with_pytorch import techniques
+from with_tensorflow import techniques as techniques_tensorflow
 
 from runner.core.request import Technique
 from runner.core.workload import load_workloads
@@ -27,10 +28,12 @@ def asked(*names, **changes):
 
 
 def test_runner_and_program_have_the_same_names_in_the_same_order():
-    assert get_args(Technique) == techniques.TECHNIQUES
+    known = {"pytorch": techniques.TECHNIQUES, "tensorflow": techniques_tensorflow.TECHNIQUES}
+    assert set(get_args(Technique)) == {name for names in known.values() for name in names}
     for workload in load_workloads(examples.ROOT):
-        for names in workload.techniques.get("pytorch", {}).values():
-            assert list(names) == sorted(names, key=techniques.TECHNIQUES.index)
+        for framework, offered in workload.techniques.items():
+            for names in offered.values():
+                assert list(names) == sorted(names, key=known[framework].index)
 
 
 def test_what_goes_is_let_through():

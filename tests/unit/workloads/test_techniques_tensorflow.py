@@ -1,0 +1,36 @@
+"""Prevents: a technique of TensorFlow's that is taken and does nothing, or is asked for where its kernel or its batches are not."""
+
+from argparse import Namespace
+
+import pytest
+from with_tensorflow.techniques import TECHNIQUES, check
+
+PLAIN = {"device": "gpu", "precision": "bf16", "data": "synthetic", "xla": False}
+
+
+def asked(*names, **changes):
+    return Namespace(techniques=names, **(PLAIN | changes))
+
+
+def test_what_goes_is_let_through():
+    check(asked(*TECHNIQUES), offered=TECHNIQUES)
+    check(asked("xla", "step-loop", device="cpu", precision="fp32"), offered=TECHNIQUES)
+
+
+@pytest.mark.parametrize(
+    ("args", "offered", "sentence"),
+    [
+        (asked("faster"), TECHNIQUES, "is not offered by this program; it has channels-last, "),
+        (asked("step-loop"), ("xla",), "it has xla\n"),
+        (asked("channels-last", device="cpu"), TECHNIQUES, "is for GPUs"),
+        (asked("persistent-norm"), TECHNIQUES, "add channels-last"),
+        (asked(*TECHNIQUES[:2], precision="tf32"), TECHNIQUES, "ask for bf16 or fp16"),
+        (asked("step-loop", data="/data"), TECHNIQUES, "or ask for synthetic"),
+        (asked("xla", xla=True), TECHNIQUES, "say the same thing twice"),
+    ],
+)
+def test_what_can_not_be_is_refused(args, offered, sentence, capsys):
+    with pytest.raises(SystemExit) as ended:
+        check(args, offered=offered)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

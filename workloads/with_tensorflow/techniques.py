@@ -1,0 +1,47 @@
+"""What `--techniques` names: ways to train the same network faster on the same device. Without any, a program is the plain one of a paper.
+
+The order is that of the lines of an ablation. None changes what is computed, but for rounding
+(XLA draws other numbers from the same seed, and so drops others where a network has dropout). The first two act on operators that XLA does
+not compile: by default TensorFlow lays images channels-first for its convolutions unless half of them or more are in fp16
+(tensorflow/core/grappler/optimizers/generic_layout_optimizer.cc), and its normalizations put what lies channels-last in another order and back
+(`fast_nhwc_batch_norm` in tensorflow/core/kernels/fused_batch_norm_op.cc).
+"""
+
+import os
+
+from arguments import refuse
+
+TECHNIQUES = (
+    "channels-last",  # Grappler leaves images channels-last, as tensor cores read them
+    "persistent-norm",  # cuDNN normalizes in training by its persistent kernel, which takes images channels-last in fp16 and bf16
+    "xla",  # forward and backward pass are compiled by XLA, as with --xla
+    "step-loop",  # the steps of a window are a loop inside one graph, which is called once (Keras' steps_per_execution)
+)
+ON_GPUS = frozenset({"channels-last", "persistent-norm"})
+
+
+def check(args, *, offered):
+    for name in args.techniques:
+        if name not in offered:
+            known = f"it has {', '.join(word for word in TECHNIQUES if word in offered)}" if offered else "leave it out"
+            refuse(f"--techniques={name} is not offered by this program; {known}")
+        if name in ON_GPUS and args.device != "gpu":
+            refuse(f"--techniques={name} is for GPUs; leave it out with --device={args.device}")
+    if "persistent-norm" in args.techniques and "channels-last" not in args.techniques:
+        refuse("--techniques=persistent-norm reads images channels-last; add channels-last")
+    if "persistent-norm" in args.techniques and args.precision not in {"fp16", "bf16"}:
+        refuse(f"--techniques=persistent-norm has no kernel for --precision={args.precision}; ask for bf16 or fp16")
+    if "step-loop" in args.techniques and args.data != "synthetic":
+        refuse(
+            "--techniques=step-loop repeats one batch inside a graph; leave it out with --data, or ask for synthetic"
+        )
+    if "xla" in args.techniques and args.xla:
+        refuse("--xla and --techniques=xla say the same thing twice; leave one of them out")
+
+
+def set_up(args, tf):
+    """Tell TensorFlow, before it makes its first graph."""
+    if "channels-last" in args.techniques:
+        tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
+    if "persistent-norm" in args.techniques:
+        os.environ["TF_USE_CUDNN_BATCHNORM_SPATIAL_PERSISTENT"] = "1"
