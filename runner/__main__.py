@@ -8,16 +8,19 @@ from types import FrameType
 def main() -> None:
     """Load the command line, which takes half a second, and run it."""
     # No exception: raised while modules load it can fall into a callback of the import system, which prints it and goes on.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
-    from runner.cli import main as run  # noqa: PLC0415 - here, where Ctrl-C ends it
+    defaults = (signal.default_int_handler, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) in defaults:
+            signal.signal(number, _end)
+    from runner.cli import main as run  # noqa: PLC0415 - here, where a signal ends it
 
     run()
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
-    os.write(2, b"dlscale: stopped by Ctrl-C\n")
-    os._exit(130)
+def _end(number: int, _frame: FrameType | None) -> None:
+    name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+    os.write(2, f"dlscale: stopped by {name}\n".encode())
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -411,6 +411,8 @@ def main(command: typer.Typer = app) -> None:
             raise
         _say(said)
         code = RequestError.exit_code
+    except KeyboardInterrupt:  # Typer, which is to take it, was still making its commands
+        code = interrupts.INTERRUPTED
     except SystemExit as end:
         code = end.code
     code, said = interrupts.ended(code)

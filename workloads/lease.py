@@ -12,6 +12,9 @@ writes a byte every now and then, and the lease also runs out when none has come
 With --keys the runner's first line is a JSON object of files by name. They are written to FOLDER, which is in memory, for this user alone,
 before the program starts; the last act of the lease is to remove them.
 
+Podman starts a container whose network another one joins again where it has ended, and then nobody is at its standard input. With
+DLSCALE_LEASE_BEGIN in the environment the runner writes one byte before all else, and the lease ends where none comes within so many seconds.
+
 In a pod of Kubernetes nobody holds standard input: with --pod the kubelet's SIGTERM alone ends the job. The program starts once every NAME leads
 to an address: a cluster's DNS learns the names of pods from pods that run.
 """
@@ -160,6 +163,9 @@ def main(argv):
     if "pod" in options:
         names = filter(None, options["pod"].split(","))
         return hold(argv, None, woken, ending, ear=woken) if find(names, woken) else LEASE_ENDED
+    begin = os.environ.pop("DLSCALE_LEASE_BEGIN", None)
+    if begin and not (0 in select.select([0, woken], [], [], float(begin))[0] and os.read(0, 1)):
+        return LEASE_ENDED
     if "keys" not in options:
         return hold(argv, silence, woken, ending)
     try:

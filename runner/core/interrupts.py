@@ -16,7 +16,7 @@ from typing import Final
 
 _NAMES: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 # What a command that was interrupted before it had anything to show ends with, whatever it was interrupted by.
-_INTERRUPTED: Final = 128 + signal.SIGINT
+INTERRUPTED: Final = 128 + signal.SIGINT
 _came: list[int] = []
 
 
@@ -67,7 +67,7 @@ def ended(code: int | str | None) -> tuple[int | str | None, str | None]:
     """
     if not _came:
         return code, None
-    said = f"stopped by {_NAMES[signal.Signals(_came[0])]}" if code == _INTERRUPTED else None
+    said = f"stopped by {_NAMES[signal.Signals(_came[0])]}" if code == INTERRUPTED else None
     return (code if _came[0] == signal.SIGINT else 128 + _came[0]), said
 
 

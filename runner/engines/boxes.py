@@ -32,6 +32,8 @@ LAUNCHERS: Final = (
     "APPTAINER_TMPDIR",
     "APPTAINER_CACHEDIR",
 )
+# Seconds in which a container of Podman's that others join has to hear from the runner (`workloads/lease.py`).
+_BEGIN: Final = {"DLSCALE_LEASE_BEGIN": "5"}
 # What a job without a container may see: where programs, libraries and GPUs are, and nothing personal.
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
@@ -164,7 +166,10 @@ class Podman(Inside):
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """`podman run` with what `docker run` gets, but for cores; an ordinary user keeps its number inside."""
-        bare = spec.model_copy(update={"cpus": (), **({} if self._limits else {"memory_mib": None})})
+        begin = _BEGIN if spec.role == "scheduler" else {}
+        bare = spec.model_copy(
+            update={"cpus": (), "env": {**spec.env, **begin}, **({} if self._limits else {"memory_mib": None})}
+        )
         _, *words = docker_options.docker_run(bare, "cdi")
         joined = spec.network if spec.network.startswith("container:") else "keep-id"
         return (*_bound(spec), "podman", words[0], *(() if self._root else (f"--userns={joined}",)), *words[1:])

@@ -1,12 +1,9 @@
-"""Jobs on a real Slurm of four nodes: by salloc and by sbatch, in Apptainer and without a container, and how such jobs end.
+"""Jobs on a real Slurm of four nodes: by salloc and by sbatch, in Apptainer and without a container, and how Slurm ends them.
 
-Prevents: nodes that train a model each, a step that waits for another, one core for a job that has all; processes that go on after scancel,
-a record that blames the program for what Slurm did, a matrix that tries its next trial on nodes that are gone.
+Prevents: nodes that train a model each, a step that waits for another, one core for a job that has all; a record that blames the program for what Slurm did, a matrix that tries its next trial on nodes that are gone.
 """
 
 import json
-import random
-import time
 
 import pytest
 from commands import QUICK
@@ -21,7 +18,6 @@ LONG = (
     "--iterations=200000",
     "--warmup=2",
 )
-SEED = 20261125
 
 
 def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
@@ -77,20 +73,6 @@ def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cl
         "is not there; put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node sees them"
         in " ".join(errors.split())
     )
-
-
-@pytest.mark.parametrize("moment", range(2))
-def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, moment):
-    process = started(cluster, DLSCALE, *LONG, "--engine=venv", f"--out={tmp_path}", "--scaling=weak")
-    assert wait_until(lambda: list(tmp_path.glob("*/plan.json")), 60)
-    time.sleep(random.Random(SEED + moment).uniform(0, 8))
-    cluster.ask("scancel", "--name=dlscale")
-    code, _, errors = ended(process, seconds=60)
-    assert code in (3, 143), errors
-    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
-    (record,) = records(tmp_path)
-    assert record.outcome.status == "interrupted"
-    assert " was cancelled, by scancel or an administrator; " in record.outcome.reason
 
 
 def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster, tmp_path):

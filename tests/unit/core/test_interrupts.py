@@ -99,13 +99,15 @@ def test_the_first_one_is_named_and_the_handlers_before_are_back():
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line():
-    """Ctrl-C in the first second printed a traceback; where it fell into a finalizer, as here, the command went on as well."""
-    code = """
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line(name, code):
+    """Ctrl-C in the first second printed a traceback; where it fell into a finalizer, as here, the command went on as well. After scancel
+    salloc made a bug's exit code of SIGTERM."""
+    program = """
         import os, runpy, signal, sys
         class Stopped:
             def __del__(self):
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.NAME)
         class Stopping:
             def find_spec(self, name, *_):
                 if name == "runner.cli":
@@ -113,9 +115,13 @@ def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line():
         sys.meta_path.insert(0, Stopping())
         runpy.run_module("runner", run_name="__main__")
     """
-    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    argv = [sys.executable, "-c", textwrap.dedent(program).replace("NAME", name)]
     done = subprocess.run(argv, cwd=examples.ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dlscale: stopped by Ctrl-C\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        code,
+        "",
+        f"dlscale: stopped by {'Ctrl-C' if name == 'SIGINT' else name}\n",
+    )
 
 
 def test_one_that_falls_into_a_finalizer_still_ends_the_command():

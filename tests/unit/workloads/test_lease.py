@@ -167,3 +167,14 @@ def test_a_pod_that_waits_for_the_names_of_others_starts_nothing_and_ends_when_i
     process.terminate()
     assert process.wait(30) == ENDED
     assert process.stdout.read() == b""
+
+
+@pytest.mark.parametrize("said", [b"", b"\n"])
+def test_a_lease_that_is_to_hear_a_byte_first_starts_nothing_without_it(lease, said, monkeypatch):
+    """A container that Podman started again for another, with nobody at its standard input, ran for ever."""
+    monkeypatch.setenv("DLSCALE_LEASE_BEGIN", "5" if said else "0.2")
+    process = lease(program="print('begun')")
+    process.stdin.write(said)
+    process.stdin.flush()
+    assert process.wait(timeout=60) == (0 if said else 143)
+    assert process.stdout.read() == (b"begun\n" if said else b"")

@@ -1,0 +1,158 @@
+"""What `kill -9` of the runner leaves behind where no engine's service ends a job: Podman as a program, Apptainer, a virtual environment.
+
+Prevents: a job that goes on for ever because nobody holds its lease; a container that was created and never started; a record that is half there,
+and earlier ones that are gone. `make torture ENGINE=podman KILLS=20` kills more often than `make test` does, at the same moments and more.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from commands import QUICK, ROOT
+from testbed import apptainer
+from testbed.podman import own_storage
+from waiting import wait_until
+
+from runner.core.cache import cache_dir
+from runner.core.errors import RequestError
+from runner.engines.environment import ensure_environment
+from runner.images.catalog import load_images
+from runner.results.store import PLAN, RECORD, read_plan, read_record
+
+KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
+AT_ONCE = 2
+GONE_S = 15
+# A scheduler whose network the others are in, a server and two workers: what one leaves can hold the next.
+RUN = ("--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", "--workers=2", *QUICK)
+
+
+@contextmanager
+def with_podman():
+    if shutil.which("podman") is None:
+        pytest.skip("no podman is installed")
+    apptainer.KEPT.mkdir(exist_ok=True)  # with the archive that a SIF is made of
+    with own_storage() as variables:
+        yield {**os.environ, **variables, "DLSCALE_CACHE": str(apptainer.KEPT / "cache")}
+
+
+@contextmanager
+def with_apptainer():
+    try:
+        environment = apptainer.environment(ROOT)
+    except RequestError as error:
+        pytest.skip(str(error))
+    argv = (sys.executable, "-m", "runner", "images", "sif", "mxnet:1.9.1")
+    subprocess.run(argv, cwd=ROOT, env=environment, check=True, capture_output=True)
+    yield environment
+
+
+@contextmanager
+def with_venv():
+    image = load_images(ROOT).find("mxnet", None, "cpu", gpus=(), driver=None)
+    ensure_environment(
+        lock=image.lock_path,
+        requires_python=image.requires_python,
+        cache=cache_dir(),
+        report=lambda _: None,
+        extra_index=image.extra_index,
+    )
+    yield dict(os.environ)
+
+
+ENGINES = {"podman": with_podman, "apptainer": with_apptainer, "venv": with_venv}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request, client):
+    """Its name, and what the suite is started with; Docker has the image that it is filled from."""
+    with ENGINES[request.param]() as environment:
+        yield request.param, environment
+
+
+def bench(engine, out, number, delay):
+    """Have `bench` kill itself after a number of deeds and a delay in seconds, 0 for never: its process id, exit code and words."""
+    name, environment = engine
+    words = [number, delay, "bench", *RUN, f"--engine={name}", f"--out={out}"]
+    argv = [sys.executable, ROOT / "tests" / "killing.py", *words]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(list(map(str, argv)), cwd=ROOT, env=environment, text=True, **pipes) as process:
+        try:
+            # Podman's monitors of containers hold standard error open for as long as their container lives.
+            said = process.stderr.read()
+        finally:
+            process.kill()
+    return process.pid, process.returncode, said
+
+
+def containers(environment):
+    argv = ("podman", "ps", "--all", "--format=json")
+    return json.loads(subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout or "[]")
+
+
+def processes(*marks):
+    """Living processes with one of these expressions in their arguments or their environment."""
+    sought = re.compile("|".join(marks).encode())
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes()
+            if words and sought.search(words + (entry / "environ").read_bytes()):
+                found.append((entry.name, words.replace(b"\0", b" ").decode(errors="replace")))
+        except OSError:
+            continue
+    return found
+
+
+def left(engine, pid):
+    """Processes and containers of the runner with this process id: owners end in its process id and start."""
+    name, environment = engine
+    mine = rf"[0-9a-f-]{{36}}\.\d+\.\d+\.{pid}\.\d+"
+    held = containers(environment) if name == "podman" else []
+    return [*processes(mine), *(one["Names"][0] for one in held if re.search(mine, json.dumps(one["Labels"])))]
+
+
+def moments(seed, deeds):
+    """Moments to kill at: before a deed, while the engine is at it, and some time later."""
+    draw = random.Random(seed)
+    while True:
+        yield draw.randint(1, deeds), draw.choice([0.0, draw.uniform(0, 0.02), draw.uniform(0, 2)])
+
+
+def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path):
+    name, environment = engine
+    _, code, said = bench(engine, tmp_path, 0, 0)
+    assert code in (0, 4), said
+    deeds = int(said.split()[-1])
+    earlier = {path: path.read_bytes() for path in tmp_path.glob(f"*/{RECORD}")}
+    assert earlier
+
+    def kill(seed):
+        for number, delay in moments(seed, deeds):
+            pid, code, said = bench(engine, tmp_path, number, delay)
+            assert code in (0, 4, -signal.SIGKILL), (seed, number, delay, said)
+            if code < 0:
+                break
+        assert wait_until(lambda: not left(engine, pid), GONE_S), (seed, number, delay, left(engine, pid))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(kill, range(KILLS)))
+    assert {path: path.read_bytes() for path in earlier} == earlier
+    for path in tmp_path.glob(f"*/{PLAN}"):
+        assert read_plan(path.parent).run_id == path.parent.name
+    for path in tmp_path.glob(f"*/{RECORD}"):
+        assert read_record(path.parent).run_id == path.parent.name
+    assert wait_until(lambda: not processes(re.escape(str(tmp_path))), GONE_S), processes(re.escape(str(tmp_path)))
+    if name == "podman":
+        assert containers(environment) == []
+        for kind in ("volume", "pod"):
+            argv = ("podman", kind, "ls", "--quiet")
+            assert subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout == ""

@@ -1,0 +1,48 @@
+"""Jobs on a real Slurm that are cancelled by scancel at moments drawn from seeds.
+
+Prevents: processes that go on after scancel, a run without a record or with one that blames the program for what Slurm did, a record that is half
+there. `make torture CLUSTER=slurm KILLS=20` cancels more often than `make test` does, at the same moments and more.
+"""
+
+import os
+import random
+import time
+
+import pytest
+from commands import QUICK
+from on_slurm import DLSCALE, GONE_S, ended, left, records, started
+from waiting import wait_until
+
+from runner.results.store import PLAN, read_plan
+
+KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
+# From the job's start through its survey, the baseline on one node and the run on two: a run takes some seconds.
+LATEST_S = 14
+JOB = (
+    *("bench", "--framework=mxnet", "--workers=2", "--nodes=2", "--cluster=slurm", "--engine=venv"),
+    *(word for word in QUICK if not word.startswith(("--iterations", "--repeat"))),
+    *("--iterations=400", "--repeat=9"),
+)
+
+
+@pytest.mark.usefixtures("environments")
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, seed):
+    process = started(cluster, DLSCALE, *JOB, f"--out={tmp_path}")
+    assert wait_until(lambda: cluster.ask("squeue", "--noheader", "--name=dlscale", "--states=R"), 60)
+    time.sleep(random.Random(seed).uniform(0, LATEST_S))
+    cluster.ask("scancel", "--name=dlscale")
+    code, _, errors = ended(process, seconds=60)
+    assert code in (3, 143), errors
+    assert "Traceback" not in errors
+    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
+    assert wait_until(lambda: not cluster.ask("squeue", "--noheader"), GONE_S)
+    for path in tmp_path.glob(f"*/{PLAN}"):
+        assert read_plan(path.parent).run_id == path.parent.name
+    found = records(tmp_path)
+    assert len(found) == len(list(tmp_path.glob(f"*/{PLAN}"))), errors
+    stopped = [record for record in found if record.outcome.status != "ok"]
+    assert len(stopped) <= 1
+    for record in stopped:
+        assert record.outcome.status == "interrupted"
+        assert " was cancelled, by scancel or an administrator; " in record.outcome.reason
