@@ -253,6 +253,11 @@ class Trial(Frozen):
         return self.image_size if self.mode == "train" else None
 
     @property
+    def asynchronous(self) -> bool:
+        """Whether a rank goes on with the weights that it finds, which others have changed meanwhile."""
+        return self.kvstore == "dist_async" or self.strategy == "ps"
+
+    @property
     def way(self) -> str:
         """How several devices train together, with what makes a difference: `kvstore dist_sync`, `horovod over gloo`."""
         if self.kvstore:

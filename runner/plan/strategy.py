@@ -40,7 +40,9 @@ class Chosen:
 
     def ip_only(self, device: Device) -> bool:
         """Whether what carries the gradients speaks IP and nothing else: all but NCCL and MPI."""
-        return self.name == "kvstore" or (device == "cpu" and not (self.horovod and self.horovod.operations == "mpi"))
+        return self.name in ("kvstore", "ps") or (
+            device == "cpu" and not (self.horovod and self.horovod.operations == "mpi")
+        )
 
 
 def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
@@ -61,6 +63,10 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
         raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
     _refuse_settings_of_others(request, name, image.framework)
+    if name == "ps" and request.precision == "fp16":
+        raise RequestError(
+            "STRATEGY=ps steps at servers that know no loss scale, PRECISION=fp16 asked; ask for PRECISION=fp32, tf32 or bf16"
+        )
     if nodes > 1 and not STRATEGIES[name].several_nodes:
         able = [other for other in able if STRATEGIES[other].several_nodes]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
