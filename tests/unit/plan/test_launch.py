@@ -118,6 +118,10 @@ CASES = {
         examples.job(ranks(2, strategy="mirrored", processes=1, xla=True, **TENSORFLOW)),
         None,
     ),
+    "tensorflow-single-gpu-takes-all-memory": (
+        on_gpus(ranks(1, strategy="single", gpu_memory="all", **TENSORFLOW, **ON_GPUS)),
+        None,
+    ),
     "tensorflow-ps-2-cpu-workers": (examples.job(ranks(2, strategy="ps", **TENSORFLOW)), None),
     "tensorflow-multiworker-2-cpu-workers": (examples.job(ranks(2, strategy="multiworker", **TENSORFLOW)), None),
     "caffe-4-gpus": (
