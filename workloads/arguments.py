@@ -96,6 +96,12 @@ def common_parser(description, *, models, precisions):
     parser.add_argument("--precision", required=True, choices=precisions)
     parser.add_argument("--device", required=True, choices=("cpu", "gpu"))
     parser.add_argument("--devices", required=True, type=at_least(1), help="devices that this one process drives")
+    parser.add_argument(
+        "--gpu-memory",
+        choices=("as-needed", "all"),
+        default="as-needed",
+        help="TensorFlow: take all of a GPU's at once, or no more than is needed",
+    )
     parser.add_argument("--data", required=True, help="synthetic, or where the samples are")
     parser.add_argument("--seed", required=True, type=at_least(0))
     parser.add_argument("--threads", required=True, type=at_least(1), help="threads inside an operator")

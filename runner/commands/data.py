@@ -12,17 +12,18 @@ from runner.commands.options import directory_argument
 from runner.core import dataset, parsing
 from runner.core import request as ask
 from runner.core.console import open_console
-from runner.core.errors import RequestError
+from runner.core.errors import RequestError, unknown
 from runner.core.request import Request
 from runner.plan.discovery import discover_own
 from runner.report.progress import progress
 from runner.results.disk import check_writable
-from runner.run.data import SMALL, make_sample
+from runner.run.data import SMALL, import_imagenet32, make_sample
 
 data_app = typer.Typer(help="Make and pack data sets.")
 
 FOLDERS: Final = (".lmdb",)  # packed forms that are folders
 CHUNK_BYTES: Final = 2**24
+IMPORTED: Final = ("imagenet32",)
 FEWEST: Final = 11  # images, one of each photograph that `make_sample.py` has
 
 
@@ -58,6 +59,28 @@ def sample(
         make_sample(directory, images=count, seed=number or 0, side=(least, greatest), report=shown.stage)
     found = dataset.inspect(directory)
     open_console(soft_wrap=True).print(f"{directory}: {found.images} images in {found.classes} classes")
+
+
+@data_app.command("import")
+def import_(
+    what: Annotated[str, typer.Argument(help="imagenet32: the published npz files of ImageNet at 32×32 pixels")],
+    directory: Annotated[
+        Path,
+        directory_argument(
+            "folder with the files", example="dlscale data import imagenet32 /data/npz --out=/data/imagenet32"
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="where to write; must not exist yet")],
+) -> None:
+    """Write a published data set as class folders with JPEGs: OUT/train and OUT/val."""
+    if what not in IMPORTED:
+        raise RequestError(unknown("DATASET", what, IMPORTED))
+    check_writable(out.absolute().parent)
+    with progress(open_console(stderr=True)) as shown:
+        import_imagenet32(directory, out, report=shown.stage)
+    for part in ("train", "val"):
+        found = dataset.inspect(out / part)
+        open_console(soft_wrap=True).print(f"{out / part}: {found.images} images in {found.classes} classes")
 
 
 @data_app.command()

@@ -32,6 +32,7 @@ Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]
 Compression = Literal["none", "fp16"]
 Decode = Literal["cpu", "gpu"]
+GpuMemory = Literal["as-needed", "all"]
 Preset = Literal["reference", "tuned"]
 Technique = Literal[
     "channels-last",
@@ -131,6 +132,9 @@ class Request(Frozen):
         ),
     ] = ()
     xla: Annotated[bool, Option("compile the step with XLA (TensorFlow)")] = False
+    gpu_memory: Annotated[
+        GpuMemory, Option("what TensorFlow takes of a GPU's memory: as-needed (default), or all from the start")
+    ] = "as-needed"
     oversubscribe: Annotated[bool, Option("let more CPU workers run than there are cores; degrades the record")] = False
     threads: Annotated[
         int | None, Option("computing threads of each process (default: one for each of its cores)", "N")

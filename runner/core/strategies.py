@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 StrategyName = Literal[
-    "single", "ddp", "dp", "kvstore", "horovod", "mirrored", "multiworker", "caffe", "fsdp", "tp", "fsdp+tp"
+    "single", "ddp", "dp", "kvstore", "horovod", "mirrored", "multiworker", "ps", "caffe", "fsdp", "tp", "fsdp+tp"
 ]
 
 
@@ -35,6 +35,7 @@ STRATEGIES: Final[Mapping[StrategyName, Strategy]] = {
     "kvstore": Strategy(("mxnet",), "kvstore", several_nodes=True),
     "mirrored": Strategy(("tensorflow",), "single", one_process=True),
     "multiworker": Strategy(("tensorflow",), "multiworker", several_nodes=True, between_cpus="grpc"),
+    "ps": Strategy(("tensorflow",), "ps", several_nodes=True, between_cpus="grpc"),
     "horovod": Strategy(("mxnet", "pytorch", "tensorflow"), "horovod", several_nodes=True),
     "caffe": Strategy(("caffe",), "single", devices=("gpu",), one_process=True),
     "fsdp": Strategy(("pytorch",), "torchrun", several_nodes=True, between_cpus="gloo", cuts=True),

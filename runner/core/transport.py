@@ -35,7 +35,7 @@ def carrier(trial: Trial) -> Carrier:
         return trial.horovod.operations
     if trial.strategy == "kvstore" and trial.kvstore != "nccl":
         return "ps-lite" if trial.processes > 1 else "memory"
-    if trial.device == "gpu":
+    if trial.device == "gpu" and trial.strategy != "ps":  # whose gradients go through host memory
         return "nccl"
     return STRATEGIES[trial.strategy].between_cpus
 

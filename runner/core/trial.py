@@ -24,6 +24,7 @@ from runner.core.request import (
     Decode,
     Device,
     DialectName,
+    GpuMemory,
     Interconnect,
     KvStore,
     Mode,
@@ -169,6 +170,7 @@ class Trial(Frozen):
         epoch_iterations: of a training that is watched to converge, iterations of one epoch.
         fit: iterations of training before inference.
         decode: what decodes the JPEGs of `data`.
+        gpu_memory: what the framework takes of a GPU's memory, where it can be told.
         interconnect, iface, hca: kind of wire, interface and adapter that were asked for; the chosen ones are in `placement`.
         threads: intra-op threads of each process.
         oversubscribed: whether CPU workers have to share cores.
@@ -227,6 +229,7 @@ class Trial(Frozen):
     fit: int = 0
     techniques: tuple[Technique, ...] = ()
     decode: Decode = "cpu"
+    gpu_memory: GpuMemory = "as-needed"
     concurrent: Concurrent | None = None
     measure_s: float | None = None
 
@@ -251,6 +254,11 @@ class Trial(Frozen):
     def packed_at(self) -> int | None:
         """Height and width of its images where its program may read packed data; None where it reads them as they are."""
         return self.image_size if self.mode == "train" else None
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether a rank goes on with the weights that it finds, which others have changed meanwhile."""
+        return self.kvstore == "dist_async" or self.strategy == "ps"
 
     @property
     def way(self) -> str:

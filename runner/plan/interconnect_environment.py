@@ -37,7 +37,7 @@ def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> 
     """
     iface = wire.iface if wire else "lo"
     found: dict[str, str] = {}
-    # MPI has nothing without Horovod, and gRPC is bound by the addresses that TF_CONFIG names.
+    # MPI has nothing without Horovod, and gRPC is bound by the addresses that TF_CONFIG or DLSCALE_SERVERS names.
     match carrier(trial):
         case "nccl":
             found = _nccl(trial, wire, node)
@@ -49,7 +49,7 @@ def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> 
             pass
     if trial.horovod and trial.world_size > 1:
         found |= _horovod(trial.horovod, wire, iface)
-    if trial.strategy == "multiworker" and wire:
+    if trial.strategy in ("multiworker", "ps") and wire:
         # A proxy that the engine's client sets in every container would get the workers' own talk.
         found["no_grpc_proxy"] = ",".join(placed.wire.address for placed in trial.placement if placed.wire)
     return found

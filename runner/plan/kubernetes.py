@@ -144,11 +144,13 @@ def job_name(run_id: str) -> str:
 
 
 def _named(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> Placed:
-    """A node under the host name of its pod; ranks of a parameter server's job all meet at the scheduler, which has a pod of its own."""
+    """A node under the host name of its pod, or of where its ranks meet: at MXNet's scheduler, at TensorFlow's servers."""
     if placed.wire is None:
         return placed
     if trial.strategy == "kvstore":
         pod = f"{name}-worker-0-{number}" if number else f"{name}-scheduler-0-0"
+    elif trial.strategy == "ps":
+        pod = f"{name}-server-0-{number}"
     else:
         launched = f"{name}-worker-{number - 1}" if number else f"{name}-launcher"
         pod = {"trainjob": f"{name}-{TRAINER}-0-{number}", "mpijob": launched}.get(kind, f"{name}-{number}")

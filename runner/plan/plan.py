@@ -333,6 +333,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         fit=request.fit or 0,
         techniques=techniques.of_trial(request, strategy=chosen.name),
         decode=request.decode,
+        gpu_memory=request.gpu_memory,
     )
 
 
@@ -356,6 +357,7 @@ def _key(matrix: _Matrix, num_classes: int | None) -> str:
         "fit": request.fit,
         "techniques": request.techniques,
         "decode": request.decode if request.decode != "cpu" else None,
+        "gpu_memory": request.gpu_memory if request.gpu_memory != "as-needed" else None,
         "loader_workers": request.loader_workers,
         "threads": request.threads,
     }

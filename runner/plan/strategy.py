@@ -40,7 +40,9 @@ class Chosen:
 
     def ip_only(self, device: Device) -> bool:
         """Whether what carries the gradients speaks IP and nothing else: all but NCCL and MPI."""
-        return self.name == "kvstore" or (device == "cpu" and not (self.horovod and self.horovod.operations == "mpi"))
+        return self.name in ("kvstore", "ps") or (
+            device == "cpu" and not (self.horovod and self.horovod.operations == "mpi")
+        )
 
 
 def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
@@ -60,7 +62,11 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
     if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
         raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
-    _refuse_settings_of_others(request, name, image.framework)
+    _refuse_settings_of_others(request, name, image)
+    if name == "ps" and request.precision == "fp16":
+        raise RequestError(
+            "STRATEGY=ps steps at servers that know no loss scale, PRECISION=fp16 asked; ask for PRECISION=fp32, tf32 or bf16"
+        )
     if nodes > 1 and not STRATEGIES[name].several_nodes:
         able = [other for other in able if STRATEGIES[other].several_nodes]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
@@ -124,7 +130,7 @@ def _refuse_pair(name: StrategyName, image: AnyImage) -> None:
     )
 
 
-def _refuse_settings_of_others(request: Request, name: StrategyName, framework: str) -> None:
+def _refuse_settings_of_others(request: Request, name: StrategyName, image: AnyImage) -> None:
     """Refuse a setting that would be ignored."""
     for setting in ("controller", "operations", "fusion_threshold_mib", "cycle_time_ms", "compression"):
         if name != "horovod" and getattr(request, setting) is not None:
@@ -134,10 +140,16 @@ def _refuse_settings_of_others(request: Request, name: StrategyName, framework: 
             )
     if request.kvstore and name != "kvstore":
         raise RequestError(f"KVSTORE={request.kvstore} is a setting of STRATEGY=kvstore, not of {name}; leave it out")
-    if request.xla and framework != "tensorflow":
+    if request.xla and image.framework != "tensorflow":
         raise RequestError(
-            f"XLA compiles TensorFlow's step, not {framework}'s; leave it out or ask for FRAMEWORK=tensorflow"
+            f"XLA compiles TensorFlow's step, not {image.framework}'s; leave it out or ask for FRAMEWORK=tensorflow"
         )
+    if request.gpu_memory == "all" and image.framework != "tensorflow":
+        raise RequestError(
+            f"GPU_MEMORY=all is TensorFlow's way to take a GPU, not FRAMEWORK={image.framework}; leave it out or ask for FRAMEWORK=tensorflow"
+        )
+    if request.gpu_memory == "all" and image.device == "cpu":
+        raise RequestError("GPU_MEMORY=all is about GPUs, and this runs on DEVICE=cpu; leave it out")
 
 
 def _kvstore(request: Request, device: Device, nodes: int) -> KvStore:

@@ -15,7 +15,7 @@ from typing import Final
 from runner.core.cache import cache_dir
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.dataset import PACKED, PACKED_FOR
-from runner.core.errors import RunFailedError
+from runner.core.errors import RequestError, RunFailedError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.trial import Dataset
 from runner.engines.base import Engine, give
@@ -41,6 +41,18 @@ def make_sample(
         follow([str(python), program, str(directory.absolute()), *words], on_line=report)
     except CommandError as error:
         raise RunFailedError(f"no sample was made in {directory}: {error.last_line}") from error
+
+
+def import_imagenet32(source: Path, directory: Path, *, report: Callable[[str], None]) -> None:
+    """Write the published files of ImageNet at 32×32 pixels as class folders. RequestError: they are not those, or the directory is in use."""
+    python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
+    program = str(WORKLOADS / "imagenet_cnn" / "import_imagenet32.py")
+    try:
+        follow([str(python), program, str(source.absolute()), str(directory.absolute())], on_line=report)
+    except CommandError as error:
+        if error.code == RequestError.exit_code:
+            raise RequestError(error.last_line) from error
+        raise RunFailedError(f"nothing was written to {directory}: {error.last_line}") from error
 
 
 def to_pack(resources: AnyResources) -> Dataset | None:

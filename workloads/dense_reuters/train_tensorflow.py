@@ -6,6 +6,8 @@
     python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
     python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 \
         python3 train_tensorflow.py ... --strategy=multiworker
+    python3 ../with_tensorflow/servers.py --address=127.0.0.1:20001 --workers=2
+    DLSCALE_SERVERS=127.0.0.1:20001 python3 train_tensorflow.py ... --strategy=ps
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --iterations=560 --epoch-iterations=280
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
@@ -85,10 +87,10 @@ class Mlp(Training):
     def build(self):
         self.take(network(self.args.dropout))
 
-    def update_rule(self):
+    def update_rule(self, variables):
         from with_tensorflow.optimizers import Adam
 
-        return Adam(self.variables, learning_rate=self.args.learning_rate, epsilon=EPSILON)
+        return Adam(variables, learning_rate=self.args.learning_rate, epsilon=EPSILON)
 
     def window(self, iterations):
         """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""

@@ -6,6 +6,8 @@
     python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
     python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 \
         python3 train_tensorflow.py ... --strategy=multiworker
+    python3 ../with_tensorflow/servers.py --address=127.0.0.1:20001 --workers=2
+    DLSCALE_SERVERS=127.0.0.1:20001 python3 train_tensorflow.py ... --strategy=ps
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
@@ -110,17 +112,17 @@ class Cnn(Training):
     def scores(self, inputs, seed):
         return self.told(inputs, seed)[0]
 
-    def update_rule(self):
+    def update_rule(self, variables):
         if self.args.model in TRANSFORMERS:
             from with_tensorflow.optimizers import AdamW
 
             decay = self.args.weight_decay
-            return AdamW(self.variables, learning_rate=self.args.learning_rate, weight_decay=decay)
+            return AdamW(variables, learning_rate=self.args.learning_rate, weight_decay=decay)
         if self.args.model not in RMSPROP:
-            return super().update_rule()
+            return super().update_rule(variables)
         from with_tensorflow.optimizers import RmsPropMomentum
 
-        return RmsPropMomentum(self.variables, **self.rates, rho=RHO, epsilon=EPSILON, averaging=AVERAGING)
+        return RmsPropMomentum(variables, **self.rates, rho=RHO, epsilon=EPSILON, averaging=AVERAGING)
 
     def prepared(self, images):
         from data_tensorflow import normalized

@@ -26,7 +26,7 @@ def set_up(args, tf):
         name, capability = shim.gpu_details(gpu)
         if capability:
             check_capability(args, name, capability)
-        tf.config.experimental.set_memory_growth(gpu, True)  # noqa: FBT003 - takes no keyword in 1.15
+        tf.config.experimental.set_memory_growth(gpu, args.gpu_memory != "all")
     tf.config.experimental.set_visible_devices(used, "GPU")
     return used
 

@@ -1,10 +1,12 @@
 """How the replicas of the TensorFlow program meet and average their gradients.
 
-One alone, one process with several devices, several processes by TF_CONFIG, or Horovod. Each class joins the others when it is made.
+One alone, one process with several devices, several processes by TF_CONFIG, parameter servers, or Horovod. Each class joins the others
+when it is made.
 `strategy` is the tf.distribute strategy of this process; `offset` is added to the number that it gives a replica; `average`, called
 in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal before the first step, `share` gives all replicas
 what the first has gathered in variables that nobody averages; `barrier` waits for all processes, `slowest` gives the most of what each
-hands in, `exchange` makes what `probe.py` times, `collectives` what `collectives.py` does, `leave` says goodbye.
+hands in, `exchange` makes what `probe.py` times, `collectives` what `collectives.py` does, `updates` gives what applies gradients to
+variables, by an optimizer that `rule` makes of them, `settle` brings all to the same weights, `leave` says goodbye.
 """
 
 import contextlib
@@ -33,6 +35,12 @@ class Alone(process.Alone):
 
     def average(self, gradients):
         return gradients
+
+    def updates(self, variables, rule):
+        return rule(variables)
+
+    def settle(self):
+        """Who averages has them."""
 
     def broadcast(self, variables):
         """There is nobody to tell."""
@@ -151,6 +159,65 @@ class MultiWorker(Replicas):
             self.barrier()
 
 
+class ParameterServers(Alone):
+    """The processes that meet at the servers of DLSCALE_SERVERS, one device each; nobody waits for anybody's gradients."""
+
+    no_collectives = "workers only push to parameter servers and pull from them"
+
+    def __init__(self, device):
+        from with_tensorflow.servers import Server
+
+        super().__init__(device)
+        self.servers = [Server(address) for address in os.environ["DLSCALE_SERVERS"].split(",")]
+        self.rank, self.world_size = map(int, self.servers[0].register())
+        self.offset = self.rank
+        self.servers[0].meet(self.rank, self.world_size)
+
+    def updates(self, variables, rule):
+        from with_tensorflow.servers import Pushed
+
+        self.pushed = Pushed(self.servers, variables, rule)
+        return self.pushed
+
+    def broadcast(self, variables):
+        del variables  # the servers have them
+        if self.rank == 0:
+            self.pushed.begin()
+        self.settle()
+
+    def settle(self):
+        self.barrier()
+        self.pushed.pull()
+        self.barrier()  # nobody goes on while another still pulls
+
+    def share(self, variables):
+        if not variables:
+            return
+        if not hasattr(self, "gathered"):
+            self.gathered = self.servers[0].shared("gathered", [variable.shape for variable in variables])
+        if self.rank == 0:
+            self.gathered.send([variable.numpy() for variable in variables])
+        self.barrier()
+        for variable, value in zip(variables, self.gathered.get()):  # noqa: B905 - Python 3.8
+            variable.assign(value)
+        self.barrier()
+
+    def barrier(self):
+        self.slowest(0)
+
+    def slowest(self, seconds):
+        return self.servers[0].slowest(seconds)
+
+    def exchange(self, elements):
+        from with_tensorflow.servers import PushPull
+
+        return PushPull(self, elements)
+
+    def leave(self):
+        for server in self.servers:
+            server.leave()
+
+
 class Horovod(Alone):
     """The processes that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
 
@@ -201,6 +268,8 @@ def join(args):
         return Mirrored(devices)
     if args.strategy == "multiworker":
         return MultiWorker(on_gpu=args.device == "gpu")
+    if args.strategy == "ps":
+        return ParameterServers(devices[0])
     if args.strategy == "horovod":
         return Horovod(devices[0], args.compression)
     return Alone(devices[0])

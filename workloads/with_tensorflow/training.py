@@ -48,13 +48,17 @@ HOROVOD_RANKS = {"HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"}
 
 def check(args):
     """Refuse what no program with TensorFlow can do; before TensorFlow is imported, as nothing here needs it."""
-    check_strategy(args, "TensorFlow", ("single", "mirrored", "multiworker", "horovod"))
+    check_strategy(args, "TensorFlow", ("single", "mirrored", "multiworker", "ps", "horovod"))
     if args.devices > 1 and args.strategy != "mirrored":
         refuse(f"--devices={args.devices} needs --strategy=mirrored; others drive one device a process")
     if args.strategy == "horovod" and not HOROVOD_RANKS & set(os.environ):
         refuse("--strategy=horovod needs the ranks that horovodrun starts; run this program with horovodrun")
     if args.strategy == "multiworker" and "TF_CONFIG" not in os.environ:
         refuse("--strategy=multiworker needs TF_CONFIG; run this program with tf_workers.py")
+    if args.strategy == "ps" and "DLSCALE_SERVERS" not in os.environ:
+        refuse("--strategy=ps needs DLSCALE_SERVERS, where servers.py listens: HOST:PORT,...")
+    if args.strategy == "ps" and args.precision == "fp16":
+        refuse("--strategy=ps with --precision=fp16: servers step with no loss scale; ask for fp32, tf32 or bf16")
     if args.strategy != "multiworker" and "TF_CONFIG" in os.environ:
         refuse(f"--strategy={args.strategy} under TF_CONFIG would train many models; ask for multiworker")
     if args.profile_region not in {None, "input"}:
@@ -101,7 +105,7 @@ class Training(loop.Training):
     def take(self, net):
         self.net = net
         self.variables = self.shim.trained(net)
-        self.optimizer = self.update_rule()
+        self.optimizer = self.ranks.updates(self.variables, self.update_rule)
         self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=self.xla)
         self.judged = self.on_all(self.judge)
 
@@ -110,11 +114,11 @@ class Training(loop.Training):
         args = self.args
         return {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
 
-    def update_rule(self):
-        """What updates the network, SGD unless a program has another."""
+    def update_rule(self, variables):
+        """What updates variables of the network, SGD unless a program has another."""
         from with_tensorflow.optimizers import Sgd
 
-        return Sgd(self.variables, **self.rates, scaled=self.args.precision == "fp16")
+        return Sgd(variables, **self.rates, scaled=self.args.precision == "fp16")
 
     def pass_one(self, inputs, labels, seed):
         return self.differentiate(inputs, labels, seed)
@@ -162,6 +166,7 @@ class Training(loop.Training):
             self.shim.synchronize()
 
     def evaluate(self):
+        self.ranks.settle()
         return [float(loss) for loss in self.test(*self.shared_batch(), self.common_seed())]
 
     def exchange(self, elements):
@@ -209,6 +214,7 @@ class Training(loop.Training):
         return tf.stack([tf.reduce_sum(weights * part) for part in (losses, right, tf.ones_like(losses))])
 
     def validate(self):
+        self.ranks.settle()
         self.ranks.share(self.shim.gathered(self.net))
         found = [part.numpy() for batch in self.validation() for part in self.judged(*batch)]
         loss_sum, correct, samples = (math.fsum(float(part[index]) for part in found) for index in range(3))

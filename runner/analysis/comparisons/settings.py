@@ -186,7 +186,7 @@ def _strategy_report(
     base = alone.get(_base(first[0]), [])
     rows = tuple(grouping.compared(label, own, first, alone=base) for (_, label), own in ways.items())
     faster = f", with {', '.join(trial.techniques)}" if trial.techniques else ""
-    asynchronous = [label for (_, label), own in ways.items() if trial_of(own[0]).kvstore == "dist_async"]
+    asynchronous = [label for (_, label), own in ways.items() if trial_of(own[0]).asynchronous]
     setting = f"{model_in_words(trial)}, batch {trial.batch_per_device} per device, {trial.precision}, {shown.rows[0].devices}{faster}"
     return TrainingComparison(
         **grouping.heading(name, shown) | {"setting": setting},

@@ -106,7 +106,7 @@ def _diverged(trial: Trial, measurement: Measurement) -> Iterator[str]:
     if len(norms) < len(measurement.parameter_norms) and trial.dialect is None:
         yield "the weights are not finite at the end"
         return
-    if trial.kvstore == "dist_async":  # each worker goes on with the weights that it finds
+    if trial.kvstore == "dist_async":  # each worker ends with the weights that it finds; those of `ps` pull the same
         return
     if norms and max(norms) - min(norms) > NORM_TOLERANCE * max(norms):
         yield f"the ranks hold different weights (norms {min(norms):.6g} to {max(norms):.6g}): gradients were not averaged"

@@ -206,7 +206,7 @@ def gradient_factor(trial: Trial) -> float:
     nodes, ranks = len(trial.placement), trial.processes
     if nodes < 2:  # noqa: PLR2004 - nothing leaves the only one
         return 0.0
-    if carrier(trial) == "ps-lite":
+    if carrier(trial) == "ps-lite" or trial.strategy == "ps":
         return 2 * ranks * (nodes - 1) / nodes
     return 2 * nodes * (ranks - 1) / ranks
 

@@ -362,6 +362,7 @@ def _request(
         "image_size": context.shortened("image_size"),
         "strategy": block.strategy if several else None,
         "kvstore": block.kvstore if several else None,
+        "gpu_memory": block.gpu_memory if device == "gpu" and context.framework == "tensorflow" else None,
         "precision": setup.precision,
         "mode": block.mode,
         "iterations": -(-samples // setup.batch) if samples else context.shortened("iterations"),

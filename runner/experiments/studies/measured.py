@@ -252,6 +252,7 @@ def _total_time(cell: CellFigures) -> None:
 
 _UTILISATION: Final = ("gpu_utilisation", "gpu_utilisation_min", "gpu_utilisation_avg", "gpu_utilisation_max")
 _POWER: Final = ("power_min", "power_avg", "power_max")
+_TEMPERATURE: Final = ("temperature_min", "temperature_avg", "temperature_max")
 _UNWATCHED: Final = "these runs were not watched (TELEMETRY_HZ=0)"
 
 
@@ -263,7 +264,7 @@ def _devices(cell: CellFigures) -> None:
     watched = [(one, telemetry) for one in cell.measured if (telemetry := one.telemetry)]
     runs, seen = [one for one, _ in watched], [telemetry for _, telemetry in watched]
     if cell.on_cpu or not seen:
-        cell.lack(NO_GPU if cell.on_cpu else _UNWATCHED, *_UTILISATION, "gpu_memory")
+        cell.lack(NO_GPU if cell.on_cpu else _UNWATCHED, *_UTILISATION, *_TEMPERATURE, "gpu_memory")
     else:
         _gpus(cell, watched)
     if not seen:
@@ -291,6 +292,10 @@ def _gpus(cell: CellFigures, watched: Watched) -> None:
         cell.add_mean("gpu_utilisation", "%", [fmean(one.avg for one in own if one) for own in spans], runs)
     else:
         cell.lack(_why(seen, "utilisation"), *_UTILISATION)
+    if not _ranges(
+        cell, "temperature", "°C", [[gpu.temperature_c for gpu in telemetry.gpus] for telemetry in seen], runs
+    ):
+        cell.lack(_why(seen, "temperature_c"), *_TEMPERATURE)
     peaks = [[gpu.memory_mib.max for gpu in telemetry.gpus if gpu.memory_mib] for telemetry in seen]
     if all(peaks):
         cell.add_mean("gpu_memory", "MiB", [max(own) for own in peaks], runs, method="largest of the devices")
@@ -511,6 +516,9 @@ def _fp32(cell: CellFigures) -> None:
     method = "counters of kernels, weighted by time" if counted else "FP32 pipe active, by the driver's counters"
     runs, percents = zip(*(counted or watched), strict=True)
     cell.add_mean("fp32_utilisation", "%", percents, runs, method=method)
+    plain = [one.profile.counters.fp32_unweighted_percent for one, _ in counted if one.profile and one.profile.counters]
+    if known := [value for value in plain if value is not None]:
+        cell.add_mean("fp32_utilisation_unweighted", "%", known, runs, method="each kernel counted alike")
 
 
 def _flop(cell: CellFigures, whole: Runs) -> None:

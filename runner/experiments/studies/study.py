@@ -18,7 +18,7 @@ from runner.core.errors import RequestError, nearest
 from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
 from runner.core.provenance import SUITE_ROOT
-from runner.core.request import Device, Interconnect, KvStore, Mode, Precision, StrategyName
+from runner.core.request import Device, GpuMemory, Interconnect, KvStore, Mode, Precision, StrategyName
 from runner.core.trial import Case
 from runner.core.workload import Workload, load_workloads
 from runner.images.catalog import Catalog, load_images
@@ -100,6 +100,7 @@ class Block(Frozen):
         where: what all its figures have in common, in the source's terms; `framework` is the suite's, where it is not the source's.
         device: `cpu` where the source used no GPU; all cores of the machine are one device then.
         models: what the source calls each network → MODEL.
+        gpu_memory: what the source's framework took of a GPU's memory; asked of that framework alone.
         gpu_only: why it means nothing without a GPU, as half a sentence.
         batches: as printed, each of a device, of a node, or of all devices (`batch_of`); the source's figures name it by `batch_term`.
         image_size: height and width in pixels; None where samples are no images.
@@ -125,6 +126,7 @@ class Block(Frozen):
     mode: Mode = "train"
     strategy: StrategyName | None = None
     kvstore: KvStore | None = None
+    gpu_memory: GpuMemory = "as-needed"
     gpu_only: str | None = None
     points: Annotated[tuple[Point, ...], Field(min_length=1)] = (Point(gpus=1),)
     batches: tuple[Count, ...] = ()

@@ -34,6 +34,10 @@ _FIGURES_LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; a figure 
 _FINDINGS_LEGEND: Final = f"indicated, not indicated: seen, or not, but on degraded runs, on fewer than {FEWEST_RUNS} of a cell, or without an interval"
 
 
+# The table of uw-hardware has no column of the temperature that its heading names; cern-wgan's plain mean goes by the name of its figures.
+UNPRINTED: Final = ("temperature_min", "temperature_avg", "temperature_max", "fp32_utilisation_unweighted")
+
+
 def markdown(reproduction: Reproduction) -> str:
     """The tables of a study for people who paste; ends with a newline."""
     commit = f", commit {reproduction.git[:12]}" if reproduction.git else ""
@@ -47,7 +51,12 @@ def markdown(reproduction: Reproduction) -> str:
         "",
     ]
     skipped = reasons([cell for cell in reproduction.cells if cell.status == "skipped"])
-    for table in (runs(reproduction), differences(reproduction.cells), figures(reproduction), findings(reproduction)):
+    more = beside(reproduction)
+    for table in (
+        *(runs(reproduction), differences(reproduction.cells), figures(reproduction)),
+        *((more,) if more.rows else ()),
+        findings(reproduction),
+    ):
         words = table.model_copy(update={"words": table.columns})
         lines += [f"## {table.title}", "", *(words.markdown() if table.rows else ["none"]), ""]
         if table.title == "Runs" and skipped:
@@ -68,6 +77,7 @@ def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
         differences(reproduction.cells),
         Table(title="Quantities that could not be had", columns=("cell", "quantity", "why"), rows=missing),
         Table.laid(reproduction.cells, _PAGE_CELLS, title="Cells", legend=software),
+        beside(reproduction),
     )
     return tuple(table for table in every if table.rows)
 
@@ -111,6 +121,12 @@ def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
 def figures(reproduction: Reproduction) -> Table:
     """Published beside measured."""
     return Table.laid(reproduction.comparisons, _FIGURES, title="Figures", legend=_FIGURES_LEGEND)
+
+
+def beside(reproduction: Reproduction) -> Table:
+    """What was measured of the quantities that the source speaks of and prints no figure of."""
+    own = [one for one in reproduction.observations if one.metric in UNPRINTED]
+    return Table.laid(own, _BESIDE, title="Also measured")
 
 
 def findings(reproduction: Reproduction) -> Table:
@@ -234,6 +250,12 @@ _FIGURES: Final[Columns[Comparison]] = {
     "runs": _runs_behind,
     "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
     "verdict": _verdict,
+}
+_BESIDE: Final[Columns[Observation]] = {
+    "quantity": lambda one: one.metric.replace("_", " "),
+    "of": lambda one: conditions(one.where),
+    "measured ±": amount,
+    "how": lambda one: one.method or ABSENT,
 }
 _FINDINGS: Final[Columns[Judgement]] = {
     "finding": lambda one: one.finding.says,

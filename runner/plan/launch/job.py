@@ -146,6 +146,7 @@ def program(job: Job) -> tuple[str, ...]:
         "techniques": ",".join(trial.techniques) or None,
         "compiled": job.compiled,
         "decode": trial.decode if trial.decode != "cpu" else None,
+        "gpu-memory": trial.gpu_memory if trial.gpu_memory != "as-needed" else None,
         **trial.settings,
         "kvstore": trial.kvstore,
         "compression": trial.horovod.compression if trial.horovod else None,

@@ -91,9 +91,8 @@ def kvstore(job: Job) -> tuple[ContainerSpec, ...]:
     processes meet at parameter servers: a scheduler on the first node, a server on each, and the workers, each a container with its own
     cores or GPUs. On one host they share the network namespace of the scheduler's.
     """
-    worker = (job.site.python, *program(job))
     if job.trial.processes == 1:
-        return (spec(job, job.head, role="worker", argv=worker),)
+        return (spec(job, job.head, role="worker", argv=(job.site.python, *program(job))),)
     # Importing MXNet with one of these roles runs that role until the workers are done; the shim lets it be imported everywhere.
     helper = (job.site.python, f"{job.site.workloads}/with_mxnet/shim.py")
     inside = f"container:{name(job, 'scheduler', 0)}" if len(job.seats) == 1 else None
@@ -101,24 +100,51 @@ def kvstore(job: Job) -> tuple[ContainerSpec, ...]:
     for number, seat in enumerate(job.seats):
         env = _meeting(job, seat, "server")
         found.append(spec(job, seat, role="server", number=number, argv=helper, gpus=(), env=env, network=inside))
+    return (*found, *_workers(job, env=lambda seat: _meeting(job, seat, "worker"), network=inside))
+
+
+def _workers(job: Job, *, env: Callable[[Seat], dict[str, str]], network: str | None) -> tuple[ContainerSpec, ...]:
+    """Workers that meet at servers, each in a container with its own cores or GPUs."""
     per_worker = job.trial.world_size // job.trial.processes
     share = job.trial.cpus_per_worker and job.trial.cpus_per_worker * per_worker
-    for seat in job.seats:
-        found += [
-            spec(
-                job,
-                seat,
-                role="worker",
-                number=seat.first + worker_number,
-                argv=worker,
-                cpus=seat.worker_cores(worker_number, share),
-                gpus=seat.gpus[per_worker * worker_number : per_worker * (worker_number + 1)],
-                env=_meeting(job, seat, "worker"),
-                network=inside,
-            )
-            for worker_number in range(seat.processes)
-        ]
-    return tuple(found)
+    return tuple(
+        spec(
+            job,
+            seat,
+            role="worker",
+            number=seat.first + worker_number,
+            argv=(job.site.python, *program(job)),
+            cpus=seat.worker_cores(worker_number, share),
+            gpus=seat.gpus[per_worker * worker_number : per_worker * (worker_number + 1)],
+            env=env(seat),
+            network=network,
+        )
+        for seat in job.seats
+        for worker_number in range(seat.processes)
+    )
+
+
+def parameter_servers(job: Job) -> tuple[ContainerSpec, ...]:
+    """TensorFlow's `ps`: a server on each node, and workers, one a device, each a client of all servers, which tell it its rank.
+
+    On one host the workers share the network namespace of the server's.
+    """
+    addresses = {seat.node.name: f"{seat.address}:{seat.ports[0]}" for seat in job.seats}
+    inside = f"container:{name(job, 'server', 0)}" if len(job.seats) == 1 else None
+    helper = (job.site.python, f"{job.site.workloads}/with_tensorflow/servers.py")
+    servers = (
+        spec(
+            job,
+            seat,
+            role="server",
+            number=number,
+            argv=(*helper, f"--address={addresses[seat.node.name]}", f"--workers={job.trial.processes}"),
+            gpus=(),
+        )
+        for number, seat in enumerate(job.seats)
+    )
+    env = {"DLSCALE_SERVERS": ",".join(addresses.values())}
+    return (*servers, *_workers(job, env=lambda _: env, network=inside))
 
 
 def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
@@ -151,5 +177,6 @@ LAUNCHERS: Final[dict[str, Callable[[Job], tuple[ContainerSpec, ...]]]] = {
     "torchrun": torchrun,
     "multiworker": multiworker,
     "kvstore": kvstore,
+    "ps": parameter_servers,
     "horovod": horovod.specs,
 }

@@ -17,7 +17,7 @@ RateUnit = Literal["images/s", "sequences/s", "sentences/s", "tokens/s"]
 TimeUnit = Literal["us", "ms", "s", "min", "h", "days", "weeks"]
 BytesUnit = Literal["MB", "GB", "MiB", "GiB"]
 Other = Literal[
-    "GB/s", "Gb/s", "TFLOP/s", "SMs", "cores", "images", "classes", "pixels", "epochs", "iterations", "nats"
+    "GB/s", "Gb/s", "TFLOP/s", "SMs", "cores", "images", "classes", "pixels", "epochs", "iterations", "nats", "°C"
 ]
 Unit = Literal[RateUnit, TimeUnit, "%", "x", "W", "MHz", BytesUnit, Other, "unstated"]
 """`x` is a ratio; `unstated` stands where the source prints no unit and none can be told from it."""
@@ -41,9 +41,10 @@ _METRICS: Final[tuple[tuple[tuple[Unit, ...], str], ...]] = (
     (("%",), "throughput_gain scaling_efficiency"),
     # what the devices did meanwhile
     (("%",), "gpu_utilisation gpu_utilisation_min gpu_utilisation_avg gpu_utilisation_max"),
-    (("%",), "gpu_compute_utilisation fp32_utilisation"),
+    (("%",), "gpu_compute_utilisation fp32_utilisation fp32_utilisation_unweighted"),
     (BYTES, "gpu_memory"),
     (("W",), "power_idle power_min power_avg power_max node_power_mean_per_run"),
+    (("°C",), "temperature_min temperature_avg temperature_max"),
     (("TFLOP/s",), "achievable_matmul_tflops"),
     # what a profiler saw
     (("%",), "kernel_concurrency compute_time_share nccl_broadcast_time_share winograd_time_share"),

@@ -216,7 +216,7 @@ class TestWhatRan:
             {"normalization", "output", "padding", "clipping", "data"},
         ),
         ("tbd-analysis", "one-machine", "resnet50", {"residual blocks", "batch", "image_size", "iterations"}),
-        ("uw-hardware", "concurrent-dense", "mlp-512-reuters", {"optimizer", "data", "layers", "updates"}),
+        ("uw-hardware", "concurrent-dense", "mlp-512-reuters", {"optimizer", "data", "layers"}),
         ("uw-hardware", "infer", "resnet50", {"stem", "inference time", "weights"}),
         ("uw-hardware", "quantised", "resnet50", {"quantization", "batch", "fit"}),
         ("nyu-profiling", "backward", "vgg16", {"profiled part", "gpus", "profile_iterations"}),

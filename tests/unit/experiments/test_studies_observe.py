@@ -17,7 +17,8 @@ from studied import observation
 
 from runner.analysis.grading.measure import measure
 from runner.core.measurement import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
-from runner.core.profile import Copies
+from runner.core.profile import Copies, Counters
+from runner.core.telemetry import Range
 from runner.core.trial import Concurrent
 from runner.experiments.studies.measured import converged_at
 from runner.experiments.studies.model import Cell, CellRun
@@ -219,7 +220,17 @@ class TestDevices:
         assert idle.value == found["power_idle"][0].value == pytest.approx(75)
         assert found["fp32_utilisation"][0].value == pytest.approx(25)
         assert found["throughput"][0].device == "gpu"
+        assert "temperature_avg" in missing
         assert "gpu_memory" in missing
+
+    def test_temperature_is_told_between_its_extremes(self):
+        one = swept.measured(64, 1000)[1]
+        (gpu,) = one.telemetry.gpus
+        warm = gpu.model_copy(update={"temperature_c": Range(min=50, avg=60, max=65)})
+        one = one.model_copy(update={"telemetry": one.telemetry.model_copy(update={"gpus": (warm,)})})
+        found, _ = looked_at([one], here=GPU, gpus=1)
+        assert [found[f"temperature_{end}"][0].value for end in ("min", "avg", "max")] == [50, 60, 65]
+        assert found["temperature_avg"][0].unit == "°C"
 
     def test_a_cpu_in_place_of_one_has_none(self):
         found, missing = looked_at([swept.measured(64, 1000)[1]], gpus=1)
@@ -244,6 +255,22 @@ class TestPasses:
         assert found["gpu_compute_utilisation"][0].value == pytest.approx(60)  # 0.3 of 0.5 s
         assert found["kernel_concurrency"][0].value == 0
         assert {one.name for one in found["kernel_time_share"]}
+
+    def test_fp32_utilisation_is_told_weighted_and_as_the_plain_mean(self):
+        """CERN's report counts each kernel alike, however short."""
+        one = self.traced()
+        counters = Counters(
+            fp32_percent=40.0,
+            fp32_unweighted_percent=12.5,
+            tensor_percent=None,
+            dram_bytes_per_step=None,
+            covered_percent=100.0,
+            low=(),
+        )
+        one = one.model_copy(update={"profile": one.profile.model_copy(update={"counters": counters})})
+        found, _ = looked_at([one], here=GPU, gpus=1)
+        assert found["fp32_utilisation"][0].value == 40
+        assert found["fp32_utilisation_unweighted"][0].value == 12.5
 
     def test_shares_are_of_all_seconds_of_work(self):
         work = {"convolution_winograd": 30, "broadcast": 20, "copy_htod": 40, "pooling_backward": 10}

@@ -200,6 +200,15 @@ def test_markdown_has_every_table_and_no_broken_row():
     assert text.endswith("\n")
 
 
+def test_what_the_source_prints_no_figure_of_has_a_table_of_its_own_where_it_was_measured():
+    assert "## Also measured" not in tables.markdown(made())
+    of = Conditions(model="a", gpus=1)
+    warm = RATE.model_copy(update={"metric": "temperature_max", "unit": "°C", "value": 61.5, "ci95": None, "where": of})
+    text = tables.markdown(made(observations=(warm,)))
+    assert "## Also measured" in text
+    assert "| temperature max | model a, gpus 1 | 61.5" in text
+
+
 def test_a_terminal_gets_what_was_measured_and_judged_and_the_rest_counted():
     bare = comparison(figure="googlenet.16", measured=None, ratio=None, ratio_ci95=None, verdict="not measured")
     untold = Judgement(

@@ -76,6 +76,7 @@ CASES = {
     "pytorch-horovod-3-pods-mpijob": lambda: planned(3, kind="mpijob", **HOROVOD),
     "mxnet-kvstore-2-pods": lambda: planned(2, **STORE),
     "mxnet-kvstore-2-workers-1-pod": lambda: planned(1, devices=2, **STORE),
+    "tensorflow-ps-2-pods": lambda: planned(2, **{**TENSORFLOW, "strategy": "ps"}),
     "tensorflow-4-workers-2-pods": lambda: planned(2, devices=2, **TENSORFLOW),
 }
 

@@ -118,6 +118,11 @@ CASES = {
         examples.job(ranks(2, strategy="mirrored", processes=1, xla=True, **TENSORFLOW)),
         None,
     ),
+    "tensorflow-single-gpu-takes-all-memory": (
+        on_gpus(ranks(1, strategy="single", gpu_memory="all", **TENSORFLOW, **ON_GPUS)),
+        None,
+    ),
+    "tensorflow-ps-2-cpu-workers": (examples.job(ranks(2, strategy="ps", **TENSORFLOW)), None),
     "tensorflow-multiworker-2-cpu-workers": (examples.job(ranks(2, strategy="multiworker", **TENSORFLOW)), None),
     "caffe-4-gpus": (
         on_gpus(ranks(4, strategy="caffe", processes=1, version="0.17.3-nvidia", **program("caffe"), **ON_GPUS)),
@@ -255,6 +260,9 @@ ON_NODES = {
     "mxnet-kvstore-2-nodes": examples.job_on_nodes(two(**DIST), cpu_nodes(2)),
     STORE: examples.job_on_nodes(
         ranks(16, strategy="kvstore", kvstore="dist_sync_device", processes=4, **GPU), gpu_nodes(4), wires=infiniband(4)
+    ),
+    "tensorflow-ps-4-workers-2-nodes": examples.job_on_nodes(
+        ranks(4, strategy="ps", cpus_per_worker=1, **TENSORFLOW), cpu_nodes(2)
     ),
     "tensorflow-multiworker-4-workers-2-nodes": examples.job_on_nodes(
         ranks(4, strategy="multiworker", cpus_per_worker=1, **TENSORFLOW), cpu_nodes(2)

@@ -156,6 +156,13 @@ def test_what_decodes_and_what_prepares_samples_change_the_key_where_they_are_no
     assert plan(Request(repeat=1, gpus=(1,), decode="cpu"), on)[0].key == usual.key
 
 
+def test_all_memory_of_a_gpu_is_a_setting_with_baselines_of_its_own():
+    on = resources("tensorflow", "gpu")
+    usual, all_of_it = (plan(Request(repeat=1, gpus=(1,), **asked), on)[0] for asked in ({}, {"gpu_memory": "all"}))
+    assert (usual.gpu_memory, all_of_it.gpu_memory) == ("as-needed", "all")
+    assert usual.key != all_of_it.key
+
+
 def test_the_key_of_an_ordinary_training_is_made_of_what_it_ever_was(monkeypatch):
     monkeypatch.setattr("runner.plan.plan.comparison_key", lambda facts: " ".join(sorted(facts)))
     assert plan(Request(), resources(dataset=dataset()))[0].key == (
@@ -172,6 +179,7 @@ def test_epochs_become_iterations_and_back():
 
 
 DECODES = {"decode": "gpu"}
+TF_ON_GPUS = ON_GPUS | {"framework": "tensorflow"}
 WITH_DATA = ON_GPUS | {"dataset": dataset()}
 
 
@@ -189,6 +197,13 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"compression": "fp16"}, {}, "COMPRESSION is a setting of STRATEGY=horovod, not of kvstore"),
         ({"strategy": "horovod", "operations": "mpi"}, {}, "OPERATIONS=mpi does not go with CONTROLLER=gloo"),
         ({"xla": True}, {}, "XLA compiles TensorFlow's step"),
+        ({"gpu_memory": "all"}, {}, "GPU_MEMORY=all is TensorFlow's way to take a GPU, not FRAMEWORK=mxnet"),
+        (
+            {"gpu_memory": "all"},
+            {"framework": "tensorflow"},
+            "GPU_MEMORY=all is about GPUs, and this runs on DEVICE=cpu",
+        ),
+        ({"strategy": "ps", "precision": "fp16"}, TF_ON_GPUS, "STRATEGY=ps steps at servers that know no loss scale"),
         ({"precision": "bf16"}, {}, "PRECISION=bf16 is not offered by FRAMEWORK=mxnet on DEVICE=cpu"),
         ({"batch": 600}, {"dataset": dataset(images=1000)}, "DATA=/data holds 1000 images, one step takes 1200"),
         ({"batch": 33, "scaling": "strong"}, {}, "BATCH=33 is shared by all devices"),

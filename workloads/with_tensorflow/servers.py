@@ -1,0 +1,248 @@
+"""Parameter servers for strategy `ps`: processes that hold the weights and step with each worker's gradients as they come.
+
+    python3 servers.py --address=127.0.0.1:20001 --workers=2
+    DLSCALE_SERVERS=127.0.0.1:20001 python3 train_tensorflow.py ... --strategy=ps
+
+Training is asynchronous: a worker sends its gradients, gets the weights that the others have changed meanwhile, and waits for nobody
+(Abadi et al., "TensorFlow: A System for Large-Scale Machine Learning", OSDI 2016, section 4.4). Each worker is a client of its own, with
+a graph and a session at every server. Sessions share variables and queues by name; what an eager client makes at a server, no other sees.
+
+Run as a program it is one server, which ends when all its workers have taken leave.
+"""
+
+import argparse
+import contextlib
+import os
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from probe import part
+from with_tensorflow.shim import tf
+
+# How long a worker waits for a server that still imports TensorFlow, and between two tries.
+PATIENCE_S, TRY_S = 300, 0.2
+# How long a server stays to answer the last worker, and how long that waits for the answer.
+LINGER_S, LEAVE_MS = 1, 10_000
+
+
+class Queues:
+    """What workers and a server say to each other, by names that all of them have; to be made in a graph."""
+
+    def __init__(self):
+        self.ranks = queue("ranks", tf.int32, (2,))  # (rank, workers), for whoever comes
+        self.come = queue("come")  # what the workers that have come to a barrier bring
+        self.left = queue("left")
+
+    def going(self, rank):
+        """What a worker waits for at a barrier: a queue of its own, or a fast one would take what is meant for a slow one."""
+        return queue(f"going{rank}")
+
+
+def queue(name, dtype=tf.float32, shape=()):
+    return tf.queue.FIFOQueue(1 << 20, [dtype], shapes=[shape], shared_name=name, name=name)
+
+
+class Shared:
+    """Values at a server that one worker sends and all get, in variables of one name; to be made in its graph."""
+
+    def __init__(self, session, name, shapes):
+        self.session = session
+        self.variables = [tf.Variable(tf.zeros(shape), name=f"{name}{n}") for n, shape in enumerate(shapes)]
+        self.sent = [tf.compat.v1.placeholder(tf.float32, shape) for shape in shapes]
+        self.assigned = [one.assign(value) for one, value in zip(self.variables, self.sent)]  # noqa: B905 - Python 3.8
+        self.values = [one.read_value() for one in self.variables]
+
+    def send(self, values):
+        self.session.run(self.assigned, dict(zip(self.sent, values)))  # noqa: B905 - Python 3.8
+
+    def get(self):
+        return self.session.run(self.values)
+
+
+class Server:
+    """One server, as a worker sees it: some of the weights, and the rule that updates them there."""
+
+    def __init__(self, address):
+        wait_for(address)
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            self.queues = Queues()
+            self.number = tf.compat.v1.placeholder(tf.float32, ())
+            self.leaving = self.queues.left.enqueue(self.number)
+        self.session = tf.compat.v1.Session(f"grpc://{address}", graph=self.graph)
+
+    def register(self):
+        """``(rank, workers)`` of the worker that asks."""
+        with self.graph.as_default():
+            return self.session.run(self.queues.ranks.dequeue())
+
+    def meet(self, rank, workers):
+        """Prepare what `slowest` runs; the first worker lets all others go when it has heard of every one."""
+        with self.graph.as_default():
+            self.coming = self.queues.come.enqueue(self.number)
+            self.all = tf.reduce_max(self.queues.come.dequeue_many(workers)) if rank == 0 else None
+            self.release = tf.group(*(self.queues.going(other).enqueue(self.number) for other in range(workers)))
+            self.going = self.queues.going(rank).dequeue()
+
+    def slowest(self, seconds):
+        self.session.run(self.coming, {self.number: seconds})
+        if self.all is not None:
+            self.session.run(self.release, {self.number: self.session.run(self.all)})
+        return float(self.session.run(self.going))
+
+    def hold(self, shapes, rule):
+        """Make weights of these shapes, and what `rule(weights)` has beside them."""
+        with self.graph.as_default():
+            self.weights = Shared(self.session, "weight", shapes)
+            variables = self.weights.variables
+            optimizer = rule(variables)
+            # Set after the weights, with which moving averages begin.
+            held = [one for one in tf.compat.v1.global_variables() if all(one is not other for other in variables)]
+            self.others = [one.initializer for one in held]
+
+            def step(*gradients: object):
+                optimizer.apply(gradients)
+                return [weight.read_value() for weight in variables]
+
+            self.stepped = tf.function(step, autograph=False)(*self.weights.sent)
+
+    def begin(self, values):
+        self.weights.send(values)
+        self.session.run(self.others)
+
+    def push(self, gradients):
+        """Step with gradients; the weights after that."""
+        return self.session.run(self.stepped, dict(zip(self.weights.sent, gradients)))  # noqa: B905 - Python 3.8
+
+    def shared(self, name, shapes):
+        with self.graph.as_default():
+            return Shared(self.session, name, shapes)
+
+    def leave(self):
+        # A server that has gone can't say that it heard; a session would ask again for ever.
+        patience = tf.compat.v1.RunOptions(timeout_in_ms=LEAVE_MS)
+        with contextlib.suppress(tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError):
+            self.session.run(self.leaving, {self.number: 0}, options=patience)
+
+
+class Pushed:
+    """What takes the place of an optimizer in a worker: the rule is applied at the servers, and the weights come from there."""
+
+    def __init__(self, servers, variables, rule):
+        self.servers, self.variables = servers, variables
+        self.shares = shares([variable.shape.num_elements() for variable in variables], len(servers))
+        for server, share in zip(servers, self.shares):  # noqa: B905 - Python 3.8
+            server.hold([variables[number].shape for number in share], rule)
+        self.threads = ThreadPoolExecutor(len(servers))
+
+    def scaled(self, loss):
+        return loss
+
+    def apply(self, gradients):
+        """Do one step; to be called in a replica."""
+        from with_tensorflow.optimizers import put
+
+        kinds = [tf.float32] * len(self.variables)
+        for variable, value in zip(self.variables, tf.numpy_function(self.push, gradients, kinds)):  # noqa: B905
+            put(variable, tf.ensure_shape(value, variable.shape))
+
+    def push(self, *gradients: object):
+        return self.at_all(lambda server, share: server.push([gradients[number] for number in share]))
+
+    def begin(self):
+        values = [variable.numpy() for variable in self.variables]
+        self.at_all(lambda server, share: server.begin([values[number] for number in share]) or share)
+
+    def pull(self):
+        for variable, value in zip(self.variables, self.at_all(lambda server, _: server.weights.get())):  # noqa: B905
+            variable.assign(value)
+
+    def at_all(self, ask):
+        """Ask all servers at once: what they say of each variable, in the order of the variables."""
+        found = [None] * len(self.variables)
+        for share, told in zip(self.shares, self.threads.map(ask, self.servers, self.shares)):  # noqa: B905
+            for number, value in zip(share, told):  # noqa: B905 - Python 3.8
+                found[number] = value
+        return found
+
+
+class PushPull:
+    """Adds a buffer to one at the first server and gets it back; `workloads/probe.py` says what its methods are for.
+
+    The server adds up all that it ever gets, and what is got back lies between: the sum is looked at when everybody has pushed.
+    """
+
+    operation = "push_pull"
+
+    def __init__(self, ranks, elements):
+        self.ranks, self.server, self.devices, self.pushed = ranks, ranks.servers[0], ranks.world_size, 0
+        self.part = part(ranks.rank, elements)
+        with self.server.graph.as_default():
+            self.sum = tf.Variable(tf.zeros(elements), name=f"probe{elements}", trainable=False)
+            self.sent = tf.compat.v1.placeholder(tf.float32, (elements,))
+            with tf.control_dependencies([self.sum.assign_add(self.sent, read_value=False)]):
+                self.added = self.sum.read_value()
+            self.value = self.sum.read_value()
+        if ranks.rank == 0:
+            self.server.session.run(self.sum.initializer)
+
+    def fill(self):
+        """What is sent stays as it is."""
+
+    def run(self):
+        self.server.session.run(self.added, {self.sent: self.part})
+        self.pushed += 1
+
+    def results(self):
+        self.ranks.barrier()
+        return [self.server.session.run(self.value) / self.pushed]
+
+
+def shares(sizes, servers):
+    """Numbers of variables for each server: the largest first, each to the server that has least so far."""
+    found, held = [[] for _ in range(servers)], [0] * servers
+    for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
+        least = held.index(min(held))
+        found[least].append(number)
+        held[least] += sizes[number]
+    return found
+
+
+def wait_for(address):
+    """Return when somebody listens at ``host:port``; a session asks only once."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=TRY_S).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(TRY_S)
+        else:
+            return
+
+
+def serve(address, workers):
+    """Be a server until all workers have left; never returns."""
+    tf.config.set_visible_devices([], "GPU")
+    server = tf.distribute.Server({"ps": [address]}, job_name="ps", task_index=0)
+    with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
+        queues = Queues()
+        session.run(queues.ranks.enqueue_many([[[rank, workers] for rank in range(workers)]]))
+        session.run(queues.left.dequeue_many(workers))
+    time.sleep(LINGER_S)
+    os._exit(0)  # a server of TensorFlow's knows no end
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--address", required=True, help="HOST:PORT where it listens")
+    parser.add_argument("--workers", required=True, type=int, help="how many will come")
+    args = parser.parse_args()
+    serve(args.address, args.workers)
