@@ -34,7 +34,8 @@ def test_two_scales_leave_two_valid_records_and_reports(ended):
         assert set(record.outcome.exit_codes.values()) == {0}
     name = ended.records[0].matrix_id
     reports = sorted(path for path in ended.out.iterdir() if path.is_file())
-    assert [path.name.removeprefix(name) for path in reports] == ["-power.png", ".csv", ".md", ".png"]
+    timed = ["-collectives.csv"] if ended.records[1].measurement.collectives else []
+    assert [path.name.removeprefix(name) for path in reports] == [*timed, "-power.png", ".csv", ".md", ".png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in reports if path.suffix == ".png")
 
 

@@ -39,8 +39,8 @@ def ranks(client, out, pair):
             is_program = "/train_" in arguments and not any(
                 word in arguments for word in ("lease.py", "distributed.run", "horovodrun", "mpirun", "tf_workers.py")
             )
-            if is_program and environment.get("DMLC_ROLE") == "worker":
-                own = [container.name[-1]]  # the store deals out ranks as workers come, the container's number is ours
+            if is_program and (environment.get("DMLC_ROLE") == "worker" or "DLSCALE_SERVERS" in environment):
+                own = [container.name[-1]]  # servers deal out ranks as workers come, the container's number is ours
             if pair.processes == 1:
                 own = [0]
             if is_program and own:
@@ -78,8 +78,8 @@ def test_a_killed_rank_ends_the_run_and_is_named(client, start, one_baseline, tm
 
 
 def killed_rank(directory, pair):
-    """The last rank, as the launcher counts; workers of a store count themselves, and their events say how."""
-    if pair.strategy != "kvstore" or pair.processes == 1:
+    """The last rank, as the launcher counts; workers of servers count themselves, and their events say how."""
+    if pair.strategy not in ("kvstore", "ps") or pair.processes == 1:
         return pair.processes - 1
     said = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
     return next(event["rank"] for event in said if event["container"].endswith("worker1"))
