@@ -4,6 +4,7 @@ Prevents: rows of two ranks torn from one another on their way (torchrun's ranks
 that is profiled and not heard, ranks that wait for each other because they warmed up for different times.
 """
 
+import pandas as pd
 import pytest
 
 from runner.results import tables
@@ -28,7 +29,7 @@ def test_both_ranks_are_heard_in_full(words, dlscale, one_baseline, tmp_path):
         done = dlscale("bench", *flags, *words, f"--profile-iterations={ITERATIONS}", out=tmp_path)
         assert done.code == 0, done.stderr
     (record,) = [record for record in done.records if record.profiled]
-    table = tables.read(tmp_path / record.run_id, "kernels", nodes={})
+    table = pd.DataFrame(tables.read(tmp_path / record.run_id, "kernels", nodes={}))
     for rank in (0, 1):
         mine = table[table["rank"] == rank]
         operators = mine[mine["kind"] == "op"]

@@ -5,6 +5,7 @@ Prevents: a mean over the warm-up, samples that nobody can read afterwards, a sa
 
 import os
 
+import pandas as pd
 import pytest
 from commands import left_running, samplers
 from waiting import wait_until
@@ -46,7 +47,7 @@ def test_the_host_was_looked_at_over_the_windows_that_count(ended):
 def test_every_sample_is_in_the_table_and_the_lines_are_gone(ended):
     directory = ended.out / ended.record(2).run_id
     assert sorted(path.suffix for path in directory.glob("telemetry.*")) == [".parquet"]
-    samples = read_table(directory, "telemetry")
+    samples = pd.DataFrame(read_table(directory, "telemetry"))
     assert set(samples.device) == {"host"}
     assert samples.t.is_monotonic_increasing
     (span,) = ended.record(2).telemetry.spans
