@@ -30,7 +30,8 @@ from runner.results.store import PLAN, RECORD, read_plan, read_record
 
 KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
 AT_ONCE = 2
-GONE_S = 15
+# In a campaign, with a machine of its own, 15 seconds are the promise; beside other tests an end takes as long as the machine lets it.
+GONE_S = 15 if "DLSCALE_KILLS" in os.environ else 90
 # A scheduler whose network the others are in, a server and two workers: what one leaves can hold the next.
 RUN = ("--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", "--workers=2", *QUICK)
 
