@@ -90,7 +90,8 @@ def test_both_devices_hold_one_model(pair, ended):
     # Workers of `ps` pull the weights before they are compared: all that both have pushed.
     check_shared_losses(record, devices=2, synchronous=pair.synchronous or pair.strategy == "ps")
     if pair.strategy == "ps":
-        assert all(losses[-1] < 0.85 * losses[0] for losses in record.measurement.losses.values())
+        # With momentum and stale gradients a curve has spikes, and where they are depends on who was faster.
+        assert all(min(losses) < 0.5 * losses[0] for losses in record.measurement.losses.values())
         norms = record.measurement.parameter_norms
         assert norms["0"] == norms["1"]
 
