@@ -53,7 +53,9 @@ def ranks_train_one_model(workload):
     norms = [of(events, "run_stop")[0]["parameter_norm"] for events in (single, double)]
     assert abs(norms[0] - norms[1]) <= TOLERANCE * norms[0], norms
     assert all(event["wrong"] == 0 for event in of(double, "bandwidth"))
-    assert len(of(double, "bandwidth")) == len(SIZES)
+    operations = {event["operation"] for event in of(double, "bandwidth")}
+    assert operations == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
+    assert sum(event["operation"] == "all_reduce" for event in of(double, "bandwidth")) == len(SIZES)
     assert len(of(double, "compute")) == 2
     units_are_whole(workload, single, double)
     return single
