@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from runner.analysis.profile.classify import category
@@ -91,7 +92,8 @@ def passed(client, tmp_path_factory):
             if rows:
                 (folder / lines_file("kernels")).write_text("".join(rows))
             events = [line for line in lines if line is not None and not isinstance(line, Rows)]
-            known[asked] = events, read(folder, "kernels", nodes={"worker": "here"})
+            found = read(folder, "kernels", nodes={"worker": "here"})
+            known[asked] = events, None if found is None else pd.DataFrame(found)
         return known[asked]
 
     return run
@@ -162,7 +164,7 @@ def test_what_operators_are_for_is_known(passed, framework):
 @pytest.mark.parametrize("framework", ["mxnet", "tensorflow"])
 def test_a_profiler_changes_nothing_of_what_is_trained(client, passed, framework):
     def losses(events):
-        by_iteration = sorted((event.first_iteration, event.values) for event in events if isinstance(event, Loss))
+        by_iteration = sorted((event.first_iteration, event.values) for event in events if isinstance(event, Loss))  # noqa: PD011 - of a loss
         return [value for _, values in by_iteration for value in values]
 
     events, _ = passed(framework, "kernels")
