@@ -179,8 +179,12 @@ def test_every_variable_that_a_target_of_make_takes_reaches_its_program():
         "RESUME"
     }
     assert len(targets) > 15
-    targets["torture"].remove("ENGINE")  # CLUSTER has it cancel jobs instead
-    for target, names in [*targets.items(), ("torture", ["ENGINE"])]:
+    campaign = [name for name in targets.pop("torture") if name != "ENGINE"]
+    for target, names in [
+        *targets.items(),
+        ("torture", campaign),
+        ("torture", ["ENGINE"]),
+    ]:  # CLUSTER has it cancel jobs instead
         done = make(target, *(f"{name}=of-{name}" for name in names))
         for name in names:
             handed = f"--{name.lower().replace('_', '-')}" if name in switches else f"of-{name}"
