@@ -111,6 +111,7 @@ def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_
     profile = ["profile", "profile_after", "profile_iterations", "profile_region"]
     assert optional == [
         "measure_seconds",
+        "gpu_memory",
         "kvstore",
         "compression",
         "probe",
@@ -122,10 +123,11 @@ def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_
     ]
 
 
-def test_of_an_inference_only_the_training_before_it_may_be_left_out():
+def test_of_an_inference_only_the_training_before_it_and_what_one_framework_has_may_be_left_out():
     parser = arguments.inference_parser("", models=("lenet",))
     assert [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"] == [
         "measure_seconds",
+        "gpu_memory",
         "fit",
     ]
     (precision,) = (a for a in parser._actions if a.dest == "precision")
