@@ -4,9 +4,11 @@ It also says what all frameworks validate on, which part of an image they train 
 together.
 """
 
+import contextlib
 import json
 import math
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +24,22 @@ END_OF_IMAGE = b"\xff\xd9"
 VALIDATION_EVERY = 5
 # Of the shorter side: 224 of 256 pixels, as ImageNet classifiers have been validated since AlexNet.
 CENTRAL = 0.875
+
+
+@contextlib.contextmanager
+def whole(out):
+    """A folder to write a data set to that takes the name `out` at the end; what was not written to its end is removed. Refuses one in use."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        refuse(f"{out} exists and is not an empty folder; give a new one")
+    draft = out.with_name(f"{out.name}.partial")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        yield draft
+        if out.exists():
+            out.rmdir()
+        draft.rename(out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def class_folders(root):

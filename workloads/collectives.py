@@ -22,9 +22,8 @@ import time
 from probe import ELEMENT_BYTES, TIMED, bandwidths, part, timed
 
 OPERATIONS = ("all_gather", "reduce_scatter", "all_to_all")
-LONGEST_SECONDS = (
-    0.25  # that an exchange of gradients of the same size may take, so that a slow wire is not probed for minutes
-)
+# That an exchange of gradients of the same size may take, so that a slow wire is not probed for minutes.
+LONGEST_SECONDS = 0.25
 
 
 def sent(operation, number, devices, share):

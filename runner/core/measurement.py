@@ -124,9 +124,7 @@ class Exchange(Frozen):
     seconds: float  # median of the timed exchanges, on rank 0
     algbw_gb_s: float  # bytes ÷ seconds
     busbw_gb_s: float  # what had to leave each device in that time
-    wrong: (
-        int | None
-    )  # elements of the result that were not the sum; of a collective not what they had to be, on the worst rank
+    wrong: int | None  # elements of the result that were not what they had to be; of a collective on the worst rank
 
 
 class Backward(Frozen):

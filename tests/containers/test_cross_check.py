@@ -7,13 +7,10 @@ What stands for the machine's own Python is the suite's locked environment of Py
 import os
 
 import pytest
-from commands import ROOT
+from environments import environment_of
 
 from runner.analysis.comparisons.settings import cross_checks
-from runner.core.cache import cache_dir
-from runner.engines.environment import ensure_environment
 from runner.experiments.overhead.figures import read_overhead
-from runner.images.catalog import load_images
 from runner.results.find import records_under
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -24,14 +21,7 @@ SMALL = ("--framework=pytorch", "--model=lenet", "--batch=8", "--iterations=20",
 @pytest.fixture(scope="module")
 def python(client):
     """A Python with PyTorch, first on PATH."""
-    image = load_images(ROOT).find("pytorch", None, "cpu")
-    found = ensure_environment(
-        lock=image.lock_path,
-        requires_python=image.requires_python,
-        cache=cache_dir(),
-        report=print,
-        extra_index=image.extra_index,
-    )
+    found = environment_of("pytorch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{found.parent}{os.pathsep}{os.environ['PATH']}")
         yield found

@@ -18,14 +18,12 @@ from pathlib import Path
 
 import pytest
 from commands import QUICK, ROOT
+from environments import environment_of
 from testbed import apptainer
 from testbed.podman import own_storage
 from waiting import wait_until
 
-from runner.core.cache import cache_dir
 from runner.core.errors import RequestError
-from runner.engines.environment import ensure_environment
-from runner.images.catalog import load_images
 from runner.results.store import PLAN, RECORD, read_plan, read_record
 
 KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
@@ -58,14 +56,7 @@ def with_apptainer():
 
 @contextmanager
 def with_venv():
-    image = load_images(ROOT).find("mxnet", None, "cpu", gpus=(), driver=None)
-    ensure_environment(
-        lock=image.lock_path,
-        requires_python=image.requires_python,
-        cache=cache_dir(),
-        report=lambda _: None,
-        extra_index=image.extra_index,
-    )
+    environment_of("mxnet")
     yield dict(os.environ)
 
 

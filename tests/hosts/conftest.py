@@ -14,18 +14,16 @@ from pathlib import Path
 import docker
 import pytest
 from checkout import ROOT
+from environments import environment_of
 from on_slurm import DLSCALE
 from testbed import apptainer, slurm
 from testbed.lease import leased
 from testbed.tools import refuse_unfit
 
 from runner.cluster.cleanup import Place, remove_left
-from runner.core.cache import cache_dir
 from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
-from runner.engines.environment import ensure_environment
 from runner.engines.leftovers import InDocker
-from runner.images.catalog import load_images
 
 NODES = 4
 
@@ -130,11 +128,4 @@ def sif():
 def environments():
     """The virtual environments of jobs without a container are made: the tests' Slurm has no way to a package index."""
     for framework in ("mxnet", "pytorch", "tensorflow"):
-        image = load_images(ROOT).find(framework, None, "cpu", gpus=(), driver=None)
-        ensure_environment(
-            lock=image.lock_path,
-            requires_python=image.requires_python,
-            cache=cache_dir(),
-            report=lambda _: None,
-            extra_index=image.extra_index,
-        )
+        environment_of(framework)

@@ -12,7 +12,6 @@ Needs NumPy and pillow. Progress goes to standard error, one JSON line at the en
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from zipfile import BadZipFile
@@ -22,6 +21,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
+from class_folders import whole
 
 SIDE, CLASSES, BATCHES, QUALITY = 32, 1000, 10, 100
 VALUES = 3 * SIDE * SIDE
@@ -74,17 +74,8 @@ def main(argv):
     parser.add_argument("folder", type=Path, help="with the published npz files")
     parser.add_argument("out", type=Path, help="where to write; nothing else may be in there")
     args = parser.parse_args(argv)
-    if args.out.exists() and (not args.out.is_dir() or any(args.out.iterdir())):
-        refuse(f"{args.out} exists and is not an empty folder; give a new one")
-    draft = args.out.with_name(args.out.name + ".partial")  # what was not written to its end is no data set
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
+    with whole(args.out) as draft:
         found = write(args.folder, draft)
-        if args.out.exists():
-            args.out.rmdir()
-        draft.rename(args.out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     print(json.dumps(found))
 
 

@@ -9,7 +9,6 @@ Each photograph is a class; each image of it is a random square of so many pixel
 import argparse
 import json
 import random
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import at_least, refuse
+from class_folders import whole
 
 QUALITY = 90
 
@@ -63,26 +63,14 @@ def crop(image, side, generator):
     return image.crop((left, top, left + side, top + side))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--images", type=at_least(len(PHOTOGRAPHS)), default=2000)
-    parser.add_argument("--seed", type=at_least(0), default=1)
-    parser.add_argument("--side", type=sides, default=(96, 160))
-    args = parser.parse_args()
-    if args.out.exists() and (not args.out.is_dir() or any(args.out.iterdir())):
-        refuse(f"{args.out} exists and is not an empty folder; give a new one")
-
+def write(args, out):
     generator = random.Random(args.seed)
-    # Written beside its place and renamed at the end, so that a folder of that name is always complete.
-    partial = args.out.with_name(f"{args.out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     size = "-".join(map(str, args.side))
     notes = [
         f"{args.images} JPEG crops of {size} pixels a side, seed {args.seed}, made by make_sample.py; one folder a photograph."
     ]
     for number, (package, name, origin) in enumerate(PHOTOGRAPHS):
-        folder = partial / Path(name).stem
+        folder = out / Path(name).stem
         folder.mkdir(parents=True)
         share = range(number, args.images, len(PHOTOGRAPHS))
         with Image.open(photograph(package, name)) as file:
@@ -91,10 +79,18 @@ def main():
             crop(image, args.side, generator).save(folder / f"{index:06d}.jpg", quality=QUALITY)
         notes.append(f"{folder.name}/  from {package[0]}/{package[1]}/{name}: {origin}")
         print(f"{folder.name}: {len(share)} images", flush=True, file=sys.stderr)
-    (partial / "SOURCES.txt").write_text("\n".join(notes) + "\n", encoding="utf-8")
-    if args.out.exists():
-        args.out.rmdir()
-    partial.rename(args.out)
+    (out / "SOURCES.txt").write_text("\n".join(notes) + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--images", type=at_least(len(PHOTOGRAPHS)), default=2000)
+    parser.add_argument("--seed", type=at_least(0), default=1)
+    parser.add_argument("--side", type=sides, default=(96, 160))
+    args = parser.parse_args()
+    with whole(args.out) as draft:
+        write(args, draft)
     classes = sorted(Path(name).stem for _, name, _ in PHOTOGRAPHS)
     print(json.dumps({"path": str(args.out), "images": args.images, "classes": classes}))
 

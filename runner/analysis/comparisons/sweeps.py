@@ -176,20 +176,8 @@ SEVERAL: Final = 3
 """Networks of which two numbers of devices are a comparison."""
 
 _FACTS: Final = (
-    *(
-        "framework",
-        "device",
-        "mode",
-        "precision",
-        "scaling",
-        "way",
-        "horovod",
-        "xla",
-        "techniques",
-        "decode",
-        "gpu_memory",
-    ),
-    *("interconnect", "iface", "hca", "link"),
+    *("framework", "device", "mode", "precision", "scaling", "way", "horovod", "xla", "techniques", "decode"),
+    *("gpu_memory", "interconnect", "iface", "hca", "link"),
 )
 """Of a trial, what the networks of a report have in common."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from runner.analysis.flop.figures import flop_figures
 from runner.analysis.grading import measure, metrics, validity
 from runner.analysis.interconnect import transport as transport_module
-from runner.analysis.telemetry.device import GAP_PERIODS, Samples
+from runner.analysis.telemetry.device import GAP_PERIODS, Samples, rows_of
 from runner.analysis.telemetry.summary import node_spans, pass_windows, summarize
 from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event
@@ -250,8 +250,7 @@ def _has_gaps(telemetry: Telemetry, samples: Samples | None) -> bool:
     devices += [(host.node, "host") for host in telemetry.hosts]
     for node in telemetry.spans:
         for device in (name for where, name in devices if where == node.node):
-            own = (samples["node"] == node.node) & (samples["device"] == device)
-            t = np.sort(np.asarray(samples["t"][own], dtype=np.float64))
+            t = np.sort(np.asarray(samples["t"][rows_of(samples, node.node, device)], dtype=np.float64))
             for span in filter(None, (node.idle, node.gpus_idle, node.measured)):
                 near = t[max(0, np.searchsorted(t, span.start, side="right") - 1) : np.searchsorted(t, span.end) + 1]
                 if len(near) == 0 or near[0] > span.start or near[-1] < span.end:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from runner.analysis.grading import metrics
 from runner.analysis.interconnect import causes
 from runner.core.container_spec import ContainerSpec
-from runner.core.events import Event, Memory, ProfileStart, ProfileStop, Regions
+from runner.core.events import COLLECTIVES, Event, Memory, ProfileStart, ProfileStop, Regions
 from runner.core.measurement import Measurement
 from runner.core.record import Outcome, Validity
 from runner.core.request import Precision
@@ -84,17 +84,12 @@ def _faults(trial: Trial, measurement: Measurement, transport: Transport, worklo
         yield f"{measurement.samples} samples counted, {trial.iterations} iterations of {trial.global_batch} make {expected}"
     yield from _diverged(trial, measurement)
     yield from _bad_quality(trial, measurement, workload)
-    for exchange in measurement.probe:
+    for exchange in (*measurement.probe, *measurement.collectives):
         if exchange.wrong:
+            what = f"the {exchange.operation.replace('_', '-')}" if exchange.operation in COLLECTIVES else "an exchange"
             yield (
-                f"{exchange.wrong} elements of an exchange of {exchange.size_bytes} bytes came out wrong before the first step: the wires or "
+                f"{exchange.wrong} elements of {what} of {exchange.size_bytes} bytes came out wrong before the first step: the wires or "
                 "the library that drives them lose data"
-            )
-    for exchange in measurement.collectives:
-        if exchange.wrong:
-            yield (
-                f"{exchange.wrong} elements of the {exchange.operation.replace('_', '-')} of {exchange.size_bytes} bytes came out wrong before the "
-                "first step: the wires or the library that drives them lose data"
             )
     if wrong := causes.mismatch(transport, trial):
         yield wrong

@@ -50,6 +50,12 @@ NO_SAMPLE: Final = "no sample in the measured span"
 RESET: Final = "the counter fell in the measured span: it began anew"
 
 
+def rows_of(samples: Samples, node: str, device: str) -> npt.NDArray[np.bool_]:
+    """Which rows are a device's."""
+    own: npt.NDArray[np.bool_] = (samples["node"] == node) & (samples["device"] == device)
+    return own
+
+
 @dataclass(frozen=True)
 class Found(Generic[Value]):
     """A figure, and why it is none or only of part of the span; both None never come together."""
@@ -321,7 +327,7 @@ class Device:
         is no sample after the span.
         """
         self.node, self.device, self.measured = node, device, measured
-        self._frame, self._own = frame, (frame["node"] == node) & (frame["device"] == device)
+        self._frame, self._own = frame, rows_of(frame, node, device)
         self.t: Floats = np.asarray(frame["t"][self._own], dtype=np.float64)
         self._period_s = 1 / hz
         self._told = told

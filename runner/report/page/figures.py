@@ -22,7 +22,7 @@ from runner.analysis.comparisons.grouping import TrainingComparison
 from runner.analysis.comparisons.sweeps import Networks
 from runner.analysis.comparisons.transports import ComparedRow, Comparison
 from runner.analysis.summarize import Row, Summary
-from runner.analysis.telemetry.device import GAP_PERIODS, Samples, stretches
+from runner.analysis.telemetry.device import GAP_PERIODS, Samples, rows_of, stretches
 from runner.core import units
 from runner.core.errors import RequestError
 from runner.core.measurement import EpochFigures, Interval
@@ -451,7 +451,7 @@ def _curves(frame: Samples, telemetry: Telemetry, devices: list[tuple[str, str, 
     found = []
     starts = {span.node: span.measured.start for span in telemetry.spans}
     for node, device, name in devices:
-        own = (frame["node"] == node) & (frame["device"] == device)
+        own = rows_of(frame, node, device)
         values = np.asarray(frame[column][own], dtype=np.float64)
         known = np.isfinite(values)
         if known.sum() > 1:
