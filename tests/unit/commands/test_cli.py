@@ -11,7 +11,7 @@ from commands import dlscale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner import cli
+from runner.commands import cli
 from runner.commands.documents import make_variables
 from runner.core import parsing
 from runner.core.errors import RequestError
@@ -298,7 +298,7 @@ def test_what_the_system_refuses_is_one_sentence_and_a_bug_keeps_its_traceback(m
     ids=["output that can't be written", "a word that is not UTF-8"],
 )
 def test_what_the_process_is_given_is_refused_without_a_traceback(words, stdout, says):
-    argv = [sys.executable.encode(), b"-m", b"runner", *words]
+    argv = [sys.executable.encode(), b"-m", b"runner.commands", *words]
     with Path(stdout).open("w") as file:
         done = subprocess.run(argv, cwd=examples.ROOT, stdout=file, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2

@@ -4,8 +4,8 @@ import examples
 import pytest
 import typer
 
-from runner.cli import app
 from runner.commands import documents
+from runner.commands.cli import app
 from runner.core.errors import DlscaleError
 
 COMMAND = typer.main.get_command(app)

@@ -12,7 +12,7 @@ CODE = """
     import sys
     from pathlib import Path
     from rich.console import Console
-    from runner import cli; from runner.commands import regrade
+    from runner.commands import cli; from runner.commands import regrade
     def body(directory):
         sys.stdin.readline()
         for stream in (sys.stdout, sys.stderr):
