@@ -34,7 +34,7 @@ from runner.images.base import check_packages, ensure_base
 from runner.images.catalog import IMAGES
 from runner.images.lock import ensure_container, source
 from runner.images.spec import ImageSpec
-from runner.images.wheelhouse import fetch, sha256
+from runner.images.wheelhouse import fetch, file_sha256
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -218,7 +218,7 @@ def save(references: Sequence[str], *, client: Client, directory: Path, report: 
             found.append(
                 Archived(
                     file=path.name,
-                    sha256=sha256(path),
+                    sha256=file_sha256(path),
                     reference=reference,
                     id=str(image.id),
                     lock_sha256=image.labels.get(LABEL_LOCK),
@@ -246,7 +246,7 @@ def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> t
     manifest = read_manifest(directory)
     for entry in manifest.images:
         path = directory / entry.file
-        if not path.is_file() or sha256(path) != entry.sha256:
+        if not path.is_file() or file_sha256(path) != entry.sha256:
             raise RequestError(f"{path}: is missing or differs from its hash in {MANIFEST}; copy the archive again")
     for entry in manifest.images:
         report(f"loading {entry.reference}")

@@ -21,9 +21,9 @@ from runner.core.frozen import Frozen
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.process import CommandError, follow, run
-from runner.images.build import LABEL_LOCK, Archived, find_built, read_manifest, save
+from runner.images.build import LABEL_LOCK, Archived, read_manifest, save
 from runner.images.spec import ImageSpec
-from runner.images.wheelhouse import sha256
+from runner.images.wheelhouse import file_sha256
 
 _DETAILS: Final = "sif.json"
 
@@ -101,7 +101,7 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
             reference=entry.reference,
             id=entry.id,
             lock_sha256=entry.lock_sha256,
-            sha256=sha256(path),
+            sha256=file_sha256(path),
             size=path.stat().st_size,
         )
         (where / _DETAILS).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -128,8 +128,6 @@ def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[
     except RequestError as error:
         try:
             with closing(docker.connect()) as client:
-                if find_built(image, client) is None:
-                    raise
                 save([image.reference], client=client, directory=where, report=report)
         except EngineError:
             raise RequestError(

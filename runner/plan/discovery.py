@@ -21,7 +21,7 @@ from runner.core.record import RunRecord
 from runner.core.request import Device, Request
 from runner.core.trial import Dataset
 from runner.core.wire import Link
-from runner.core.workload import SEQUENCE, Workload, choose_workload, load_workloads
+from runner.core.workload import Workload, choose_workload, load_workloads
 from runner.engines import podman
 from runner.engines.base import DATA, job_user
 from runner.images.custom_image import AnyImage, CustomImage
@@ -150,10 +150,6 @@ def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) 
             raise RequestError(f"DATA={request.data} asked, but {workload.name} draws its own samples; leave it out")
         by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.remote)
         data = dataset.inspect(request.data, workload.data, by_others=by_others)
-        if workload.data == "tokens":
-            model = workload.find_model(request.model or workload.defaults[device].model, framework=image.framework)
-            length = int(workload.settings_of(model, request.settings, mode=request.mode)[SEQUENCE])
-            data = data.model_copy(update={"images": data.images // length})
     resources = Resources(
         cluster=cluster,
         device=device,

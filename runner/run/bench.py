@@ -10,22 +10,20 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from runner.cluster.cleanup import remove_certain
 from runner.core.console import complain, open_console
 from runner.core.errors import NoBaseError
 from runner.core.record import RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
-from runner.engines import docker, shaper
+from runner.engines import shaper
 from runner.engines.process import become
 from runner.plan import slurm
 from runner.plan.choice import trials_of
-from runner.plan.discovery import AnyResources, Resources, discover, emulate_for_comparison
+from runner.plan.discovery import Resources, discover, emulate_for_comparison
 from runner.plan.engine import EngineChoice
 from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
-from runner.results import disk
-from runner.results.disk import check_writable
+from runner.results.disk import check_writable, remove_left
 from runner.results.find import Run
 from runner.results.store import RESERVE_BYTES
 from runner.run.prepare import prepare, preview
@@ -84,7 +82,7 @@ def run(
     with closing(resources.cluster):
         resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
-        _tidy(resources, shown)
+        remove_left(resources.out)
         try:
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         except NoBaseError as error:
@@ -101,16 +99,6 @@ def run(
             return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or wanted(trial)])
         finally:
             prepared.release()
-
-
-def _tidy(resources: AnyResources, shown: Progress) -> None:
-    """Remove what killed runners left where these runs are going to be."""
-    disk.remove_left(resources.out)
-    if resources.engine.name != "docker":
-        return
-    clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
-    if said := remove_certain(clients):
-        shown.stage(said)
 
 
 def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.cluster.cleanup import remove_certain
 from runner.cluster.hosts.by_command import check_shared
 from runner.cluster.hosts.endpoint import base_image, engine_errors
 from runner.cluster.hosts.supply import check_data, programs, python_modules, supply_image
@@ -43,12 +44,16 @@ if TYPE_CHECKING:
 
 
 def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
-    """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
+    """Remove what killed runners left in the engine, build or find the image or environment, and pack the data if the framework wants that.
 
     A RequestError where that can't be had here, or by a host; a RunFailedError where the data could not be packed. `run` names what is
     brought onto hosts, and labels it.
     """
     started = time.monotonic()
+    if resources.engine.name == "docker":
+        clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
+        if said := remove_certain(clients):
+            shown.stage(said)
     unpacked = to_pack(resources) if packed_at else None
     if resources.cluster.remote:
         if unpacked:
