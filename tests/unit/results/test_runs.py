@@ -19,7 +19,8 @@ import pytest
 from records import record
 from typer.testing import CliRunner
 
-from runner import __version__, cli
+from runner import __version__
+from runner.commands import cli
 from runner.core.errors import RequestError
 from runner.results import find
 from runner.results import find as by_name
