@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from pydantic import ValidationError
 
@@ -22,12 +22,11 @@ from runner.core.events import Event
 from runner.core.events.parse import Rows, TableName, parse_events
 from runner.core.frozen import is_plain_but_for_figures, load_fields, misfit, refuse_newer
 from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
+from runner.core.request import Device
+from runner.core.telemetry import Samples
 from runner.core.trial import AnyTrial, of_older
 from runner.results import tables
 from runner.results.disk import AppendOnly, draft, keep_room, written
-
-if TYPE_CHECKING:
-    from runner.analysis.telemetry.device import Samples
 
 RESERVE_BYTES: Final = 4 * 2**20
 # What no file has at its end already, so that only a disk with room gives it.
@@ -243,6 +242,20 @@ def record_schema() -> str:
     """JSON Schema of a record, as committed under `results/schema/`; who reads it may know external trials by the name they have there."""
     text = json.dumps(RunRecord.model_json_schema(by_alias=True)).replace("ExternalTrial", "ForeignTrial")
     return json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
+
+
+def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
+    """The run that another command's are held against. RequestError: not on one device, or where a regrade of those would not find it."""
+    record = read_record(run)
+    trial = record.trial
+    if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
+        what = f"{record.validity.status} on {trial.world_size} {trial.device}"
+        raise RequestError(f"--baseline {run} is {what}; name a run on one {device} that is not invalid")
+    if run.resolve().parent != out.resolve():
+        raise RequestError(
+            f"--baseline {run} does not lie in {out}, beside the run's own record; give --out {run.parent}"
+        )
+    return run, record
 
 
 def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:

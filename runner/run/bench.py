@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 from runner.core.console import complain, open_console
 from runner.core.errors import NoBaseError
@@ -19,13 +20,13 @@ from runner.engines import shaper
 from runner.engines.process import become
 from runner.plan import slurm
 from runner.plan.choice import trials_of
-from runner.plan.discovery import Resources, discover, emulate_for_comparison
+from runner.plan.discovery import AnyResources, ExternalResources, Resources, discover, emulate_for_comparison
 from runner.plan.engine import EngineChoice
 from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable, remove_left
 from runner.results.find import Run
-from runner.results.store import RESERVE_BYTES
+from runner.results.store import RESERVE_BYTES, named_baseline
 from runner.run.prepare import prepare, preview
 from runner.run.trial_runner import Known, RecordedRuns, TrialRunner
 
@@ -77,8 +78,7 @@ def run(
     `command` is the command line, for the records; `name` begins every run id. `known` is asked before each trial: a run that it knows is
     taken instead. `wanted` says which trials of the plan to run.
     """
-    request = emulate_for_comparison(request)
-    resources = discover(request, say=shown.stage)
+    request, resources = _discover(request, say=shown.stage)
     with closing(resources.cluster):
         resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
@@ -101,6 +101,15 @@ def run(
             prepared.release()
 
 
+def _discover(request: Request, **how: Any) -> tuple[Request, AnyResources]:
+    """A request with the nodes that a comparison emulates, and what it runs on, with the run that it names as its baseline."""
+    request = emulate_for_comparison(request)
+    found = discover(request, **how)
+    if isinstance(found, ExternalResources) and request.baseline:
+        found = replace(found, baseline=named_baseline(request.baseline, out=found.out, device=found.device))
+    return request, found
+
+
 def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
     """See whether the links of emulated nodes can be had here, before the first trial."""
     if prepared.tools:
@@ -113,8 +122,7 @@ def dry_run(request: Request) -> int:
     if request.cluster:
         sys.stdout.write(f"{shlex.join(slurm.salloc(request, sys.argv))}\n")
         return 0
-    request = emulate_for_comparison(request)
-    resources = discover(request, contact=False)
+    request, resources = _discover(request, contact=False)
     resources, trials = trials_of(request, resources, say=lambda text: complain([text]))
     prepared = preview(resources, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):

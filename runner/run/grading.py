@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from runner.analysis.grading import measure
 from runner.analysis.grading.grade import Graded, grade, scaling, watch
@@ -17,14 +16,12 @@ from runner.core.events import Event, RunStop
 from runner.core.measurement import Measurement, Throughput
 from runner.core.provenance import Provenance
 from runner.core.record import EngineDetails, ImageUsed, Outcome, RunPlan, RunRecord, Validity
+from runner.core.telemetry import Samples
 from runner.core.transport import Evidence, Transport
 from runner.core.trial import AnyTrial, ExternalTrial, devices_in_words
 from runner.core.workload import Workload
 from runner.run.dialects import UNITS
 from runner.run.dialects.nccl_tests import bus_bandwidth
-
-if TYPE_CHECKING:
-    from runner.analysis.telemetry.device import Samples
 
 
 def record_of(
