@@ -42,7 +42,7 @@ from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_pla
 from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
 from runner.run.execute import Output
-from runner.run.grading import record_of
+from runner.run.grading import OnFile, record_of
 from runner.run.trial_runner import as_run, readers, run_name
 
 PLANNED: Final = "planned.json"
@@ -291,20 +291,23 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
     facts = planned.provenance.model_copy(update={"host": used[0].host, "nodes": used if trial.nodes > 1 else ()})
     image_id = used[0].image_id
     baseline = baseline_for(trial, before)
-    record = record_of(
-        plan,
-        matrix_id=planned.matrix_id,
-        engine="kubernetes",
-        engine_details=EngineDetails(version=used[0].engine_version, reason=None),
-        image=planned.image.model_copy(
-            update={"id": image_id, "digest": image_id.rpartition("@")[2] if image_id and "@" in image_id else None}
-        ),
+    left = OnFile(
+        plan=plan,
         outcome=outcome,
         events=events,
         provenance=facts.with_environment(told) if told else facts,
         workload=next(one for one in load_workloads(SUITE_ROOT) if one.name == trial.workload),
         samples=None,
         kernels=None,
+    )
+    record = record_of(
+        left,
+        matrix_id=planned.matrix_id,
+        engine="kubernetes",
+        engine_details=EngineDetails(version=used[0].engine_version, reason=None),
+        image=planned.image.model_copy(
+            update={"id": image_id, "digest": image_id.rpartition("@")[2] if image_id and "@" in image_id else None}
+        ),
         baseline=baseline[1] if baseline else None,
     )
     writer.finish(record)
