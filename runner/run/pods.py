@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from runner.cluster.hosts.supply import programs
@@ -25,7 +25,7 @@ from runner.core.console import complain, open_console
 from runner.core.container_spec import ContainerSpec
 from runner.core.errors import RequestError
 from runner.core.events import Env, Event
-from runner.core.frozen import FileName, Frozen, misfit
+from runner.core.frozen import FileName, Frozen, reading
 from runner.core.provenance import SUITE_ROOT, Host, NodeUsed, Provenance
 from runner.core.record import EVENTS, EngineDetails, ImageUsed, Outcome, RunPlan, RunRecord, Status
 from runner.core.request import Request
@@ -258,14 +258,10 @@ def collect(directory: Path) -> int:
 
 def _read(path: Path, kind: type[_Value]) -> _Value:
     """A file of the plan's, or of kubectl's. RequestError: it is not there, or not that."""
-    try:
+    with reading(path, "is not what `plan` or `kubectl get -o json` wrote", step="save it again"):
+        if not path.exists():
+            raise RequestError(f"{path} is not there; `run.sh` of the plan keeps it with `kubectl get -o json`")
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RequestError(f"{path} is not there; `run.sh` of the plan keeps it with `kubectl get -o json`") from error
-    except ValidationError as error:
-        raise RequestError(
-            f"{path} is not what `plan` or `kubectl get -o json` wrote {misfit(error)}; save it again"
-        ) from error
 
 
 def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
