@@ -258,12 +258,12 @@ def _supplied(
                     f"the nodes have {len(ids)} images under {image.reference}; type `podman rmi {image.reference}` on each"
                 )
             return used.model_copy(update={"id": ids.pop()}), f"localhost/{image.reference}"
+        case "pyxis":
+            return used, str(squashfs(image))
         case "apptainer":
             path, sif = ensure_sif(image, report=shown.stage)
             dataset.refuse_closed_folders([WORKLOADS, path.parent], user=job_user())
             return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
-        case "pyxis":
-            return used, str(squashfs(image))
         case _:
             why = resources.engine.reason
             shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({why})")
