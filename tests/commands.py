@@ -52,19 +52,19 @@ QUICK = ("--model=lenet", "--batch=4", "--iterations=12", "--warmup=2", "--repea
 
 
 LOADED = multiprocessing.get_context("forkserver")
-LOADED.set_forkserver_preload(["runner.cli", "runner.commands.report", *ahead.MODULES])
+LOADED.set_forkserver_preload(["runner.commands.cli", "runner.commands.report", *ahead.MODULES])
 
 
 def in_loaded(argv, environment, folder, stdout, stderr):
-    """What a fork of the loaded process does: the words of `argv` as `python -m runner` has them in a folder, its output to two files."""
+    """What a fork of the loaded process does: the words of `argv` as `python -m runner.commands` has them in a folder, its output to two files."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
     for number, (path, how) in enumerate(((os.devnull, "r"), (stdout, "w"), (stderr, "w"))):
         with Path(path).open(how) as file:
             os.dup2(file.fileno(), number)
-    sys.argv = [str(ROOT / "runner" / "__main__.py"), *argv]
-    from runner.cli import main
+    sys.argv = [str(ROOT / "runner" / "commands" / "__main__.py"), *argv]
+    from runner.commands.cli import main
 
     main()
 
@@ -125,7 +125,7 @@ def left_running():
     started = []
 
     def begin(*words):
-        argv = [sys.executable, "-m", "runner", *map(str, words)]
+        argv = [sys.executable, "-m", "runner.commands", *map(str, words)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         started.append(subprocess.Popen(argv, cwd=ROOT, text=True, **pipes))
         return started[-1]

@@ -37,7 +37,7 @@ def is_deed(name, told):
 def main():
     number, delay = int(sys.argv[1]), float(sys.argv[2])
     sys.path.insert(0, str(ROOT))
-    from runner.cli import main as dlscale
+    from runner.commands.cli import main as dlscale
 
     deeds = itertools.count(1)
     last = [0]

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
-from rich import box
-from rich.table import Table
 
 from runner.core import parsing
 from runner.core.console import open_screen
@@ -17,6 +15,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.strategies import STRATEGIES
 from runner.core.workload import load_workloads
 from runner.images.catalog import load_images
+from runner.report.table import plain_table
 
 Facts = dict[str, Any]
 AS_JSON: Final = typer.Option("--json", help="print it as JSON")
@@ -84,7 +83,7 @@ def print_facts(facts: Sequence[Facts], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = plain_table()
     for name in facts[0]:
         table.add_column(
             name.replace("_", " "), justify="right" if any(isinstance(one[name], int) for one in facts) else "left"

@@ -10,7 +10,6 @@ from typing import Final
 from runner.analysis.comparisons.predicted import Prediction, predicted
 from runner.commands.options import runs_named
 from runner.core.console import complain, open_screen
-from runner.core.errors import RequestError
 from runner.core.units import figure
 from runner.report.matrix import with_interval
 from runner.report.table import Table
@@ -78,17 +77,10 @@ def _accuracy(found: Prediction) -> str:
 
 def _draw(found: Prediction, path: Path) -> None:
     from runner.report import picture
-    from runner.report.published_plot import Curve, panels
+    from runner.report.published_plot import Curve, panels, save
 
     rate = found.rows[0].throughput
     curves = [Curve("predicted", tuple((row.devices, row.throughput / rate) for row in found.rows))]
     if measured := tuple((row.devices, row.measured / rate) for row in found.rows if row.measured):
         curves.append(Curve("measured", measured))
-    sheet = picture.png(*panels(curves), title=found.title, lines=(f"over {found.wire.label}", _accuracy(found)))
-    try:
-        path.write_bytes(sheet or b"")
-    except OSError as error:
-        raise RequestError(
-            f"{path}: can't be written ({error.strerror}); give another file with --plot FILE.png"
-        ) from error
-    sys.stderr.write(f"plot: {path}\n")
+    save(path, picture.png(*panels(curves), title=found.title, lines=(f"over {found.wire.label}", _accuracy(found))))

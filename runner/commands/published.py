@@ -9,15 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from runner.core.console import open_console
 from runner.core.errors import RequestError, nearest
 from runner.core.units import ABSENT
+from runner.report.table import plain_table
 from runner.results.published.derive import Contradiction, Scaled, contradictions, scaled
 from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
@@ -131,7 +130,7 @@ def _entries(listed: Listed) -> Iterable[dict[str, object]]:
 
 def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
     """A line a source; a title that does not fit is cut."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = plain_table()
     table.add_column("source", no_wrap=True)
     table.add_column("figures", justify="right", no_wrap=True)
     table.add_column("what", overflow="ellipsis")
@@ -161,7 +160,7 @@ def _print_source(console: Console, listed: Listed) -> None:
         console.print(f"all of them: {'; '.join(common)}")
     speedups = {each.figure.id: each for each in listed.scaled}
     doubtful = {each.figure for each in listed.contradictions}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = plain_table()
     table.add_column("figure", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
     if speedups:
@@ -224,7 +223,7 @@ def _speedup(found: Scaled | None) -> str:
 
 
 def _draw(path: Path, listed: Sequence[Listed], wanted: Wanted) -> None:
-    from runner.report.published_plot import curves, curves_png
+    from runner.report.published_plot import curves, curves_png, save
 
     found = tuple(curve for each in listed for curve in curves(each.published, each.scaled))
     what = ", ".join(name for name in (wanted.model, wanted.framework, wanted.source) if name) or "all sources"
@@ -232,10 +231,4 @@ def _draw(path: Path, listed: Sequence[Listed], wanted: Wanted) -> None:
         raise RequestError(
             f"no published figure of {what} is on several numbers of devices; ask for another, e.g. --model resnet50"
         )
-    try:
-        path.write_bytes(curves_png(found, title=f"Published scaling: {what}"))
-    except OSError as error:
-        raise RequestError(
-            f"{path}: can't be written ({error.strerror}); give another file with --plot FILE.png"
-        ) from error
-    sys.stderr.write(f"plot: {path}\n")
+    save(path, curves_png(found, title=f"Published scaling: {what}"))

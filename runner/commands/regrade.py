@@ -25,7 +25,7 @@ from runner.results.store import (
     run_directories,
     write_record,
 )
-from runner.run.grading import grade_run
+from runner.run.grading import OnFile, grade_run
 
 
 def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
@@ -39,29 +39,19 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
         workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
         if workload is None:
             raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    samples = read_table(directory, "telemetry")
-    graded = grade_run(
-        trial,
+    left = OnFile(
+        plan=read_plan(directory).model_copy(update={"trial": trial}),
         outcome=record.outcome,
         events=read_events(directory),
-        plan=read_plan(directory),
         provenance=record.provenance,
         workload=workload,
-        samples=samples,
+        samples=read_table(directory, "telemetry"),
         kernels=read_table(directory, "kernels") if trial.profile else None,
     )
-    new = record.model_copy(
-        update={
-            "outcome": graded.outcome,
-            "measurement": graded.measurement,
-            "transport": graded.transport,
-            "validity": graded.validity,
-            "profile": graded.profile,
-            "telemetry": graded.telemetry,
-            "scaling": scaling(trial, record.run_id, graded, _baseline(directory, record)),
-        }
-    )
-    if gone := lost(record, new, samples):
+    graded = grade_run(left)
+    against = scaling(trial, record.run_id, graded, _baseline(directory, record))
+    new = record.model_copy(update={**vars(graded), "scaling": against})
+    if gone := lost(record, new, left.samples):
         raise RequestError(f"{directory}: {gone}; put it back as the run left it, the record is left as it is")
     return record, new
 

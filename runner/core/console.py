@@ -1,10 +1,14 @@
-"""Where text for people goes. Names of files, hosts and images are printed as they are, never read as markup or as the name of an emoji."""
+"""Where text for people goes, and advice in the words of whoever asked: where the command line has flags, `make` has variables.
+
+Names of files, hosts and images are printed as they are, never read as markup or as the name of an emoji.
+"""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,8 +17,8 @@ from typing import IO, Final, TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from runner.core.advice import spoken
 from runner.core.errors import printable
+from runner.core.request import OF_COMMAND, Request
 
 
 class _Console(Console):
@@ -94,3 +98,32 @@ class _Outlasting(io.TextIOWrapper):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
+
+
+UNDER_MAKE: Final = "DLSCALE_MAKE"
+"""Set in the environment by the Makefile."""
+_UNITS: Final = re.compile("_(mib|ms|s)$")
+_SWITCHES: Final = {name for name, field in Request.model_fields.items() if field.annotation is bool}
+_OF_NONE: Final = {"command", "links", "mounts"} | OF_COMMAND.keys()
+_OTHERS: Final = {"mount", "link_rate", "link_delay", "beside_host", "csv", "json", "markdown", "format"}
+_VARIABLES: Final = {_UNITS.sub("", name) for name in Request.model_fields} - _OF_NONE | _OTHERS
+_TARGETS: Final = ("doctor", "clean", "studies")
+"""Commands that advice names alone, and that are targets too."""
+# A command line in backticks, or a flag with its value: a word in capitals, or one that is no word of the sentence.
+_SPOKEN: Final = re.compile(r"`dlscale ([^`]+)`|--([a-z][a-z-]*)(?:[= ]([A-Z]+\b|[^\s;,]*[:/.][^\s;,]+))?")
+
+
+def spoken(sentence: str) -> str:
+    """A sentence for the user; under `make`, `--oversubscribe` becomes `OVERSUBSCRIBE=1`."""
+    return _SPOKEN.sub(_in_words_of_make, sentence) if os.environ.get(UNDER_MAKE) else sentence
+
+
+def _in_words_of_make(found: re.Match[str]) -> str:
+    command, flag, value = found.groups()
+    if command:
+        return f"`make {command}`" if command in _TARGETS else f"`.venv/bin/dlscale {command}`"
+    name = flag.replace("-", "_")
+    if name not in _VARIABLES:
+        return found[0]
+    value = "1" if name in _SWITCHES else value
+    return name.upper() + (f"={value}" if value else "")

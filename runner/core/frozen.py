@@ -7,7 +7,8 @@ import math
 import re
 import string
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -133,6 +134,19 @@ def misfit(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
     return one_line(f"at {where} ({first['msg']})" if where else first["msg"])
+
+
+@contextmanager
+def reading(path: Path, what: str, *, step: str) -> Iterator[None]:
+    """Read a file into a value; where it can't be read or is damaged, the RequestError says `what` it is not, why, and the next step."""
+    try:
+        yield
+    except ValidationError as error:
+        raise RequestError(f"{path}: {what}, {misfit(error)}; {step}") from error
+    # ValueError: no JSON, or no UTF-8.
+    except (OSError, ValueError, LookupError, RecursionError, AttributeError) as error:
+        why = getattr(error, "strerror", None) or one_line(error)
+        raise RequestError(f"{path}: {what} ({why}); {step}") from error
 
 
 def refuse_newer(fields: Mapping[str, Any], path: Path, *, newest: int) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import model_validator
 
 from runner.core.events import PowerReading
 from runner.core.frozen import Frozen
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 EnergyMethod = Literal["energy counter", "integrated power"]
+Samples: TypeAlias = "Mapping[str, npt.NDArray[Any]]"
+"""Table `telemetry`, an array a column, rows in the order in which they came; a cell that is none is NaN or None."""
 
 
 class Range(Frozen):

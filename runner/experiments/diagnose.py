@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from runner.analysis.comparisons.nodes import Diagnosis, Figure, judge, pooled, refuse_other
 from runner.cluster.hosts.by_command import CommandReach
 from runner.cluster.hosts.endpoint import base_image, engine_errors
@@ -22,7 +20,7 @@ from runner.cluster.hosts.survey import Surveyed
 from runner.cluster.machine import speed_probe
 from runner.core.console import open_console
 from runner.core.errors import RequestError, RunFailedError
-from runner.core.frozen import misfit
+from runner.core.frozen import reading
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.node import Node
 from runner.core.record import RunRecord
@@ -92,12 +90,8 @@ def make_baseline(places: Sequence[Path], *, out: Path) -> None:
 
 
 def _read(path: Path) -> Diagnosis:
-    try:
+    with reading(path, "is not what `dlscale diagnose` measured", step="name another file"):
         return Diagnosis.model_validate_json(path.read_text(encoding="utf-8"))
-    except ValidationError as error:
-        raise RequestError(
-            f"{path} is not what `dlscale diagnose` measured {misfit(error)}; name another file"
-        ) from error
 
 
 @dataclass

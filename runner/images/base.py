@@ -28,7 +28,7 @@ from runner.images.catalog import IMAGES, load_images
 from runner.images.lock import header, replace
 from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
-from runner.images.wheelhouse import sha256
+from runner.images.wheelhouse import file_sha256
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -233,7 +233,7 @@ def write_image(*, root: Path, target: Path, reference: str, labels: Mapping[str
     Returns:
         The image's id, `sha256:...`: the same for the same arguments.
     """
-    layer = sha256(root)
+    layer = file_sha256(root)
     created = datetime.fromtimestamp(created_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     config = _json(
         {

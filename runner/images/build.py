@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pydantic import ValidationError
-
 from runner.core.cache import alone, free_mib
 from runner.core.errors import RequestError
-from runner.core.frozen import FileName, Frozen
+from runner.core.frozen import FileName, Frozen, reading
 from runner.core.provenance import SUITE_ROOT
 from runner.engines.base import EngineError
 from runner.engines.images import (
@@ -34,7 +32,7 @@ from runner.images.base import check_packages, ensure_base
 from runner.images.catalog import IMAGES
 from runner.images.lock import ensure_container, source
 from runner.images.spec import ImageSpec
-from runner.images.wheelhouse import fetch, sha256
+from runner.images.wheelhouse import fetch, file_sha256
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -158,10 +156,8 @@ def inputs_sha256(image: ImageSpec) -> str:
     """Digest of all that an image is built from: equal inputs need no new build."""
     digest = hashlib.sha256((image.base.reference if image.base else str(image.container)).encode())
     for path in (image.dockerfile, image.lock_path, smoke_test(image), *image.patches):
-        try:
+        with reading(path, "can't be read", step="run `dlscale images render`"):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
-        except OSError as error:
-            raise RequestError(f"{path}: can't be read ({error.strerror}); run `dlscale images render`") from error
     if image.parent:
         digest.update(inputs_sha256(image.parent).encode())
     return digest.hexdigest()
@@ -218,7 +214,7 @@ def save(references: Sequence[str], *, client: Client, directory: Path, report: 
             found.append(
                 Archived(
                     file=path.name,
-                    sha256=sha256(path),
+                    sha256=file_sha256(path),
                     reference=reference,
                     id=str(image.id),
                     lock_sha256=image.labels.get(LABEL_LOCK),
@@ -233,12 +229,9 @@ def save(references: Sequence[str], *, client: Client, directory: Path, report: 
 
 def read_manifest(directory: Path) -> Manifest:
     """What an archive holds; raises RequestError where it is none."""
-    try:
+    step = "name a directory that `dlscale images archive` wrote"
+    with reading(directory, f"holds no readable {MANIFEST}", step=step):
         return Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
-        raise RequestError(
-            f"{directory}: holds no readable {MANIFEST}; name a directory that `dlscale images archive` wrote"
-        ) from error
 
 
 def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
@@ -246,7 +239,7 @@ def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> t
     manifest = read_manifest(directory)
     for entry in manifest.images:
         path = directory / entry.file
-        if not path.is_file() or sha256(path) != entry.sha256:
+        if not path.is_file() or file_sha256(path) != entry.sha256:
             raise RequestError(f"{path}: is missing or differs from its hash in {MANIFEST}; copy the archive again")
     for entry in manifest.images:
         report(f"loading {entry.reference}")

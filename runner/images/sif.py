@@ -13,17 +13,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from runner.core.cache import alone, cache_dir
 from runner.core.errors import RequestError
-from runner.core.frozen import Frozen
+from runner.core.frozen import Frozen, reading
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.process import CommandError, follow, run
-from runner.images.build import LABEL_LOCK, Archived, find_built, read_manifest, save
+from runner.images.build import LABEL_LOCK, Archived, read_manifest, save
 from runner.images.spec import ImageSpec
-from runner.images.wheelhouse import sha256
+from runner.images.wheelhouse import file_sha256
 
 _DETAILS: Final = "sif.json"
 
@@ -65,15 +63,14 @@ def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
 def _read(where: Path) -> tuple[Path, Sif] | None:
     """The SIF in a folder; None for none."""
     details = where / _DETAILS
-    try:
-        sif = Sif.model_validate_json(details.read_text(encoding="utf-8"))
-        path = details.parent / _name(sif.reference, sif.id)
-        size = path.stat().st_size
-    except FileNotFoundError:
+    if not details.exists():
         return None
-    except (OSError, ValidationError) as error:
-        raise RequestError(f"{details}: can't be read; remove it, and type `dlscale images sif` again") from error
-    if size != sif.size:
+    with reading(details, "can't be read", step="remove it, and type `dlscale images sif` again"):
+        sif = Sif.model_validate_json(details.read_text(encoding="utf-8"))
+    path = details.parent / _name(sif.reference, sif.id)
+    if not path.exists():
+        return None
+    if path.stat().st_size != sif.size:
         raise RequestError(
             f"{path}: is not the SIF that was made; remove {details}, and type `dlscale images sif` again"
         )
@@ -101,7 +98,7 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
             reference=entry.reference,
             id=entry.id,
             lock_sha256=entry.lock_sha256,
-            sha256=sha256(path),
+            sha256=file_sha256(path),
             size=path.stat().st_size,
         )
         (where / _DETAILS).write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -128,8 +125,6 @@ def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[
     except RequestError as error:
         try:
             with closing(docker.connect()) as client:
-                if find_built(image, client) is None:
-                    raise
                 save([image.reference], client=client, directory=where, report=report)
         except EngineError:
             raise RequestError(

@@ -10,8 +10,7 @@ from typing import Final, Literal
 from packaging.version import Version
 
 from runner.core.container_spec import Mount
-from runner.core.errors import RequestError
-from runner.core.frozen import Frozen
+from runner.core.frozen import Frozen, reading
 from runner.core.request import StrategyName
 from runner.images.versions import BaseSpec, Brought, Device, Kind
 
@@ -117,12 +116,10 @@ class ImageSpec(Software):
     @property
     def lock_sha256(self) -> str:
         """Names the exact software inside, in records and labels. Raises RequestError: the lock is not there."""
-        try:
+        with reading(
+            self.lock_path, "can't be read", step="restore it from the repository or run `dlscale images lock`"
+        ):
             return hashlib.sha256(self.lock_path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise RequestError(
-                f"{self.lock_path}: can't be read ({error.strerror}); restore it from the repository or run `dlscale images lock`"
-            ) from error
 
     @property
     def software(self) -> str:

@@ -143,7 +143,7 @@ def read_lock(text: str) -> Iterator[Pin]:
 def _find(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path | None:
     """The file of a package that is in the wheelhouse already; one that was damaged is removed."""
     for path in _files(pin, image, house, target):
-        if sha256(path) in pin.hashes:
+        if file_sha256(path) in pin.hashes:
             return path
         path.unlink()
     return None
@@ -190,7 +190,7 @@ def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
         return fetched.replace(house / fetched.name)
 
 
-def sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Digest of a file, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as file:

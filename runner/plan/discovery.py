@@ -21,14 +21,13 @@ from runner.core.record import RunRecord
 from runner.core.request import Device, Request
 from runner.core.trial import Dataset
 from runner.core.wire import Link
-from runner.core.workload import SEQUENCE, Workload, choose_workload, load_workloads
+from runner.core.workload import Workload, choose_workload, load_workloads
 from runner.engines import podman
 from runner.engines.base import DATA, job_user
 from runner.images.custom_image import AnyImage, CustomImage
 from runner.plan.engine import EngineChoice, engine_of
 from runner.plan.image import images_of
 from runner.plan.profiling import Nsight, find_nsight
-from runner.results.store import read_record
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
 # What COMPARE emulates on a machine with nothing else to compare: Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
@@ -57,7 +56,7 @@ class ExternalResources(Machines):
 
     image: CustomImage
     data: Path | None  # the folder that it finds at `/dlscale/data`
-    baseline: tuple[Path, RunRecord] | None = None  # None for one of the same command
+    baseline: tuple[Path, RunRecord] | None = None  # the run that a request names; None for one of the same command
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,6 @@ def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) 
             raise RequestError(f"DATA={request.data} asked, but {workload.name} draws its own samples; leave it out")
         by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.remote)
         data = dataset.inspect(request.data, workload.data, by_others=by_others)
-        if workload.data == "tokens":
-            model = workload.find_model(request.model or workload.defaults[device].model, framework=image.framework)
-            length = int(workload.settings_of(model, request.settings, mode=request.mode)[SEQUENCE])
-            data = data.model_copy(update={"images": data.images // length})
     resources = Resources(
         cluster=cluster,
         device=device,
@@ -172,30 +167,14 @@ def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) 
 
 def _of_command(request: Request, machines: Machines, image: AnyImage) -> ExternalResources:
     assert isinstance(image, CustomImage)  # noqa: S101 - what a request with an image comes to
-    out, device = machines.out, machines.device
     return ExternalResources(
         cluster=machines.cluster,
-        device=device,
+        device=machines.device,
         engine=machines.engine,
-        out=out,
-        baseline=named_baseline(request.baseline, out=out, device=device) if request.baseline else None,
+        out=machines.out,
         image=image,
         data=request.data.resolve() if request.data else None,
     )
-
-
-def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
-    """The run that another command's are held against. RequestError: not on one device, or where a regrade of those would not find it."""
-    record = read_record(run)
-    trial = record.trial
-    if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
-        what = f"{record.validity.status} on {trial.world_size} {trial.device}"
-        raise RequestError(f"--baseline {run} is {what}; name a run on one {device} that is not invalid")
-    if run.resolve().parent != out.resolve():
-        raise RequestError(
-            f"--baseline {run} does not lie in {out}, beside the run's own record; give --out {run.parent}"
-        )
-    return run, record
 
 
 def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:

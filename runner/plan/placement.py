@@ -99,18 +99,17 @@ def _no_room(scale: int, members: Sequence[Member], *, request: Request, device:
     )
 
 
-def devices_of_cases(trainings: int, asked: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of devices that a training has in some case, ascending. RequestError: a sweep; they are compared on one number."""
+def cases(trainings: int, asked: Sequence[int]) -> tuple[tuple[int, Concurrent], ...]:
+    """Every training of one repeat in the order in which they run, each with the number of its devices.
+
+    RequestError: a sweep was asked for; they are compared on one number of devices.
+    """
     if len(asked) > 1:
         listed = ",".join(map(str, asked))
         raise RequestError(
             f"CONCURRENT={trainings} compares on one number of devices, {listed} asked or usual here; give one, such as WORKERS={asked[-1]}"
         )
-    return tuple(sorted({devices for devices, _ in cases(trainings, asked[0])}))
-
-
-def cases(trainings: int, devices: int) -> tuple[tuple[int, Concurrent], ...]:
-    """Every training of one repeat in the order in which they run, each with the number of its devices."""
+    devices = asked[0]
     shared = devices % trainings != 0
     each = devices if shared else devices // trainings
     numbers = range(1, trainings + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
@@ -18,10 +18,10 @@ from runner.core.errors import RequestError
 from runner.core.request import Device, Interconnect, Mode, Request
 from runner.core.trial import Placed, Trial, comparison_key
 from runner.core.wire import Link
-from runner.core.workload import PARTS_OF_BATCH, SHARED_BY, Model, Setting
+from runner.core.workload import PARTS_OF_BATCH, SEQUENCE, SHARED_BY, Model, Setting
 from runner.plan import techniques
 from runner.plan.discovery import Resources
-from runner.plan.placement import KINDS, Wanted, cases, choose_wires, devices_of_cases, kinds, nodes_for, scales
+from runner.plan.placement import KINDS, Wanted, cases, choose_wires, kinds, nodes_for, scales
 from runner.plan.profiling import passes
 from runner.plan.strategy import Chosen, check_shares, choose
 
@@ -59,6 +59,9 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     model = workload.find_model(request.model or defaults.model, framework=framework)
     settings = workload.settings_of(model, request.settings, mode=request.mode)
     batches = workload.batches_an_iteration(settings)
+    if resources.dataset and workload.data == "tokens":
+        sequences = resources.dataset.images // int(settings[SEQUENCE])
+        resources = replace(resources, dataset=resources.dataset.model_copy(update={"images": sequences}))
     total = _total_iterations(request, resources, (request.batch or defaults.batch) * batches)
     request = techniques.apply_defaults(request, resources)
     workload.check_precision(request.precision, framework=framework, device=device, mode=request.mode)
@@ -71,11 +74,13 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         if request.gpus or request.workers:
             raise RequestError(f"MODE=infer measures one device, {asked[-1]} asked; ask for one")
         asked = (1,)
-    every = devices_of_cases(request.concurrent, asked) if request.concurrent else tuple(sorted({1, *asked}))
+    concurrent = cases(request.concurrent, asked) if request.concurrent else ()
+    every = tuple(sorted({devices for devices, _ in concurrent} or {1, *asked}))
     nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in every}
     strategy = choose(request, image=resources.image, workload=workload, asked=asked, nodes=max(nodes.values()))
     for scale in (one for one in asked if one > 1):
         check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
+    ip_only = strategy.ip_only(device)
     matrix = _Matrix(
         request=request,
         resources=resources,
@@ -88,7 +93,8 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         total=total,
         scales=every,
         nodes=nodes,
-        kinds=kinds(request, members, device=device, ip_only=strategy.ip_only(device)),
+        ip_only=ip_only,
+        kinds=kinds(request, members, device=device, ip_only=ip_only),
     )
     ways = {scale: _ways(matrix, scale) for scale in every}
     if request.compare and max(map(len, ways.values())) == 1:
@@ -102,11 +108,11 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
             f"DATA={resources.dataset.path} holds {resources.dataset.images} images, one step takes {step}; ask for a smaller BATCH"
         )
     repeats = range(1, request.repeat + 1)
-    if request.concurrent:
+    if concurrent:
         return tuple(
-            _trial(matrix, devices, ways[devices][0], repeat).model_copy(update={"concurrent": concurrent})
+            _trial(matrix, devices, ways[devices][0], repeat).model_copy(update={"concurrent": one})
             for repeat in repeats
-            for devices, concurrent in cases(request.concurrent, asked[-1])
+            for devices, one in concurrent
         )
     trials = tuple(_trial(matrix, scale, way, repeat) for repeat in repeats for scale in every for way in ways[scale])
     here = resources.cluster.kind == "here"
@@ -179,6 +185,7 @@ class _Matrix:
     total: int | None  # iterations of one device; None where they follow the rate of the warm-up
     scales: tuple[int, ...]  # numbers of devices, ascending
     nodes: Mapping[int, int]  # of each scale
+    ip_only: bool  # what carries the gradients speaks IP and nothing else
     kinds: tuple[Interconnect, ...]  # wires to run over
 
     def batch(self, scale: int) -> int:
@@ -227,12 +234,15 @@ def _ways(matrix: _Matrix, scale: int) -> tuple[_Way, ...]:
         inner = [kind for kind in matrix.kinds if kind not in KINDS] if scale > 1 else []
         return tuple(_Way(kind, alone, None) for kind in inner or ["auto"])
     found = []
-    ip_only = matrix.strategy.ip_only(resources.device)
     for kind in matrix.kinds:
-        wanted = Wanted(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=ip_only)
+        wanted = Wanted(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=matrix.ip_only)
         wires = choose_wires(members, wanted)
         placement = tuple(
-            Placed(node=member.node.name, devices=each, wire=wire.model_copy(update={"hcas": ()}) if ip_only else wire)
+            Placed(
+                node=member.node.name,
+                devices=each,
+                wire=wire.model_copy(update={"hcas": ()}) if matrix.ip_only else wire,
+            )
             for member, wire in zip(members, wires, strict=True)
         )
         found += [_Way(kind, placement, link) for link in request.links or (resources.cluster.link,)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from runner.core.errors import RequestError
 from runner.report import picture
 from runner.report.page.model import Figure, Series
 from runner.results.published.derive import Scaled, Scaling
@@ -72,6 +75,17 @@ def _settings(published: Published, one: Scaled) -> dict[str, str]:
 def curves_png(found: Sequence[Curve], *, title: str) -> bytes:
     """Draw curves on logarithmic axes, the legend beside them; as high as the legend needs."""
     return picture.png(*panels(found), title=title, lines=(_SMALL_PRINT,)) or b""
+
+
+def save(path: Path, made: bytes | None) -> None:
+    """Write a picture to the file that --plot names, and say so. RequestError: it can't be written."""
+    try:
+        path.write_bytes(made or b"")
+    except OSError as error:
+        raise RequestError(
+            f"{path}: can't be written ({error.strerror}); give another file with --plot FILE.png"
+        ) from error
+    sys.stderr.write(f"plot: {path}\n")
 
 
 def panels(found: Sequence[Curve]) -> tuple[Figure, Figure]:

@@ -13,21 +13,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from pydantic import ValidationError
 
-from runner.core.errors import RequestError, RunFailedError, one_line
+from runner.core.errors import RequestError, RunFailedError
 from runner.core.events import Event
 from runner.core.events.parse import Rows, TableName, parse_events
-from runner.core.frozen import is_plain_but_for_figures, load_fields, misfit, refuse_newer
+from runner.core.frozen import is_plain_but_for_figures, load_fields, reading, refuse_newer
 from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
+from runner.core.request import Device
+from runner.core.telemetry import Samples
 from runner.core.trial import AnyTrial, of_older
 from runner.results import tables
 from runner.results.disk import AppendOnly, draft, keep_room, written
-
-if TYPE_CHECKING:
-    from runner.analysis.telemetry.device import Samples
 
 RESERVE_BYTES: Final = 4 * 2**20
 # What no file has at its end already, so that only a disk with room gives it.
@@ -141,7 +140,9 @@ def write_record(directory: Path, record: RunRecord) -> Path:
 def read_record(directory: Path) -> RunRecord:
     """The record of a run directory; a RequestError where there is none, it is damaged, or a newer version of the suite wrote it."""
     path = directory / RECORD
-    try:
+    with reading(path, "is not a run record", step="name another run directory"):
+        if not path.exists():
+            raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory")
         text = path.read_text(encoding="utf-8")
         if is_plain_but_for_figures(text) and '"techniques"' in text:  # one of this version, read ten times faster
             with suppress(ValidationError):
@@ -154,13 +155,6 @@ def read_record(directory: Path) -> RunRecord:
         if isinstance(trial, dict) and "techniques" not in trial:
             trial |= {"techniques": of_older(trial)} if "framework" in trial else {}
         return RunRecord.model_validate(fields)
-    except FileNotFoundError as error:
-        raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error
-    except ValidationError as error:
-        raise RequestError(f"{path}: does not fit the record schema {misfit(error)}") from error
-    # ValueError: no JSON, or no UTF-8.
-    except (OSError, ValueError, RecursionError, AttributeError) as error:
-        raise RequestError(f"{path}: is not a run record ({one_line(error)}); name another run directory") from error
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:
@@ -168,35 +162,21 @@ def read_events(directory: Path) -> tuple[Event, ...]:
     path = directory / EVENTS
     if not path.exists():  # the run failed before its first event
         return ()
-    try:
+    with reading(path, "holds a line that is not an event", step="put the raw file back as the run left it"):
         return parse_events(path.read_text(encoding="utf-8").splitlines())
-    except ValidationError as error:
-        raise RequestError(
-            f"{path}: holds a line that is not an event, {misfit(error)}; the raw file is damaged"
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise RequestError(f"{path}: can't be read ({one_line(error)}); the raw file is damaged") from error
 
 
 def read_plan(directory: Path) -> RunPlan:
     """What was going to be run; a RequestError where there is no plan, or it is damaged."""
     path = directory / PLAN
-    try:
+    with reading(path, "is no plan of a run", step="name a run directory"):
         return RunPlan.model_validate(load_fields(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise RequestError(f"{path}: is no plan of a run, {misfit(error)}; name a run directory") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise RequestError(f"{path}: is no plan of a run ({one_line(error)}); name a run directory") from error
 
 
 def read_table(directory: Path, table: TableName) -> Samples | None:
     """A table of a run directory, with every column that it can have; None when the run has none, a RequestError where a raw file is damaged."""
-    try:
+    with reading(directory, f"its table {table} can't be read", step="put the raw file back as the run left it"):
         return tables.read(directory, table, nodes=read_plan(directory).nodes)
-    except (OSError, ValueError, KeyError) as error:
-        raise RequestError(
-            f"{directory}: its table {table} can't be read ({one_line(error)}); the raw file is damaged"
-        ) from error
 
 
 def run_directories(folder: Path) -> list[Path]:
@@ -243,6 +223,20 @@ def record_schema() -> str:
     """JSON Schema of a record, as committed under `results/schema/`; who reads it may know external trials by the name they have there."""
     text = json.dumps(RunRecord.model_json_schema(by_alias=True)).replace("ExternalTrial", "ForeignTrial")
     return json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
+
+
+def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
+    """The run that another command's are held against. RequestError: not on one device, or where a regrade of those would not find it."""
+    record = read_record(run)
+    trial = record.trial
+    if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
+        what = f"{record.validity.status} on {trial.world_size} {trial.device}"
+        raise RequestError(f"--baseline {run} is {what}; name a run on one {device} that is not invalid")
+    if run.resolve().parent != out.resolve():
+        raise RequestError(
+            f"--baseline {run} does not lie in {out}, beside the run's own record; give --out {run.parent}"
+        )
+    return run, record
 
 
 def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from runner.analysis.profile.classify import category
 from runner.core.events.parse import COLUMNS, Kind, Rows, TableName
 from runner.core.frozen import load_fields
+from runner.core.telemetry import Samples
 from runner.results.disk import draft
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
-
-    from runner.analysis.telemetry.device import Samples
 
 # Rows of one group of a Parquet file: what is in memory at once while a long run's table is written.
 GROUP: Final = 10_000

@@ -9,25 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
-from runner.cluster.cleanup import remove_certain
 from runner.core.console import complain, open_console
 from runner.core.errors import NoBaseError
 from runner.core.record import RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
-from runner.engines import docker, shaper
+from runner.engines import shaper
 from runner.engines.process import become
 from runner.plan import slurm
 from runner.plan.choice import trials_of
-from runner.plan.discovery import AnyResources, Resources, discover, emulate_for_comparison
+from runner.plan.discovery import AnyResources, ExternalResources, Resources, discover, emulate_for_comparison
 from runner.plan.engine import EngineChoice
 from runner.plan.layout import Prepared, lay_out
 from runner.report.progress import Progress, progress
-from runner.results import disk
-from runner.results.disk import check_writable
+from runner.results.disk import check_writable, remove_left
 from runner.results.find import Run
-from runner.results.store import RESERVE_BYTES
+from runner.results.store import RESERVE_BYTES, named_baseline
 from runner.run.prepare import prepare, preview
 from runner.run.trial_runner import Known, RecordedRuns, TrialRunner
 
@@ -79,12 +78,11 @@ def run(
     `command` is the command line, for the records; `name` begins every run id. `known` is asked before each trial: a run that it knows is
     taken instead. `wanted` says which trials of the plan to run.
     """
-    request = emulate_for_comparison(request)
-    resources = discover(request, say=shown.stage)
+    request, resources = _discover(request, say=shown.stage)
     with closing(resources.cluster):
         resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
-        _tidy(resources, shown)
+        remove_left(resources.out)
         try:
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         except NoBaseError as error:
@@ -103,14 +101,13 @@ def run(
             prepared.release()
 
 
-def _tidy(resources: AnyResources, shown: Progress) -> None:
-    """Remove what killed runners left where these runs are going to be."""
-    disk.remove_left(resources.out)
-    if resources.engine.name != "docker":
-        return
-    clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
-    if said := remove_certain(clients):
-        shown.stage(said)
+def _discover(request: Request, **how: Any) -> tuple[Request, AnyResources]:
+    """A request with the nodes that a comparison emulates, and what it runs on, with the run that it names as its baseline."""
+    request = emulate_for_comparison(request)
+    found = discover(request, **how)
+    if isinstance(found, ExternalResources) and request.baseline:
+        found = replace(found, baseline=named_baseline(request.baseline, out=found.out, device=found.device))
+    return request, found
 
 
 def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
@@ -125,8 +122,7 @@ def dry_run(request: Request) -> int:
     if request.cluster:
         sys.stdout.write(f"{shlex.join(slurm.salloc(request, sys.argv))}\n")
         return 0
-    request = emulate_for_comparison(request)
-    resources = discover(request, contact=False)
+    request, resources = _discover(request, contact=False)
     resources, trials = trials_of(request, resources, say=lambda text: complain([text]))
     prepared = preview(resources, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):

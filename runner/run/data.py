@@ -14,14 +14,14 @@ from typing import Final
 
 from runner.core.cache import cache_dir
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
-from runner.core.dataset import PACKED, PACKED_FOR
+from runner.core.dataset import PACKED_FOR
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.trial import Dataset
 from runner.engines.base import Engine, give
 from runner.engines.environment import ensure_environment
 from runner.engines.process import CommandError, follow
-from runner.plan.discovery import WORKLOADS, AnyResources, Resources
+from runner.plan.discovery import WORKLOADS
 from runner.run.execute import run_tool
 
 SAMPLE_LOCK: Final = SUITE_ROOT / "requirements-sample.lock"
@@ -53,14 +53,6 @@ def import_imagenet32(source: Path, directory: Path, *, report: Callable[[str], 
         if error.code == RequestError.exit_code:
             raise RequestError(error.last_line) from error
         raise RunFailedError(f"nothing was written to {directory}: {error.last_line}") from error
-
-
-def to_pack(resources: AnyResources) -> Dataset | None:
-    """The data set if it is a folder and the framework's own input pipeline reads none."""
-    form = PACKED_FOR.get(resources.image.framework)
-    if not isinstance(resources, Resources) or not resources.dataset or not form or not form.needed:
-        return None
-    return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset
 
 
 def packed_path(data: Dataset, cache: Path, *, framework: str, image_size: int) -> Path:

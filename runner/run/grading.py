@@ -7,8 +7,8 @@ should have taken, whether its ranks hold one model, and over which wire they me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from runner.analysis.grading import measure
 from runner.analysis.grading.grade import Graded, grade, scaling, watch
@@ -17,90 +17,74 @@ from runner.core.events import Event, RunStop
 from runner.core.measurement import Measurement, Throughput
 from runner.core.provenance import Provenance
 from runner.core.record import EngineDetails, ImageUsed, Outcome, RunPlan, RunRecord, Validity
+from runner.core.telemetry import Samples
 from runner.core.transport import Evidence, Transport
-from runner.core.trial import AnyTrial, ExternalTrial, devices_in_words
+from runner.core.trial import ExternalTrial, devices_in_words
 from runner.core.workload import Workload
 from runner.run.dialects import UNITS
 from runner.run.dialects.nccl_tests import bus_bandwidth
 
-if TYPE_CHECKING:
-    from runner.analysis.telemetry.device import Samples
+
+@dataclass(frozen=True, kw_only=True)
+class OnFile:
+    """What a run left, its plan's trial as long as it ran; `workload` is None of an external program, a table of which there is none, too."""
+
+    plan: RunPlan
+    outcome: Outcome
+    events: Sequence[Event]
+    provenance: Provenance
+    workload: Workload | None
+    samples: Samples | None
+    kernels: Samples | None
 
 
 def record_of(
-    plan: RunPlan,
+    run: OnFile,
     *,
     matrix_id: str,
     engine: str,
     engine_details: EngineDetails,
     image: ImageUsed,
-    outcome: Outcome,
-    events: Sequence[Event],
-    provenance: Provenance,
-    workload: Workload | None,
-    samples: Samples | None,
-    kernels: Samples | None,
     baseline: RunRecord | None,
 ) -> RunRecord:
-    """The record of a run that has ended; the plan's trial is as long as it ran, `baseline` the run that its speedup is against."""
-    graded = grade_run(
-        plan.trial,
-        outcome=outcome,
-        events=events,
-        plan=plan,
-        provenance=provenance,
-        workload=workload,
-        samples=samples,
-        kernels=kernels,
-    )
+    """The record of a run that has ended; `baseline` is the run that its speedup is against."""
+    graded = grade_run(run)
     return RunRecord(
-        run_id=plan.run_id,
+        run_id=run.plan.run_id,
         matrix_id=matrix_id,
-        trial=plan.trial,
+        trial=run.plan.trial,
         engine=engine,
         engine_details=engine_details,
         image=image,
-        outcome=graded.outcome,
-        measurement=graded.measurement,
-        scaling=scaling(plan.trial, plan.run_id, graded, baseline),
-        transport=graded.transport,
-        provenance=provenance,
-        validity=graded.validity,
-        telemetry=graded.telemetry,
-        profile=graded.profile,
+        provenance=run.provenance,
+        scaling=scaling(run.plan.trial, run.plan.run_id, graded, baseline),
+        **vars(graded),
     )
 
 
-def grade_run(
-    trial: AnyTrial,
-    *,
-    outcome: Outcome,
-    events: Sequence[Event],
-    plan: RunPlan,
-    provenance: Provenance,
-    workload: Workload | None,
-    samples: Samples | None,
-    kernels: Samples | None,
-) -> Graded:
-    """Compute the figures of one run and judge whether they may be used; `workload` is None of an external program."""
+def grade_run(run: OnFile) -> Graded:
+    """Compute the figures of one run and judge whether they may be used."""
+    trial, plan, workload = run.plan.trial, run.plan, run.workload
     if isinstance(trial, ExternalTrial):
-        return grade_external(trial, outcome=outcome, events=events, samples=samples, monitors=plan.monitors)
+        return grade_external(
+            trial, outcome=run.outcome, events=run.events, samples=run.samples, monitors=plan.monitors
+        )
     if workload is None:
         raise TypeError(f"{trial.workload} is not handed over")
-    work = None
-    if kernels is not None:
+    kernels = None
+    if run.kernels is not None:
         import pandas as pd  # noqa: PLC0415 - takes half a second and 40 MB, and only a pass under a profiler needs it
 
-        work = pd.DataFrame(kernels)
+        kernels = pd.DataFrame(run.kernels)
     return grade(
         trial=trial,
-        outcome=outcome,
-        events=events,
-        provenance=provenance,
+        outcome=run.outcome,
+        events=run.events,
+        provenance=run.provenance,
         workload=workload,
-        samples=samples,
+        samples=run.samples,
         monitors=plan.monitors,
-        kernels=work,
+        kernels=kernels,
         containers=plan.containers,
     )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from runner.cluster.hosts.supply import programs
@@ -25,7 +25,7 @@ from runner.core.console import complain, open_console
 from runner.core.container_spec import ContainerSpec
 from runner.core.errors import RequestError
 from runner.core.events import Env, Event
-from runner.core.frozen import FileName, Frozen, misfit
+from runner.core.frozen import FileName, Frozen, reading
 from runner.core.provenance import SUITE_ROOT, Host, NodeUsed, Provenance
 from runner.core.record import EVENTS, EngineDetails, ImageUsed, Outcome, RunPlan, RunRecord, Status
 from runner.core.request import Request
@@ -42,7 +42,7 @@ from runner.results.store import PLAN, RECORD, RunWriter, baseline_for, read_pla
 from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
 from runner.run.execute import Output
-from runner.run.grading import record_of
+from runner.run.grading import OnFile, record_of
 from runner.run.trial_runner import as_run, readers, run_name
 
 PLANNED: Final = "planned.json"
@@ -258,14 +258,10 @@ def collect(directory: Path) -> int:
 
 def _read(path: Path, kind: type[_Value]) -> _Value:
     """A file of the plan's, or of kubectl's. RequestError: it is not there, or not that."""
-    try:
+    with reading(path, "is not what `plan` or `kubectl get -o json` wrote", step="save it again"):
+        if not path.exists():
+            raise RequestError(f"{path} is not there; `run.sh` of the plan keeps it with `kubectl get -o json`")
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RequestError(f"{path} is not there; `run.sh` of the plan keeps it with `kubectl get -o json`") from error
-    except ValidationError as error:
-        raise RequestError(
-            f"{path} is not what `plan` or `kubectl get -o json` wrote {misfit(error)}; save it again"
-        ) from error
 
 
 def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
@@ -291,20 +287,23 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
     facts = planned.provenance.model_copy(update={"host": used[0].host, "nodes": used if trial.nodes > 1 else ()})
     image_id = used[0].image_id
     baseline = baseline_for(trial, before)
-    record = record_of(
-        plan,
-        matrix_id=planned.matrix_id,
-        engine="kubernetes",
-        engine_details=EngineDetails(version=used[0].engine_version, reason=None),
-        image=planned.image.model_copy(
-            update={"id": image_id, "digest": image_id.rpartition("@")[2] if image_id and "@" in image_id else None}
-        ),
+    left = OnFile(
+        plan=plan,
         outcome=outcome,
         events=events,
         provenance=facts.with_environment(told) if told else facts,
         workload=next(one for one in load_workloads(SUITE_ROOT) if one.name == trial.workload),
         samples=None,
         kernels=None,
+    )
+    record = record_of(
+        left,
+        matrix_id=planned.matrix_id,
+        engine="kubernetes",
+        engine_details=EngineDetails(version=used[0].engine_version, reason=None),
+        image=planned.image.model_copy(
+            update={"id": image_id, "digest": image_id.rpartition("@")[2] if image_id and "@" in image_id else None}
+        ),
         baseline=baseline[1] if baseline else None,
     )
     writer.finish(record)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.cluster.cleanup import remove_certain
 from runner.cluster.hosts.by_command import check_shared
 from runner.cluster.hosts.endpoint import base_image, engine_errors
 from runner.cluster.hosts.supply import check_data, programs, python_modules, supply_image
 from runner.core import dataset
 from runner.core.cache import cache_dir, free_mib
 from runner.core.container_spec import LABEL_RUN
+from runner.core.dataset import PACKED, PACKED_FOR
 from runner.core.errors import RequestError
 from runner.core.record import EngineDetails, ImageUsed
 from runner.core.request import CONFINED
@@ -36,20 +38,24 @@ from runner.plan.discovery import WORKLOADS, AnyResources, Resources
 from runner.plan.launch.job import MODULES
 from runner.plan.layout import Prepared, Samplers
 from runner.report.progress import Progress
-from runner.run.data import pack, packed_path, to_pack
+from runner.run.data import pack, packed_path
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
 
 
 def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
-    """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
+    """Remove what killed runners left in the engine, build or find the image or environment, and pack the data if the framework wants that.
 
     A RequestError where that can't be had here, or by a host; a RunFailedError where the data could not be packed. `run` names what is
     brought onto hosts, and labels it.
     """
     started = time.monotonic()
-    unpacked = to_pack(resources) if packed_at else None
+    if resources.engine.name == "docker":
+        clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
+        if said := remove_certain(clients):
+            shown.stage(said)
+    unpacked = _to_pack(resources) if packed_at else None
     if resources.cluster.remote:
         if unpacked:
             raise RequestError(
@@ -85,13 +91,13 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     samplers = (
         _samplers_on({}, _volume("RUN")) if kind == "hosts" else _samplers(resources.cluster.way, {resources.node.name})
     )
-    if packed_at and (unpacked := to_pack(resources)):
+    if packed_at and (unpacked := _to_pack(resources)):
         data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
     describer: Describer
     if kind == "hosts":
         describer = DockerPlan(_volume("RUN"))
     elif isinstance(image, HostSoftware):
-        describer = _own(image)
+        describer = LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
     elif isinstance(image, ImageSpec) and resources.engine.name != "docker":
         describer = CommandEngine(resources.cluster.way, _box(image, resources), version=None)
     else:
@@ -114,6 +120,14 @@ def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
     engine, _, runs = _engine(resources, shown)
     return _pack(resources.dataset, resources, engine, runs, shown, image_size=image_size)
+
+
+def _to_pack(resources: AnyResources) -> Dataset | None:
+    """The data set if it is a folder and the framework's own input pipeline reads none."""
+    form = PACKED_FOR.get(resources.image.framework)
+    if not isinstance(resources, Resources) or not resources.dataset or not form or not form.needed:
+        return None
+    return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset
 
 
 def _samplers(way: Way, nodes: Iterable[str]) -> Samplers:
@@ -199,7 +213,11 @@ def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed
     image = resources.image
     if isinstance(image, HostSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
-        return _own(image), _unbuilt(image), image.reference
+        return (
+            LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version),
+            _unbuilt(image),
+            image.reference,
+        )
     if isinstance(image, ImageSpec) and resources.engine.name != "docker":
         used, runs = _supplied(image, resources, shown, [here])
         return CommandEngine(Here(), _box(image, resources), version=resources.engine.version), used, runs
@@ -233,10 +251,6 @@ def _supplied(
     """Have an image as an engine that is a command line wants it, and what that knows it by; `nodes` run a command on each node."""
     used = _unbuilt(image)
     match resources.engine.name:
-        case "apptainer":
-            path, sif = ensure_sif(image, report=shown.stage)
-            dataset.refuse_closed_folders([WORKLOADS, path.parent], user=job_user())
-            return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
         case "podman":
             ids = {ensure_in_podman(image, ask, report=shown.stage) for ask in nodes}
             if len(ids) > 1:
@@ -246,10 +260,15 @@ def _supplied(
             return used.model_copy(update={"id": ids.pop()}), f"localhost/{image.reference}"
         case "pyxis":
             return used, str(squashfs(image))
+        case "apptainer":
+            path, sif = ensure_sif(image, report=shown.stage)
+            dataset.refuse_closed_folders([WORKLOADS, path.parent], user=job_user())
+            return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
         case _:
             why = resources.engine.reason
             shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({why})")
-            return _venv(image, shown), image.reference
+            _ensure_environment(image, shown)
+            return used.model_copy(update={"reference": f"{image.name} (virtual environment)"}), image.reference
 
 
 def _details(resources: AnyResources, version: str | None) -> EngineDetails:
@@ -275,11 +294,7 @@ def _unbuilt(image: ImageSpec | CustomImage | HostSoftware) -> ImageUsed:
     return ImageUsed(reference=image.reference, id=None, digest=None, lock_sha256=lock)
 
 
-def _own(image: HostSoftware) -> LocalEngine:
-    return LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
-
-
-def _venv(image: ImageSpec, shown: Progress) -> ImageUsed:
+def _ensure_environment(image: ImageSpec, shown: Progress) -> None:
     """Have the virtual environment of an image."""
     cache, needed = cache_dir(), image.wheels_mib + image.size_mib
     if (free := free_mib(cache)) < needed and not _environment(image).exists():
@@ -293,7 +308,6 @@ def _venv(image: ImageSpec, shown: Progress) -> ImageUsed:
         report=shown.stage,
         extra_index=image.extra_index,
     )
-    return _unbuilt(image).model_copy(update={"reference": f"{image.name} (virtual environment)"})
 
 
 def _pack(

@@ -168,21 +168,24 @@ class TrialRunner:
             outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         outcome = because(outcome, cluster, placement)
         # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
-        from runner.run.grading import record_of  # noqa: PLC0415
+        from runner.run.grading import OnFile, record_of  # noqa: PLC0415
 
         trial = as_run(trial, watch.events) if isinstance(trial, Trial) else as_read(trial, log_readers)
-        record = record_of(
-            planned.model_copy(update={"trial": trial}),
-            matrix_id=self.name,
-            engine=describer.name,
-            engine_details=self.prepared.engine_details,
-            image=self.prepared.image_used,
+        left = OnFile(
+            plan=planned.model_copy(update={"trial": trial}),
             outcome=outcome,
             events=watch.events,
             provenance=facts.with_environment(watch.env) if watch.env else facts,
             workload=workload,
             samples=writer.table("telemetry", report=shown.stage),
             kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
+        )
+        record = record_of(
+            left,
+            matrix_id=self.name,
+            engine=describer.name,
+            engine_details=self.prepared.engine_details,
+            image=self.prepared.image_used,
             baseline=baseline,
         )
         writer.finish(record)

@@ -16,7 +16,7 @@ from runner.images import build
 from runner.images.base import build_archive, debian_sources
 from runner.images.build import LABEL_BUILDER, ensure
 from runner.images.catalog import load_images
-from runner.images.wheelhouse import Target, sha256
+from runner.images.wheelhouse import Target, file_sha256
 
 pytestmark = pytest.mark.beside
 
@@ -53,7 +53,7 @@ def test_an_image_that_is_there_is_not_built_again(client, image):
 def test_it_says_what_it_was_made_from(client, image):
     labels = client.images.get(image.reference).labels
     assert labels["org.opencontainers.image.version"] == image.tag
-    assert labels["dlscale.lock.sha256"] == sha256(image.lock_path)
+    assert labels["dlscale.lock.sha256"] == file_sha256(image.lock_path)
     assert labels["dlscale.base.id"] == image_id(client, image.base.reference)
     assert labels["dlscale.base"] in ("mirror", "registry")
     packages = inside(client, image, "sha256sum", "/usr/share/dlscale/packages.txt").split()[0]
@@ -185,7 +185,7 @@ def test_a_base_comes_out_the_same_twice(tmp_path):
     base = next(base for base in CATALOG.bases if base.name == "bookworm-mpi")
     first, second = (build_archive(base, tmp_path / f"{n}.tar", report=print) for n in (1, 2))
     assert first == second
-    assert sha256(tmp_path / "1.tar") == sha256(tmp_path / "2.tar")
+    assert file_sha256(tmp_path / "1.tar") == file_sha256(tmp_path / "2.tar")
 
 
 def test_a_set_of_images_moves_through_files(client, tmp_path):

@@ -53,7 +53,7 @@ def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, tmp
 
 def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
     long = [word for word in KVSTORE if not word.startswith("--iterations")]
-    argv = [sys.executable, "-m", "runner", *long, "--iterations=100000", f"--out={tmp_path}"]
+    argv = [sys.executable, "-m", "runner.commands", *long, "--iterations=100000", f"--out={tmp_path}"]
     runner = subprocess.Popen(
         argv, cwd=ROOT, env={**os.environ, **podman}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -66,7 +66,7 @@ def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
 def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_path):
     """What is paused ends nothing, and stays when its runner is killed."""
     long = [word for word in KVSTORE if not word.startswith("--iterations")]
-    argv = [sys.executable, "-m", "runner", *long, "--iterations=100000", f"--out={tmp_path}"]
+    argv = [sys.executable, "-m", "runner.commands", *long, "--iterations=100000", f"--out={tmp_path}"]
     both = {"cwd": ROOT, "env": {**os.environ, **podman}}
     runner = subprocess.Popen(argv, **both, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -78,7 +78,12 @@ def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_pat
         runner.wait()
     assert wait_until(lambda: set(there(podman)) == set(held), 30)
     done = subprocess.run(
-        [sys.executable, "-m", "runner", "clean"], **both, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-m", "runner.commands", "clean"],
+        **both,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     assert "removed dlscale-" in done.stdout
     assert there(podman) == []

@@ -49,7 +49,7 @@ def with_apptainer():
         environment = apptainer.environment(ROOT)
     except RequestError as error:
         pytest.skip(str(error))
-    argv = (sys.executable, "-m", "runner", "images", "sif", "mxnet:1.9.1")
+    argv = (sys.executable, "-m", "runner.commands", "images", "sif", "mxnet:1.9.1")
     subprocess.run(argv, cwd=ROOT, env=environment, check=True, capture_output=True)
     yield environment
 

@@ -35,7 +35,7 @@ QUICK = (
 def ended(tmp_path_factory):
     out = tmp_path_factory.mktemp("venv")
     done = subprocess.run(
-        [sys.executable, "-m", "runner", "bench", *QUICK, f"--out={out}"],
+        [sys.executable, "-m", "runner.commands", "bench", *QUICK, f"--out={out}"],
         cwd=examples.ROOT,
         capture_output=True,
         text=True,
@@ -73,7 +73,16 @@ def test_the_same_contract_holds_as_in_a_container(ended):
 def test_clean_kills_what_a_dead_runner_left_and_its_lease_could_not_end(tmp_path):
     """A stopped process ends nothing, and stays when its runner is killed."""
     words = [word for word in QUICK if not word.startswith(("--iterations", "--workers"))]
-    argv = [sys.executable, "-m", "runner", "bench", *words, "--engine=venv", "--workers=1", "--iterations=100000"]
+    argv = [
+        sys.executable,
+        "-m",
+        "runner.commands",
+        "bench",
+        *words,
+        "--engine=venv",
+        "--workers=1",
+        "--iterations=100000",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([*argv, f"--out={tmp_path}"], cwd=examples.ROOT, **quiet) as runner:
         assert wait_until(lambda: any(tmp_path.glob("*/events.jsonl")) and _jobs(tmp_path), 60)
@@ -83,7 +92,9 @@ def test_clean_kills_what_a_dead_runner_left_and_its_lease_could_not_end(tmp_pat
         runner.kill()
     (run,) = (path.parent.name for path in tmp_path.glob("*/plan.json"))
     assert all(process.is_running() for process in held)
-    done = subprocess.run([sys.executable, "-m", "runner", "clean"], cwd=examples.ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "runner.commands", "clean"], cwd=examples.ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert f"removed processes of {run}" in done.stdout.splitlines()
     assert wait_until(lambda: not _jobs(tmp_path), 10), _jobs(tmp_path)

@@ -2,7 +2,7 @@
 
 import typer
 
-from runner.cli import main
+from runner.commands.cli import main
 from testbed.cli import rig
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -18,7 +18,7 @@ import pytest
 import typer
 from checkout import ROOT, tracked
 
-from runner.cli import app
+from runner.commands.cli import app
 from runner.commands.documents import make_variables
 
 LONGEST = 600
@@ -94,7 +94,7 @@ def test_no_package_source_or_path_of_one_machine_is_handed_out():
 def test_what_must_begin_at_once_begins_without_the_heavy_libraries(words, heavy):
     """matplotlib, pandas, numpy and docker cost a second together."""
     code = (
-        "import atexit, sys; from runner.cli import main; sys.argv[0] = 'dlscale'; "
+        "import atexit, sys; from runner.commands.cli import main; sys.argv[0] = 'dlscale'; "
         f"atexit.register(lambda: print([name for name in {heavy} if name in sys.modules])); main()"
     )
     done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True)

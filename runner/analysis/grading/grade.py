@@ -16,7 +16,7 @@ import numpy as np
 from runner.analysis.flop.figures import flop_figures
 from runner.analysis.grading import measure, metrics, validity
 from runner.analysis.interconnect import transport as transport_module
-from runner.analysis.telemetry.device import GAP_PERIODS, Samples, rows_of
+from runner.analysis.telemetry.device import GAP_PERIODS, rows_of
 from runner.analysis.telemetry.summary import node_spans, pass_windows, summarize
 from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event
@@ -25,7 +25,7 @@ from runner.core.profile import Profile
 from runner.core.provenance import Provenance
 from runner.core.record import EVENTS, Outcome, Ratio, RunRecord, ScalingFigures, Validity
 from runner.core.request import Device
-from runner.core.telemetry import Telemetry
+from runner.core.telemetry import Samples, Telemetry
 from runner.core.transport import PcieTraffic, Transport
 from runner.core.trial import AnyTrial, ExternalTrial, Trial
 from runner.core.workload import Workload

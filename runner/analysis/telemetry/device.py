@@ -32,13 +32,12 @@ from runner.core.telemetry import (
     Missing,
     NodeSpans,
     Range,
+    Samples,
     Span,
     over_time,
 )
 
 Floats = npt.NDArray[np.float64]
-Samples = Mapping[str, npt.NDArray[Any]]
-"""Table `telemetry`, an array a column, rows in the order in which they came; a cell that is none is NaN or None."""
 Value = TypeVar("Value")
 
 # Samples further apart than so many periods leave a hole. A busy host delays a sampler by a few; a lost device leaves out all.

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
 from runner.analysis.grading.metrics import common_windows
-from runner.analysis.telemetry.device import PIPES, SECOND, Device, Samples, gpu_figures, host_figures, stretches
+from runner.analysis.telemetry.device import PIPES, SECOND, Device, gpu_figures, host_figures, stretches
 from runner.core.events import (
     PAUSE_S,
     Event,
@@ -25,7 +25,17 @@ from runner.core.events import (
     Trouble,
     Window,
 )
-from runner.core.telemetry import GpuTelemetry, HostTelemetry, Missing, NodeSpans, Range, Span, Telemetry, over_time
+from runner.core.telemetry import (
+    GpuTelemetry,
+    HostTelemetry,
+    Missing,
+    NodeSpans,
+    Range,
+    Samples,
+    Span,
+    Telemetry,
+    over_time,
+)
 from runner.core.trial import Trial
 
 HOST: Final = "host"

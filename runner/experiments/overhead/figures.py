@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError, field_validator, model_validator
+from pydantic import AwareDatetime, Field, field_validator, model_validator
 
 from runner.analysis.comparisons.grouping import TrainingReport, ratio
 from runner.analysis.comparisons.settings import nearest, software
@@ -23,9 +23,9 @@ from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import GlobalWindows
 from runner.analysis.summarize import summarize
 from runner.core import units
-from runner.core.errors import RequestError, RunFailedError, one_line
+from runner.core.errors import RunFailedError
 from runner.core.events import Event, FirstStep, Phase, RunStop
-from runner.core.frozen import FileName, Frozen, load_fields, misfit, refuse_newer
+from runner.core.frozen import FileName, Frozen, load_fields, reading, refuse_newer
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.units import ABSENT, PLUS_MINUS
@@ -115,14 +115,10 @@ def read_overhead(path: Path) -> Overhead:
     Raises:
         RequestError: it is damaged, or a newer version of the suite wrote it.
     """
-    try:
+    with reading(path, "is no file of `dlscale overhead`", step="name one that it left, or run it again"):
         fields = load_fields(path.read_text(encoding="utf-8"))
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         return Overhead.model_validate(fields)
-    except ValidationError as error:
-        raise RequestError(f"{path}: is no file of `dlscale overhead`, {misfit(error)}") from error
-    except (OSError, ValueError, RecursionError, AttributeError) as error:
-        raise RequestError(f"{path}: is no file of `dlscale overhead` ({one_line(error)})") from error
 
 
 def overhead_schema() -> str:

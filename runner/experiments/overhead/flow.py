@@ -206,7 +206,7 @@ def _bench(setup: _Setup, side: SideName, *, engine: EngineName, telemetry_hz: i
     before = set(run_directories(out))
     began = time.monotonic()
     try:
-        run([sys.executable, "-m", "runner", *words])
+        run([sys.executable, "-m", "runner.commands", *words])
     except CommandError as error:
         raise RunFailedError(f"side {side} failed: {error.last_line}") from error
     ended = time.monotonic()

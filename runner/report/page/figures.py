@@ -22,13 +22,13 @@ from runner.analysis.comparisons.grouping import TrainingComparison
 from runner.analysis.comparisons.sweeps import Networks
 from runner.analysis.comparisons.transports import ComparedRow, Comparison
 from runner.analysis.summarize import Row, Summary
-from runner.analysis.telemetry.device import GAP_PERIODS, Samples, rows_of, stretches
+from runner.analysis.telemetry.device import GAP_PERIODS, rows_of, stretches
 from runner.core import units
 from runner.core.errors import RequestError
 from runner.core.measurement import EpochFigures, Interval
 from runner.core.profile import Profile
 from runner.core.record import RunRecord
-from runner.core.telemetry import Telemetry
+from runner.core.telemetry import Samples, Telemetry
 from runner.report.page.model import Figure, Series, error_bars, series_of, value_at
 from runner.report.profile import spelt, worked
 from runner.results.store import read_table

@@ -139,7 +139,7 @@ def again(record: RunRecord) -> tuple[str, ...]:
     if not record.provenance.command:
         return ()
     program, *words = record.provenance.command
-    name = PurePosixPath(program).name.replace("__main__.py", "dlscale")  # `python3 -m runner`
+    name = PurePosixPath(program).name.replace("__main__.py", "dlscale")  # `python3 -m runner.commands`
     if not isinstance(record.trial, Trial) or words[:1] != ["bench"]:
         return (name, *words)
     own = words[1 : words.index("--")] if "--" in words else words[1:]

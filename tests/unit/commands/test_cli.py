@@ -1,8 +1,13 @@
-"""Bad input that starts something, or answers with a traceback: each mistake is one sentence and exit code 2."""
+"""Bad input that starts something, or answers with a traceback: each mistake is one sentence and exit code 2.
+
+Prevents: work that stops half-way, without a word, because nobody reads what it prints: `dlscale report | head -1`, a closed ssh.
+"""
 
 import json
+import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import examples
@@ -11,7 +16,7 @@ from commands import dlscale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner import cli
+from runner.commands import cli
 from runner.commands.documents import make_variables
 from runner.core import parsing
 from runner.core.errors import RequestError
@@ -298,7 +303,7 @@ def test_what_the_system_refuses_is_one_sentence_and_a_bug_keeps_its_traceback(m
     ids=["output that can't be written", "a word that is not UTF-8"],
 )
 def test_what_the_process_is_given_is_refused_without_a_traceback(words, stdout, says):
-    argv = [sys.executable.encode(), b"-m", b"runner", *words]
+    argv = [sys.executable.encode(), b"-m", b"runner.commands", *words]
     with Path(stdout).open("w") as file:
         done = subprocess.run(argv, cwd=examples.ROOT, stdout=file, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
@@ -316,3 +321,49 @@ def test_no_text_makes_a_number_parser_fail_otherwise_than_in_one_sentence(text)
             assert "BATCH=" in str(error)
         else:
             assert value is None or value == 0 or (value if isinstance(value, int) else min(value)) >= 1
+
+
+CODE = """
+    import sys
+    from pathlib import Path
+    from rich.console import Console
+    from runner.commands import cli; from runner.commands import regrade
+    def body(directory):
+        sys.stdin.readline()
+        for stream in (sys.stdout, sys.stderr):
+            for number in range(3):
+                Console(file=stream).print("line", number)
+            stream.write("x" * 100_000)
+            stream.flush()
+        (directory / "done").touch()
+        return 4
+    regrade.regrade_all = body
+    sys.argv = ["dlscale", "regrade", sys.argv[1]]
+    cli.main()
+"""
+
+
+def pipe():
+    return os.pipe()
+
+
+def terminal():
+    return os.openpty()
+
+
+@pytest.mark.parametrize("opened", [pipe, terminal])
+def test_a_command_finishes_its_work_when_nobody_reads_it(tmp_path, opened):
+    reading, writing = opened()
+    argv = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path)]
+    process = subprocess.Popen(argv, cwd=examples.ROOT, stdin=subprocess.PIPE, stdout=writing, stderr=writing)
+    os.close(writing)
+    os.close(reading)
+    process.communicate(b"go on\n", timeout=60)
+    assert process.returncode == 4
+    assert (tmp_path / "done").exists()
+
+
+def test_what_is_read_arrives_whole(tmp_path):
+    argv = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path)]
+    done = subprocess.run(argv, cwd=examples.ROOT, input="go on\n", capture_output=True, text=True)
+    assert done.stdout == done.stderr == "line 0\nline 1\nline 2\n" + "x" * 100_000

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from runner import cli
 from runner.cluster.hosts import endpoint
+from runner.commands import cli
 from runner.engines.docker import DockerEngine
 from runner.engines.local import LocalEngine
 from runner.engines.process import CommandError

@@ -1,11 +1,23 @@
-"""Prevents: a name that loses its brackets or becomes an emoji on the screen, and output that ends in a traceback for lack of a letter."""
+"""Prevents: a name that loses its brackets or becomes an emoji on the screen, and output that ends in a traceback for lack of a letter.
 
+Prevents: a traceback for a file that is closed, full or oddly named, and a bug that looks like a user's mistake.
+
+Advice that its reader can't type: a flag to somebody who typed `make`, or a variable of make that is none.
+"""
+
+import errno
 import io
 
+import examples
+import pytest
 from commands import to_its_end
 from rich.table import Table
 
-from runner.core import console
+from runner.commands.documents import make_variables
+from runner.core import console, errors
+from runner.core.console import complain
+from runner.core.request import Request
+from runner.run.bench import _smoke_test
 
 
 def test_a_name_is_printed_as_it_is():
@@ -27,3 +39,76 @@ def test_the_sentence_of_an_error_is_printed_as_it_is():
 def test_what_the_encoding_of_the_output_lacks_is_replaced():
     done = to_its_end(["query", "select 'a ✓ b' as x"], env={"PYTHONIOENCODING": "latin-1"})
     assert (done.code, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/a/[b]"), "/a/[b] can't be read or written (Permission "),
+        (OSError(errno.EROFS, "Read-only file system", "/mnt/x"), "/mnt/x can't be read or written (Read-only"),
+        (OSError(errno.ENOSPC, "No space left on device"), "standard output or a file can't be read or written (No "),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", b"/etc/passwd/x"), "can't be read or written (Not a dir"),
+        (UnicodeEncodeError("utf-8", "/data/caf\udce9/x", 9, 10, "surrogates not allowed"), "/data/caf\\udce9/x"),
+    ],
+)
+def test_an_error_of_the_system_about_a_path_is_a_sentence(error, sentence):
+    assert sentence in (errors.about_a_file(error) or "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EPERM, "Operation not permitted"),  # of a signal
+        ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+        OSError("a library's own"),
+        UnicodeEncodeError("ascii", "é", 0, 1, "ordinal not in range(128)"),
+    ],
+)
+def test_any_other_error_stays_a_bug(error):
+    assert errors.about_a_file(error) is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "under_make"),
+    [
+        ("ask for WORKERS=2 or add --oversubscribe", "ask for WORKERS=2 or add OVERSUBSCRIBE=1"),
+        ("--image corp/net:7 without a command", "IMAGE=corp/net:7 without a command"),
+        ("give --batch N, the samples", "give BATCH=N, the samples"),
+        ("--timeout or --link-rate describes", "TIMEOUT or LINK_RATE describes"),
+        ("add --model=resnet50 --image-size=224", "add MODEL=resnet50 IMAGE_SIZE=224"),
+        ("`dlscale doctor` says more", "`make doctor` says more"),
+        (
+            "`dlscale bench --image I -- COMMAND`; --dialect",
+            "`.venv/bin/dlscale bench --image I -- COMMAND`; --dialect",
+        ),
+        ("docker's --gpus-by is none of the suite's", "docker's --gpus-by is none of the suite's"),
+    ],
+)
+def test_under_make_advice_speaks_its_language(monkeypatch, sentence, under_make):
+    assert console.spoken(sentence) == sentence
+    monkeypatch.setenv(console.UNDER_MAKE, "1")
+    assert console.spoken(sentence) == under_make
+
+
+def test_complaints_are_advice_too(monkeypatch, capsys):
+    monkeypatch.setenv(console.UNDER_MAKE, "1")
+    complain(["add --oversubscribe"])
+    assert capsys.readouterr().err == "add OVERSUBSCRIBE=1\n"
+
+
+def test_every_variable_that_is_named_is_one_of_make():
+    text = (examples.ROOT / "Makefile").read_text("utf-8")
+    assert f"DLSCALE := {console.UNDER_MAKE}=1 " in text
+    known = {name for names in make_variables(text).values() for name in names}
+    assert {name.upper() for name in console._VARIABLES} <= known
+    assert {name for name in console._TARGETS if f"\n{name}: " not in text} == set()
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "said"),
+    [({}, "cpu", 1), ({"model": "resnet18"}, "cpu", 0), ({"image_size": 64}, "cpu", 0), ({}, "gpu", 0)],
+)
+def test_the_default_on_cpus_is_said_to_be_a_smoke_test(asked, device, said):
+    found = list(_smoke_test(Request(**asked), examples.trial(device=device)))
+    assert len(found) == said
+    assert all("resnet18 at 32×32 is a smoke test" in one for one in found)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from runner.cli import app
+from runner.commands.cli import app
 from runner.core import parsing
 from runner.core.container_spec import Mount
 from runner.core.contradictions import refuse_contradictions

@@ -18,7 +18,7 @@ def command(body, *, ignored=None):
     """Start `dlscale regrade` with another body, and wait until it is at work."""
     code = f"""
         import signal, sys, threading, time
-        from runner import cli; from runner.commands import regrade
+        from runner.commands import cli; from runner.commands import regrade
         from runner.core.interrupts import Stopped, held
         def body(_):
         {textwrap.indent(textwrap.dedent(body), " " * 12)}
@@ -110,10 +110,10 @@ def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line(name, code):
                 os.kill(os.getpid(), signal.NAME)
         class Stopping:
             def find_spec(self, name, *_):
-                if name == "runner.cli":
+                if name == "runner.commands.cli":
                     Stopped()
         sys.meta_path.insert(0, Stopping())
-        runpy.run_module("runner", run_name="__main__")
+        runpy.run_module("runner.commands", run_name="__main__")
     """
     argv = [sys.executable, "-c", textwrap.dedent(program).replace("NAME", name)]
     done = subprocess.run(argv, cwd=examples.ROOT, capture_output=True, text=True)

@@ -1,146 +1,52 @@
-"""A job that starts on a wire that nobody asked for, or on none: what a node has not is refused before anything starts.
+"""Link rates and delays in tc's units.
 
-Machines of four kinds: one Ethernet, two of them, InfiniBand with and without an address on it, RoCE.
+Prevents: a rate that is off by eight (bits read as bytes) or by 1.024^n (binary units); a unit that tc would read otherwise than its
+user; a rate that comes out of the suite as another than went in.
 """
 
-import examples
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from runner.core.errors import RequestError
-from runner.core.node import Hca, Member, Nic
-from runner.core.wire import NodeWires
-from runner.plan.placement import Wanted, choose_wires
-
-LO = Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1")
-DOCKER = Nic(name="docker0", state="up", speed_mbit=None, mtu=1500, kind="virtual", address="172.17.0.1")
-
-
-def nic(name, address=None, *, kind="ethernet", state="up", speed=None):
-    return Nic(name=name, state=state, speed_mbit=speed, mtu=1500, kind=kind, address=address)
-
-
-def hca(name="mlx5_0", port=1, *, layer="InfiniBand", state="ACTIVE"):
-    return Hca(name=name, port=port, state=state, link_layer=layer, rate="100 Gb/sec (4X EDR)")
-
-
-def node(name="n1", *nics, hcas=()):
-    return examples.node(name=name, nics=(LO, DOCKER, *nics), hcas=tuple(hcas))
-
-
-ETHERNET = node("n1", nic("eth0", "10.1.0.1", speed=1000))
-TWO = node("n2", nic("eth0", "10.1.0.2", speed=1000), nic("eth1", "10.2.0.2", speed=25000))
-INFINIBAND = node("n3", nic("eth0", "10.1.0.3"), nic("ib0", "10.3.0.3", kind="infiniband"), hcas=[hca()])
-VERBS_ONLY = node("n4", nic("eth0", "10.1.0.4"), nic("ib0", kind="infiniband"), hcas=[hca(), hca("mlx5_1", 2)])
-ROCE = node(
-    "n5", nic("eth0", "10.1.0.5"), nic("eth2", "10.5.0.5", speed=100000), hcas=[hca("mlx5_2", layer="Ethernet")]
-)
-
-
-def choose(*nodes, said=None, **wanted):
-    values = {"interconnect": "auto", **wanted}
-    return choose_wires([Member(one, said or NodeWires()) for one in nodes], Wanted(**values))
-
-
-def told(wire):
-    return (wire.kind, wire.iface, wire.address, wire.hcas)
+from runner.core.wire import Link, parse_delay, parse_rate, show_delay, show_rate
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted", "expected"),
-    [
-        ([ETHERNET], {}, ("ethernet", "eth0", "10.1.0.1", ())),
-        ([TWO], {}, ("ethernet", "eth1", "10.2.0.2", ())),  # the faster one
-        ([TWO], {"iface": "eth0"}, ("ethernet", "eth0", "10.1.0.2", ())),
-        ([INFINIBAND], {}, ("infiniband", "ib0", "10.3.0.3", ("mlx5_0:1",))),
-        ([INFINIBAND], {"interconnect": "ethernet"}, ("ethernet", "eth0", "10.1.0.3", ())),
-        # RDMA needs no address; the ranks meet over what has one.
-        ([VERBS_ONLY], {}, ("infiniband", "eth0", "10.1.0.4", ("mlx5_0:1", "mlx5_1:2"))),
-        ([VERBS_ONLY], {"hca": "mlx5_1"}, ("infiniband", "eth0", "10.1.0.4", ("mlx5_1:2",))),
-        ([VERBS_ONLY], {"hca": "mlx5_1:2"}, ("infiniband", "eth0", "10.1.0.4", ("mlx5_1:2",))),
-        (
-            [VERBS_ONLY],
-            {"interconnect": "infiniband", "iface": "eth0"},
-            ("infiniband", "eth0", "10.1.0.4", ("mlx5_0:1", "mlx5_1:2")),
-        ),
-        ([ROCE], {}, ("roce", "eth2", "10.5.0.5", ("mlx5_2:1",))),
-        ([ROCE], {"hca": "mlx5_2"}, ("roce", "eth2", "10.5.0.5", ("mlx5_2:1",))),
-        # An interface by name is to carry the gradients itself.
-        ([INFINIBAND], {"iface": "eth0"}, ("ethernet", "eth0", "10.1.0.3", ())),
-        ([INFINIBAND], {"iface": "ib0"}, ("infiniband", "ib0", "10.3.0.3", ("mlx5_0:1",))),
-        ([ROCE], {"iface": "eth2"}, ("ethernet", "eth2", "10.5.0.5", ())),
-        # What speaks IP needs the address, and no adapter.
-        ([INFINIBAND], {"ip_only": True}, ("infiniband", "ib0", "10.3.0.3", ())),
-        ([VERBS_ONLY], {"ip_only": True}, ("ethernet", "eth0", "10.1.0.4", ())),
-        ([ROCE], {"ip_only": True}, ("ethernet", "eth2", "10.5.0.5", ())),
-        # All nodes get one kind: the best that all have.
-        ([ETHERNET, INFINIBAND], {}, ("ethernet", "eth0", "10.1.0.1", ())),
-    ],
+    ("text", "mbit"),
+    [("1gbit", 1000), ("100mbit", 100), ("2.5Gbit", 2500), ("512kbit", 0.512), ("1tbit", 1_000_000), (" 8bit ", 8e-6)],
 )
-def test_what_is_chosen_on_the_first_node(nodes, wanted, expected):
-    wires = choose(*nodes, **wanted)
-    assert told(wires[0]) == expected
-    assert len({wire.kind for wire in wires}) == 1
-
-
-DOWN = node("n6", nic("eth0", "10.1.0.6", state="down"))
-BY_IP = {"ip_only": True}
+def test_rates_are_decimal_bits_as_tc_counts_them(text, mbit):
+    assert parse_rate(text) == pytest.approx(mbit)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted", "sentence"),
-    [
-        ([ETHERNET], {"interconnect": "infiniband"}, "n1 has no active adapter for it (adapters: none)"),
-        ([ETHERNET], {"interconnect": "infiniband", **BY_IP}, "n1 has no active adapter for it (adapters: none)"),
-        ([INFINIBAND], {"interconnect": "roce"}, "(adapters: mlx5_0:1 InfiniBand ACTIVE)"),
-        ([INFINIBAND, TWO], {"interconnect": "infiniband"}, "n2 has no active adapter for it"),
-        ([node("n6", hcas=[hca(state="DOWN")])], {"interconnect": "infiniband"}, "mlx5_0:1 InfiniBand DOWN"),
-        ([VERBS_ONLY], {"interconnect": "infiniband", **BY_IP}, "n4 has no interface for it that is up"),
-        ([ROCE], {"interconnect": "roce", **BY_IP}, "over RoCE adapters is Ethernet; ask for INTERCONNECT=ethernet"),
-        ([TWO], {"interconnect": "nvlink"}, "INTERCONNECT=nvlink asked, but no nvlink leads from one node to another"),
-        ([TWO], {"interconnect": "shm"}, "ask for INTERCONNECT=auto, ethernet, roce, infiniband, or for one node"),
-        ([ETHERNET, TWO], {"iface": "eth1"}, "IFACE=eth1 asked, n1 has no such interface; it has eth0"),
-        ([INFINIBAND], {"iface": "ib0", "interconnect": "ethernet"}, "on n3 it is infiniband and no ethernet"),
-        ([INFINIBAND], {"iface": "eth0", "interconnect": "infiniband", **BY_IP}, "it is ethernet and no infiniband"),
-        ([VERBS_ONLY], {"hca": "mlx5_7"}, "HCA=mlx5_7 asked, n4 has no such adapter that is active"),
-        ([VERBS_ONLY], {"hca": "mlx5_1:1"}, "HCA=mlx5_1:1 asked, n4 has no such adapter"),
-        ([VERBS_ONLY], {"hca": "mlx5_0", **BY_IP}, "HCA=mlx5_0 asked, but what carries the gradients speaks IP"),
-        ([VERBS_ONLY], {"hca": "mlx5_0", "interconnect": "ethernet"}, "but INTERCONNECT=ethernet uses none"),
-        ([DOWN], {"iface": "eth0"}, "IFACE=eth0 asked, which is down on n6"),
-        ([DOWN], {}, "(it has docker0 (virtual, up), eth0 (ethernet, down))"),
-        ([node("n6", nic("eth0"))], {"iface": "eth0"}, "n6: interface eth0 has no address"),
-        ([node("n6")], {}, "n6 has no interface for it"),
-    ],
+    "text", ["1gbps", "1000", "fast", "", "0gbit", "-1gbit", "1 gbit", "1gbit2", "1gibit", "inf gbit"]
 )
-def test_what_no_node_has_is_refused_in_one_sentence(nodes, wanted, sentence):
-    with pytest.raises(RequestError) as refused:
-        choose(*nodes, **wanted)
-    assert sentence in str(refused.value)
-    assert "\n" not in str(refused.value)
+def test_a_rate_that_could_be_read_in_two_ways_is_no_rate(text):
+    with pytest.raises(ValueError, match="1gbit or 100mbit"):
+        parse_rate(text)
 
 
-def test_the_bridge_of_an_engine_leads_to_no_other_node():
-    """In a virtual machine or a container all interfaces are virtual."""
-    inside = node("n7", nic("eth0", "10.77.0.11", kind="virtual"))
-    assert choose(inside)[0].iface == "eth0"
+@pytest.mark.parametrize(("text", "ms"), [("0.2ms", 0.2), ("50us", 0.05), ("1s", 1000), ("0ms", 0)])
+def test_delays(text, ms):
+    assert parse_delay(text) == pytest.approx(ms)
 
 
-def test_the_hosts_file_names_interfaces_by_role_and_addresses_by_name():
-    said = NodeWires(roles={"ethernet": "eth0"}, addresses={"eth0": "n2.cluster"})
-    assert told(choose(TWO, said=said)[0]) == ("ethernet", "eth0", "n2.cluster", ())
-    assert choose(TWO, said=said, iface="eth1")[0].iface == "eth1"
+@pytest.mark.parametrize("text", ["10", "1m", "ms", "-1ms"])
+def test_a_delay_without_its_unit_is_no_delay(text):
+    with pytest.raises(ValueError, match="50us"):
+        parse_delay(text)
 
 
-def test_an_adapter_that_the_hosts_file_leaves_out_is_not_used():
-    said = NodeWires(hcas=("mlx5_1",))
-    assert choose(VERBS_ONLY, said=said)[0].hcas == ("mlx5_1:2",)
-    assert choose(VERBS_ONLY, said=NodeWires(hcas=("mlx5_0:1",)))[0].hcas == ("mlx5_0:1",)
-    assert choose(VERBS_ONLY, said=said, hca="mlx5_0")[0].hcas == ("mlx5_0:1",)
+@given(st.floats(min_value=1e-5, max_value=1e6))
+def test_what_is_shown_is_read_back(value):
+    assert parse_rate(show_rate(value)) == pytest.approx(value)
+    assert parse_delay(show_delay(value)) == pytest.approx(value)
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [("eno1", "the hosts file names eno1 for ethernet, n2 has no such"), ("docker9", "it has docker0")],
-)
-def test_a_wrong_name_in_the_hosts_file_is_refused(name, says):
-    with pytest.raises(RequestError, match=says):
-        choose(TWO, said=NodeWires(roles={"ethernet": name}), interconnect="ethernet")
+def test_labels():
+    assert Link(rate_mbit=1000, delay_ms=0.2, emulated=True).label == "emulated 1gbit 200us"
+    assert Link(rate_mbit=100_000, emulated=False).label == "100gbit"
+    assert not Link(emulated=False).label
+    with pytest.raises(ValueError):
+        Link(rate_mbit=0, emulated=True)

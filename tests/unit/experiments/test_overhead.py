@@ -21,7 +21,7 @@ from swept import leave, measured
 from typer.testing import CliRunner
 from unit.images import test_host_software
 
-from runner import cli
+from runner.commands import cli
 from runner.commands.report import report
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.events import FirstStep, Phase, RunStop

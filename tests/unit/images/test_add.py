@@ -17,7 +17,7 @@ from runner.images.add import _inserted, add, record_size
 from runner.images.catalog import load_images
 from runner.images.lock import check_lock
 from runner.images.render import check
-from runner.images.wheelhouse import sha256
+from runner.images.wheelhouse import file_sha256
 
 ROOT = Path(__file__).parents[3]
 ARCHITECTURES = b"\0\0sm_75 sm_80 sm_86 sm_90 sm_100 sm_120\0"
@@ -67,7 +67,7 @@ def index(tmp_path, monkeypatch):
     builds = (torch_for(folder, "9.1+cu126", "12.6"), make_wheel(folder, "torchvision", "9.7+cu126")[0])
     make_index(tmp_path / "whl" / "cu126", *builds)
     for folder in (*(tmp_path / "index").iterdir(), *(tmp_path / "whl" / "cu126").iterdir()):
-        held = {wheel.name: sha256(wheel) for wheel in sorted(folder.glob("*.whl"))}
+        held = {wheel.name: file_sha256(wheel) for wheel in sorted(folder.glob("*.whl"))}
         links = "".join(f'<a href="{name}#sha256={digest}">{name}</a>' for name, digest in held.items())
         (folder / "index.html").write_text(f"<!DOCTYPE html>{links}")
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_FIND_LINKS"):

@@ -204,7 +204,9 @@ def test_an_image_that_comes_out_as_another_is_refused(directory):
 
 
 def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
-    with pytest.raises(RequestError, match=r"holds no readable images.json; name a directory that `dlscale images"):
+    with pytest.raises(
+        RequestError, match=r"holds no readable images.json \(No such file.*; name a directory that `dlscale images"
+    ):
         load(tmp_path, client=Engine(), report=print)
     with pytest.raises(RequestError, match=r"dlscale/mxnet:1.9.1 is not in the engine; build it first with `dlscale"):
         save(["dlscale/mxnet:1.9.1"], client=Engine(), directory=tmp_path, report=print)

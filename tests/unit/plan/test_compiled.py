@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from records import but
-from unit.analysis.test_cross_checks import DOCKER, HOST
+from unit.analysis.test_settings import DOCKER, HOST
 from unit.plan import test_custom_image
 from unit.plan.test_custom_image import USR, request
 

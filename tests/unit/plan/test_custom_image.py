@@ -240,6 +240,7 @@ class Silent:
 
 def test_preparing_takes_it_as_it_is(machine, monkeypatch):
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image that was given"))
+    monkeypatch.setattr(prepare, "remove_certain", lambda _: None)
     looked = discovery.discover(request(gpus=(1,), mounts=USR))
     ready = prepare.prepare(looked, Silent(), packed_at=None, run="m")
     used = {"reference": "hostroot:1", "id": "sha256:7", "digest": "corp/net@sha256:5", "lock_sha256": None}

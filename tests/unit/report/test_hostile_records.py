@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner import cli
+from runner.commands import cli
 from runner.core import yamlfile
 from runner.core.errors import RequestError
 from runner.experiments.overhead.figures import read_overhead

@@ -14,7 +14,7 @@ import records
 from planned import dataset, resources, workload_of
 from typer.testing import CliRunner
 
-from runner.cli import app
+from runner.commands.cli import app
 from runner.plan.plan import plan
 from runner.report.page.runs import again
 from runner.run import bench

@@ -226,7 +226,7 @@ def test_a_run_of_another_program_has_a_line():
     ("typed", "told"),
     [
         (("/somewhere/.venv/bin/dlscale", "reproduce", "a b"), "dlscale reproduce 'a b'"),
-        (("/somewhere/runner/__main__.py", "ablate"), "dlscale ablate"),
+        (("/somewhere/runner/commands/__main__.py", "ablate"), "dlscale ablate"),
     ],
 )
 def test_the_panel_has_the_command_without_the_place_of_the_program(typed, told):

@@ -154,7 +154,7 @@ def test_a_damaged_index_or_a_closed_cache_costs_nothing_but_time(runs, tmp_path
 def test_two_queries_at_once_both_answer(runs, tmp_path, cache):
     """Each makes the index by itself, and one takes the other's place."""
     words = ["query", RATES, "--in", str(tmp_path / "results"), "--csv"]
-    code = "import sys; from runner.commands import query_flow; query_flow.MANY = 0; from runner.cli import main; sys.argv[0] = 'dlscale'; main()"
+    code = "import sys; from runner.commands import query_flow; query_flow.MANY = 0; from runner.commands.cli import main; sys.argv[0] = 'dlscale'; main()"
     started = [
         subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]

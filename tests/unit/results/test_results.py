@@ -3,10 +3,15 @@
 Also a walk that never ends because a link leads back up, and one folder's runs counted twice because two links lead to it.
 
 Prevents: rows lost when a run ends or the runner dies, a column that a reader misses, rows of one node under another's name.
+
+Files that are written as a whole. Prevents: a file that is half there, drafts that a full disk or a killed runner leaves for ever, the draft
+of somebody who is still writing removed.
 """
 
 import errno
 import json
+import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,13 +20,16 @@ import jsonschema
 import pandas as pd
 import pytest
 from disks import fill
+from examples import ROOT
 from pyarrow import parquet
 from records import record
 
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.events.parse import COLUMNS, Rows
 from runner.core.record import RunPlan
+from runner.engines import owner
 from runner.results import disk, find, store, tables
+from runner.results.disk import draft, remove_left
 from runner.results.store import RunWriter
 from runner.run.bench import stamp
 
@@ -163,7 +171,7 @@ def test_a_full_disk_is_found_by_whom_nothing_is_written_for(small_disk):
         ("{", "is not a run record"),
         ("[]", "is not a run record"),
         ('{"schema": 99}', "schema 99 is newer than this version's 1; update dlscale to read it"),
-        ('{"schema": 1}', "does not fit the record schema at run_id"),
+        ('{"schema": 1}', "is not a run record, at run_id"),
         (b"\xff\xfe{", "is not a run record ('utf-8' codec can't decode"),
         ('{"a":' * 100_000, "is not a run record (maximum recursion depth exceeded"),
         ('{"schema": ' + "9" * 5000 + "}", "is not a run record (Exceeds the limit"),
@@ -296,7 +304,7 @@ def test_a_record_can_not_say_where_files_are_written(tmp_path, field, name):
     """`matrix_id: "/elsewhere/x"` in somebody else's results, and `dlscale report` wrote `/elsewhere/x.md`."""
     fields = json.loads(record().model_dump_json(by_alias=True)) | {field: name}
     (tmp_path / store.RECORD).write_text(json.dumps(fields))
-    with pytest.raises(RequestError, match=f"does not fit the record schema at {field}"):
+    with pytest.raises(RequestError, match=f"is not a run record, at {field}"):
         store.read_record(tmp_path)
 
 
@@ -313,7 +321,7 @@ def test_a_figure_that_is_no_number_is_refused_with_its_record(tmp_path, figure)
     fields = json.loads(text)
     rate = fields["measurement"]["throughput"]["value"]
     (tmp_path / store.RECORD).write_text(text.replace(f'"value":{rate}', f'"value":{figure}', 1))
-    with pytest.raises(RequestError, match=r"is not a run record|does not fit the record schema"):
+    with pytest.raises(RequestError, match="is not a run record"):
         store.read_record(tmp_path)
 
 
@@ -432,3 +440,46 @@ def test_a_file_that_is_older_than_a_column_has_it_empty(tmp_path):
     assert list(found.columns) == list(COLUMNS["telemetry"])
     assert found.power_w.isna().all()
     assert list(found.t) == [1.0, 1.1, 5.0]
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from runner.results.disk import draft
+with draft(Path({path!r})) as own:
+    own.write_text("half")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_file_is_there_when_it_is_whole_and_what_fails_leaves_the_old_one(tmp_path):
+    path = tmp_path / "a.b.json"
+    path.write_text("old")
+    with pytest.raises(OSError, match="full"), draft(path) as own:  # noqa: PT012 - it is what is written before that must go
+        own.write_text("half")
+        raise OSError("full")
+    assert path.read_text() == "old"
+    with draft(path) as own:
+        own.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_drafts_of_killed_runners_go_and_others_stay(tmp_path):
+    """Drafts that piled up in results, a file for each kill."""
+    run = tmp_path / "run"
+    run.mkdir()
+    for path in (tmp_path / "report.md", run / "a.b.parquet"):
+        done = subprocess.run([sys.executable, "-c", DIES.format(root=str(ROOT), path=str(path))])
+        assert done.returncode == -9
+    (run / ".hidden").touch()
+    elsewhere = run / ".record.json.00000000-0000-0000-0000-000000000000.1.1.2.3"
+    elsewhere.touch()
+    with draft(run / "record.json") as own:
+        own.write_text("half")
+        assert len(list(tmp_path.rglob(".*"))) == 5
+        remove_left(tmp_path)
+        assert set(tmp_path.rglob(".*")) == {run / ".hidden", elsewhere, own}
+        assert own.name.endswith(owner.own())

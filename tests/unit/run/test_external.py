@@ -36,13 +36,13 @@ from runner.engines import docker_options
 from runner.engines.base import DATA
 from runner.engines.docker import DockerPlan
 from runner.images.custom_image import CustomImage, FoundImage
-from runner.plan.discovery import ExternalResources, named_baseline
+from runner.plan.discovery import ExternalResources
 from runner.plan.engine import EngineChoice
 from runner.plan.external import image_label, plan_command
 from runner.plan.layout import container
 from runner.report import matrix
 from runner.results import store
-from runner.results.store import RunWriter, baseline_for
+from runner.results.store import RunWriter, baseline_for, named_baseline
 from runner.run.grading import grade_external
 from runner.run.trial_runner import TrialRunner, readers
 

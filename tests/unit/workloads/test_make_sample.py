@@ -8,7 +8,7 @@ from imagenet_cnn import make_sample
 from PIL import Image
 from typer.testing import CliRunner
 
-from runner.cli import app
+from runner.commands.cli import app
 from runner.core.errors import RequestError
 
 

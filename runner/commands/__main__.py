@@ -1,4 +1,4 @@
-"""The command `dlscale`, and `python -m runner`. Stopped while it loads, it says so in a line."""
+"""The command `dlscale`, and `python -m runner.commands`. Stopped while it loads, it says so in a line."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) in defaults:
             signal.signal(number, _end)
-    from runner.cli import main as run  # noqa: PLC0415 - here, where a signal ends it
+    from runner.commands.cli import main as run
 
     run()
 

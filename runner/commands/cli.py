@@ -24,8 +24,7 @@ from runner.commands.images import images_app
 from runner.commands.options import Text, complete_run, flag, run_argument, sentence, takes
 from runner.commands.runs import ls, rerun, show
 from runner.core import console, interrupts, parsing
-from runner.core.advice import spoken
-from runner.core.console import open_console
+from runner.core.console import open_console, spoken
 from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 from runner.core.request import Request
 from runner.experiments.studies.model import SHARED, Scale, StudyRequest

@@ -1,4 +1,12 @@
-"""The records of GPUs that the project vouches for, held against themselves: two ways to the same energy, and what must rise with the batch.
+"""The picture that README opens with and the records that it is made from.
+
+Prevents: a picture that no record gives any more, and a wire that is called by a name for which nothing speaks.
+
+What docs/results-h200.md says of the H200s beside its generated tables, held against the records.
+
+Prevents: a ratio in prose that no record gives.
+
+The records of GPUs that the project vouches for, held against themselves: two ways to the same energy, and what must rise with the batch.
 
 Prevents: a unit or a span that is off and that no made-up sample would show.
 
@@ -6,18 +14,118 @@ Power, energy, utilisation and throughput of every committed record, as its raw 
 
 Prevents: a power and an amount per joule that contradict each other beside one throughput (22 of 231 rows did, by up to 46 %: power was the
 mean of lagging samples, energy the counter's); either of a span too short for it; amounts per joule in another unit than the throughput; more than all of a peak.
+
+Reports that are committed beside the records that the project vouches for.
+
+Prevents: a table on file that its own records no longer give, which a redraw then changes by the way; a report of a folder that nobody committed.
+Plots are left out: another version of the library that draws them moves a line by a pixel.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from runner.analysis.comparisons.ablation import ablations
+from runner.analysis.interconnect.evidence import gradient_factor, least_factor
 from runner.analysis.summarize import summarize
+from runner.commands import compare_flow
 from runner.commands.regrade import regrade
-from runner.core.units import figure
+from runner.commands.report import KEPT_PAGE, report
+from runner.core.units import figure, half_width
+from runner.report import picture
+from runner.results.find import records_under
 from runner.results.store import folders_under, read_record, run_directories
+
+WIRES = Path(__file__).parents[3] / "results/h200/wires"
+OF_WIRES = list(records_under(WIRES))
+SEVERAL = [record for _, record in OF_WIRES if record.trial.world_size > 1]
+
+
+@pytest.mark.parametrize("record", SEVERAL, ids=lambda record: record.run_id)
+def test_each_way_between_gpus_is_proved(record):
+    """By NCCL's own lines, and by counters that all agree with them."""
+    if record.validity.status == "invalid":
+        assert record.transport.contradiction
+        return
+    said = " ".join(record.transport.evidence.nccl_lines)
+    used = record.transport.used
+    assert {"nvlink": "via P2P/", "shm": "via SHM/", "loopback": "via NET/Socket", "ethernet": "via NET/Socket"}[
+        used
+    ] in said
+    several_a_host = record.trial.processes > record.trial.nodes > 1
+    assert ("via P2P/" in said) == (used == "nvlink" or several_a_host)
+    moved = sum(traffic.tx_bytes for traffic in record.transport.evidence.traffic if traffic.interface == "eth0")
+    assert (moved > 0) == (used == "ethernet")
+    links = sum(link.tx_bytes + link.rx_bytes for link in record.transport.evidence.nvlink)
+    assert (links > 0) == (used == "nvlink" or several_a_host)
+    assert record.transport.own_count.carried
+
+
+def test_emulated_hosts_send_what_the_algorithm_needs():
+    """NCCL takes a ring over all ranks, or a tree between the hosts; with one rank on each both send the same."""
+    for record in SEVERAL:
+        if record.trial.link:
+            gradients = record.transport.gradient_bytes
+            sent = sum(record.transport.sent_bytes_per_step.values()) / gradients
+            assert least_factor(record.trial) <= sent <= 1.01 * gradient_factor(record.trial)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in OF_WIRES], ids=lambda path: path.name)
+def test_the_suite_that_measured_was_a_commit(path):
+    assert read_record(path).provenance.git.dirty is False
+
+
+ROOT = Path(__file__).parents[3]
+H200 = ROOT / "results/h200"
+DOCUMENT = " ".join((ROOT / "docs/results-h200.md").read_text("utf-8").split())
+
+
+def rate(topic, **wanted):
+    found = [
+        (path, record)
+        for path, record in records_under(H200 / topic)
+        if all(getattr(record.trial, name) == value for name, value in wanted.items())
+    ]
+    (row,) = summarize(found).rows
+    return row.throughput
+
+
+def test_what_all_techniques_are_worth():
+    (found,) = ablations(list(records_under(H200 / "ablation-rounds")))
+    first, last = found.rows[0], found.rows[-1]
+    assert (first.row.repeats, last.row.repeats) == (3, 3)
+    ratio = figure(last.ratio, half_width(last.ratio_ci95))
+    told = figure(last.row.throughput, half_width(last.row.throughput_ci95))
+    assert f"at batch 256 {ratio} times as fast as the plain program, {told} images/s." in DOCUMENT
+
+
+def test_plain_ddp_on_four_gpus_is_not_left_out():
+    """A table of four GPUs left the faster variant out."""
+    of = {"model": "resnet50", "world_size": 4, "interconnect": "nvlink", "batch_per_device": 256}
+    plain, bf16 = rate("wires", **of), rate("scaling", **of)
+    assert plain > bf16
+    assert f"{plain:,.0f} against {bf16:,.0f} images/s, one run each." in DOCUMENT
+
+
+def test_inference_with_a_busy_gpu_and_one_batch_at_a_time():
+    """Throughput was the host's: 7,464 images/s with the GPU half idle, less than training."""
+    now, before = (
+        summarize(
+            [(path, record) for path, record in records_under(H200 / topic) if record.trial.batch_per_device == 256]
+        )
+        for topic in ("inference-in-flight", "inference")
+    )
+    (now,), (before,) = now.rows, before.rows
+    assert (now.repeats, before.repeats) == (3, 1)
+    assert now.telemetry.utilisation_percent > 95
+    told = f"{figure(now.throughput, half_width(now.throughput_ci95))} images/s of ResNet-50 in bf16 at batch 256, the GPU "
+    told += f"{now.telemetry.utilisation_percent:.0f} % busy"
+    assert told in DOCUMENT
+    assert f"it was {before.throughput:,.0f} with the GPU {before.telemetry.utilisation_percent:.0f} % busy" in DOCUMENT
+
 
 RESULTS = Path(__file__).parents[3] / "results"
 FOLDERS = [RESULTS / "h200" / topic for topic in ("telemetry", "cern-wgan")]
@@ -170,3 +278,39 @@ def test_no_row_contradicts_itself_to_its_printed_digits(regraded):
         )
         # Each is rounded to four digits and to three decimals at most.
         assert rate / watts == pytest.approx(per_joule, rel=1.5e-3, abs=6e-4)
+
+
+@pytest.mark.parametrize("folder", ["epyc-2core", "h200/telemetry", "h200/cern-wgan"])
+def test_they_are_drawn_again_to_the_byte(folder, tmp_path, monkeypatch):
+    """Ten CSVs had no columns for what was measured later, and each redraw rewrote them."""
+    monkeypatch.setattr(picture, "png", lambda *_, **_how: None)
+    report([RESULTS / folder], out=tmp_path)
+    drawn, kept = tables(tmp_path), tables(RESULTS / folder)
+    # `reproduce` writes those of a study, and `regrade` again.
+    studies = {
+        path.name.replace(".reproduction.json", ".md") for path in (RESULTS / folder).glob("*.reproduction.json")
+    }
+    assert drawn.keys() == kept.keys() - studies
+    assert [name for name in drawn if drawn[name] != kept[name]] == []
+
+
+def tables(folder):
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.suffix in {".csv", ".md"} and path.name != KEPT_PAGE
+    }
+
+
+def test_the_documents_print_what_compare_prints(monkeypatch, capsys):
+    """README had another interval than the command beside it gives."""
+    monkeypatch.chdir(RESULTS.parent)
+    documents = [RESULTS.parent / "README.md", *(RESULTS.parent / "docs").rglob("*.md")]
+    shown = [text for path in documents if "| trial | runs | A | B | B/A |" in (text := path.read_text("utf-8"))]
+    assert shown
+    for text in shown:
+        sides = re.search(r"make compare A='([^']+)' B='([^']+)'", text)
+        compare_flow.compare_runs(*compare_flow.sides(*sides.groups()), threshold=None, form="markdown")
+        printed = capsys.readouterr().out.splitlines()
+        start = text.index("| trial | runs | A | B | B/A |")
+        assert [line for line in text[start:].split("\n\n")[0].splitlines() if line not in printed] == []
