@@ -73,7 +73,7 @@ class BlockContext:
     @property
     def framework(self) -> str:
         """The suite's name of the framework."""
-        return self.asked.framework or self.block.framework or self.block.where.framework or ""
+        return self.asked.framework or self.block.named_framework
 
     def shortened(self, name: ShortenedName) -> int | None:
         """A number of the block, or what stands for it at a small scale."""
@@ -208,7 +208,8 @@ def _of_block(context: BlockContext) -> Iterator[Cell]:
                 pick=pick,
                 why=why,
                 altered=merged(
-                    context.study.declared(context.block, setup.name, ran=setup.model), _altered(context, setup)
+                    context.study.declared(context.block, setup.name, ran=setup.model, framework=context.framework),
+                    _altered(context, setup),
                 ),
                 extra=setup.extra,
             )

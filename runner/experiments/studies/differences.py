@@ -39,7 +39,7 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
     known = {one.field: one for one in found}
     return (
         *(
-            Altered(**one.model_dump(exclude={"models", "ran"}), declared=True)
+            Altered(**one.model_dump(exclude={"models", "ran", "stands_in"}), declared=True)
             for one in declared
             if one.field not in known
         ),
@@ -51,7 +51,8 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run."""
     cell, where, records = run.cell, run.cell.where, counted(run)
     block = study.block(cell.block)
-    ran = next((record.trial.model for record in records if isinstance(record.trial, Trial)), None)
+    trial = next((record.trial for record in records if isinstance(record.trial, Trial)), None)
+    of_run = {"ran": trial.model, "framework": trial.framework} if trial else {}
     found = [one for one in cell.altered if not one.declared]
     if records:
         names = {name for record in records for name in device_names(record)}
@@ -62,7 +63,7 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     here = _settings(records, block)
     altered = (
         one.model_copy(update={"here": here.get(one.field, one.here)})
-        for one in merged(study.declared(block, where.model, ran=ran), found)
+        for one in merged(study.declared(block, where.model, **of_run), found)
     )
     update = {
         "where": where,

@@ -41,8 +41,8 @@ NOT_STATED: Final = "not stated"
 class Difference(Frozen):
     """Where the runs of a block, or of some of its networks, are not those of the source, whatever they run on.
 
-    `models` are the source's names of those networks, `ran` MODELs that stand for one, as another did before.
-    A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
+    `models` are the source's names of those networks, `ran` MODELs that stand for one, as another did before; `stands_in` is one that is so
+    only where another framework stands in for the source's. A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
     """
 
     field: Annotated[str, Field(min_length=1)]
@@ -50,6 +50,7 @@ class Difference(Frozen):
     here: Annotated[str, Field(min_length=1)]
     models: tuple[str, ...] = ()
     ran: tuple[str, ...] = ()
+    stands_in: bool = False
 
     @model_validator(mode="after")
     def _differs(self) -> Difference:
@@ -152,6 +153,11 @@ class Block(Frozen):
     small: Small = Small()
     differs: tuple[Difference, ...] = ()
     note: str | None = None
+
+    @property
+    def named_framework(self) -> str:
+        """The suite's name of its framework."""
+        return self.framework or self.where.framework or ""
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Block:
@@ -257,13 +263,18 @@ class Study(Frozen):
             raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
         return found
 
-    def declared(self, block: Block, model: str | None, *, ran: str | None = None) -> tuple[Difference, ...]:
-        """How the runs of a network in a block differ from the source's, where the MODEL `ran`: the block's unless told."""
+    def declared(
+        self, block: Block, model: str | None, *, ran: str | None = None, framework: str | None = None
+    ) -> tuple[Difference, ...]:
+        """How the runs of a network in a block differ from the source's, where the MODEL `ran` in `framework`: the block's unless told."""
         ran = ran or block.models.get(model or "")
+        other = framework not in (None, block.named_framework)
         return tuple(
             one
             for one in (*self.differs, *block.differs)
-            if (not one.models or model in one.models) and (not one.ran or ran in one.ran)
+            if (not one.models or model in one.models)
+            and (not one.ran or ran in one.ran)
+            and (other or not one.stands_in)
         )
 
     def tolerance(self, metric: str) -> Tolerance | None:
@@ -328,7 +339,7 @@ def _wrong(study: Study, source: Published) -> Iterator[Wrong]:
 
 def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> Iterator[Wrong]:
     """Models, modes and precisions that no program of the framework has, on any device that it has an image for."""
-    framework = block.framework or block.where.framework or ""
+    framework = block.named_framework
     owners = {model.name: (workload, model) for workload in workloads for model in workload.models}
     for name in (*block.models.values(), *block.small.models.values()):
         yield from _missing((name,), "model", set(owners), of="the suite")

@@ -21,6 +21,7 @@ from runner.experiments.studies.cells import cells
 from runner.experiments.studies.model import NOTHING, Altered, Pick, Usable
 from runner.experiments.studies.study import DIRECTORY as OWN
 from runner.experiments.studies.study import Block, Point, Same, Small, Study, study_names
+from runner.experiments.studies.tables import differences
 from runner.results.published.load import DIRECTORY
 from runner.results.published.load import load as load_source
 
@@ -289,6 +290,16 @@ def test_another_framework_can_stand_in():
     assert {(cell.request.framework, cell.request.version) for cell in found} == {("pytorch", "2.15.0")}
     assert {cell.where.framework for cell in found} == {"tensorflow"}
     assert Altered(field="framework", published="tensorflow", here="pytorch") in found[0].altered
+
+
+def test_what_is_otherwise_in_a_framework_that_stands_in_is_told_of_that_one_alone():
+    """TensorFlow takes a GPU whole and its parameter servers update asynchronously; no other framework does either."""
+    own = {"memory", "updates"}
+    for framework, expected in ((None, set()), ("tensorflow", set()), ("pytorch", own)):
+        found = laid_out(STUDIES["uw-hardware"], gpu_machine(4), asked=Request(framework=framework))
+        assert {one.field for one in found["gpus.2gpus"].altered} & own == expected
+        rows = differences([cell for cell in found.values() if cell.block == "gpus"]).rows
+        assert {row[0] for row in rows} & own == expected
 
 
 def test_what_is_asked_of_bench_reaches_every_run():

@@ -52,6 +52,7 @@ STUDY = Study.model_validate(
                 "differs": [
                     {"field": "optimizer", "published": "Adam", "here": "SGD", "models": ["resnet50"]},
                     {"field": "iterations", "published": "not stated", "here": "400 iterations"},
+                    {"field": "updates", "published": "asynchronous", "here": "synchronous", "stands_in": True},
                 ],
             }
         ],
@@ -117,6 +118,11 @@ class TestWhatRan:
     def test_software_is_that_of_the_records_and_named_where_it_is_not_the_sources(self, runs, found):
         _, by_field = told(*(run(run_id=f"run-{number}", said=said) for number, said in enumerate(runs)))
         assert {field: by_field.get(field) for field in found} == found
+
+    def test_what_is_so_of_another_framework_alone_is_held_against_the_one_that_ran(self):
+        own = {"framework": "tensorflow", "version": "1.15.5"}
+        assert "updates" not in told(run(**own, said=own), altered=())[1]
+        assert told(run(framework="pytorch"))[1]["updates"] == ("asynchronous", "synchronous")
 
     def test_a_version_that_the_source_leaves_out_is_named(self):
         assert told(run(), version=None)[1]["version"] == ("not stated", "2.11.0+cu130")
