@@ -346,8 +346,11 @@ def _request(
     block, image, device = context.block, context.image, context.device
     several = scales[-1] > 1 and block.device == "gpu" and context.asked.framework in (None, block.where.framework)
     given = {name: getattr(context.asked, name) for name in ("engine", "image", "mounts")}
-    # A sampler counts nothing on a CPU, so that a pass for its counters would find nothing there.
-    profile = tuple(kind for kind in block.profile if device == "gpu" or kind != "metrics")
+    # A CPU has no counters and calls no CUDA; not every framework that stands in can record calls.
+    left_out = (
+        {"metrics", "calls"} if device == "cpu" else {"calls"} if context.framework != block.named_framework else ()
+    )
+    profile = tuple(kind for kind in block.profile if kind not in left_out)
     samples = context.shortened("samples")
     asked: dict[str, Any] = {
         "framework": context.framework,

@@ -353,8 +353,8 @@ def _why(seen: Sequence[Telemetry], field: str) -> str:
     return f"telemetry has no {field} of the devices"
 
 
-_ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?(GetDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
-"""Calls that a source counts as memory-related beside allocation: asking a device what it has."""
+_ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?([GS]etDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
+"""Calls that a source counts as memory-related beside allocation: asking a device what it has, and choosing one."""
 _OF_KERNELS: Final = (
     *("gpu_compute_utilisation", "kernel_concurrency", "concurrent_kernel_time", "nccl_broadcast_time_share"),
     *("winograd_time_share", "compute_time_share", "kernel_time_share"),
@@ -371,6 +371,7 @@ def _passes(cell: CellFigures) -> None:
     kernels = [one for one in cell.passes if one.profile and one.profile.kind == "kernels"]
     whole = [one for one in kernels if one.profile and one.profile.region is None]
     backward = [one for one in kernels if one.profile and one.profile.region in {"backward", "update"}]
+    of_process = [one for one in cell.passes if one.profile and one.profile.kind == "calls"]
     if not any(one.profile for one in cell.passes):
         return
     if backward or not cell.backward_apart:
@@ -383,7 +384,7 @@ def _passes(cell: CellFigures) -> None:
         cell.lack(NO_GPU, *_OF_KERNELS, _MEMORY_CALLS, _LAUNCHES, *_OF_COPIES)
         return
     _kernels(cell, whole)
-    _memory_calls(cell, whole)
+    _memory_calls(cell, of_process or whole)
     _copies(cell, whole)
     if not cell.backward_apart:
         _launches(cell, whole)
@@ -395,6 +396,8 @@ def _profiles(runs: Runs) -> list[Profile]:
 
 def _extent(runs: Runs) -> str:
     region = _profiles(runs)[0].region
+    if _profiles(runs)[0].kind == "calls":
+        return "the whole process"
     return f"the {region} pass" if region else "whole steps"
 
 
@@ -476,7 +479,7 @@ def _memory_calls(cell: CellFigures, whole: Runs) -> None:
         if entry.call_class == "memory_management" or _ASKS_A_DEVICE.match(entry.name):
             by_name[entry.name] += entry.seconds
     for name, seconds in by_name.items():
-        share, method = 100 * seconds / _of_calls(runs), f"calls of {_extent(runs)}"
+        share, method = 100 * seconds / sum(by_name.values()), f"of calls about memory in {_extent(runs)}"
         cell.add(_MEMORY_CALLS, "%", share, runs, name=name, method=method)
 
 
@@ -521,8 +524,24 @@ def _fp32(cell: CellFigures) -> None:
         cell.add_mean("fp32_utilisation_unweighted", "%", known, runs, method="each kernel counted alike")
 
 
+_FLOP: Final = "average_flop_count"
+
+
 def _flop(cell: CellFigures, whole: Runs) -> None:
-    """FLOP of one kernel on average (operators on a CPU): what the profiler of a source averages its counter over."""
+    """FLOP of one kernel on average: as counters have it, which is how a source counts, and as the network's layers do; of operators on a CPU.
+
+    Where no counters were read the second stands for the first.
+    """
+    counted = [
+        (one, count)
+        for one in cell.passes
+        if one.profile and one.profile.counters and (count := one.profile.counters.flop_per_kernel) is not None
+    ]
+    if counted:
+        runs, counts = zip(*counted, strict=True)
+        method = "FP32 operations by counters, a fused pair as two; mean over kernels"
+        cell.add_mean(_FLOP, "x", counts, runs, method=method)
+    metric = "average_flop_count_of_model" if counted else _FLOP
     for one in whole:
         trial, flop, profile = one.trial, one.measurement.flop, _profiles([one])[0]
         pieces = (
@@ -533,6 +552,6 @@ def _flop(cell: CellFigures, whole: Runs) -> None:
         if isinstance(trial, Trial) and flop and pieces:
             of_step = (flop.forward_flop_per_sample + flop.backward_flop_per_sample) * trial.batch_per_device
             method = f"FLOP of a step ÷ {_pieces([one])} in it"
-            cell.add("average_flop_count", "x", of_step / pieces, [one], method=method)
+            cell.add(metric, "x", of_step / pieces, [one], method=method)
             return
-    cell.lack("no pass tells both FLOP and how many kernels a step has", "average_flop_count")
+    cell.lack("no pass tells both FLOP and how many kernels a step has", metric)
