@@ -14,7 +14,7 @@ from runner.analysis.summarize import between
 from runner.core.provenance import Provenance
 from runner.core.record import RunRecord
 from runner.core.request import Device
-from runner.core.trial import Trial
+from runner.core.trial import ExternalTrial, Trial
 from runner.experiments.studies.model import Altered, CellRun
 from runner.experiments.studies.study import NOT_STATED, Block, Difference, Study
 from runner.results.published.model import Conditions, Identifier, Published
@@ -53,6 +53,8 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     block = study.block(cell.block)
     trial = next((record.trial for record in records if isinstance(record.trial, Trial)), None)
     of_run = {"ran": trial.model, "framework": trial.framework} if trial else {}
+    own_program = any(isinstance(record.trial, ExternalTrial) for record in records)
+    declared = () if own_program else study.declared(block, where.model, **of_run)
     found = [one for one in cell.altered if not one.declared]
     if records:
         names = {name for record in records for name in device_names(record)}
@@ -61,10 +63,7 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
         found = [one for one in found if one.field not in _RECORDED]
         found += _recorded(records, where, study=study, published=published)
     here = _settings(records, block)
-    altered = (
-        one.model_copy(update={"here": here.get(one.field, one.here)})
-        for one in merged(study.declared(block, where.model, **of_run), found)
-    )
+    altered = (one.model_copy(update={"here": here.get(one.field, one.here)}) for one in merged(declared, found))
     update = {
         "where": where,
         "altered": tuple(one for one in altered if one.here != one.published),
@@ -151,8 +150,11 @@ def _recorded(
     """What the records have otherwise than the source states; several values where they differ."""
     stated = {one.name: one.version for one in published.software if one.version}
     precisions = [record.trial.precision for record in records if isinstance(record.trial, Trial)]
+    suites = [
+        record for record in records if isinstance(record.trial, Trial)
+    ]  # of another program its image is all that is known
     told: list[tuple[str, str | None, Sequence[str | None]]] = [
-        ("framework", where.framework, [_framework(record) for record in records]),
+        ("framework", where.framework, [_framework(record) for record in suites]),
         ("version", where.version or NOT_STATED, [_version(record) for record in records]),
         ("precision", where.precision, precisions),
         *((name, stated.get(name), [of(record.provenance) for record in records]) for name, of in _LIBRARIES.items()),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
@@ -17,8 +17,9 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError, nearest
 from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
+from runner.core.log_pattern import LogPattern
 from runner.core.provenance import SUITE_ROOT
-from runner.core.request import Device, GpuMemory, Interconnect, KvStore, Mode, Precision, StrategyName
+from runner.core.request import Device, DialectName, GpuMemory, Interconnect, KvStore, Mode, Precision, StrategyName
 from runner.core.trial import Case
 from runner.core.workload import Workload, load_workloads
 from runner.images.catalog import Catalog, load_images
@@ -94,6 +95,38 @@ class Network(Frozen):
     rate: str | None = None
 
 
+class Program(Frozen):
+    """The program that the source ran, for those who have it in an image of its time (PROGRAM); its samples are images.
+
+    Attributes:
+        file: its name; one of another ending is the same.
+        url: where it was published.
+        models: what it calls each network of the block.
+        arguments: its flags, as long as the source ran; these stand in them: `{model}`, `{batch}` (of all devices), `{gpus}` (how many),
+            `{image_size}`, `{iterations}` (of all devices together), `{data}` (the folder of DATA).
+        on_gpus: more of them where it runs on GPUs; `{indices}` are those, with commas between.
+        dialect, pattern: how its log is read.
+    """
+
+    file: Annotated[str, Field(min_length=1)]
+    url: str
+    models: Annotated[Mapping[str, str], Field(min_length=1)]
+    arguments: tuple[str, ...]
+    on_gpus: tuple[str, ...] = ()
+    dialect: DialectName | None = None
+    pattern: LogPattern | None = None
+
+    @model_validator(mode="after")
+    def _is_read_in_one_way(self) -> Program:
+        if (self.dialect is None) == (self.pattern is None):
+            raise ValueError(f"{self.file}: give `dialect` or `pattern`, whichever reads its log")
+        return self
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path in an image is of this program."""
+        return PurePosixPath(path).stem == PurePosixPath(self.file).stem
+
+
 class Block(Frozen):
     """Runs of one kind: every combination of models, points, batches, precisions, networks and cases.
 
@@ -113,6 +146,7 @@ class Block(Frozen):
         fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
         real: whether it trains on real images, too, as what profiles the input has to.
         whole_time: whether the source's training time is its program's, with start-up and input, as from the time stamps of a log.
+        program: what the source ran itself, where that was published.
         differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
             wires) is compared with them, and what a small scale changes is known, so that neither is declared.
         note: what had to be decided since the source leaves it out.
@@ -150,6 +184,7 @@ class Block(Frozen):
     fit: Count | None = None
     real: bool = False
     whole_time: bool = False
+    program: Program | None = None
     small: Small = Small()
     differs: tuple[Difference, ...] = ()
     note: str | None = None
@@ -180,6 +215,10 @@ class Block(Frozen):
                 "the devices of a point are shared out equally to its nodes",
             ),
             (self.framework is None and self.where.framework is None, "`where` names no framework"),
+            (
+                self.program is not None and set(self.program.models) != set(self.models),
+                "`program` calls networks otherwise than `models`; name each of them",
+            ),
             (
                 lengths.count(None) < len(lengths) - 1,
                 "iterations, epochs and samples say the same thing; give one of them",

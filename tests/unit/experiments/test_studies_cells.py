@@ -328,6 +328,60 @@ def test_a_version_that_no_study_names_is_taken_and_one_that_is_asked_for_alone(
     assert old["caffe.1gpus"].why == "there is no image of caffe 1.15 for a GPU"
 
 
+def own_program(study, path, machine, **more):
+    given = Usable(framework="", version="mxnet:0.7", device=machine.device, given=True)
+    asked = Request(image="mxnet:0.7", command=(path,), data=Path("/imagenet"), **more)
+    return laid_out(STUDIES[study], machine.model_copy(update={"images": (given,)}), asked=asked)
+
+
+@pytest.mark.parametrize(
+    ("study", "cell", "path", "flags", "batch"),
+    [
+        # 144 of a node, shared by two GPUs.
+        (
+            "dell-p100",
+            "mxnet-googlenet.2gpus",
+            "/mxnet/train_imagenet.py",
+            "--network=googlenet --batch-size=144 --data-shape=256 --data-dir=/dlscale/data --num-epochs=1 --gpus=0,1",
+            72,
+        ),
+        # 256 samples of all four, 1,000 iterations of them; Bazel's program has no ending.
+        (
+            "dell-p100",
+            "tensorflow.4gpus",
+            "/inception/bazel-bin/imagenet_train",
+            "--num_gpus=4 --batch_size=256 --max_steps=1000 --data_dir=/dlscale/data --train_dir=/tmp/imagenet_train",
+            64,
+        ),
+        (
+            "tbd-analysis",
+            "sensitivity-inception.1gpus",
+            "/tbd/train_imagenet.py",
+            (
+                "--network=inception-v3 --image-shape=3,299,299 --batch-size=32 --data-train=/dlscale/data/imagenet1k_train_240.rec "
+                "--num-epochs=1 --gpus=0"
+            ),
+            32,
+        ),
+    ],
+)
+def test_the_sources_own_program_has_the_sources_flags(study, cell, path, flags, batch):
+    request = own_program(study, path, gpu_machine(4))[cell].request
+    assert request.command == ("python", path, *flags.split())
+    assert (request.image, request.batch, request.repeat, request.profile) == ("mxnet:0.7", batch, 3, ())
+    refuse_contradictions(request)
+
+
+def test_what_the_source_ran_by_another_program_or_on_several_nodes_is_none_of_its_own_program():
+    found = own_program("dell-p100", "/mxnet/train_imagenet.py", gpu_machine(4))
+    assert {cell.block for cell in found.values() if cell.request} == {"mxnet-googlenet", "mxnet-inception-bn"}
+    assert found["caffe.1gpus"].why == "the source ran another program than /mxnet/train_imagenet.py"
+    assert found["mxnet-googlenet.8gpus.2nodes.ib"].why == "a program that is not the suite's runs on one node"
+    assert [one.field for one in found["mxnet-googlenet.1gpus"].altered] == ["data"]
+    bare = own_program("dell-p100", "/mxnet/train_imagenet.py", gpu_machine(2))
+    assert bare["mxnet-googlenet.4gpus"].why == "4 GPUs, here are 2 GPUs"
+
+
 def test_on_hosts_and_on_slurm_every_run_is_on_them_but_trainings_at_once():
     for name, study in STUDIES.items():
         for cell in laid_out(study, gpu_machine(4, 4, hosts="slurm")).values():
