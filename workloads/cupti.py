@@ -5,8 +5,7 @@
     recorder.columns()                        of table `kernels` (`events.py`)
 
 torch.profiler leaves out the calls that ask a device what it has, and those of the driver, so that what a start-up does can't be seen by it.
-CUPTI fills buffers with records (CUPTI's reference, "Activity API"): an `ApiRecord` a call, whose `cbid` is the number of its function. Of a
-call within another only the outer one is recorded.
+CUPTI fills buffers with records (CUPTI's reference, "Activity API"): an `ApiRecord` a call, whose `cbid` is the number of its function.
 """
 
 import ctypes

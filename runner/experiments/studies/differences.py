@@ -176,9 +176,19 @@ def _wires(records: Sequence[RunRecord], where: Conditions, *, study: Study, pub
     if wire is None or not across or (where.nodes == 1 and wire.gbyte_s is None):
         return
     meant = study.networks[wire.id].interconnect if wire.id in study.networks else "pcie"
+    here = " and ".join(dict.fromkeys(between(record) for record in across))
     if any(record.transport.used != meant or record.transport.emulated for record in across):
-        here = " and ".join(dict.fromkeys(between(record) for record in across))
         yield Altered(field="network", published=wire.name, here=here)
+    elif wire.gbit_s and (most := max(map(_gbit_s, across))) > wire.gbit_s:
+        yield Altered(
+            field="network", published=f"{wire.name}, {wire.gbit_s:g} Gb/s", here=f"{here}, {most:.3g} Gb/s and more"
+        )
+
+
+def _gbit_s(record: RunRecord) -> float:
+    """What a node sent on average in 1e9 bits a second, the most of all nodes: its wire is at least as fast."""
+    step, sent = record.measurement.step_time_s, record.transport.sent_bytes_per_step.values()
+    return 8e-9 * max(sent, default=0.0) / step.p50 if step and step.p50 else 0.0
 
 
 def _images(trial: Trial) -> str:

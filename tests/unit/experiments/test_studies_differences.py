@@ -176,6 +176,19 @@ class TestWhatRan:
         _, found = told(own, network=network, gpus=2, nodes=nodes)
         assert found.get("network", (None, None))[1] == here
 
+    def test_a_wire_that_carried_more_than_the_sources_could_is_another(self):
+        """Of hosts nobody tells how fast they are joined; 1e9 bytes in each step are 8e9 bits."""
+        two = {"world_size": 2, "processes": 2, "nodes": 2}
+        for gbit, other in ((90, False), (110, True)):
+            made = run(**two, transport={"used": "infiniband", "sent_bytes_per_step": {"a": 1e9}})
+            step = made.measurement.step_time_s.model_copy(update={"p50": 8 / gbit})
+            made = made.model_copy(update={"measurement": made.measurement.model_copy(update={"step_time_s": step})})
+            assert ("network" in told(made, network="ib", nodes=2, gpus=2)[1]) is other
+        assert told(made, network="ib", nodes=2, gpus=2)[1]["network"] == (
+            "InfiniBand, 100 Gb/s",
+            "infiniband, 110 Gb/s and more",
+        )
+
     def test_a_reproduction_says_what_each_cell_ran_in(self):
         request = Request(framework="mxnet", version="1.9.1", model="resnet50", workers=(1,))
         where = {"framework": "tensorflow", "model": "resnet50", "gpus": 1}
