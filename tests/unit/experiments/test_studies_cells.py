@@ -294,10 +294,10 @@ def test_another_framework_can_stand_in():
 
 def test_what_is_otherwise_in_a_framework_that_stands_in_is_told_of_that_one_alone():
     """TensorFlow takes a GPU whole and its parameter servers update asynchronously; no other framework does either."""
-    own = {"memory", "updates"}
+    own = {"gpu memory", "updates"}
     for framework, expected in ((None, set()), ("tensorflow", set()), ("pytorch", own)):
         found = laid_out(STUDIES["uw-hardware"], gpu_machine(4), asked=Request(framework=framework))
-        assert {one.field for one in found["gpus.2gpus"].altered} & own == expected
+        assert {one.field.replace("_", " ") for one in found["gpus.2gpus"].altered} & own == expected
         rows = differences([cell for cell in found.values() if cell.block == "gpus"]).rows
         assert {row[0] for row in rows} & own == expected
 
