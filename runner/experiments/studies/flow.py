@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
@@ -83,7 +83,7 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     study, source = load_study(options.study or "")
     check_program(study, asked)
     if asked.cluster:
-        widest = max(point.nodes for block in study.blocks for point in block.points if _may_run(block, options.cells))
+        widest = max(point.nodes for block in _blocks(study, options.cells) for point in block.points)
         wanted = slurm.salloc(asked.model_copy(update={"nodes": widest}), command)
         if not options.dry_run:
             become(wanted)
@@ -142,16 +142,28 @@ def check_program(study: Study, asked: Request) -> None:
     raise RequestError(f"PROGRAM={asked.command[0]} is none of STUDY={study.id}; {names}")
 
 
-def _may_run(block: Block, names: Sequence[str]) -> bool:
-    """Whether CELLS may mean a cell of a block."""
-    return not names or any(name.startswith(block.id) or block.id.startswith(name) for name in names)
+def _blocks(study: Study, names: Sequence[str]) -> list[Block]:
+    """Those that CELLS may mean cells of. RequestError: a name is of none."""
+    for name in names:
+        if not any(_may_mean(name, block) for block in study.blocks):
+            raise _no_cell(name, study.id, (block.id for block in study.blocks))
+    return [block for block in study.blocks if not names or any(_may_mean(name, block) for name in names)]
+
+
+def _may_mean(name: str, block: Block) -> bool:
+    return name.startswith(block.id) or block.id.startswith(name)
+
+
+def _no_cell(name: str, study: str | None, blocks: Iterable[str]) -> RequestError:
+    return RequestError(
+        f"CELLS={name}: no cell of STUDY={study} begins so; its blocks: {', '.join(dict.fromkeys(blocks))}"
+    )
 
 
 def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
     for name in options.cells:
         if not any(cell.id.startswith(name) for cell in found):
-            blocks = ", ".join(dict.fromkeys(cell.block for cell in found))
-            raise RequestError(f"CELLS={name}: no cell of STUDY={options.study} begins so; its blocks: {blocks}")
+            raise _no_cell(name, options.study, (cell.block for cell in found))
     return tuple(cell for cell in found if not options.cells or cell.id.startswith(options.cells))
 
 

@@ -258,6 +258,16 @@ def test_counters_are_not_asked_for_where_no_gpu_has_them():
     )
 
 
+def test_calls_of_a_whole_program_are_recorded_where_its_own_framework_can():
+    for machine, framework, kinds in (
+        (gpu_machine(1), None, ("kernels", "metrics", "calls")),
+        (gpu_machine(1), "mxnet", ("kernels", "metrics")),
+        (cpu_machine(), None, ("kernels",)),
+    ):
+        found = laid_out(STUDIES["nyu-profiling"], machine, asked=Request(framework=framework))
+        assert found["steps.alexnet.1gpus.batch64"].request.profile == kinds
+
+
 SLOW = Link(rate_mbit=1000, emulated=True)
 TWO = {"world_size": 2, "nodes": 2, "processes": 2}
 TOGETHER = {"trainings": 2, "case": "together", "number": 2}

@@ -137,6 +137,8 @@ def test_a_cluster_is_asked_for_the_nodes_of_the_cells_that_were_chosen(run, mon
     monkeypatch.setattr(flow, "become", pytest.fail)
     assert run(Bench(), bench=Request(cluster="slurm"), dry_run=True, cells=("tensorflow.1gpus", "caffe")) == 0
     assert capsys.readouterr().out.startswith("salloc --nodes=1 ")
+    with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 begins so"):
+        run(Bench(), bench=Request(cluster="slurm"), cells=("nothing",))
 
 
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, tmp_path, capsys):
