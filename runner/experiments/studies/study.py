@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path, PurePosixPath
+from string import Formatter
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
@@ -95,6 +96,10 @@ class Network(Frozen):
     rate: str | None = None
 
 
+STANDS: Final = frozenset({"model", "batch", "gpus", "indices", "image_size", "iterations", "data"})
+"""What the arguments of a program may leave to a run."""
+
+
 class Program(Frozen):
     """The program that the source ran, for those who have it in an image of its time (PROGRAM); its samples are images.
 
@@ -120,6 +125,15 @@ class Program(Frozen):
     def _is_read_in_one_way(self) -> Program:
         if (self.dialect is None) == (self.pattern is None):
             raise ValueError(f"{self.file}: give `dialect` or `pattern`, whichever reads its log")
+        return self
+
+    @model_validator(mode="after")
+    def _names_what_can_stand_there(self) -> Program:
+        for word in (*self.arguments, *self.on_gpus):
+            if unknown := {name for _, name, _, _ in Formatter().parse(word) if name is not None} - STANDS:
+                raise ValueError(
+                    f"{self.file}: nothing stands for {{{min(unknown)}}} in {word}; known: {', '.join(sorted(STANDS))}"
+                )
         return self
 
     def is_at(self, path: str) -> bool:
