@@ -28,7 +28,7 @@ TAKES.report := DIR OUT FORMAT
 TAKES.compare := A B SINCE FAIL_ON_REGRESSION JSON MARKDOWN
 TAKES.query := SQL IN CSV JSON
 TAKES.published := MODEL FRAMEWORK SOURCE PLOT JSON
-TAKES.reproduce := STUDY $(STUDIES) CLUSTER SLURM_FLAGS OUT CELLS DRY_RUN
+TAKES.reproduce := STUDY $(STUDIES) CLUSTER SLURM_FLAGS OUT PROGRAM CELLS DRY_RUN
 TAKES.studies := $(STUDIES) JSON
 TAKES.rig := NODES RATE DELAY
 TAKES.sample := OUT
@@ -108,8 +108,8 @@ query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_statu
 	@$(DLSCALE) query $(if $(value SQL),$(call typed,SQL),--tables) $(call flags,IN) $(call switches,CSV JSON)
 published: .venv/ready ## what others published: of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(call flags,MODEL FRAMEWORK SOURCE PLOT) $(call switches,JSON)
-reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1
-	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,$(STUDIES) CLUSTER SLURM_FLAGS OUT CELLS) $(call switches,DRY_RUN)
+reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1; IMAGE=... PROGRAM=PATH runs the source's own program
+	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,$(STUDIES) CLUSTER SLURM_FLAGS OUT PROGRAM CELLS) $(call switches,DRY_RUN)
 studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=..., JSON=1
 	@$(DLSCALE) studies $(call flags,$(STUDIES)) $(call switches,JSON)
 overhead: .venv/ready ## what the suite itself costs: against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs

@@ -6,7 +6,7 @@ A value that this device or framework can't serve ends the program with one line
 import argparse
 import sys
 
-PROFILES = ("kernels", "metrics", "memory", "region")
+PROFILES = ("kernels", "metrics", "memory", "region", "calls")
 REGIONS = ("input", "forward", "backward", "optimizer", "update")
 # Compute capability from which on a GPU has a precision.
 CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}

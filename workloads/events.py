@@ -51,7 +51,7 @@ run_stop      iterations, samples, parameter_norm (equal on all ranks that train
 
 A pass under a profiler (`profiling.py`) has no warmup_end, window or net; it has
 
-profile_start kind ("kernels", "metrics", "memory" or "region"), source ("torch.profiler", "mxnet.profiler", "tf.profiler", "clock", ...),
+profile_start kind ("kernels", "metrics", "memory", "region" or "calls"), source ("torch.profiler", "mxnet.profiler", "tf.profiler", "clock", ...),
               iteration (how many went before), region ("forward", "backward", "optimizer", "update", "input", or null for whole steps),
               steady (whether the rate was), plain_step_seconds (a list: the last steps before it, each synchronized)
 profile_stop  iterations (under the profiler), step_seconds (a list, each synchronized)

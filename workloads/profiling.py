@@ -13,6 +13,9 @@ backward and optimizer, which costs a measured run two calls that do nothing; `u
     ranks.slowest(seconds) the most of what all processes hand in, the same number on each, so that they go on together; None where they
                            have no way to tell each other
 
+A pass of calls has a `recorder` in place of a tracer, which `recorder` made before the framework's first call of the CUDA API: its rows are of the
+whole process, from there to the end of the pass.
+
 With a region, only that part of each step is under the profiler, which starts and stops at its edges; there devices are synchronized.
 One that can start only once runs through, and what was begun outside of the region is left out of its rows.
 """
@@ -24,6 +27,9 @@ import os
 import statistics
 import time
 from pathlib import Path
+
+from arguments import refuse
+from cupti import Recorder
 
 PLAIN = 5  # steps right before the profiler, synchronized like those under it: they show what it costs
 MOST_WINDOWS = 10
@@ -168,15 +174,24 @@ class Bracket:
         self.inner.stop()
 
 
-def tracer(kind, *, kernels, memory, cuda):
-    """What `profile` has traced in a pass of a kind: what `kernels` makes, `memory`, or what is outside of this process on GPUs.
+def recorder(args, cuda):
+    """What records the calls of the whole process, where the command line asks for them; `cuda` is the version of the framework's CUDA."""
+    if args.profile != "calls":
+        return None
+    if args.device == "cpu":
+        refuse("--profile=calls records calls of the CUDA API, and --device=cpu makes none; leave it out")
+    return Recorder(f"libcupti.so.{cuda.partition('.')[0]}")
+
+
+def tracer(kind, *, kernels, memory, cuda, calls=None):
+    """What `profile` has traced in a pass of a kind: what `kernels` makes, `memory`, `calls`, or what is outside of this process on GPUs.
 
     cuda: the name of the CUDA runtime of a program on GPUs, None on CPUs.
     """
     if kind == "kernels":
         inner = kernels()
-    elif kind == "memory":
-        inner = memory
+    elif kind in {"memory", "calls"}:
+        inner = memory if kind == "memory" else calls
     else:
         inner = Clock() if kind == "region" or cuda is None else Clock("cuda profiler api")
     return inner if cuda is None else Bracket(cuda, inner)
@@ -230,7 +245,7 @@ class Steps:
 
 
 def profile(training, events, *, kind, after, iterations, region, window):
-    """Warm up, and run `iterations` steps under the profiler of `kind`: kernels, metrics, memory or region. Gives the steps of the pass.
+    """Warm up, and run `iterations` steps under the profiler of `kind`: kernels, metrics, memory, region or calls. Gives the steps of the pass.
 
     Emits first_step, loss, profile_start and profile_stop; then, as the kind has them, regions, memory and rows of table `kernels`;
     flop_count and eval. `after` is how many steps go before, at least the first and `PLAIN` more; None is until the rate is steady, that
@@ -246,7 +261,7 @@ def profile(training, events, *, kind, after, iterations, region, window):
     steady = warm_up(steps, after=after, window=window)
     spans, losses = steps.each(PLAIN)
     steps.note(losses)
-    plain = durations(spans)
+    plain = [] if kind == "calls" else durations(spans)  # a recorder was there all the time
     if kind == "metrics" and os.environ.get("DLSCALE_COUNTERS") != "ncu":
         iterations = max(iterations, sampled(training, statistics.median(plain)))
     # Not before: a profiler that was made may slow down all that follows.
@@ -266,7 +281,7 @@ def profile(training, events, *, kind, after, iterations, region, window):
     if columns is not None:
         if region is not None:
             columns = begun_in(columns, [(start, end) for _, start, end in found])
-        events.table("kernels", within(with_regions(columns, found), spans))
+        events.table("kernels", columns if kind == "calls" else within(with_regions(columns, found), spans))
     for fields in training.flop_counts():
         events.emit("flop_count", **fields)
     training.barrier()

@@ -146,8 +146,16 @@ def query(
 AtScale = Annotated[Text, flag("--scale", help="full (default), or small: shorter runs of the same shape")]
 
 
+OwnProgram = Annotated[
+    Text,
+    flag(
+        "--program", help="where the source's own program lies in --image: run that, as the source did", metavar="PATH"
+    ),
+]
+
+
 @app.command()
-@takes(*SHARED)
+@takes(*SHARED, as_command=("program", OwnProgram))
 def reproduce(
     request: Request,
     *,

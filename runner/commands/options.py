@@ -56,14 +56,15 @@ def flag(
 
 
 def takes(
-    *fields: str, usual: Mapping[str, object] | None = None
+    *fields: str, usual: Mapping[str, object] | None = None, as_command: tuple[str, Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these fields of `Request`; it gets the request that their words make as its first argument.
 
-    `usual` is what the command takes for fields that are not given.
+    `usual` is what the command takes for fields that are not given, `as_command` an option that it has besides, whose word is a command in an image.
     """
     asked = {field: _asked(field) for field in fields}
     options = {name: annotation for one in asked.values() for name, annotation in one.options.items()}
+    options |= [as_command] if as_command else []
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
@@ -82,6 +83,12 @@ def takes(
         def run(**words: Any) -> None:
             values = {field: one.read(words) for field, one in asked.items()}
             given = {**(usual or {}), **{field: value for field, value in values.items() if value is not None}}
+            if as_command and (word := words[as_command[0]]):
+                if not given.get("image"):
+                    raise RequestError(
+                        f"--{as_command[0]} {word} runs in an image of yours that has it, and none is given; add --image IMG"
+                    )
+                given["command"] = (word,)
             request = request_of(given if given.get("image") else _read_positional(given))
             command(request, **{name: value for name, value in words.items() if name not in options})
 

@@ -143,6 +143,8 @@ def _of_concurrent(request: Request) -> Iterator[str]:
         yield f"CONCURRENT counts trainings, and MODE={request.mode} asked; leave one of them out"
     if request.concurrent == 1:
         yield "CONCURRENT=1 is one training beside none; ask for CONCURRENT=2 or more, or leave it out"
+    if request.gpu_memory == "all":
+        yield "GPU_MEMORY=all leaves nothing to a training on the same GPU, as CONCURRENT may put one there; leave one of them out"
     for name in ("profile", "hosts", "nodes", "compare"):
         if getattr(request, name):
             yield (

@@ -199,6 +199,8 @@ class Counters(Frozen):
         fp32_percent: FP32 utilisation, each kernel weighted by its time.
         fp32_unweighted_percent: the mean over kernels, each counted alike however short, as CERN's report took it.
         tensor_percent: utilisation of the tensor cores, weighted by time.
+        flop_per_kernel: FP32 operations that a kernel executed, the mean over those with counters: an addition or a multiplication is one,
+            a fused pair two, as nvprof's flop_count_sp has it.
         dram_bytes_per_step: bytes that kernels moved to and from device memory.
         covered_percent: of all kernels' time, the part whose kernels have FP32 counters.
         low: kernels that take long and use little: the most time among those below `fp32_percent`.
@@ -210,6 +212,7 @@ class Counters(Frozen):
     dram_bytes_per_step: float | None
     covered_percent: float
     low: tuple[NameShare, ...]
+    flop_per_kernel: float | None = None
 
 
 class MemoryUse(Frozen):

@@ -200,7 +200,7 @@ class Request(Frozen):
     ] = None
     profile: Annotated[
         tuple[ProfileKind, ...],
-        Option("add passes under a profiler: kernels, metrics, memory or region; several with commas"),
+        Option("add passes under a profiler: kernels, metrics, memory, region or calls; several with commas"),
     ] = ()
     profile_after: Annotated[int | None, Option("iterations before the profiler (default: until steady)", "N")] = None
     profile_iterations: Annotated[

@@ -47,6 +47,7 @@ SEEN: Final[Mapping[ProfileKind, str]] = {
     "metrics": "hardware counters",
     "memory": "memory",
     "region": "regions",
+    "calls": "calls of the whole process",
 }
 
 # What a training has to do with others.
@@ -132,7 +133,7 @@ class ProfilePass(Frozen):
 
     Attributes:
         kind: `kernels` traces what ran when, `metrics` reads hardware counters, `memory` what was allocated, `region` times parts of a
-            step.
+            step, `calls` records those of the CUDA API from the start of the process.
         after: iterations before it; None for as many as it takes to be steady.
         region: the part of each step that it looks at; None for whole steps.
         counting: who reads the hardware's counters, and why; with kind `metrics`.

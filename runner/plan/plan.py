@@ -69,6 +69,10 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     if request.decode == "gpu":
         workload.check_gpu_decode(framework=framework, device=device)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
+    if "calls" in request.profile and device == "cpu":
+        raise RequestError(
+            "PROFILE=calls records calls of the CUDA API, and CPUs make none; ask for GPUS=n, or leave it out"
+        )
     asked = scales(request, resources.image, members)
     if request.mode == "infer" and asked != (1,):
         if request.gpus or request.workers:

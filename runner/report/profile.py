@@ -51,9 +51,10 @@ def summary(profile: Profile) -> tuple[str, ...]:
     """What was profiled, what the profiler cost, and the figures of all GPUs in a line each."""
     what = f"the {profile.region} of each step" if profile.region else "whole steps"
     steady = "" if profile.steady else ", before the rate was steady"
-    found = [
-        f"{profile.kind} by {profile.source}: {profile.iterations} iterations after {profile.after}{steady}, {what}"
-    ]
+    extent = f"{profile.iterations} iterations after {profile.after}{steady}, {what}"
+    if profile.kind == "calls":
+        extent = f"the whole process, its start-up and {profile.after + profile.iterations} iterations"
+    found = [f"{profile.kind} by {profile.source}: {extent}"]
     if profile.steps:
         plain_s, overhead = profile.steps.plain_step_s, profile.steps.overhead_percent
         known = plain_s is not None and overhead is not None
@@ -68,6 +69,10 @@ def summary(profile: Profile) -> tuple[str, ...]:
         found.append(
             f"FP32 utilisation {counters.fp32_percent:.1f} % weighted by kernel time, {fixed(counters.fp32_unweighted_percent)} % as the "
             f"unweighted mean over kernels; counters cover {counters.covered_percent:.0f} % of kernel time"
+        )
+    if counters and counters.flop_per_kernel is not None:
+        found.append(
+            f"{figure(counters.flop_per_kernel / MEGA)} million FP32 operations a kernel, the mean over kernels"
         )
     if counters and counters.tensor_percent is not None:
         found.append(f"tensor cores {counters.tensor_percent:.1f} % weighted by kernel time")

@@ -315,7 +315,7 @@ class RecordedRuns:
     def add(self, run: Run) -> None:
         """Remember a run; one that failed or is invalid is tried again."""
         _, record = run
-        if record.outcome.status == "ok" and record.validity.status != "invalid" and isinstance(record.trial, Trial):
+        if record.outcome.status == "ok" and record.validity.status != "invalid":
             self._runs.setdefault(record.trial.key, []).append(run)
 
     def find(self, trial: AnyTrial, image: ImageUsed) -> Run | None:
@@ -327,6 +327,8 @@ class RecordedRuns:
 def _stands_for(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
     """Whether a run is of a trial, whose length may have followed its rate, and whose nodes of their kind may have been others."""
     ran, used = record.trial, record.image
+    if isinstance(ran, ExternalTrial):
+        return ran == trial and used.id == image.id
     if not isinstance(ran, Trial) or not isinstance(trial, Trial):
         return False
     if not trial.iterations and not trial.profile:

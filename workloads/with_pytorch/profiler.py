@@ -67,6 +67,7 @@ def profiler(training, kind):
         kind,
         kernels=lambda: Kineto(training.device, training.ranks.rank),
         memory=profiling.Clock("torch.cuda.memory_stats" if on_gpu else "/proc/self/status"),
+        calls=training.recorder,
         cuda=f"libcudart.so.{torch.version.cuda.partition('.')[0]}" if on_gpu else None,
     )
 

@@ -29,7 +29,7 @@ import loop
 from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
 from process import leave, pin
-from profiling import Regions
+from profiling import Regions, recorder
 from with_pytorch import techniques
 from with_pytorch.device import check as check_device
 from with_pytorch.device import environment, set_up
@@ -268,6 +268,7 @@ def run(program, args):
     import torch
     from with_pytorch.ranks import launched
 
+    recorded = recorder(args, torch.version.cuda)
     check(args, launched=launched(), program=program)
     check_device(args, torch)
     imported = time.monotonic()
@@ -277,6 +278,7 @@ def run(program, args):
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, torch, device))
     training = program(args, torch, device, ranks)
+    training.recorder = recorded
     events.phase("model", imported)
     loop.report(training, events, args, world_size=args.devices * ranks.world_size)
     training.end()

@@ -244,9 +244,11 @@ def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
         "metrics": "any kernel's counters; the end of the log says what kept ncu from reading them",
         "memory": "its memory",
         "region": "how long its regions took",
+        "calls": "which calls it made",
     }[kind]
-    if kind in ("kernels", "metrics"):
-        told = set() if kernels is None else set(kernels.loc[kernels["kind"].isin(WORK), "rank"])
+    if kind in ("kernels", "metrics", "calls"):
+        sought = ("call",) if kind == "calls" else WORK
+        told = set() if kernels is None else set(kernels.loc[kernels["kind"].isin(sought), "rank"])
     else:
         told = {event.rank for event in events if isinstance(event, Memory if kind == "memory" else Regions)}
     if silent := [str(rank) for rank in range(trial.processes) if rank not in told]:

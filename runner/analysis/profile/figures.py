@@ -63,7 +63,7 @@ def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | No
         kernels=shares.names(work, seconds),
         calls=calls,
         call_classes=call_classes,
-        launches_per_step=launches / all_iterations if all_iterations and calls else None,
+        launches_per_step=launches / all_iterations if all_iterations and calls and first.kind != "calls" else None,
         regions=shares.regions(work, seconds, rows.regions, timed, iterations=iterations),
         counters=counters,
         memory=_memory(events),
@@ -142,6 +142,9 @@ def _unavailable(
         yield "some rows", f"{rows.dropped} have no duration and are left out"
     if start.kind in {"memory", "region"}:
         yield "kernels", f"a pass for {start.kind} traces none; ask for PROFILE=kernels"
+        return
+    if start.kind == "calls":
+        yield "kernels", "a pass for calls traces none; ask for PROFILE=kernels"
         return
     of_gpus = any(env.device != "cpu" for env in _by_rank(events, Env).values())
     if not of_gpus and not (rows.device_work["device"] >= 0).any():

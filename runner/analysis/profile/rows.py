@@ -21,7 +21,7 @@ import pandas as pd
 from runner.analysis.profile import classify
 
 NUMBERS: Final = ("rank", "device", "start", "duration", "bytes", "correlation", "op", "parent")
-COUNTERS: Final = ("fp32_percent", "tensor_percent", "dram_bytes")
+COUNTERS: Final = ("fp32_percent", "tensor_percent", "dram_bytes", "flop")
 COLUMNS: Final = ("kind", "name", *NUMBERS, *COUNTERS)
 NAME: Final = 240
 """Characters of a name that a record keeps; templates of C++ reach thousands, and the table has them whole."""

@@ -127,6 +127,7 @@ def counters(kernels: pd.DataFrame, *, iterations: int) -> Counters | None:
         low=tuple(
             one for one in listed if fp32 is not None and one.fp32_percent is not None and one.fp32_percent < fp32
         )[:LOW],
+        flop_per_kernel=float(kernels["flop"].mean()) if kernels["flop"].notna().any() else None,
     )
 
 

@@ -381,7 +381,7 @@ class Backward(EventBase):
     gradients: tuple[tuple[int, float], ...]
 
 
-ProfileKind = Literal["kernels", "metrics", "memory", "region"]
+ProfileKind = Literal["kernels", "metrics", "memory", "region", "calls"]
 Region = Literal["forward", "backward", "optimizer", "update", "input"]
 """A part of a step that a profiler can be asked to look at; `update` is backward and optimizer as one."""
 

@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from runner.core.request import Device, Precision, Request, Scaling
 from runner.core.wire import Link, parse_rate
+from runner.engines.base import DATA
 from runner.experiments.studies.differences import merged
 from runner.experiments.studies.model import NOTHING, Altered, Cell, Machine, Pick, Scale, Usable
 from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
 from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
+
+LONGEST_S: Final = 7 * 24 * 3600
+"""Seconds that a program of a source's may take, which knows no shorter run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,11 @@ class BlockContext:
     asked: Request = NOTHING
 
     @property
+    def program(self) -> str | None:
+        """Where the source's own program lies in the image that was asked for; None for the suite's."""
+        return next(iter(self.asked.command), None)
+
+    @property
     def images(self) -> Path | None:
         """The real images that it reads; None for synthetic data, or where samples are no images."""
         if self.block.image_size is None:
@@ -73,7 +82,7 @@ class BlockContext:
     @property
     def framework(self) -> str:
         """The suite's name of the framework."""
-        return self.asked.framework or self.block.framework or self.block.where.framework or ""
+        return self.asked.framework or self.block.named_framework
 
     def shortened(self, name: ShortenedName) -> int | None:
         """A number of the block, or what stands for it at a small scale."""
@@ -115,6 +124,8 @@ class BlockContext:
 
     def against(self, setup: Setup) -> str | None:
         """Why this machine can't run it, as half a sentence; None where it can."""
+        if self.program is not None:
+            return self._against_program(setup.point, self.program)
         if self.machine.device == "cpu" and self.block.gpu_only:
             return self.block.gpu_only
         if self.image is None:
@@ -126,6 +137,20 @@ class BlockContext:
         if setup.each is None:
             return f"a batch of {setup.batch} is not shared equally by {setup.point.gpus} devices"
         return None if self.block.device == "cpu" else self._no_room(setup.point, self.image)
+
+    def _against_program(self, point: Point, path: str) -> str | None:
+        """Why the source's program, which lies at a path in an image of the user's, can't run a point."""
+        program = self.block.program
+        if program is None or not program.is_at(path):
+            return f"the source ran another program than {path}"
+        if self.block.device != "cpu" and point.nodes > 1:
+            return "a program that is not the suite's runs on one node"
+        if self.asked.data is None and any("{data}" in word for word in program.arguments):
+            return f"{program.file} reads its data from a folder; add DATA=DIR"
+        offered = self.machine.devices[0]
+        fits = self.block.device == "cpu" or offered >= point.gpus
+        verb = "is" if offered == 1 else "are"
+        return None if fits else f"{point.gpus} GPUs, here {verb} {self.machine.in_words}"
 
     def _images(self) -> tuple[Usable, ...]:
         of_framework = [
@@ -193,6 +218,9 @@ def _of_block(context: BlockContext) -> Iterator[Cell]:
     for curve in curves.values():
         lacking = any(whys[setup] for setup in curve if not setup.extra)
         here = [setup for setup in curve if not whys[setup] and (lacking or not setup.extra)]
+        if context.program is not None:
+            planned |= {setup: _of_program(context, setup) for setup in here}
+            continue
         planned |= _one_node(context, [setup for setup in here if setup.point.nodes == 1])
         for point in dict.fromkeys(setup.point for setup in here if setup.point.nodes > 1):
             planned |= _several_nodes(context, [setup for setup in here if setup.point == point])
@@ -207,8 +235,11 @@ def _of_block(context: BlockContext) -> Iterator[Cell]:
                 request=request,
                 pick=pick,
                 why=why,
-                altered=merged(
-                    context.study.declared(context.block, setup.name, ran=setup.model), _altered(context, setup)
+                altered=tuple(_altered_for_program(context))
+                if context.program is not None
+                else merged(
+                    context.study.declared(context.block, setup.name, ran=setup.model, framework=context.framework),
+                    _altered(context, setup),
                 ),
                 extra=setup.extra,
             )
@@ -324,6 +355,49 @@ def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[t
         yield setup, (request, _pick(context, setup, link=of))
 
 
+def _of_program(context: BlockContext, setup: Setup) -> Planned:
+    """The source's own program, as long as the source ran it; a small scale runs it once."""
+    block, program, device, devices = context.block, context.block.program, context.device, setup.point.gpus
+    assert program is not None  # noqa: S101 - or there was something against it
+    batch = setup.printed * (devices if block.batch_of == "device" else 1)
+    stands = {
+        "model": program.models[setup.name],
+        "batch": batch,
+        "gpus": devices,
+        "indices": ",".join(map(str, range(devices))),
+        "image_size": block.image_size,
+        "iterations": -(-(block.iterations or 0) // devices),
+        "data": DATA,
+    }
+    words = (*program.arguments, *(program.on_gpus if device == "gpu" else ()))
+    asked = context.asked
+    request = Request(
+        image=asked.image,
+        mounts=asked.mounts,
+        engine=asked.engine,
+        data=asked.data,
+        device=device,
+        gpus=(devices,) if device == "gpu" else None,
+        workers=(devices,) if device == "cpu" else None,
+        batch=-(-batch // devices),
+        repeat=1 if context.scale == "small" else context.study.repeat,
+        timeout_s=LONGEST_S,
+        inactivity_timeout_s=LONGEST_S,
+        name=f"{program.file} {setup.name}",
+        dialect=program.dialect,
+        pattern=program.pattern,
+        command=("python", context.program or program.file, *(word.format(**stands) for word in words)),
+    )
+    return request, Pick(devices=devices, own_program=True)
+
+
+def _altered_for_program(context: BlockContext) -> Iterator[Altered]:
+    """The one setting that the user gives of it."""
+    where, data = context.block.where, context.asked.data
+    if where.data == "real" and data:
+        yield Altered(field="data", published=where.dataset or "real images", here=f"those of {data.name}")
+
+
 def _on_nodes(context: BlockContext, setup: Setup, **more: Any) -> Request:
     scales, nodes = (setup.point.gpus,), setup.point.nodes
     return _request(context, setup, scales=scales, batch=setup.each, scaling="weak", nodes=nodes, **more)
@@ -345,8 +419,11 @@ def _request(
     block, image, device = context.block, context.image, context.device
     several = scales[-1] > 1 and block.device == "gpu" and context.asked.framework in (None, block.where.framework)
     given = {name: getattr(context.asked, name) for name in ("engine", "image", "mounts")}
-    # A sampler counts nothing on a CPU, so that a pass for its counters would find nothing there.
-    profile = tuple(kind for kind in block.profile if device == "gpu" or kind != "metrics")
+    # A CPU has no counters and calls no CUDA; not every framework that stands in can record calls.
+    left_out = (
+        {"metrics", "calls"} if device == "cpu" else {"calls"} if context.framework != block.named_framework else ()
+    )
+    profile = tuple(kind for kind in block.profile if kind not in left_out)
     samples = context.shortened("samples")
     asked: dict[str, Any] = {
         "framework": context.framework,

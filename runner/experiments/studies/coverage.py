@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from runner.experiments.studies.study import NOT_STATED, Block, Shown, Study
 from runner.report.table import escaped
@@ -21,19 +22,30 @@ def rows(studies: Iterable[Study]) -> Iterator[Sequence[str]]:
 
 
 def state(study: Study, shown: Shown) -> str:
-    """`covered`, `covered as data` where there is nothing to run, `differs in ...`, or `can't: ...`."""
+    """`covered`, `covered as data` where there is nothing to run, `differs in ...`, or `can't: ...`; and what another framework does otherwise."""
     if shown.cant:
         return f"can't: {shown.cant}"
     if not shown.blocks:
         return "covered as data"
-    fields = dict.fromkeys(field for name in shown.blocks for field in _differing(study, study.block(name), shown))
-    return f"differs in {', '.join(fields)}" if fields else "covered"
+    fields, others = (
+        dict.fromkeys(
+            field for name in shown.blocks for field in _differing(study, study.block(name), shown, framework)
+        )
+        for framework in (None, ANOTHER)
+    )
+    more = [field for field in others if field not in fields]
+    stand_in = f"; where another framework stands in, also in {', '.join(more)}" if more else ""
+    return f"differs in {', '.join(fields)}{stand_in}" if fields else f"covered{stand_in}"
 
 
-def _differing(study: Study, block: Block, shown: Shown) -> Iterator[str]:
-    """Fields in which a block's runs are not the source's; how a metric is had only where that is shown."""
+ANOTHER: Final = "another framework"
+"""Stands for any that is not the source's."""
+
+
+def _differing(study: Study, block: Block, shown: Shown, framework: str | None) -> Iterator[str]:
+    """Fields in which a block's runs, in a framework, are not the source's; how a metric is had only where that is shown."""
     for model in block.models:
-        for one in study.declared(block, model):
+        for one in study.declared(block, model, framework=framework):
             metric = one.field.lower().replace(" ", "_")
             if not one.published.startswith(NOT_STATED) and (metric not in METRICS or metric in shown.metrics):
                 yield one.field.replace("_", " ")

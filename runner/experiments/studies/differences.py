@@ -14,7 +14,7 @@ from runner.analysis.summarize import between
 from runner.core.provenance import Provenance
 from runner.core.record import RunRecord
 from runner.core.request import Device
-from runner.core.trial import Trial
+from runner.core.trial import ExternalTrial, Trial
 from runner.experiments.studies.model import Altered, CellRun
 from runner.experiments.studies.study import NOT_STATED, Block, Difference, Study
 from runner.results.published.model import Conditions, Identifier, Published
@@ -39,7 +39,7 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
     known = {one.field: one for one in found}
     return (
         *(
-            Altered(**one.model_dump(exclude={"models", "ran"}), declared=True)
+            Altered(**one.model_dump(exclude={"models", "ran", "stands_in"}), declared=True)
             for one in declared
             if one.field not in known
         ),
@@ -51,7 +51,10 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run."""
     cell, where, records = run.cell, run.cell.where, counted(run)
     block = study.block(cell.block)
-    ran = next((record.trial.model for record in records if isinstance(record.trial, Trial)), None)
+    trial = next((record.trial for record in records if isinstance(record.trial, Trial)), None)
+    of_run = {"ran": trial.model, "framework": trial.framework} if trial else {}
+    own_program = any(isinstance(record.trial, ExternalTrial) for record in records)
+    declared = () if own_program else study.declared(block, where.model, **of_run)
     found = [one for one in cell.altered if not one.declared]
     if records:
         names = {name for record in records for name in device_names(record)}
@@ -60,10 +63,7 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
         found = [one for one in found if one.field not in _RECORDED]
         found += _recorded(records, where, study=study, published=published)
     here = _settings(records, block)
-    altered = (
-        one.model_copy(update={"here": here.get(one.field, one.here)})
-        for one in merged(study.declared(block, where.model, ran=ran), found)
-    )
+    altered = (one.model_copy(update={"here": here.get(one.field, one.here)}) for one in merged(declared, found))
     update = {
         "where": where,
         "altered": tuple(one for one in altered if one.here != one.published),
@@ -150,8 +150,11 @@ def _recorded(
     """What the records have otherwise than the source states; several values where they differ."""
     stated = {one.name: one.version for one in published.software if one.version}
     precisions = [record.trial.precision for record in records if isinstance(record.trial, Trial)]
+    suites = [
+        record for record in records if isinstance(record.trial, Trial)
+    ]  # of another program its image is all that is known
     told: list[tuple[str, str | None, Sequence[str | None]]] = [
-        ("framework", where.framework, [_framework(record) for record in records]),
+        ("framework", where.framework, [_framework(record) for record in suites]),
         ("version", where.version or NOT_STATED, [_version(record) for record in records]),
         ("precision", where.precision, precisions),
         *((name, stated.get(name), [of(record.provenance) for record in records]) for name, of in _LIBRARIES.items()),
@@ -173,9 +176,19 @@ def _wires(records: Sequence[RunRecord], where: Conditions, *, study: Study, pub
     if wire is None or not across or (where.nodes == 1 and wire.gbyte_s is None):
         return
     meant = study.networks[wire.id].interconnect if wire.id in study.networks else "pcie"
+    here = " and ".join(dict.fromkeys(between(record) for record in across))
     if any(record.transport.used != meant or record.transport.emulated for record in across):
-        here = " and ".join(dict.fromkeys(between(record) for record in across))
         yield Altered(field="network", published=wire.name, here=here)
+    elif wire.gbit_s and (most := max(map(_gbit_s, across))) > wire.gbit_s:
+        yield Altered(
+            field="network", published=f"{wire.name}, {wire.gbit_s:g} Gb/s", here=f"{here}, {most:.3g} Gb/s and more"
+        )
+
+
+def _gbit_s(record: RunRecord) -> float:
+    """What a node sent on average in 1e9 bits a second, the most of all nodes: its wire is at least as fast."""
+    step, sent = record.measurement.step_time_s, record.transport.sent_bytes_per_step.values()
+    return 8e-9 * max(sent, default=0.0) / step.p50 if step and step.p50 else 0.0
 
 
 def _images(trial: Trial) -> str:

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
@@ -33,7 +33,7 @@ from runner.experiments.studies import tables
 from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Scale, StudyRequest, Usable
 from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions, write
-from runner.experiments.studies.study import Study, load_study, study_names
+from runner.experiments.studies.study import Block, Study, load_study, study_names
 from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
 from runner.images.custom_image import AnyImage
@@ -81,8 +81,9 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     """
     console, asked = open_console(), options.bench
     study, source = load_study(options.study or "")
+    check_program(study, asked)
     if asked.cluster:
-        widest = max(point.nodes for block in study.blocks for point in block.points)
+        widest = max(point.nodes for block in _blocks(study, options.cells) for point in block.points)
         wanted = slurm.salloc(asked.model_copy(update={"nodes": widest}), command)
         if not options.dry_run:
             become(wanted)
@@ -90,12 +91,19 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
         return 0
     with progress(open_console(stderr=True)) as shown:
         machine = survey(asked, gpus=study.same.gpus, say=shown.stage)
-    if asked.data:
+    if asked.data and not asked.command:
         containers = machine.engine not in BARE_ENGINES
         inspect(asked.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
         asked = asked.model_copy(update={"data": asked.data.resolve()})
     sample = sample_path(options.scale)
-    found = cells(study, source=source, machine=machine, scale=options.scale, sample=sample, asked=asked)
+    found = cells(
+        study,
+        source=source,
+        machine=machine,
+        scale=options.scale,
+        sample=sample,
+        asked=asked,
+    )
     found = _chosen(found, options)
     nothing = not requests(found)
     tables.print_plan(console, study, found, machine=machine, scale=options.scale, whole=options.dry_run or nothing)
@@ -125,11 +133,37 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
 
 
+def check_program(study: Study, asked: Request) -> None:
+    """Refuse a program that no block of a study names. RequestError: with those that they do."""
+    if not asked.command or any(block.program and block.program.is_at(asked.command[0]) for block in study.blocks):
+        return
+    known = dict.fromkeys(block.program.file for block in study.blocks if block.program)
+    names = f"the source's were {', '.join(known)}" if known else "none of the source's is known"
+    raise RequestError(f"PROGRAM={asked.command[0]} is none of STUDY={study.id}; {names}")
+
+
+def _blocks(study: Study, names: Sequence[str]) -> list[Block]:
+    """Those that CELLS may mean cells of. RequestError: a name is of none."""
+    for name in names:
+        if not any(_may_mean(name, block) for block in study.blocks):
+            raise _no_cell(name, study.id, (block.id for block in study.blocks))
+    return [block for block in study.blocks if not names or any(_may_mean(name, block) for name in names)]
+
+
+def _may_mean(name: str, block: Block) -> bool:
+    return name.startswith(block.id) or block.id.startswith(name)
+
+
+def _no_cell(name: str, study: str | None, blocks: Iterable[str]) -> RequestError:
+    return RequestError(
+        f"CELLS={name}: no cell of STUDY={study} begins so; its blocks: {', '.join(dict.fromkeys(blocks))}"
+    )
+
+
 def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
     for name in options.cells:
         if not any(cell.id.startswith(name) for cell in found):
-            blocks = ", ".join(dict.fromkeys(cell.block for cell in found))
-            raise RequestError(f"CELLS={name}: no cell of STUDY={options.study} begins so; its blocks: {blocks}")
+            raise _no_cell(name, options.study, (cell.block for cell in found))
     return tuple(cell for cell in found if not options.cells or cell.id.startswith(options.cells))
 
 

@@ -25,7 +25,7 @@ from runner.core.measurement import Interval
 from runner.core.profile import COLLECTIVES, Category, Profile
 from runner.core.record import RunRecord
 from runner.core.telemetry import GpuTelemetry, Range, Telemetry
-from runner.core.trial import Trial
+from runner.core.trial import ExternalTrial, Trial
 from runner.experiments.studies.differences import device_names
 from runner.experiments.studies.model import CellRun, Machine, Missing, Observation
 from runner.experiments.studies.noise import Amount, mean_of
@@ -111,6 +111,10 @@ class CellFigures:
         self.missing += [Missing(cell=self.run.cell.id, metric=metric, why=why) for metric in metrics]
 
 
+_IMAGES: Final = "images/s"
+"""What the programs of sources train on, whose logs call them samples or examples."""
+
+
 def _rates(cell: CellFigures) -> None:
     """Throughput over all repeats with its interval, and what follows from it: the time of an iteration."""
     runs = cell.measured
@@ -119,7 +123,8 @@ def _rates(cell: CellFigures) -> None:
     if not windows or not told:
         cell.lack("no run gave a rate", "throughput", "iteration_time")
         return
-    unit, rate, ci95 = told[0].unit, metrics.pooled_rate(windows), metrics.rate_interval(windows)
+    unit = _IMAGES if isinstance(runs[0].trial, ExternalTrial) else told[0].unit
+    rate, ci95 = metrics.pooled_rate(windows), metrics.rate_interval(windows)
     freedom = len(windows) - 1 if ci95 else None
     cell.add("throughput", unit, Amount(rate, ci95, freedom), runs)
     trial = runs[0].trial
@@ -353,13 +358,17 @@ def _why(seen: Sequence[Telemetry], field: str) -> str:
     return f"telemetry has no {field} of the devices"
 
 
-_ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?(GetDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
-"""Calls that a source counts as memory-related beside allocation: asking a device what it has."""
+_ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?([GS]etDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
+"""Calls that a source counts as memory-related beside allocation: asking a device what it has, and choosing one."""
 _OF_KERNELS: Final = (
     *("gpu_compute_utilisation", "kernel_concurrency", "concurrent_kernel_time", "nccl_broadcast_time_share"),
     *("winograd_time_share", "compute_time_share", "kernel_time_share"),
 )
-_LAUNCHES: Final = "cudaLaunchKernel_api_time_share"
+_OF_CALLS: Final = {
+    "cudaLaunchKernel_api_time_share": "LaunchKernel",
+    "cudaEventDestroy_api_time_share": "EventDestroy",
+}
+"""Which calls a share is of, by what is in their names."""
 _MEMORY_CALLS: Final = "memory_api_time_shares"
 _OF_COPIES: Final = ("copy_size", "copy_throughput", "copy_overlap")
 _NO_CALLS: Final = "no pass traced calls of the CUDA API"
@@ -371,6 +380,7 @@ def _passes(cell: CellFigures) -> None:
     kernels = [one for one in cell.passes if one.profile and one.profile.kind == "kernels"]
     whole = [one for one in kernels if one.profile and one.profile.region is None]
     backward = [one for one in kernels if one.profile and one.profile.region in {"backward", "update"}]
+    of_process = [one for one in cell.passes if one.profile and one.profile.kind == "calls"]
     if not any(one.profile for one in cell.passes):
         return
     if backward or not cell.backward_apart:
@@ -380,10 +390,10 @@ def _passes(cell: CellFigures) -> None:
         return
     _flop(cell, whole)
     if cell.on_cpu:
-        cell.lack(NO_GPU, *_OF_KERNELS, _MEMORY_CALLS, _LAUNCHES, *_OF_COPIES)
+        cell.lack(NO_GPU, *_OF_KERNELS, _MEMORY_CALLS, *_OF_CALLS, *_OF_COPIES)
         return
     _kernels(cell, whole)
-    _memory_calls(cell, whole)
+    _memory_calls(cell, of_process or whole)
     _copies(cell, whole)
     if not cell.backward_apart:
         _launches(cell, whole)
@@ -395,6 +405,8 @@ def _profiles(runs: Runs) -> list[Profile]:
 
 def _extent(runs: Runs) -> str:
     region = _profiles(runs)[0].region
+    if _profiles(runs)[0].kind == "calls":
+        return "the whole process"
     return f"the {region} pass" if region else "whole steps"
 
 
@@ -454,14 +466,15 @@ def _computes(category: Category) -> bool:
 
 
 def _launches(cell: CellFigures, passes: Runs) -> None:
-    """What launching kernels took of the time of all calls."""
+    """What launching kernels, and destroying events, took of the time of all calls."""
     runs = [one for one in passes if one.profile and one.profile.calls]
     if cell.on_cpu or not runs:
-        cell.lack(NO_GPU if cell.on_cpu else _NO_CALLS, _LAUNCHES)
+        cell.lack(NO_GPU if cell.on_cpu else _NO_CALLS, *_OF_CALLS)
         return
     calls = [entry for profile in _profiles(runs) for entry in profile.calls]
-    launch = sum(entry.seconds for entry in calls if "LaunchKernel" in entry.name)
-    cell.add(_LAUNCHES, "%", 100 * launch / _of_calls(runs), runs, method=f"calls of {_extent(runs)}")
+    for metric, named in _OF_CALLS.items():
+        seconds = sum(entry.seconds for entry in calls if named in entry.name)
+        cell.add(metric, "%", 100 * seconds / _of_calls(runs), runs, method=f"calls of {_extent(runs)}")
 
 
 def _memory_calls(cell: CellFigures, whole: Runs) -> None:
@@ -476,7 +489,7 @@ def _memory_calls(cell: CellFigures, whole: Runs) -> None:
         if entry.call_class == "memory_management" or _ASKS_A_DEVICE.match(entry.name):
             by_name[entry.name] += entry.seconds
     for name, seconds in by_name.items():
-        share, method = 100 * seconds / _of_calls(runs), f"calls of {_extent(runs)}"
+        share, method = 100 * seconds / sum(by_name.values()), f"of calls about memory in {_extent(runs)}"
         cell.add(_MEMORY_CALLS, "%", share, runs, name=name, method=method)
 
 
@@ -519,10 +532,30 @@ def _fp32(cell: CellFigures) -> None:
     plain = [one.profile.counters.fp32_unweighted_percent for one, _ in counted if one.profile and one.profile.counters]
     if known := [value for value in plain if value is not None]:
         cell.add_mean("fp32_utilisation_unweighted", "%", known, runs, method="each kernel counted alike")
+    for one, _ in counted[:1]:
+        for kernel in one.profile.counters.low if one.profile and one.profile.counters else ():
+            method = "of the kernels that take long, below the weighted mean"
+            cell.add("kernel_fp32_utilisation", "%", kernel.fp32_percent or 0.0, [one], name=kernel.name, method=method)
+
+
+_FLOP: Final = "average_flop_count"
 
 
 def _flop(cell: CellFigures, whole: Runs) -> None:
-    """FLOP of one kernel on average (operators on a CPU): what the profiler of a source averages its counter over."""
+    """FLOP of one kernel on average: as counters have it, which is how a source counts, and as the network's layers do; of operators on a CPU.
+
+    Where no counters were read the second stands for the first.
+    """
+    counted = [
+        (one, count)
+        for one in cell.passes
+        if one.profile and one.profile.counters and (count := one.profile.counters.flop_per_kernel) is not None
+    ]
+    if counted:
+        runs, counts = zip(*counted, strict=True)
+        method = "FP32 operations by counters, a fused pair as two; mean over kernels"
+        cell.add_mean(_FLOP, "x", counts, runs, method=method)
+    metric = "average_flop_count_of_model" if counted else _FLOP
     for one in whole:
         trial, flop, profile = one.trial, one.measurement.flop, _profiles([one])[0]
         pieces = (
@@ -533,6 +566,6 @@ def _flop(cell: CellFigures, whole: Runs) -> None:
         if isinstance(trial, Trial) and flop and pieces:
             of_step = (flop.forward_flop_per_sample + flop.backward_flop_per_sample) * trial.batch_per_device
             method = f"FLOP of a step ÷ {_pieces([one])} in it"
-            cell.add("average_flop_count", "x", of_step / pieces, [one], method=method)
+            cell.add(metric, "x", of_step / pieces, [one], method=method)
             return
-    cell.lack("no pass tells both FLOP and how many kernels a step has", "average_flop_count")
+    cell.lack("no pass tells both FLOP and how many kernels a step has", metric)

@@ -31,7 +31,10 @@ NOTHING: Final = Request()
 
 
 class StudyRequest(Frozen):
-    """What was asked for: `bench` has what every run of the study gets (`SHARED`), `cells` begin the ids of those to run."""
+    """What was asked for: `bench` has what every run of the study gets (`SHARED`), `cells` begin the ids of those to run.
+
+    The command of `bench` is where the source's own program lies in its image; only the blocks that name it run then.
+    """
 
     study: str | None = None
     scale: Scale = "full"
@@ -107,7 +110,10 @@ class Altered(Frozen):
 
 
 class Pick(Frozen):
-    """Which runs of a request are a cell's: by `interconnect` between hosts, by `link` between emulated nodes; `measured` ones or passes alone."""
+    """Which runs of a request are a cell's: by `interconnect` between hosts, by `link` between emulated nodes; `measured` ones or passes alone.
+
+    `own_program`: they are of the source's, which is none of the suite's.
+    """
 
     devices: int
     nodes: int = 1
@@ -115,19 +121,20 @@ class Pick(Frozen):
     interconnect: Interconnect = "auto"
     case: Case | None = None
     measured: bool = True
+    own_program: bool = False
 
     def takes(self, trial: AnyTrial) -> bool:
         """Whether a run of the request is the cell's; all trainings of a case are, on however many devices each."""
-        if isinstance(trial, ExternalTrial) or not (self.measured or trial.profile):
+        if isinstance(trial, ExternalTrial) or self.own_program:
+            return isinstance(trial, ExternalTrial) and self.own_program and trial.world_size == self.devices
+        if not (self.measured or trial.profile):
             return False
         if self.case is not None:
             return trial.concurrent is not None and trial.concurrent.case == self.case
         if (trial.world_size, trial.nodes) != (self.devices, self.nodes) or trial.concurrent is not None:
             return False
-        if self.nodes == 1:
-            return True
-        if self.interconnect != "auto":
-            return trial.interconnect == self.interconnect
+        if self.nodes == 1 or self.interconnect != "auto":
+            return self.nodes == 1 or trial.interconnect == self.interconnect
         return trial.link == self.link
 
     def wants(self, trial: AnyTrial) -> bool:

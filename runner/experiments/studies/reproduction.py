@@ -133,7 +133,7 @@ def _is_kept(one: Observation, published: Published) -> bool:
 SHAPES: Final = frozenset(
     {"speedup", "scaling_efficiency", "throughput_ratio", "time_ratio", "throughput_gain"}
     | {"nccl_broadcast_time_share", "winograd_time_share", "maxpoolbackward_time_share", "compute_time_share"}
-    | {"memory_api_time_shares", "cudaLaunchKernel_api_time_share"}
+    | {"memory_api_time_shares", "cudaLaunchKernel_api_time_share", "cudaEventDestroy_api_time_share"}
 )
 """Quantities that can be compared between devices: shares and multiples of another quantity of the same device."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from string import Formatter
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
@@ -17,8 +18,9 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError, nearest
 from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
+from runner.core.log_pattern import LogPattern
 from runner.core.provenance import SUITE_ROOT
-from runner.core.request import Device, GpuMemory, Interconnect, KvStore, Mode, Precision, StrategyName
+from runner.core.request import Device, DialectName, GpuMemory, Interconnect, KvStore, Mode, Precision, StrategyName
 from runner.core.trial import Case
 from runner.core.workload import Workload, load_workloads
 from runner.images.catalog import Catalog, load_images
@@ -41,8 +43,8 @@ NOT_STATED: Final = "not stated"
 class Difference(Frozen):
     """Where the runs of a block, or of some of its networks, are not those of the source, whatever they run on.
 
-    `models` are the source's names of those networks, `ran` MODELs that stand for one, as another did before.
-    A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
+    `models` are the source's names of those networks, `ran` MODELs that stand for one, as another did before; `stands_in` is one that is so
+    only where another framework stands in for the source's. A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
     """
 
     field: Annotated[str, Field(min_length=1)]
@@ -50,6 +52,7 @@ class Difference(Frozen):
     here: Annotated[str, Field(min_length=1)]
     models: tuple[str, ...] = ()
     ran: tuple[str, ...] = ()
+    stands_in: bool = False
 
     @model_validator(mode="after")
     def _differs(self) -> Difference:
@@ -93,6 +96,51 @@ class Network(Frozen):
     rate: str | None = None
 
 
+STANDS: Final = frozenset({"model", "batch", "gpus", "indices", "image_size", "iterations", "data"})
+"""What the arguments of a program may leave to a run."""
+
+
+class Program(Frozen):
+    """The program that the source ran, for those who have it in an image of its time (PROGRAM); its samples are images.
+
+    Attributes:
+        file: its name; one of another ending is the same.
+        url: where it was published.
+        models: what it calls each network of the block.
+        arguments: its flags, as long as the source ran; these stand in them: `{model}`, `{batch}` (of all devices), `{gpus}` (how many),
+            `{image_size}`, `{iterations}` (of all devices together), `{data}` (the folder of DATA).
+        on_gpus: more of them where it runs on GPUs; `{indices}` are those, with commas between.
+        dialect, pattern: how its log is read.
+    """
+
+    file: Annotated[str, Field(min_length=1)]
+    url: str
+    models: Annotated[Mapping[str, str], Field(min_length=1)]
+    arguments: tuple[str, ...]
+    on_gpus: tuple[str, ...] = ()
+    dialect: DialectName | None = None
+    pattern: LogPattern | None = None
+
+    @model_validator(mode="after")
+    def _is_read_in_one_way(self) -> Program:
+        if (self.dialect is None) == (self.pattern is None):
+            raise ValueError(f"{self.file}: give `dialect` or `pattern`, whichever reads its log")
+        return self
+
+    @model_validator(mode="after")
+    def _names_what_can_stand_there(self) -> Program:
+        for word in (*self.arguments, *self.on_gpus):
+            if unknown := {name for _, name, _, _ in Formatter().parse(word) if name is not None} - STANDS:
+                raise ValueError(
+                    f"{self.file}: nothing stands for {{{min(unknown)}}} in {word}; known: {', '.join(sorted(STANDS))}"
+                )
+        return self
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path in an image is of this program."""
+        return PurePosixPath(path).stem == PurePosixPath(self.file).stem
+
+
 class Block(Frozen):
     """Runs of one kind: every combination of models, points, batches, precisions, networks and cases.
 
@@ -112,6 +160,7 @@ class Block(Frozen):
         fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
         real: whether it trains on real images, too, as what profiles the input has to.
         whole_time: whether the source's training time is its program's, with start-up and input, as from the time stamps of a log.
+        program: what the source ran itself, where that was published.
         differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
             wires) is compared with them, and what a small scale changes is known, so that neither is declared.
         note: what had to be decided since the source leaves it out.
@@ -149,9 +198,15 @@ class Block(Frozen):
     fit: Count | None = None
     real: bool = False
     whole_time: bool = False
+    program: Program | None = None
     small: Small = Small()
     differs: tuple[Difference, ...] = ()
     note: str | None = None
+
+    @property
+    def named_framework(self) -> str:
+        """The suite's name of its framework."""
+        return self.framework or self.where.framework or ""
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Block:
@@ -174,6 +229,10 @@ class Block(Frozen):
                 "the devices of a point are shared out equally to its nodes",
             ),
             (self.framework is None and self.where.framework is None, "`where` names no framework"),
+            (
+                self.program is not None and set(self.program.models) != set(self.models),
+                "`program` calls networks otherwise than `models`; name each of them",
+            ),
             (
                 lengths.count(None) < len(lengths) - 1,
                 "iterations, epochs and samples say the same thing; give one of them",
@@ -257,13 +316,18 @@ class Study(Frozen):
             raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
         return found
 
-    def declared(self, block: Block, model: str | None, *, ran: str | None = None) -> tuple[Difference, ...]:
-        """How the runs of a network in a block differ from the source's, where the MODEL `ran`: the block's unless told."""
+    def declared(
+        self, block: Block, model: str | None, *, ran: str | None = None, framework: str | None = None
+    ) -> tuple[Difference, ...]:
+        """How the runs of a network in a block differ from the source's, where the MODEL `ran` in `framework`: the block's unless told."""
         ran = ran or block.models.get(model or "")
+        other = framework not in (None, block.named_framework)
         return tuple(
             one
             for one in (*self.differs, *block.differs)
-            if (not one.models or model in one.models) and (not one.ran or ran in one.ran)
+            if (not one.models or model in one.models)
+            and (not one.ran or ran in one.ran)
+            and (other or not one.stands_in)
         )
 
     def tolerance(self, metric: str) -> Tolerance | None:
@@ -328,7 +392,7 @@ def _wrong(study: Study, source: Published) -> Iterator[Wrong]:
 
 def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> Iterator[Wrong]:
     """Models, modes and precisions that no program of the framework has, on any device that it has an image for."""
-    framework = block.framework or block.where.framework or ""
+    framework = block.named_framework
     owners = {model.name: (workload, model) for workload in workloads for model in workload.models}
     for name in (*block.models.values(), *block.small.models.values()):
         yield from _missing((name,), "model", set(owners), of="the suite")

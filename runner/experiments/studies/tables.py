@@ -36,6 +36,8 @@ _FINDINGS_LEGEND: Final = f"indicated, not indicated: seen, or not, but on degra
 
 # The table of uw-hardware has no column of the temperature that its heading names; cern-wgan's plain mean goes by the name of its figures.
 UNPRINTED: Final = ("temperature_min", "temperature_avg", "temperature_max", "fp32_utilisation_unweighted")
+# Where findings are about it, as those of nyu-profiling, which draws it: as counters have it, beside the suite's own count.
+FLOP: Final = ("average_flop_count", "average_flop_count_of_model")
 
 
 def markdown(reproduction: Reproduction) -> str:
@@ -125,7 +127,9 @@ def figures(reproduction: Reproduction) -> Table:
 
 def beside(reproduction: Reproduction) -> Table:
     """What was measured of the quantities that the source speaks of and prints no figure of."""
-    own = [one for one in reproduction.observations if one.metric in UNPRINTED]
+    about = {part.metric for one in reproduction.judgements for part in one.finding.parts}
+    wanted = (*UNPRINTED, *(FLOP if FLOP[0] in about else ()))
+    own = [one for one in reproduction.observations if one.metric in wanted]
     return Table.laid(own, _BESIDE, title="Also measured")
 
 

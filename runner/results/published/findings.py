@@ -49,9 +49,10 @@ _METRICS: Final[tuple[tuple[tuple[Unit, ...], str], ...]] = (
     # what a profiler saw
     (("%",), "kernel_concurrency compute_time_share nccl_broadcast_time_share winograd_time_share"),
     (("%",), "maxpoolbackward_time_share memory_api_time_shares cudaLaunchKernel_api_time_share"),
+    (("%",), "cudaEventDestroy_api_time_share kernel_fp32_utilisation"),
     (("%",), "memory_copy_throughput_figure kernel_time_share copy_overlap"),
     (TIME, "concurrent_kernel_time profiled_time"),
-    (("x",), "average_flop_count"),
+    (("x",), "average_flop_count average_flop_count_of_model"),
     (BYTES, "copy_size"),
     (("GB/s",), "copy_throughput"),
     # what it ran on, and how long

@@ -144,6 +144,12 @@ def test_a_pass_that_did_what_was_asked(kind):
         ("kernels", [*said(0), *said(1)], rows(("region", 0), ("call", 1)), "rank 0 and 1 did not tell what ran"),
         ("kernels", [*said(0), *said(1)], rows(("kernel", 0)), "rank 1 did not tell what ran"),
         ("memory", [*said(0, kind="memory"), *said(1)], None, "rank 1 did not tell its memory"),
+        (
+            "calls",
+            [*said(0, kind="calls"), *said(1)],
+            rows(("call", 0), ("op", 1)),
+            "rank 1 did not tell which calls it made",
+        ),
         ("region", [*said(0, kind="region"), *said(1)], None, "rank 1 did not tell how long its regions took"),
         ("kernels", [*said(0), *said(1, values=(2.3, None))], OPS, "the loss is not finite at iteration 1"),
         ("kernels", [*said(0, values=()), *said(1, values=())], OPS, "no loss was reported"),

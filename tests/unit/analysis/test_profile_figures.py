@@ -227,8 +227,8 @@ class TestCounters:
     def test_weighted_and_unweighted(self):
         """3 s at 20 % and 1 s at 60 %, twice: (0.6 + 1.2) ÷ 5 weighted, (20 + 60 + 60) ÷ 3 counted alike."""
         frame = table(
-            kernel(0, 3, WINOGRAD, fp32_percent=20, tensor_percent=0, dram_bytes=100),
-            kernel(3, 4, GEMM, fp32_percent=60, tensor_percent=10, dram_bytes=50),
+            kernel(0, 3, WINOGRAD, fp32_percent=20, tensor_percent=0, dram_bytes=100, flop=900),
+            kernel(3, 4, GEMM, fp32_percent=60, tensor_percent=10, dram_bytes=50, flop=300),
             kernel(4, 5, GEMM, fp32_percent=60, tensor_percent=10, dram_bytes=50),
             kernel(5, 6, BN),
         )
@@ -237,6 +237,7 @@ class TestCounters:
         assert counters.fp32_unweighted_percent == pytest.approx(140 / 3)
         assert counters.tensor_percent == pytest.approx(4.0)
         assert counters.dram_bytes_per_step == 100
+        assert counters.flop_per_kernel == 600, "of the two that tell it"
         assert counters.covered_percent == pytest.approx(100 * 5 / 6)
         assert [(one.name, one.fp32_percent) for one in counters.low] == [(WINOGRAD, pytest.approx(20.0))]
 
@@ -247,6 +248,17 @@ class TestCounters:
         assert found.counters.fp32_percent == 30.0
         assert found.categories[0].seconds == 0.5
         assert reasons(found)["GPU compute utilisation"] == "the rows of the kernels have no start"
+
+
+def test_calls_of_a_whole_process_are_of_no_step():
+    frame = table(call(-5, -4, "cuDeviceGetAttribute"), call(1, 4, "cudaLaunchKernel_v7000"))
+    found = profile(frame, env(), start(kind="calls", source="CUPTI", plain=()), stop())
+    assert [(one.name, one.share_percent) for one in found.calls] == [
+        ("cudaLaunchKernel", 75),
+        ("cuDeviceGetAttribute", 25),
+    ]
+    assert (found.launches_per_step, found.steps.overhead_percent) == (None, None)
+    assert reasons(found) == {"kernels": "a pass for calls traces none; ask for PROFILE=kernels"}
 
 
 class TestGaps:

@@ -89,6 +89,15 @@ def test_what_is_not_there_says_what_to_type(tmp_path, words, env, says):
     assert refused(tmp_path, *words, env=env).endswith(says)
 
 
+def test_a_sources_own_program_without_an_image_of_its_time_is_refused_in_one_sentence():
+    words = ("reproduce", "dell-p100", "--program=/mxnet/train_imagenet.py")
+    for env, step in (({}, "--image IMG"), ({"DLSCALE_MAKE": "1"}, "IMAGE=IMG")):
+        done = dlscale(*words, env=env)
+        assert (done.code, done.stdout) == (2, "")
+        (said,) = done.stderr.splitlines()
+        assert said.endswith(f"runs in an image of yours that has it, and none is given; add {step}")
+
+
 def test_a_results_directory_that_can_not_be_written(tmp_path):
     (tmp_path / "out").touch()
     said = refused(

@@ -180,6 +180,10 @@ def test_what_is_no_link_or_none_that_tc_can_make(rate, delay, says):
         ({"mode": "converge", "iterations": 9}, "ITERATIONS does not go with MODE=converge, which trains by EPOCHS"),
         ({"mode": "infer", "concurrent": 2}, "CONCURRENT counts trainings, and MODE=infer asked"),
         ({"concurrent": 1}, "CONCURRENT=1 is one training beside none; ask for CONCURRENT=2 or more"),
+        (
+            {"concurrent": 2, "gpu_memory": "all"},
+            "GPU_MEMORY=all leaves nothing to a training on the same GPU, as CONCURRENT",
+        ),
         ({"concurrent": 2, "profile": ("kernels",)}, "PROFILE does not go with CONCURRENT"),
         ({"concurrent": 2, "hosts": "a:1,b:1"}, "HOSTS does not go with CONCURRENT"),
     ],

@@ -21,6 +21,7 @@ from runner.experiments.studies.cells import cells
 from runner.experiments.studies.model import NOTHING, Altered, Pick, Usable
 from runner.experiments.studies.study import DIRECTORY as OWN
 from runner.experiments.studies.study import Block, Point, Same, Small, Study, study_names
+from runner.experiments.studies.tables import differences
 from runner.results.published.load import DIRECTORY
 from runner.results.published.load import load as load_source
 
@@ -257,6 +258,16 @@ def test_counters_are_not_asked_for_where_no_gpu_has_them():
     )
 
 
+def test_calls_of_a_whole_program_are_recorded_where_its_own_framework_can():
+    for machine, framework, kinds in (
+        (gpu_machine(1), None, ("kernels", "metrics", "calls")),
+        (gpu_machine(1), "mxnet", ("kernels", "metrics")),
+        (cpu_machine(), None, ("kernels",)),
+    ):
+        found = laid_out(STUDIES["nyu-profiling"], machine, asked=Request(framework=framework))
+        assert found["steps.alexnet.1gpus.batch64"].request.profile == kinds
+
+
 SLOW = Link(rate_mbit=1000, emulated=True)
 TWO = {"world_size": 2, "nodes": 2, "processes": 2}
 TOGETHER = {"trainings": 2, "case": "together", "number": 2}
@@ -291,6 +302,16 @@ def test_another_framework_can_stand_in():
     assert Altered(field="framework", published="tensorflow", here="pytorch") in found[0].altered
 
 
+def test_what_is_otherwise_in_a_framework_that_stands_in_is_told_of_that_one_alone():
+    """TensorFlow takes a GPU whole and its parameter servers update asynchronously; no other framework does either."""
+    own = {"gpu memory", "updates"}
+    for framework, expected in ((None, set()), ("tensorflow", set()), ("pytorch", own)):
+        found = laid_out(STUDIES["uw-hardware"], gpu_machine(4), asked=Request(framework=framework))
+        assert {one.field.replace("_", " ") for one in found["gpus.2gpus"].altered} & own == expected
+        rows = differences([cell for cell in found.values() if cell.block == "gpus"]).rows
+        assert {row[0] for row in rows} & own == expected
+
+
 def test_what_is_asked_of_bench_reaches_every_run():
     """An image that is given, or what is installed, has no VERSION; with another framework goes no strategy of the source's."""
     given = Usable(framework="pytorch", version="own:1", device="gpu", given=True)
@@ -315,6 +336,60 @@ def test_a_version_that_no_study_names_is_taken_and_one_that_is_asked_for_alone(
     assert "tensorflow 1.15.5-nvidia trains on one device" in old["tensorflow.4gpus"].why
     assert old["tensorflow.1gpus"].request.version == "1.15.5-nvidia"
     assert old["caffe.1gpus"].why == "there is no image of caffe 1.15 for a GPU"
+
+
+def own_program(study, path, machine, **more):
+    given = Usable(framework="", version="mxnet:0.7", device=machine.device, given=True)
+    asked = Request(image="mxnet:0.7", command=(path,), data=Path("/imagenet"), **more)
+    return laid_out(STUDIES[study], machine.model_copy(update={"images": (given,)}), asked=asked)
+
+
+@pytest.mark.parametrize(
+    ("study", "cell", "path", "flags", "batch"),
+    [
+        # 144 of a node, shared by two GPUs.
+        (
+            "dell-p100",
+            "mxnet-googlenet.2gpus",
+            "/mxnet/train_imagenet.py",
+            "--network=googlenet --batch-size=144 --data-shape=256 --data-dir=/dlscale/data --num-epochs=1 --gpus=0,1",
+            72,
+        ),
+        # 256 samples of all four, 1,000 iterations of them; Bazel's program has no ending.
+        (
+            "dell-p100",
+            "tensorflow.4gpus",
+            "/inception/bazel-bin/imagenet_train",
+            "--num_gpus=4 --batch_size=256 --max_steps=1000 --data_dir=/dlscale/data --train_dir=/tmp/imagenet_train",
+            64,
+        ),
+        (
+            "tbd-analysis",
+            "sensitivity-inception.1gpus",
+            "/tbd/train_imagenet.py",
+            (
+                "--network=inception-v3 --image-shape=3,299,299 --batch-size=32 --data-train=/dlscale/data/imagenet1k_train_240.rec "
+                "--num-epochs=1 --gpus=0"
+            ),
+            32,
+        ),
+    ],
+)
+def test_the_sources_own_program_has_the_sources_flags(study, cell, path, flags, batch):
+    request = own_program(study, path, gpu_machine(4))[cell].request
+    assert request.command == ("python", path, *flags.split())
+    assert (request.image, request.batch, request.repeat, request.profile) == ("mxnet:0.7", batch, 3, ())
+    refuse_contradictions(request)
+
+
+def test_what_the_source_ran_by_another_program_or_on_several_nodes_is_none_of_its_own_program():
+    found = own_program("dell-p100", "/mxnet/train_imagenet.py", gpu_machine(4))
+    assert {cell.block for cell in found.values() if cell.request} == {"mxnet-googlenet", "mxnet-inception-bn"}
+    assert found["caffe.1gpus"].why == "the source ran another program than /mxnet/train_imagenet.py"
+    assert found["mxnet-googlenet.8gpus.2nodes.ib"].why == "a program that is not the suite's runs on one node"
+    assert [one.field for one in found["mxnet-googlenet.1gpus"].altered] == ["data"]
+    bare = own_program("dell-p100", "/mxnet/train_imagenet.py", gpu_machine(2))
+    assert bare["mxnet-googlenet.4gpus"].why == "4 GPUs, here are 2 GPUs"
 
 
 def test_on_hosts_and_on_slurm_every_run_is_on_them_but_trainings_at_once():

@@ -62,6 +62,12 @@ def made_up(differs, **changes):
             "differs in training time",
         ),
         ((), {"where": {"framework": "mxnet", "data": "real"}}, ("throughput",), "differs in data"),
+        (
+            ({"field": "updates", "published": "a", "here": "b", "stands_in": True},),
+            {},
+            ("throughput",),
+            "covered; where another framework stands in, also in updates",
+        ),
     ],
 )
 def test_a_difference_is_told_where_it_bears_on_what_is_shown(differs, changes, metrics, told):

@@ -52,6 +52,7 @@ STUDY = Study.model_validate(
                 "differs": [
                     {"field": "optimizer", "published": "Adam", "here": "SGD", "models": ["resnet50"]},
                     {"field": "iterations", "published": "not stated", "here": "400 iterations"},
+                    {"field": "updates", "published": "asynchronous", "here": "synchronous", "stands_in": True},
                 ],
             }
         ],
@@ -118,6 +119,11 @@ class TestWhatRan:
         _, by_field = told(*(run(run_id=f"run-{number}", said=said) for number, said in enumerate(runs)))
         assert {field: by_field.get(field) for field in found} == found
 
+    def test_what_is_so_of_another_framework_alone_is_held_against_the_one_that_ran(self):
+        own = {"framework": "tensorflow", "version": "1.15.5"}
+        assert "updates" not in told(run(**own, said=own), altered=())[1]
+        assert told(run(framework="pytorch"))[1]["updates"] == ("asynchronous", "synchronous")
+
     def test_a_version_that_the_source_leaves_out_is_named(self):
         assert told(run(), version=None)[1]["version"] == ("not stated", "2.11.0+cu130")
 
@@ -169,6 +175,19 @@ class TestWhatRan:
         own = run(world_size=2, processes=2, nodes=nodes, transport={"used": used, "emulated": emulated})
         _, found = told(own, network=network, gpus=2, nodes=nodes)
         assert found.get("network", (None, None))[1] == here
+
+    def test_a_wire_that_carried_more_than_the_sources_could_is_another(self):
+        """Of hosts nobody tells how fast they are joined; 1e9 bytes in each step are 8e9 bits."""
+        two = {"world_size": 2, "processes": 2, "nodes": 2}
+        for gbit, other in ((90, False), (110, True)):
+            made = run(**two, transport={"used": "infiniband", "sent_bytes_per_step": {"a": 1e9}})
+            step = made.measurement.step_time_s.model_copy(update={"p50": 8 / gbit})
+            made = made.model_copy(update={"measurement": made.measurement.model_copy(update={"step_time_s": step})})
+            assert ("network" in told(made, network="ib", nodes=2, gpus=2)[1]) is other
+        assert told(made, network="ib", nodes=2, gpus=2)[1]["network"] == (
+            "InfiniBand, 100 Gb/s",
+            "infiniband, 110 Gb/s and more",
+        )
 
     def test_a_reproduction_says_what_each_cell_ran_in(self):
         request = Request(framework="mxnet", version="1.9.1", model="resnet50", workers=(1,))

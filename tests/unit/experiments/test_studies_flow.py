@@ -125,6 +125,22 @@ def test_a_cluster_is_asked_for_the_nodes_of_the_widest_run(run, monkeypatch, ca
     assert line.endswith("dlscale reproduce dell-p100 --hosts=slurm")
 
 
+def test_a_program_that_the_source_did_not_run_is_refused(run):
+    asked = Request(image="mxnet:0.7", command=("/mxnet/train_mnist.py",))
+    with pytest.raises(
+        RequestError, match=r"^PROGRAM=/mxnet/train_mnist.py is none of STUDY=dell-p100; the source's were"
+    ):
+        run(Bench(), bench=asked)
+
+
+def test_a_cluster_is_asked_for_the_nodes_of_the_cells_that_were_chosen(run, monkeypatch, capsys):
+    monkeypatch.setattr(flow, "become", pytest.fail)
+    assert run(Bench(), bench=Request(cluster="slurm"), dry_run=True, cells=("tensorflow.1gpus", "caffe")) == 0
+    assert capsys.readouterr().out.startswith("salloc --nodes=1 ")
+    with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 begins so"):
+        run(Bench(), bench=Request(cluster="slurm"), cells=("nothing",))
+
+
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, tmp_path, capsys):
     assert run(Bench(stops="mxnet")) == 3
     (made,) = reproductions(tmp_path)

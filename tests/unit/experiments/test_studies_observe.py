@@ -17,7 +17,7 @@ from studied import observation
 
 from runner.analysis.grading.measure import measure
 from runner.core.measurement import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
-from runner.core.profile import Copies, Counters
+from runner.core.profile import Copies, Counters, NameShare
 from runner.core.telemetry import Range
 from runner.core.trial import Concurrent
 from runner.experiments.studies.measured import converged_at
@@ -265,12 +265,25 @@ class TestPasses:
             tensor_percent=None,
             dram_bytes_per_step=None,
             covered_percent=100.0,
-            low=(),
+            low=(
+                NameShare(
+                    name="sgemm",
+                    category="gemm",
+                    count=1,
+                    seconds=1,
+                    mean_s=1,
+                    share_percent=9,
+                    fp32_percent=3.5,
+                ),
+            ),
+            flop_per_kernel=1.5e6,
         )
         one = one.model_copy(update={"profile": one.profile.model_copy(update={"counters": counters})})
         found, _ = looked_at([one], here=GPU, gpus=1)
         assert found["fp32_utilisation"][0].value == 40
         assert found["fp32_utilisation_unweighted"][0].value == 12.5
+        assert found["average_flop_count"][0].value == 1.5e6
+        assert [(one.name, one.value) for one in found["kernel_fp32_utilisation"]] == [("sgemm", 3.5)]
 
     def test_shares_are_of_all_seconds_of_work(self):
         work = {"convolution_winograd": 30, "broadcast": 20, "copy_htod": 40, "pooling_backward": 10}
@@ -286,11 +299,28 @@ class TestPasses:
         own = {
             "cudaLaunchKernel": ("launch", 6.0),
             "cudaMalloc": ("memory_management", 3.0),
-            "cudaPeek": ("attributes", 1.0),
+            "cudaEventDestroy": ("event", 1.0),
         }
         found, _ = looked_at([self.traced(**studied.calls(own))], here=GPU, gpus=1)
         assert found["cudaLaunchKernel_api_time_share"][0].value == pytest.approx(60)
-        assert [(one.name, one.value) for one in found["memory_api_time_shares"]] == [("cudaMalloc", pytest.approx(30))]
+        assert found["cudaEventDestroy_api_time_share"][0].value == pytest.approx(10)
+        (own,) = found["memory_api_time_shares"]
+        assert (own.name, own.value, own.method) == ("cudaMalloc", 100, "of calls about memory in whole steps")
+
+    def test_calls_about_memory_are_those_of_the_whole_process_where_it_was_recorded(self):
+        """A donut of the source's: its parts are a whole, start-up included; cuDeviceGetAttribute is one of them, a launch none."""
+        steps = self.traced(**studied.calls({"cudaMalloc": ("memory_management", 3.0)}))
+        whole = {
+            "cudaLaunchKernel": ("launch", 6.0),
+            "cudaMalloc": ("memory_management", 1.0),
+            "cuDeviceGetAttribute": ("attributes", 2.0),
+            "cudaSetDevice": ("other", 1.0),
+        }
+        process = self.traced(kind="calls", **studied.calls(whole))
+        found, _ = looked_at([steps, process], here=GPU, gpus=1)
+        own = {one.name: one.value for one in found["memory_api_time_shares"]}
+        assert own == {"cudaMalloc": 25, "cuDeviceGetAttribute": 50, "cudaSetDevice": 25}
+        assert {one.method for one in found["memory_api_time_shares"]} == {"of calls about memory in the whole process"}
 
     def test_steps_that_allocate_nothing_have_no_calls_for_memory(self):
         own = studied.calls({"cudaDeviceGetAttribute": ("attributes", 1.0)})

@@ -34,6 +34,9 @@ blocks:
 """
 
 
+PROGRAM = '{file: train.py, url: x, models: {googlenet: g}, %s, arguments: ["--batch=%s"]}'
+
+
 def loaded(tmp_path, text):
     (tmp_path / "whole.yaml").write_text(text, encoding="utf-8")
     return load_study("whole", tmp_path)
@@ -92,6 +95,18 @@ def test_a_whole_file_is_read_with_its_source(tmp_path):
             1,
             "loss differs for 'vgg16', which no block has",
         ),
+        (
+            "  iterations: 10",
+            f"  iterations: 10\n  program: {PROGRAM % ('dialect: mxnet', '{bacth}')}",
+            19,
+            "train.py: nothing stands for {bacth} in --batch={bacth}; known: batch, data, gpus",
+        ),
+        (
+            "  iterations: 10",
+            f"  iterations: 10\n  program: {PROGRAM % ('on_gpus: []', '{batch}')}",
+            19,
+            "train.py: give `dialect` or `pattern`, whichever reads its log",
+        ),
         ("small: {iterations: 2}", "small: {models: {vgg16: lenet}}", 19, "block one has no model 'vgg16'"),
         ("id: whole", "id: hole", 1, "id is 'hole'"),
     ],
@@ -121,6 +136,14 @@ def test_two_blocks_of_one_name_are_refused(tmp_path):
 def test_an_unknown_study_is_answered_with_those_that_there_are():
     with pytest.raises(RequestError, match=r"unknown STUDY 'dell-p10'; known: dell-p100, "):
         load_study("dell-p10")
+
+
+def test_the_log_of_tensorflows_trainer_of_2016_is_read():
+    """As inception_train.py prints it, every tenth step."""
+    study, _ = load_study("dell-p100")
+    (line,) = study.block("tensorflow").program.pattern.lines
+    said = "2016-10-20 10:11:12.131415: step 20, loss = 13.02 (64.1 examples/sec; 0.998 sec/batch)"
+    assert re.search(line, said).groupdict() == {"step": "20", "loss": "13.02", "rate": "64.1"}
 
 
 def test_the_five_studies_are_there():

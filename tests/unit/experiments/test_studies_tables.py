@@ -209,6 +209,19 @@ def test_what_the_source_prints_no_figure_of_has_a_table_of_its_own_where_it_was
     assert "| temperature max | model a, gpus 1 | 61.5" in text
 
 
+def test_flop_as_the_source_counts_stands_beside_the_suites_own_count_where_the_source_is_about_it():
+    counted = [
+        RATE.model_copy(update={"metric": name, "unit": "x", "value": value, "ci95": None})
+        for name, value in (("average_flop_count", 5e7), ("average_flop_count_of_model", 6e7))
+    ]
+    assert "## Also measured" not in tables.markdown(made(observations=counted))
+    predicate = FINDING.predicate.model_copy(update={"metric": "average_flop_count"})
+    about = made().judgements[0].model_copy(update={"finding": FINDING.model_copy(update={"predicate": predicate})})
+    text = tables.markdown(made(observations=counted, judgements=(about,)))
+    assert "| average flop count |" in text
+    assert "| average flop count of model |" in text
+
+
 def test_a_terminal_gets_what_was_measured_and_judged_and_the_rest_counted():
     bare = comparison(figure="googlenet.16", measured=None, ratio=None, ratio_ci95=None, verdict="not measured")
     untold = Judgement(

@@ -197,6 +197,11 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"compression": "fp16"}, {}, "COMPRESSION is a setting of STRATEGY=horovod, not of kvstore"),
         ({"strategy": "horovod", "operations": "mpi"}, {}, "OPERATIONS=mpi does not go with CONTROLLER=gloo"),
         ({"xla": True}, {}, "XLA compiles TensorFlow's step"),
+        (
+            {"profile": ("calls",)},
+            {"framework": "pytorch"},
+            "PROFILE=calls records calls of the CUDA API, and CPUs make none",
+        ),
         ({"gpu_memory": "all"}, {}, "GPU_MEMORY=all is TensorFlow's way to take a GPU, not FRAMEWORK=mxnet"),
         (
             {"gpu_memory": "all"},

@@ -302,6 +302,15 @@ def test_a_pass_of_metrics_is_as_short_as_asked_where_kernels_are_replayed_or_ra
     assert stop.iterations == 3
 
 
+def test_calls_of_the_whole_process_are_kept_and_nothing_is_said_of_steps_without_a_recorder(monkeypatch):
+    """Those of a start-up begin before any step; a recorder that was there all along has no step without it to be held against."""
+    rows = {"kind": ["call"], "name": ["cuDeviceGetAttribute"], "device": [-1], "start": [0.5], "duration": [1e-6]}
+    found = run(Training(Clock(monkeypatch), rows=rows, whole=True), kind="calls")
+    (table,) = [one for one in found if isinstance(one, parse.Rows)]
+    assert table.columns["name"] == ["cuDeviceGetAttribute"]
+    assert only(found, "profile_start")[0].plain_step_seconds == ()
+
+
 def test_rows_outside_of_the_steps_are_dropped_and_regions_are_rows(monkeypatch):
     clock = Clock(monkeypatch)
     # Steps of 4 s begin at 135, 139 and 143: six of them before, two barriers of 5 s, one start of 1 s.

@@ -1,0 +1,121 @@
+"""Every call of the CUDA API that this process makes, its start-up included: recorded by CUPTI, as nvprof records them. Standard library only.
+
+    recorder = Recorder("libcupti.so.13")     before the first call
+    recorder.stop()
+    recorder.columns()                        of table `kernels` (`events.py`)
+
+torch.profiler leaves out the calls that ask a device what it has, and those of the driver, so that what a start-up does can't be seen by it.
+CUPTI fills buffers with records (CUPTI's reference, "Activity API"): an `ApiRecord` a call, whose `cbid` is the number of its function.
+"""
+
+import ctypes
+import threading
+import time
+
+from arguments import refuse
+
+# cupti_activity.h, cupti_callbacks.h: kinds of records with the domain that their functions are numbered in.
+DOMAINS = {4: 1, 5: 2}  # calls of the driver, of the runtime
+EVEN_IF_NOT_FULL = 1
+BUFFER_BYTES = 8 * 2**20
+
+
+class ApiRecord(ctypes.Structure):
+    """`CUpti_ActivityAPI`; times in nanoseconds."""
+
+    _fields_ = [
+        ("kind", ctypes.c_uint32),
+        ("cbid", ctypes.c_uint32),
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("process", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
+        ("correlation", ctypes.c_uint32),
+        ("returned", ctypes.c_uint32),
+    ]
+
+
+_POINTER = ctypes.POINTER(ctypes.c_void_p)
+_SIZE = ctypes.POINTER(ctypes.c_size_t)
+REQUESTED = ctypes.CFUNCTYPE(None, _POINTER, _SIZE, _SIZE)
+COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+
+
+class Recorder:
+    """Records from when it is made until `stop`; a profiler as `profiling.py` describes one, which so starts with the process."""
+
+    source = "CUPTI"
+    whole = True
+
+    def __init__(self, library):
+        """Begin; `library` is CUPTI as the loader knows it."""
+        try:
+            self.cupti = ctypes.CDLL(library)
+        except OSError as error:
+            refuse(
+                f"--profile=calls: {error}; install the CUPTI that belongs to this framework's CUDA, or leave it out"
+            )
+        self.rows, self.buffers, self.lock = [], {}, threading.Lock()
+        self.callbacks = REQUESTED(self._lend), COMPLETED(self._take)  # CUPTI calls them as long as the process lives
+        self._do("cuptiActivityRegisterCallbacks", *self.callbacks)
+        for kind in DOMAINS:
+            self._do("cuptiActivityEnable", ctypes.c_uint32(kind))
+        now = ctypes.c_uint64()
+        self._do("cuptiGetTimestamp", ctypes.byref(now))
+        self.since = now.value - time.monotonic_ns()
+
+    def start(self):
+        """Nothing: it has begun."""
+
+    def stop(self):
+        for kind in DOMAINS:
+            self._do("cuptiActivityDisable", ctypes.c_uint32(kind))
+        self._do("cuptiActivityFlushAll", ctypes.c_uint32(EVEN_IF_NOT_FULL))
+
+    def columns(self):
+        names = {function: self._name(*function) for function in {row[0] for row in self.rows}}
+        rows = sorted(self.rows, key=lambda row: row[1])
+        return {
+            "kind": ["call"] * len(rows),
+            "name": [names[function] for function, *_ in rows],
+            "device": [-1] * len(rows),
+            "thread": [thread for _, _, _, thread, _ in rows],
+            "start": [round((start - self.since) / 1e9, 9) for _, start, _, _, _ in rows],
+            "duration": [round((end - start) / 1e9, 9) for _, start, end, _, _ in rows],
+            "correlation": [correlation for _, _, _, _, correlation in rows],
+        }
+
+    def _do(self, function, *arguments: object):
+        code = getattr(self.cupti, function)(*arguments)
+        if code:
+            text = ctypes.c_char_p()
+            self.cupti.cuptiGetResultString(code, ctypes.byref(text))
+            told = (text.value or b"").decode() or code
+            refuse(f"--profile=calls: {function} says {told}; end other profilers of this process, or leave it out")
+
+    def _name(self, kind, cbid):
+        text = ctypes.c_char_p()
+        self._do("cuptiGetCallbackName", ctypes.c_uint32(DOMAINS[kind]), ctypes.c_uint32(cbid), ctypes.byref(text))
+        return text.value.decode()
+
+    def _lend(self, buffer, size, records):
+        lent = ctypes.create_string_buffer(BUFFER_BYTES)
+        address = ctypes.addressof(lent)
+        with self.lock:
+            self.buffers[address] = lent
+        buffer[0], size[0], records[0] = address, BUFFER_BYTES, 0
+
+    def _take(self, _context, _stream, buffer, _size, filled):
+        record = ctypes.c_void_p()
+        rows = []
+        while (
+            self.cupti.cuptiActivityGetNextRecord(
+                ctypes.c_void_p(buffer), ctypes.c_size_t(filled), ctypes.byref(record)
+            )
+            == 0
+        ):
+            one = ApiRecord.from_address(record.value)
+            rows.append(((one.kind, one.cbid), one.start, one.end, one.thread, one.correlation))
+        with self.lock:
+            self.rows += rows
+            del self.buffers[buffer]
