@@ -277,8 +277,7 @@ def report(
     from runner.commands import report as drawing
 
     if check:
-        for place in places:
-            drawing.check_page(place)
+        drawing.check_pages(places)
     else:
         drawing.report(places, out=own, beside_runs=bool(directories or out))
 

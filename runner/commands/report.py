@@ -80,16 +80,21 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     prune()
 
 
-def check_page(directory: Path) -> None:
-    """Hold the page that is kept in a directory as Markdown against what its records give now. DlscaleError: it is another, or not there."""
+def check_pages(directories: Sequence[Path]) -> None:
+    """Hold the page that is kept in each directory as Markdown against what its records give now. DlscaleError names all that differ."""
+    differing = [one for one in directories if not _is_current(one)]
+    if differing:
+        again = "; ".join(f"dlscale report {one}" for one in differing)
+        pages = ", ".join(str(one / KEPT_PAGE) for one in differing)
+        raise DlscaleError(f"not what the records give: {pages}; run `{again}` and commit what it wrote")
+
+
+def _is_current(directory: Path) -> bool:
     found = _collected(
         [directory], page=directory, beside=lambda folder: folder, write=False, pictures=False, console=open_console()
     )
     path = directory / KEPT_PAGE
-    if not path.is_file() or path.read_text(encoding="utf-8") != markdown(_page(found)):
-        raise DlscaleError(
-            f"{path} differs from what the records give; run `dlscale report {directory}` and commit what it wrote"
-        )
+    return path.is_file() and path.read_text(encoding="utf-8") == markdown(_page(found))
 
 
 def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:

@@ -137,17 +137,27 @@ def _compile(command: list[str], image: ImageSpec, folder: Path) -> None:
     own = pip_sources()
     extra = " ".join(filter(None, (own.get("extra-index-url"), image.extra_index)))
     primary = {name: value for name, value in own.items() if name != "extra-index-url"}
+    failures = []
     for sources in [primary, {**primary, "extra-index-url": extra}] if extra else [primary]:
         try:
             process.run(command, env=_environment(sources), cwd=folder)
         except CommandError as error:
-            failure = error
+            failures.append(error)
         else:
             return
-    reason = " ".join(failure.stderr.split())[-600:]
+    reasons = [" ".join(failure.stderr.split())[-600:] for failure in failures]
+    away = _NOT_REACHED.search(reasons[-1])
+    if away and reasons[0] != reasons[-1]:
+        raise RequestError(
+            f"{image.name} can't be locked: pip's own index has no answer ({reasons[0]}), and {away[1]}, asked next, can't be reached; "
+            "run this where it can be, or ask for a version that pip's index has"
+        ) from failures[-1]
     raise RequestError(
-        f"{image.name} can't be locked ({reason}); mend its requirements in images/versions.yaml"
-    ) from failure
+        f"{image.name} can't be locked ({reasons[-1]}); mend its requirements in images/versions.yaml"
+    ) from failures[-1]
+
+
+_NOT_REACHED: Final = re.compile(r"Failed to fetch: `?(https?://[^\s`/]+)")
 
 
 def oldest_python(requires_python: str) -> str:

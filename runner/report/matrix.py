@@ -405,7 +405,7 @@ def verdict(summary: Summary) -> str:
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
     lost = [f"{row.devices} {row.verdict}" for row in summary.rows if row not in usable]
     if not usable:
-        return f"No figure: {'; '.join(lost)}."
+        return f"No figure: {'; '.join(lost).rstrip('.')}."
     for row in reversed(usable):
         ends = row.throughput_ci95
         if ends and ends.high >= NOISY * ends.low:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import pytest
 from numerics import GLOBAL_BATCH, ITERATIONS, TRAINING, check_losses, check_shared_losses, events
 
+from runner.core.strategies import STRATEGIES
+
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
@@ -57,6 +59,12 @@ PAIRS = [
     Pair("pytorch", "horovod", ("--controller=gloo",)),
     Pair("pytorch", "horovod", ("--controller=mpi", "--fusion-threshold=16", "--cycle-time=2"), transport="shm"),
     Pair("tensorflow", "horovod", ("--controller=gloo",)),
+]
+PAIRS += [  # what nobody wrote a row for, with the settings that it has by default
+    Pair(framework, name, processes=1 if strategy.one_process else 2)
+    for name, strategy in STRATEGIES.items()
+    for framework in strategy.frameworks
+    if "cpu" in strategy.devices and not strategy.cuts and name not in {"single", *(pair.strategy for pair in PAIRS)}
 ]
 
 

@@ -1,5 +1,6 @@
 """Recipes of docs/extending that do not work as they are written: each is walked here by declaring what it asks for, and nothing else."""
 
+import ast
 import csv
 import io
 import re
@@ -64,6 +65,18 @@ def test_a_strategy_is_one_entry_and_a_launcher(monkeypatch):
     assert carrier(trial) == "gloo"
     images = load_images(examples.ROOT).images
     assert {image.name for image in images if "pairs" in offered(image)} == {"pytorch 2.13.0-cpu"}
+
+
+def test_pytorch_joins_every_strategy_that_the_plan_offers_and_no_other():
+    """One was planned and started, and then refused by the image classifiers, which had a list of their own."""
+    module = ast.parse((examples.ROOT / "workloads" / "with_pytorch" / "ranks.py").read_text(encoding="utf-8"))
+    (table,) = [
+        node.value
+        for node in module.body
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["STRATEGIES"]
+    ]
+    offered = {name for name, one in strategies.STRATEGIES.items() if "pytorch" in one.frameworks and not one.cuts}
+    assert {key.value for key in table.keys} == offered
 
 
 def test_a_model_is_one_entry_of_the_workload(tmp_path):

@@ -13,12 +13,6 @@ from with_mxnet.shim import mx
 
 nn = mx.gluon.nn
 zoo = mx.gluon.model_zoo.vision
-RESNETS = {
-    "resnet18": zoo.resnet18_v1,
-    "resnet50": zoo.resnet50_v1,
-    "resnet101": zoo.resnet101_v1,
-    "resnet152": zoo.resnet152_v1,
-}
 AFTER_STEM = 4  # convolution, normalization, ReLU, pooling
 
 
@@ -40,10 +34,10 @@ def build(name, image_size, num_classes, contexts, *, auxiliary=True):
 def undrawn(name, image_size, num_classes, *, auxiliary=True):
     """The same before its shapes are known."""
     listed = layers(name, image_size, num_classes, auxiliary=auxiliary)
-    resnet = RESNETS.get(name.replace(UNCHANGED, ""))
-    if resnet is None:
+    plain = name.replace(UNCHANGED, "")
+    if not plain.startswith("resnet"):
         return sequence(listed)
-    net, published = resnet(classes=num_classes), listed[1][0] == "max_pool"
+    net, published = getattr(zoo, f"{plain}_v1")(classes=num_classes), listed[1][0] == "max_pool"
     return net if published else block(sequence(listed[:1]), *net.features[AFTER_STEM:], net.output)
 
 

@@ -29,7 +29,7 @@ from with_pytorch.training import Training, run
 
 
 class Cnn(Training):
-    strategies = ("single", "ddp", "horovod", "dp")
+    lacks = frozenset()
 
     def __init__(self, args, torch, device, ranks):
         from models_torch import build

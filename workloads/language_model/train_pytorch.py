@@ -58,13 +58,14 @@ class LanguageModel(Training):
     """The network, and this rank's sequences."""
 
     offered = frozenset({"fused-optimizer", "cudnn-attention", "compile", "one-message", "bf16-gradients"})
-    strategies = ("single", "ddp", "fsdp", "tp", "fsdp+tp")
+    lacks = frozenset({"dp", "horovod"})
+    cuts = ("fsdp", "tp", "fsdp+tp")
 
     def __init__(self, args, torch, device, ranks):
         from models_torch import build
 
         super().__init__(args, torch, device, ranks)
-        self.sharded = args.strategy not in ("single", "ddp")
+        self.sharded = args.strategy in self.cuts
         self.size = SIZES[args.model]
         if "cudnn-attention" in args.techniques:
             for other in ("flash", "mem_efficient", "math"):

@@ -310,3 +310,12 @@ def clip(optimizer, scaler, norm):
 def launched():
     """Whether torchrun or one of Horovod's launchers started this process."""
     return any(name in os.environ for name in ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"))
+
+
+# By strategy, what joins the ranks; a program has all of them but those that it `lacks`. `sharded.py` joins those that cut a network.
+STRATEGIES = {
+    "single": lambda _args, _device: Alone(),
+    "ddp": lambda args, device: Ddp(device, args.techniques, accumulates=getattr(args, "gradient_accumulation", 1) > 1),
+    "dp": lambda args, _device: Dp(args.devices),
+    "horovod": lambda args, _device: Horovod(args.compression),
+}

@@ -39,7 +39,9 @@ AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 
 def check(args, *, launched, program):
     """Refuse a strategy that is not the program's, or that does not go with how this process was started."""
-    check_strategy(args, "this program", program.strategies)
+    from with_pytorch.ranks import STRATEGIES
+
+    check_strategy(args, "this program", [*(name for name in STRATEGIES if name not in program.lacks), *program.cuts])
     if args.devices != 1 and args.strategy != "dp":
         refuse(
             f"--devices={args.devices} needs --strategy=dp; others drive one device a process, which torchrun starts"
@@ -51,9 +53,7 @@ def check(args, *, launched, program):
         launcher = "horovodrun" if args.strategy == "horovod" else "torchrun"
         refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
     if one_process and launched:
-        refuse(
-            f"--strategy={args.strategy} under a launcher would train one model a process; ask for {program.strategies[1]}"
-        )
+        refuse(f"--strategy={args.strategy} under a launcher would train one model a process; ask for ddp")
     check_epochs(args)
     techniques.check(args, offered=program.offered)
 
@@ -63,7 +63,8 @@ class Training(loop.Training):
 
     framework = "with_pytorch"
     offered = frozenset(techniques.OF_IMAGES)
-    strategies = ("single", "ddp", "horovod")
+    lacks = frozenset({"dp"})  # of the strategies in `ranks.py`
+    cuts = ()  # strategies that cut its network
 
     def __init__(self, args, torch, device, ranks):
         from with_pytorch.clock import CudaClock, HostClock
@@ -248,14 +249,8 @@ def join(args, device):
     """The ranks of a strategy; returns when all of them have met."""
     from with_pytorch import ranks
 
-    if args.strategy == "ddp":
-        return ranks.Ddp(device, args.techniques, accumulates=getattr(args, "gradient_accumulation", 1) > 1)
-    if args.strategy == "dp":
-        return ranks.Dp(args.devices)
-    if args.strategy == "horovod":
-        return ranks.Horovod(args.compression)
-    if args.strategy == "single":
-        return ranks.Alone()
+    if args.strategy in ranks.STRATEGIES:
+        return ranks.STRATEGIES[args.strategy](args, device)
     from with_pytorch.sharded import Sharded
 
     return Sharded(args, device)

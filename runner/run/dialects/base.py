@@ -9,6 +9,7 @@ figure. A log speaks for the whole job: rank 0 holds the samples of all devices,
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from runner.core.request import DialectName
 SHOWN: Final = 200
 LONGEST: Final = 4096
 """Characters of a line that are looked at: no dialect has longer ones, and searching a MiB of digits takes a second."""
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*[mK]")  # colours for a terminal, which programs also write to files
 
 
 class DialectError(RunFailedError):
@@ -101,7 +103,7 @@ class LogReader(ABC):
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
         """Take in one line; see `Reader.feed`."""
-        text = text[:LONGEST]
+        text = _COLOUR.sub("", text[:LONGEST])
         self._first_line = self._first_line or text.strip()
         line = untag(text.rstrip())
         if line.rank is not None:

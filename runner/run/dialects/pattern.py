@@ -1,8 +1,8 @@
 """A log in nobody's dialect, read by the user's own regular expressions (`runner/core/log_pattern.py`).
 
 A line that tells a time is a window of one step; one that tells a mean or a rate is a window of the steps since the line before, which
-their numbers tell, and the first of these none, as nobody knows how many steps it stands for. A line that repeats a step is passed
-over. The first rank that tells a time speaks for the job: ranks that wait for each other take the same time.
+their numbers tell. The first line, and the first of an epoch, stands for as many where its number says so (10 before 20, or 9 before 19);
+else it is no window, as nobody knows how many steps it stands for. A line that repeats a step is passed over. The first rank that tells a time speaks for the job: ranks that wait for each other take the same time.
 
 Python's `re` can take years over a line. Its engine looks for signals while it searches, so that a timer of the process's own CPU time
 ends such a search; signals reach the main thread alone, where the logs of programs that are not the suite's are read.
@@ -42,6 +42,10 @@ class PatternReader(LogReader):
         self._step: int | None = None
         self._epoch: str | None = None
         self._done = 0  # steps of the job so far
+        self._between: int | None = None  # steps from a line to the next
+        self._first: tuple[Told, float] | None = (
+            None  # a mean or a rate whose steps the next line will tell, and when it was heard
+        )
 
     def _read(self, line: Line, received: float) -> list[Event]:
         if line.text.strip():
@@ -66,8 +70,8 @@ class PatternReader(LogReader):
         steps = self._steps(told)
         if steps == 0:
             return []
+        events = self._earlier()
         self._done += steps or 1
-        events: list[Event] = []
         if "loss" in told:
             events.append(self._track.loss(received, iteration=self._done - 1, value=finite(told["loss"])))
         return [*events, *self._window(told, steps, received)] if timed else events
@@ -101,7 +105,22 @@ class PatternReader(LogReader):
         self._step, self._epoch = step, epoch
         if before is None:
             self._done = max(0, step - 1)
-        return None if anew else step - (before or 0)
+        if anew:
+            return self._between if self._whole(step) else None
+        self._between = step - (before or 0) or self._between
+        return step - (before or 0)
+
+    def _whole(self, step: int) -> bool:
+        """Whether the first line of an epoch, at this step, stands for as many steps as any other; programs count from 1 or from 0."""
+        return self._between is not None and step in (self._between, self._between - 1)
+
+    def _earlier(self) -> list[Event]:
+        """The window of the first line, once the second has told how far they are apart."""
+        if self._first is None or self._between is None:
+            return []
+        (told, received), self._first = self._first, None
+        whole = self._whole(int(self._number(told, "step") or 0))
+        return self._window(told, self._between, received) if whole else []
 
     def _window(self, told: Told, steps: int | None, received: float) -> list[Event]:
         """The window that a line closes; none of steps that count in no figure."""
@@ -112,6 +131,8 @@ class PatternReader(LogReader):
         if one := self._of_one_step(told):
             return self._counted(1, self._per_step(), one, received)
         mean = self._number(told, "mean_s") or (self._number(told, "mean_ms") or 0) / 1000
+        if steps is None and self._between is None:
+            self._first = told, received
         if steps is None or not (mean or rate):
             return []
         samples = steps * self._per_step()

@@ -10,7 +10,7 @@ from records import but
 from swept import H200, leave, measured
 
 from runner.analysis.comparisons.devices import devices
-from runner.commands.report import check_page, report
+from runner.commands.report import check_pages, report
 from runner.report import comparisons
 
 SECOND, THIRD = (H200.model_copy(update={"uuid": f"GPU-{name}"}) for name in ("aaaa-bbbb-1", "cccc-dddd-2"))
@@ -126,4 +126,4 @@ def test_gpus_are_compared_across_folders(tmp_path):
     page = (tmp_path / "report.md").read_text("utf-8")
     assert found.lead in page
     assert f"[md]({found.name}.md)" in page
-    check_page(tmp_path)
+    check_pages([tmp_path])

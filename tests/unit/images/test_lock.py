@@ -102,3 +102,21 @@ def test_extra_indexes_are_asked_only_if_the_first_has_no_answer(monkeypatch, tm
     with pytest.raises(RequestError, match=r"mxnet 1.9.1 can't be locked \(no solution\); mend its requirements in"):
         write_lock(image, upgrade=False)
     assert asked == [None, "b c"]
+
+
+def test_an_index_that_can_not_be_reached_is_told_from_a_version_that_is_not_there(monkeypatch, tmp_path):
+    """`images add pytorch 2.14.1-cpu` without a network blamed the DNS, and sent to an entry that it had not written."""
+    said = iter(["Because there is no version of tiny==2", "Failed to fetch: `https://elsewhere/whl/tiny/` dns error"])
+
+    def run(argv, *, env=None, cwd=None):
+        if "config" in argv:
+            return ""
+        raise process.CommandError(argv, 1, next(said))
+
+    monkeypatch.setattr(lock.process, "run", run)
+    image = CATALOG.images[0].model_copy(update={"directory": tmp_path, "extra_index": "https://elsewhere/whl"})
+    with pytest.raises(RequestError) as refused:
+        write_lock(image, upgrade=False)
+    assert "no version of tiny==2" in str(refused.value)
+    assert "https://elsewhere" in str(refused.value)
+    assert "versions.yaml" not in str(refused.value)

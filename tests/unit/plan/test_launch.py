@@ -14,7 +14,7 @@ from goldens import expected
 from wires import gpu_trial
 
 from runner.core.container_spec import Mount
-from runner.core.strategies import DEFAULT_STRATEGY, STRATEGIES
+from runner.core.strategies import DEFAULT_STRATEGY, STRATEGIES, Strategy
 from runner.engines import docker_options
 from runner.engines.base import Site
 from runner.engines.local import LocalEngine
@@ -154,6 +154,23 @@ CASES = {
         "cdi",
     ),
 }
+
+
+def uncovered(strategies, jobs):
+    """What has no job of its own yet, by `{framework}-{strategy}`, as a trial of two ranks; one that cuts a network needs a program that it can cut."""
+    covered = {job.trial.strategy for job in jobs}
+    return {
+        f"{framework}-{name}": {"strategy": name, "processes": 1 if strategy.one_process else 2, **program(framework)}
+        for name, strategy in strategies.items()
+        for framework in strategy.frameworks
+        if name not in covered and "cpu" in strategy.devices and not strategy.cuts
+    }
+
+
+CASES |= {
+    f"{name}-2-cpu-workers": (examples.job(ranks(2, **changes)), None)
+    for name, changes in uncovered(STRATEGIES, [job for job, _ in CASES.values()]).items()
+}
 FLAGS_ALONE = ("--interactive", "--read-only", "--standalone", "--gloo", "--mpi", "--xla")
 
 
@@ -187,6 +204,12 @@ def test_command_lines_are_those_on_file(name):
     assert lines == held
 
 
+def test_a_strategy_that_nobody_wrote_a_case_for_has_one():
+    declared = {"pairs": Strategy(("pytorch",), "torchrun"), "ddp": STRATEGIES["ddp"], "dp": STRATEGIES["dp"]}
+    ((name, changes),) = uncovered(declared, [CASES["pytorch-ddp-4-gpus-shm-cdi"][0]]).items()
+    assert (name, changes["strategy"], changes["processes"]) == ("pytorch-pairs", "pairs", 2)
+
+
 def test_no_container_leaves_the_host_and_all_carry_the_label_of_their_run():
     for job, _ in CASES.values():
         specs = launch(job)
@@ -199,7 +222,7 @@ def test_every_strategy_is_some_frameworks_has_a_golden_file_and_every_default_e
     assert all(framework in STRATEGIES[name].frameworks for framework, name in DEFAULT_STRATEGY.items())
     jobs = (*(job for job, _ in CASES.values()), *ON_NODES.values())
     assert {job.trial.strategy for job in jobs} == set(STRATEGIES)
-    files = {path.name for path in GOLDEN.glob("*-nodes*.txt")}
+    files = {*ON_NODES, *(path.name for path in GOLDEN.glob("*-nodes*.txt"))}
     for name, strategy in STRATEGIES.items():
         assert any(f"-{name}-" in file for file in files) == strategy.several_nodes, name
 
@@ -272,6 +295,14 @@ ON_NODES = {
     "tensorflow-multiworker-4-workers-2-nodes": examples.job_on_nodes(
         ranks(4, strategy="multiworker", cpus_per_worker=1, **TENSORFLOW), cpu_nodes(2)
     ),
+}
+
+
+ON_NODES |= {
+    f"{name}-2-nodes": examples.job_on_nodes(two(**changes), cpu_nodes(2))
+    for name, changes in uncovered(
+        {name: one for name, one in STRATEGIES.items() if one.several_nodes and name != "horovod"}, ON_NODES.values()
+    ).items()
 }
 
 

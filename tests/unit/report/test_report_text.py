@@ -423,12 +423,14 @@ def test_an_interval_is_written_by_its_ends_where_it_is_lopsided(value, low, hig
         ((row(1, status="degraded", reasons=("hot", "shared")),), "; degraded: hot."),
         ((row(1), unusable(2, "failed", "rank 1 hung")), "; 2 GPUs failed: rank 1 hung."),
         ((unusable(1, "invalid", "no wire"),), "No figure: 1 GPU invalid: no wire."),
+        ((unusable(1, "failed", "it said: not with Keras 3."),), "No figure: 1 GPU failed: it said: not with Keras 3."),
     ],
 )  # fmt: skip
 def test_the_verdict_is_one_sentence(rows, said):
     found = verdict(summary(*rows))
     assert said in found
     assert found.count(". ") == 0
+    assert not found.endswith("..")
 
 
 def test_bench_ends_on_one_path_and_the_next_command(tmp_path, monkeypatch):

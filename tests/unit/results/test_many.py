@@ -221,7 +221,7 @@ def test_a_page_of_more_matrices_than_anybody_opens_has_the_newest(tmp_path, mon
     matrices = list(dict.fromkeys(run.parent / f"{records[run]['matrix_id']}.md" for run in by_age))
     assert [path.exists() for path in matrices] == [True] * 5 + [False] * (len(matrices) - 5)
     assert f"{len(matrices)} matrices" in (place / "report.md").read_text()
-    reports.check_page(place)
+    reports.check_pages([place])
     # A comparison of some of the runs would take the place of one of all.
     assert not list(place.rglob("ablation-*.md"))
     monkeypatch.setattr(reports, "MOST", 500)

@@ -291,7 +291,8 @@ def test_they_are_drawn_again_to_the_byte(folder, tmp_path, monkeypatch):
         path.name.replace(".reproduction.json", ".md") for path in (RESULTS / folder).glob("*.reproduction.json")
     }
     assert drawn.keys() == kept.keys() - studies
-    assert [name for name in drawn if drawn[name] != kept[name]] == []
+    differing = [name for name in drawn if drawn[name] != kept[name]]
+    assert differing == [], f"run `dlscale report results/{folder}`, read the difference, and commit what it wrote"
 
 
 def tables(folder):

@@ -78,6 +78,27 @@ LOGS = {
         {"devices": 8},
         [(1024, 1024_000 / 87871.6), (1024, 1024_000 / 89474.8)],
     ),
+    # word_language_model/main.py of github.com/pytorch/examples at 77f55b9, run for these tests: means of ten steps, from 10 on in each epoch.
+    "word_language_model": (
+        [
+            f"| epoch   {epoch} | {step:5d}/   83 batches | lr 20.00 | ms/batch {ms} | loss  6.05 | ppl   425.70"
+            for epoch, step, ms in ((1, 10, 13.92), (1, 20, 2.75), (1, 30, 4.62), (2, 10, 3.62), (2, 20, 10.62))
+        ],
+        [r"epoch +(?P<epoch>\d+) \| +(?P<step>\d+)/.* ms/batch +(?P<mean_ms>[\d.]+) \| loss +(?P<loss>[\d.]+)"],
+        {"batch_per_device": 4},
+        [(40, 4000 / ms) for ms in (13.92, 2.75, 4.62, 3.62, 10.62)],
+    ),
+    # examples/demo_functional.py of github.com/keras-team/keras at 3422977 with Keras 3 on TensorFlow 2.21, run for these tests: in colours.
+    "keras": (
+        [
+            f"\x1b[1m {step}/1250\x1b[0m \x1b[32m━━\x1b[0m\x1b[37m━━━━━━━━━━━━━━━━━━\x1b[0m \x1b[1m{left}\x1b[0m {ms}ms/step - acc: 0.0630 - "
+            "loss: 0.0931 - mse: 0.0931"
+            for step, left, ms in ((173, "1:31", 85), (176, "1:29", 83))
+        ],
+        [r"(?P<step>\d+)/1250 ━+ \S+ (?P<ms>\d+)ms/step .* loss: (?P<loss>[\d.]+)"],
+        {"batch_per_device": 32},
+        [(32, 32_000 / 85), (32, 32_000 / 83)],
+    ),
     # github.com/apache/mxnet pull request 12502: example/image-classification/benchmark_score.py, a line a batch size.
     "benchmark_score": (
         ["INFO:root:network: alexnet", "INFO:root:batch size 32, dtype float32, images/sec: 690.425029"],

@@ -4,6 +4,7 @@ Prevents, beside what `modelled` does, a branch that is built and not connected,
 """
 
 import math
+from functools import partial
 
 from modelled import (
     CATALOG,
@@ -17,7 +18,7 @@ from modelled import (
     sizes,
 )
 from models_mxnet import MAKERS, build, multiplied, undrawn
-from networks import MXNET, UNCHANGED
+from networks import MXNET, NETWORKS, UNCHANGED, basic_block, resnet
 from with_mxnet.shim import mx
 
 
@@ -69,6 +70,11 @@ for name, (image_size, _) in CATALOG.items():
         deep = name.replace(UNCHANGED, "") in {"resnet50", "resnet101", "resnet152"}
         saved = earlier_stride(size, published=size >= 96 or UNCHANGED in name) if deep else 0
         hold_operations(name, size, multiplied(undrawn(name, size, 1000), size), saved=saved)
+
+# A ResNet that only `networks.py` declares is the zoo's; the paper has 21.8 million parameters (torchvision: 21,797,672).
+NETWORKS["resnet34"] = partial(resnet, block=basic_block, depths=(3, 4, 6, 3))
+(_, *arguments), _, _ = undrawn("resnet34", 224, 1000)(mx.sym.var("images")).infer_shape(images=(2, 3, 224, 224))
+assert sum(map(math.prod, arguments)) == 21797672
 
 # As the program has it: hybridized, its parameters in half precision.
 net = build("lenet", 32, 1000, [mx.cpu()])
