@@ -79,7 +79,8 @@ def test_a_model_that_can_not_be_had_as_asked_is_refused(cnn, changed):
     ("framework", "device", "precision", "offered"),
     [
         ("mxnet", "cpu", "fp32", True),
-        ("mxnet", "cpu", "bf16", False),
+        ("mxnet", "cpu", "bf16", True),
+        ("mxnet", "gpu", "bf16", False),
         ("mxnet", "gpu", "fp16", True),
         ("pytorch", "cpu", "bf16", True),
         ("pytorch", "cpu", "tf32", False),
@@ -177,7 +178,7 @@ def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
     able.check_precision("int8", framework="mxnet", device="cpu", mode="infer")
     with pytest.raises(
         RequestError,
-        match="^PRECISION=int8 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32, or for MODE=infer$",
+        match="^PRECISION=int8 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32 or bf16, or for MODE=infer$",
     ):
         able.check_precision("int8", framework="mxnet", device="cpu")
     with pytest.raises(RequestError, match="on DEVICE=gpu with MODE=infer; ask for fp32 or fp16$"):

@@ -204,7 +204,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
             "GPU_MEMORY=all is about GPUs, and this runs on DEVICE=cpu",
         ),
         ({"strategy": "ps", "precision": "fp16"}, TF_ON_GPUS, "STRATEGY=ps steps at servers that know no loss scale"),
-        ({"precision": "bf16"}, {}, "PRECISION=bf16 is not offered by FRAMEWORK=mxnet on DEVICE=cpu"),
+        ({"precision": "tf32"}, {}, "PRECISION=tf32 is not offered by FRAMEWORK=mxnet on DEVICE=cpu"),
         ({"batch": 600}, {"dataset": dataset(images=1000)}, "DATA=/data holds 1000 images, one step takes 1200"),
         ({"batch": 33, "scaling": "strong"}, {}, "BATCH=33 is shared by all devices"),
         (
