@@ -119,6 +119,11 @@ def test_the_program_is_named_from_the_workloads_folder(cnn):
         ("\nregions:\n", "\nregions:\n  mxnetto: [input]\n", "'mxnetto' has no program"),
         ("caffe: [kernels, memory]", "caffe: [kernel, memory]", "profiles"),
         ("unit: images", "batches: n-critic\nunit: images", "the setting 'n-critic', which settings does not have"),
+        (
+            "unit: images",
+            "fixed: {mxnet: [longest]}\nunit: images",
+            "fixed names longest, which settings does not have",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):

@@ -233,6 +233,11 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
             LANGUAGE,
             "gradient-accumulation=3 does not divide a device's batch of 32",
         ),
+        (
+            {"model": "bert-tiny", "settings": (("checkpointing", "block"),)},
+            LANGUAGE | {"framework": "tensorflow"},
+            "SETTINGS=checkpointing=block is not offered by FRAMEWORK=tensorflow; leave it out",
+        ),
         ({"image_size": 8}, {}, "IMAGE_SIZE=8 is too small for MODEL=resnet18"),
         ({"workers": (1,), "threads": 3}, {}, "THREADS=3 asked, and 2 cores are there for each rank"),
         ({"loader_workers": 17, "gpus": (1,)}, WITH_DATA, "LOADER_WORKERS=17 asked, and 16 cores are there"),
