@@ -19,6 +19,7 @@ The program hands over an object with these methods, and `measure` decides when 
     validate()      {"samples", "loss_sum", "correct"} of this process' share of the validation set, as numbers: how many samples, the sum of
                     their losses (not their mean), how many were classified right; only with --epoch-iterations
     compiled()      where its network is compiled: {fresh, kept} of the event `compiled`
+    effects()       where it can tell after its first step: what each technique changed, {name: count}, 0 where one has no effect
 
 Where throughput counts something else than samples, the source of the batches has `units`: how much of it was in all batches so far.
 Where it prepares them ahead of the loop, it has `ahead`: how many may lie ready at most; with real data it is then timed by itself.
@@ -204,6 +205,8 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     events.emit("first_step")
     if hasattr(training, "compiled"):
         events.emit("compiled", **training.compiled())
+    if found := (training.effects() if hasattr(training, "effects") else {}):
+        events.emit("techniques", effects=found)
     timed = 0 if iterations else min(max(FEWEST_TIMED, warmup // TIMED_SHARE), warmup - 1)
     losses += [training.step() for _ in range(warmup - 1 - timed)]
     training.synchronize()

@@ -49,6 +49,8 @@ Technique = Literal[
     "persistent-norm",
     "xla",
     "step-loop",
+    "amp",
+    "aggregated-updates",
 ]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "loopback", "ethernet", "infiniband", "roce"]
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
@@ -127,9 +129,7 @@ class Request(Frozen):
     ] = "reference"
     techniques: Annotated[
         tuple[Technique, ...],
-        Option(
-            "make it faster by these alone, e.g. channels-last,compile (PyTorch, TensorFlow; a wrong one lists them)"
-        ),
+        Option("make it faster by these alone, e.g. channels-last,compile (a wrong one lists them)"),
     ] = ()
     xla: Annotated[bool, Option("compile the step with XLA (TensorFlow)")] = False
     gpu_memory: Annotated[

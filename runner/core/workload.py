@@ -114,6 +114,7 @@ class Workload(Frozen):
     inference_settings: Mapping[str, Setting] = {}  # in their place with MODE=infer
     choices: Mapping[str, tuple[str, ...]] = {}  # the words that some of them can be
     needs: Mapping[str, Precision] = {}  # the precision that a setting (`NAME=VALUE`) needs
+    fixed: Mapping[str, tuple[str, ...]] = {}  # settings of which each framework's program knows the usual value alone
     defaults: Mapping[Device, Defaults]
     precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]  # what each program can train in
     inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}  # infer in, where not the same
@@ -131,13 +132,15 @@ class Workload(Frozen):
             raise ValueError("a model is listed twice; keep one of each name")
         settings = (self.settings, self.inference_settings, *(model.settings for model in self.models))
         words = {name for own in settings for name, value in own.items() if isinstance(value, str)}
+        if unknown := {name for fixed in self.fixed.values() for name in fixed} - self.settings.keys():
+            raise ValueError(f"fixed names {', '.join(sorted(unknown))}, which settings does not have")
         if unlisted := words - self.choices.keys():
             raise ValueError(f"choices has nothing for {', '.join(sorted(unlisted))}; list the words that it can be")
         for device, defaults in self.defaults.items():
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        offered = (self.precisions, self.dialects, self.profiles, self.regions, self.techniques)
+        offered = (self.precisions, self.dialects, self.profiles, self.regions, self.techniques, self.fixed)
         for framework in named.union(self.converge, self.gpu_decode, *offered):
             if framework not in self.programs["train"]:
                 raise ValueError(f"{framework!r} has no program; add it to programs.train")
@@ -187,8 +190,11 @@ class Workload(Frozen):
             raise RequestError(f"SETTINGS={name}={word} is no value of MODEL={model.name}; give a number above 0{most}")
         return value
 
-    def check_needs(self, settings: Mapping[str, Setting], precision: Precision) -> None:
-        """Refuse a setting that needs another precision."""
+    def check_needs(self, settings: Mapping[str, Setting], *, framework: str, precision: Precision) -> None:
+        """Refuse a setting that needs another precision, or that the framework's program does not know."""
+        for name in self.fixed.get(framework, ()):
+            if (value := settings.get(name, self.settings[name])) != self.settings[name]:
+                raise RequestError(f"SETTINGS={name}={value} is not offered by FRAMEWORK={framework}; leave it out")
         for name, value in settings.items():
             needed = self.needs.get(f"{name}={value}", precision)
             if precision != needed:

@@ -65,7 +65,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     total = _total_iterations(request, resources, (request.batch or defaults.batch) * batches)
     request = techniques.apply_defaults(request, resources)
     workload.check_precision(request.precision, framework=framework, device=device, mode=request.mode)
-    workload.check_needs(settings, request.precision)
+    workload.check_needs(settings, framework=framework, precision=request.precision)
     if request.decode == "gpu":
         workload.check_gpu_decode(framework=framework, device=device)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)

@@ -1,7 +1,7 @@
 """What a training does to be faster than the plain program: by name with TECHNIQUES, or with PRESET=tuned all that its program offers here. Pure.
 
 `reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision is the
-fastest that keeps the range of fp32. Programs hold what each technique is (`workloads/with_<framework>/techniques.py`), a
+fastest that keeps the range of fp32, or whose losses a technique scales. Programs hold what each technique is (`workloads/with_<framework>/techniques.py`), a
 workload's file which of them go with it, in the order of the lines of an ablation.
 """
 
@@ -33,7 +33,10 @@ _OF_REGIONS: Final = frozenset({"memory", "region"})
 _PRECISIONS: Final[dict[Technique, tuple[Precision, ...]]] = {
     "cudnn-attention": ("bf16",),
     "persistent-norm": ("bf16", "fp16"),
+    "amp": ("fp16",),
 }
+# What updates weights in the workers, where an asynchronous store has its servers do it.
+_IN_WORKERS: Final[frozenset[Technique]] = frozenset({"amp", "aggregated-updates"})
 # What repeats one batch inside a graph.
 _SYNTHETIC: Final[frozenset[Technique]] = frozenset({"step-loop"})
 # What reads images as another one lays them out, and what only a compiler makes fast.
@@ -55,14 +58,18 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
             f"PRESET=tuned of {resources.workload.name} is not offered by FRAMEWORK={resources.image.framework} on DEVICE={resources.device}; leave it out"
         )
     precision = request.precision
-    if "precision" not in request.model_fields_set and _has_bf16(resources):
-        precision = "bf16"
+    if "precision" not in request.model_fields_set:
+        if _has_bf16(resources):
+            precision = "bf16"
+        elif "amp" in offered and request.kvstore != "dist_async":
+            precision = "fp16"
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
     slower = {"cuda-graphs"} if _no_graph(tuned) else set()
     slower |= _NOT_DP if request.strategy == "dp" else set()
     slower |= {name for name, known in _PRECISIONS.items() if precision not in known}
     slower |= _SYNTHETIC if request.data else set()
     slower |= {"xla"} if request.xla else set()
+    slower |= _IN_WORKERS if request.kvstore == "dist_async" else set()
     slower |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
     return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
 
@@ -91,6 +98,10 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
             known = " or ".join(_PRECISIONS[name])
             raise RequestError(
                 f"TECHNIQUES={name} needs PRECISION={known}, {request.precision} asked; ask for PRECISION={known}"
+            )
+        if name in _IN_WORKERS and request.kvstore == "dist_async":
+            raise RequestError(
+                f"TECHNIQUES={name} updates weights in the workers, and KVSTORE=dist_async in its servers; ask for KVSTORE=dist_sync"
             )
         if name in _SYNTHETIC and request.data:
             raise RequestError(

@@ -61,6 +61,22 @@ def test_tuned_tensorflow_runs_its_windows_in_one_call_and_learns_what_the_plain
     assert all(window.get("step_seconds") is None for window in windows)
 
 
+def test_tuned_mxnet_updates_its_weights_together_and_its_record_says_how_many(dlscale, tmp_path):
+    words = (
+        *("--framework=mxnet", "--model=resnet18", "--image-size=32", "--batch=4", "--iterations=8", "--warmup=2"),
+        *("--workers=1", "--repeat=1", "--threads=1"),
+    )
+    ended = dlscale("ablate", *words, out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    (found,) = ablations(list(records_under(tmp_path)))
+    assert [line.label for line in found.rows] == ["fp32, plain, batch 4", "+ aggregated-updates"]
+    plain, faster = _of(tmp_path, found)
+    # Of 62 weights a call takes 60 at most, and the last two go by themselves.
+    assert (plain.measurement.effects, faster.measurement.effects) == ({}, {"aggregated-updates": 60})
+    for rank, losses in plain.measurement.losses.items():
+        assert faster.measurement.losses[rank] == pytest.approx(losses, rel=1e-4)
+
+
 def _of(out, found):
     """The records of the first line's first run and of the last line's."""
     by_id = {record.run_id: record for _, record in records_under(out)}

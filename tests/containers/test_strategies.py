@@ -46,6 +46,15 @@ class Pair:
 PAIRS = [
     Pair("mxnet", "kvstore", ("--kvstore=device",), processes=1, transport="process"),
     Pair("mxnet", "kvstore", ("--kvstore=dist_sync",)),
+    Pair(
+        "mxnet",
+        "kvstore",
+        ("--kvstore=device", "--techniques=aggregated-updates"),
+        processes=1,
+        transport="process",
+        dies=False,
+    ),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_sync", "--techniques=aggregated-updates"), dies=False),
     Pair("mxnet", "kvstore", ("--kvstore=dist_sync_device",), dies=False),
     Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
     Pair("pytorch", "ddp"),

@@ -18,6 +18,11 @@ STRONG = (
     *("--framework=pytorch", "--device=cpu", "--scaling=strong", "--batch=4", "--iterations=8", "--workers=1,2"),
     "--idle=0",
 )
+INFERS = (
+    *("--device=cpu", "--mode=infer", "--batch=4", "--iterations=4", "--warmup=1", "--workers=1", "--repeat=1"),
+    "--idle=0",
+)
+VIT, BERT = ("--model=vit-ti16", "--image-size=32"), ("--model=bert-tiny", "--settings=sequence-length=32")
 
 
 def windows(ended, scale):
@@ -153,36 +158,36 @@ def test_topics_are_learnt_by_epochs(dlscale, tmp_path):
     assert right == pytest.approx(round(right), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("framework", "strategies"), [("pytorch", ("ddp",)), ("tensorflow", ("mirrored", "multiworker"))]
-)
-def test_a_vision_transformer_learns_alike_on_two_workers_and_classifies(dlscale, tmp_path, framework, strategies):
-    words = ("--model=vit-ti16", "--image-size=32", "--warmup=2")
-    for strategy in strategies:
-        strong = (f"--framework={framework}", *STRONG[1:], *words, f"--strategy={strategy}")
-        ended = dlscale("bench", *strong, out=tmp_path / strategy)
-        assert ended.code == 0, ended.stderr
-        check_scales(ended, unit="images", tolerance=1e-3)
-    lengths = ("--batch=4", "--iterations=4", "--warmup=1", "--workers=1", "--repeat=1", "--idle=0")
-    done = dlscale(
-        *("bench", f"--framework={framework}", "--device=cpu", "--mode=infer", *words[:2], *lengths),
-        out=tmp_path / "infer",
-    )
-    assert done.code == 0, done.stderr
-    assert done.records[0].measurement.samples == 16
+TENSORFLOW = [("tensorflow", strategy) for strategy in ("mirrored", "multiworker", "horovod")]
 
 
-def test_bert_learns_alike_on_two_workers_and_encodes(dlscale, tmp_path):
-    words = ("--model=bert-tiny", "--settings=sequence-length=32")
-    for strategy in ("ddp", "fsdp"):
-        ended = dlscale("bench", *STRONG, *words, "--warmup=2", f"--strategy={strategy}", out=tmp_path / strategy)
-        assert ended.code == 0, ended.stderr
-        _, tokens = check_scales(ended, unit="tokens", tolerance=1e-3)
-        assert tokens == 8 * 4 * 32
-    lengths = ("--batch=4", "--iterations=4", "--warmup=1", "--workers=1", "--repeat=1", "--idle=0")
-    infer = ("--framework=pytorch", "--device=cpu", "--mode=infer", *words, *lengths)
-    done = dlscale("bench", *infer, out=tmp_path / "infer")
-    assert done.code == 0, done.stderr
-    found = done.records[0].measurement
+@pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "ddp"), *TENSORFLOW])
+def test_a_vision_transformer_learns_alike_on_two_workers(dlscale, tmp_path, framework, strategy):
+    words = (f"--framework={framework}", *STRONG[1:], *VIT, "--warmup=2", f"--strategy={strategy}")
+    ended = dlscale("bench", *words, out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    check_scales(ended, unit="images", tolerance=1e-3)
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+def test_a_vision_transformer_classifies(dlscale, tmp_path, framework):
+    ended = dlscale("bench", f"--framework={framework}", *VIT, *INFERS, out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    assert ended.records[0].measurement.samples == 16
+
+
+@pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "ddp"), ("pytorch", "fsdp"), *TENSORFLOW])
+def test_bert_learns_alike_on_two_workers(dlscale, tmp_path, framework, strategy):
+    words = (f"--framework={framework}", *STRONG[1:], *BERT, "--warmup=2", f"--strategy={strategy}", "--repeat=1")
+    ended = dlscale("bench", *words, out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    record, tokens = check_scales(ended, unit="tokens", tolerance=1e-3)
+    assert (record.measurement.parameters, tokens) == (154_176, 8 * 4 * 32)
+
+
+def test_bert_encodes(dlscale, tmp_path):
+    ended = dlscale("bench", "--framework=pytorch", *BERT, *INFERS, out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    found = ended.records[0].measurement
     assert (found.samples, found.throughput.unit, found.cache_difference) == (16, "tokens/s", None)
     assert [(one.batch, one.prompt_tokens, one.step) for one in found.generation] == [(b, 32, None) for b in (1, 2, 4)]

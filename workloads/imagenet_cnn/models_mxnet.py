@@ -41,14 +41,23 @@ def undrawn(name, image_size, num_classes, *, auxiliary=True):
     return net if published else block(sequence(listed[:1]), *net.features[AFTER_STEM:], net.output)
 
 
+def graph_of(net):
+    graph = net(mx.sym.var("images"))
+    return mx.sym.Group(graph) if isinstance(graph, tuple) else graph
+
+
+def nodes_of(graph, *, casts=False):
+    """The operators of a graph as MXNet writes them in JSON; `casts`: with those that its mixed precision adds."""
+    return json.loads(graph.tojson(remove_amp_cast=not casts))["nodes"]
+
+
 def multiplied(net, image_size):
     """(weights, positions) of what multiplies in the graph of a network as built, as `flop.per_sample` takes them."""
-    graph = net(mx.sym.var("images"))
-    graph = mx.sym.Group(graph) if isinstance(graph, tuple) else graph
+    graph = graph_of(net)
     inside = graph.get_internals()
     _, outputs, _ = inside.infer_shape(images=(1, 3, image_size, image_size))
     shapes = dict(zip(inside.list_outputs(), outputs, strict=True))
-    nodes = json.loads(graph.tojson())["nodes"]
+    nodes = nodes_of(graph)
     found = []
     for node in nodes:
         if node["op"] in {"Convolution", "FullyConnected"}:
@@ -101,8 +110,31 @@ def unit(channels, kernel, stride, padding, epsilon):
     return block(convolution, nn.BatchNorm(epsilon=epsilon), nn.Activation("relu"))
 
 
-def local_norm(F, x):  # noqa: N803 - Gluon's own name
-    return F.LRN(x, nsize=5, alpha=1e-4, beta=0.75, knorm=1)
+class ByChannels(nn.HybridBlock):
+    """What only knows maps channels-first, which `channels_last` ones are brought to before it."""
+
+    channels_last = False
+
+    def hybrid_forward(self, F, x):  # noqa: N803 - Gluon's own name
+        return self.first(F, F.transpose(x, axes=(0, 3, 1, 2)) if self.channels_last else x)
+
+
+class Flatten(ByChannels):
+    def first(self, F, x):  # noqa: N803
+        return F.flatten(x)
+
+
+class LocalNorm(ByChannels):
+    def first(self, F, x):  # noqa: N803
+        normalized = F.LRN(x, nsize=5, alpha=1e-4, beta=0.75, knorm=1)
+        return F.transpose(normalized, axes=(0, 2, 3, 1)) if self.channels_last else normalized
+
+
+class ChannelsLast(nn.HybridBlock):
+    """Images of the data, channels-first, as a network reads them that is turned."""
+
+    def hybrid_forward(self, F, x):  # noqa: N803
+        return F.transpose(x, axes=(0, 2, 3, 1))
 
 
 def branches(paths):
@@ -116,10 +148,10 @@ MAKERS = {
     "unit": unit,
     "relu": lambda: nn.Activation("relu"),
     "max_pool": lambda kernel, stride, padding, up: nn.MaxPool2D(kernel, stride, padding, ceil_mode=up),
-    "local_norm": lambda: nn.HybridLambda(local_norm),
+    "local_norm": LocalNorm,
     "average_pool": nn.AvgPool2D,
     "mean": nn.GlobalAvgPool2D,
-    "flatten": nn.Flatten,
+    "flatten": Flatten,
     "dropout": nn.Dropout,
     "dense": nn.Dense,
     "branches": branches,

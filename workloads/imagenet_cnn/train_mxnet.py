@@ -9,7 +9,8 @@
 
 With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this process; `dist_sync`, `dist_async` and
 `dist_sync_device` join processes that a launcher started with ps-lite's variables (DMLC_ROLE=worker, ...). fp16 casts the network
-and keeps a copy of the weights in fp32 for the update; the loss is computed in fp32.
+and keeps a copy of the weights in fp32 for the update; bf16, which is for CPUs, and fp16 with --techniques=amp keep weights in fp32 and cast what
+products and convolutions read. The loss is computed in fp32.
 
 Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
 `workloads/loop.py`, the same for every program; `with_mxnet/training.py` has what is not measured.
@@ -27,6 +28,7 @@ from flags import parser
 from flop import per_sample
 from loop import Batches
 from networks import AUXILIARY, MXNET
+from with_mxnet.techniques import TECHNIQUES, channels_last
 from with_mxnet.training import Training, check, run
 
 
@@ -53,9 +55,11 @@ def check_file(args):
 class Classifier(Training):
     def __init__(self, args, mx):
         super().__init__(args, mx)
-        from models_mxnet import build
+        from models_mxnet import ChannelsLast, build
 
         net = build(args.model, args.image_size, args.num_classes, self.contexts)
+        if "channels-last" in args.techniques:
+            net = channels_last(net, mx, ChannelsLast())
         net.hybridize(static_alloc=True, static_shape=True)
         self.loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         self.loss.hybridize(static_alloc=True, static_shape=True)
@@ -111,7 +115,7 @@ class Classifier(Training):
         with self.regions("forward"), self.mx.autograd.record():
             losses = self.losses(*batch)
         with self.regions("backward"):
-            self.mx.autograd.backward(losses)
+            self.differentiate(losses)
         with self.regions("optimizer"):
             # Of the sum over all devices, which becomes a mean in it.
             self.trainer.step(self.ranks.step_size(self.samples))
@@ -154,6 +158,11 @@ class Classifier(Training):
 
         return self.synthetic(SHARED, count, contexts)
 
+    def effects(self):
+        from models_mxnet import graph_of, nodes_of
+
+        return self.effects_of(nodes_of(graph_of(self.net), casts=True))
+
     def flop_per_sample(self):
         from models_mxnet import multiplied
 
@@ -163,7 +172,7 @@ class Classifier(Training):
 def main():
     args = parser(__doc__.splitlines()[0]).parse_args()
     check_model(args, "MXNet", MXNET)
-    check(args)
+    check(args, offered=TECHNIQUES)
     check_file(args)
     run(Classifier, args)
 

@@ -1,5 +1,6 @@
 """What the command line of a language model has beyond every training program's, and the sizes of its models. Standard library only."""
 
+import math
 from dataclasses import dataclass
 
 from arguments import at_least, inference_parser, refuse, training_parser
@@ -36,6 +37,14 @@ SIZES = {
     "llama-8b": Size(32, 4096, 32, 14_336, 128_256, 131_072, kv_heads=8, tied=False),
     "llama-tiny": Size(2, 64, 4, 192, 512, 4096, kv_heads=2),
 }
+BETAS = (0.9, 0.95)  # of AdamW
+BERT_EPSILON = 1e-12
+STANDARD_DEVIATION = 0.02  # of all weights at the start, but for what ends a residual branch
+
+
+def ending(size):
+    """The standard deviation of the weights that end a residual branch at the start: divided by the root of their number."""
+    return STANDARD_DEVIATION / math.sqrt(2 * size.layers)
 
 
 def parser(description):

@@ -36,7 +36,8 @@ class Generator(inference.OneByOne):
     decoded = 0
 
     def __init__(self, args, torch, device):
-        from models_torch import build, flop_per_new_token, flop_per_read_token
+        from costs import flop_per_new_token, flop_per_read_token
+        from models_torch import build
         from with_pytorch.clock import CudaClock, HostClock
 
         self.args, self.torch, self.device, self.size = args, torch, device, SIZES[args.model]

@@ -12,21 +12,14 @@ each head of keys and values: those of a group are neighbours, so that ranks tha
 products themselves how many groups there are.
 """
 
-import math
-
 import torch
-from flags import SIZES
-from tokens import masked_of
+from flags import BERT_EPSILON, SIZES, STANDARD_DEVIATION, ending
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from with_pytorch.transformers import EncoderBlock
 
 ROPE_BASE = 500_000.0  # Llama 3's
-BERT_EPSILON = 1e-12
-STANDARD_DEVIATION = (
-    0.02  # of all weights at the start; of what ends a residual branch divided by the root of their number
-)
 
 
 class Attention(nn.Module):
@@ -221,7 +214,7 @@ def build(args, device):
             "arithmetic": bf16 if args.precision == "bf16" else torch.float32,
         }
         net = Encoder(size, **how) if size.encoder else Decoder(size, length=args.sequence_length, **how)
-        ends = STANDARD_DEVIATION / math.sqrt(2 * size.layers)
+        ends = ending(size)
         for name, parameter in net.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -229,49 +222,3 @@ def build(args, device):
                 nn.init.normal_(parameter, std=ends if name.endswith("out.weight") else STANDARD_DEVIATION)
     torch.set_default_dtype(torch.float32)
     return net
-
-
-def flop_per_token(model, *, length):
-    """Count one token: {"forward", "backward"}, in floating-point operations: twice the multiply-adds of all products.
-
-    Those with weights, 2 forward for each weight of a dense layer and 4 backward: the embedding multiplies nothing, unless it is the output
-    layer too. Those of attention are counted over the whole square of a sequence, whose half a causal kernel may leave out: 4 x layers x
-    width x length forward. That is 6N + 12LHQT of PaLM's appendix B (https://arxiv.org/abs/2204.02311); what a checkpointed
-    block computes again is not counted.
-    """
-    size = SIZES[model]
-    scores = size.width * size.vocabulary
-    if size.encoder:
-        scores = (size.width**2 + scores) * masked_of(length) / length
-    forward = flop_per_read_token(model, length=length)["forward"] + 2 * scores
-    return {"forward": forward, "backward": 2 * forward}
-
-
-def flop_per_read_token(model, *, length):
-    """Count the same of one token without the output layer."""
-    size = SIZES[model]
-    return {"forward": 2 * block_weights(size) + 4 * size.layers * size.width * length}
-
-
-def flop_per_new_token(model, *, prompt, new):
-    """Count what a token costs that is generated, its share of the prompt included: ``new`` tokens after ``prompt`` of them.
-
-    The prompt is read at once, its attention over the whole square as above; each token after the first reads one position, and all before.
-    Only the position behind which a token is chosen has scores.
-    """
-    size = SIZES[model]
-    read = prompt + new - 1
-    attended = prompt**2 + sum(range(prompt + 1, read + 1))
-    return {
-        "forward": (
-            2 * (read * block_weights(size) + new * size.width * size.vocabulary)
-            + 4 * size.layers * size.width * attended
-        )
-        / new
-    }
-
-
-def block_weights(size):
-    """Weights of the dense layers of all blocks."""
-    shared = 2 * (size.width // size.heads) * (size.kv_heads or size.heads)
-    return size.layers * size.width * (2 * size.width + shared + size.hidden * (3 if size.llama else 2))

@@ -21,11 +21,9 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from flags import SIZES, check, parser
+from flags import BETAS, SIZES, check, parser
 from loop import Batches
 from with_pytorch.training import Training, run
-
-BETAS = (0.9, 0.95)
 
 
 class Placed:
@@ -154,7 +152,7 @@ class LanguageModel(Training):
         return sum(self.ranks.own(tensor).nbytes for tensor in (*self.parameters, *kept))
 
     def flop_per_sample(self):
-        from models_torch import flop_per_token
+        from costs import flop_per_token
 
         return flop_per_token(self.args.model, length=self.args.sequence_length)
 

@@ -23,26 +23,28 @@ import process
 from arguments import check_epochs, check_strategy, refuse
 from events import Events, process_start
 from process import local_rank, pin
+from with_mxnet import techniques
 from with_mxnet.profiler import UNBULKED, Regions, Storage
 
 
-def check(args):
-    """Refuse what no MXNet program can do; before MXNet is imported, as nothing here needs it."""
+def check(args, *, offered=()):
+    """Refuse what no MXNet program can do, and techniques that are not `offered`; before MXNet is imported, as nothing here needs it."""
     check_strategy(args, "MXNet", ("single", "kvstore", "horovod"))
     if (args.strategy == "kvstore") != (args.kvstore is not None):
         refuse("--strategy=kvstore and --kvstore=NAME go together; give both or neither")
     if args.devices > 1 and args.strategy != "kvstore":
         refuse(f"--devices={args.devices} needs --strategy=kvstore")
-    check_precision(args)
+    check_precision(args, bf16=args.device == "cpu")
+    techniques.check(args, offered=offered)
     check_epochs(args)
 
 
-def check_precision(args):
-    """Refuse a precision that MXNet does not have on this kind of device."""
+def check_precision(args, *, bf16=False):
+    """Refuse a precision that MXNet does not have on this kind of device; `bf16`: whether this program has it there."""
     if args.precision == "fp16" and args.device == "cpu":
         refuse("--precision=fp16 needs a GPU; on the CPU ask for fp32")
-    if args.precision in {"tf32", "bf16"}:
-        refuse(f"--precision={args.precision} is not offered with MXNet; ask for fp32, or on a GPU for fp16")
+    if args.precision == "tf32" or (args.precision == "bf16" and not bf16):
+        refuse(f"--precision={args.precision} is not offered here with MXNet; ask for fp32, or on a GPU for fp16")
 
 
 def set_up(args, *, unbulked=False):
@@ -122,20 +124,45 @@ class Training(loop.Training):
         self.storage = Storage(mx) if args.profile == "memory" and args.device == "gpu" else None
         self.samples = args.batch * args.devices  # what one iteration of this process trains on
         self.contexts = contexts(args, mx)
-        self.dtype = "float16" if args.precision == "fp16" else "float32"
+        lists = techniques.by_lists(args)
+        if lists:
+            from mxnet.contrib import amp
+
+            amp.init(target_dtype=lists)  # of the whole process, for all that is built from here on
+        self.dtype = "float16" if args.precision == "fp16" and not lists else "float32"  # of the network
+        self.scales = lists == "float16"
         mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
 
     def take(self, net, rates, *, here=False):
         """Train `net`, whose weights are on all contexts, by SGD with `rates`, the words of `mx.optimizer.SGD`.
 
-        here: a program steps by itself with gradients that were added up, rather than a key-value store for it.
+        here: a program steps by itself with gradients that were added up, rather than a key-value store for it. So do techniques of the update.
         """
         self.net = net
         self.net.cast(self.dtype)
         self.mx.nd.waitall()
         self.reseed()
         rates = {**rates, "multi_precision": self.dtype == "float16"}
+        here = here or self.scales or "aggregated-updates" in self.args.techniques
         self.trainer = self.ranks.trainer(self.net.collect_params(), rates, here=here)
+        self.updates = techniques.counted(self.trainer.optimizer) if self.args.techniques else []
+        if self.scales:
+            from mxnet.contrib import amp
+
+            amp.init_trainer(self.trainer)
+
+    def differentiate(self, losses):
+        if not self.scales:
+            self.mx.autograd.backward(losses)
+            return
+        from mxnet.contrib import amp
+
+        with self.mx.autograd.record(), amp.scale_loss(losses, self.trainer) as scaled:
+            self.mx.autograd.backward(scaled)
+
+    def effects_of(self, nodes):
+        """What `loop.Training.effects` tells, of a network whose graph has these nodes, and of the updates so far."""
+        return techniques.effects(self.args, nodes, self.updates)
 
     def reseed(self):
         """From here on (dropout) each process draws its own numbers."""
@@ -203,6 +230,7 @@ class Training(loop.Training):
 
 def run(make, args):
     """Do what the command line asks for with `make(args, mx)`, a `Training`, and report by events, from the first to `run_stop`."""
+    techniques.set_up(args)
     mx = set_up(args, unbulked=args.profile == "kernels")
     imported = time.monotonic()
     training = make(args, mx)

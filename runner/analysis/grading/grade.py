@@ -185,6 +185,7 @@ _OF_EVENTS: Final = (
     *("windows", "losses", "evaluations", "parameter_norms", "used", "probe", "epochs", "accuracy", "batch", "latency"),
     "collectives",
     *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "input_alone_per_s", "compiled"),
+    "effects",
 )
 # Figures and columns that older versions had of spans too short for them.
 _OF_LONG_SPANS: Final = frozenset({"power_w", "energy_j", "energy_method", "integrated_power_j"})

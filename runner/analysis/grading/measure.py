@@ -119,6 +119,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         in_flight=in_flight,
         input_alone_per_s=math.fsum(alone) if alone else None,
         compiled=metrics.compiled(events),
+        effects=metrics.effects(events),
     )
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from runner.core.events import PAUSE_S, Compiled, Eval, Event, Loss, Usage, Window
+from runner.core.events import PAUSE_S, Compiled, Eval, Event, Loss, Techniques, Usage, Window
 from runner.core.measurement import (
     FEWEST_RUNS,
     CompiledGraphs,
@@ -302,6 +302,12 @@ def compiled(events: Sequence[Event]) -> CompiledGraphs | None:
     """What compilers made for all ranks; None where none was at work."""
     told = [event for event in events if isinstance(event, Compiled)]
     return CompiledGraphs(fresh=sum(one.fresh for one in told), kept=sum(one.kept for one in told)) if told else None
+
+
+def effects(events: Sequence[Event]) -> dict[str, int]:
+    """What each technique changed, on the rank where that was least."""
+    told = [event.effects for event in events if isinstance(event, Techniques)]
+    return {name: min(one[name] for one in told) for name in (told[0] if told else ())}
 
 
 def used(events: Sequence[Event]) -> dict[str, Used]:

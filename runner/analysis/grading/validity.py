@@ -91,6 +91,9 @@ def _faults(trial: Trial, measurement: Measurement, transport: Transport, worklo
                 f"{exchange.wrong} elements of {what} of {exchange.size_bytes} bytes came out wrong before the first step: the wires or "
                 "the library that drives them lose data"
             )
+    for name, count in measurement.effects.items():
+        if not count:
+            yield f"{name} had no effect: the program found nothing of it in its first step"
     if wrong := causes.mismatch(transport, trial):
         yield wrong
 

@@ -100,6 +100,13 @@ class Compiled(EventBase):
     kept: int
 
 
+class Techniques(EventBase):
+    """What each technique has changed once the first step is done, e.g. operators of the graph: 0 of one that has no effect."""
+
+    event: Literal["techniques"]
+    effects: dict[str, int]
+
+
 class Pace(EventBase):
     """How many iterations will be measured, and how many a window has, where the length of a run follows the rate of its warm-up."""
 
@@ -492,6 +499,7 @@ Event = Annotated[
     | CpuPeak
     | FirstStep
     | Compiled
+    | Techniques
     | Pace
     | WarmupEnd
     | Steps

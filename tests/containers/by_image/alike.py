@@ -22,6 +22,7 @@ WORDS = {
         *("--model=vit-ti16", "--image-size=32", "--num-classes=10", "--batch=4", "--learning-rate=0.0005"),
         *("--momentum=0.9", "--weight-decay=0.05"),
     ),
+    "bert-tiny": (*alone.LANGUAGE, "--model=bert-tiny", "--batch=4", "--learning-rate=0.003"),
     "mlp-512-reuters": (*alone.DENSE, "--dropout=0", "--batch=32"),
 }
 
@@ -33,7 +34,7 @@ def flags(parser, model):
 def weights(shapes, *, normalized):
     """Weights in PyTorch's shapes, by their number; vectors are biases, or with `normalized` in turn scales, around 1, and biases.
 
-    `normalized="biased"`: so are those behind the bias that follows each matrix.
+    `normalized="biased"`: so are those behind the bias that follows each matrix. Numbers in its place are those of scales.
     """
     found, vectors = [], 0
     for number, shape in enumerate(shapes):
@@ -41,7 +42,10 @@ def weights(shapes, *, normalized):
         if normalized == "biased" and len(shape) > 1:
             vectors = 1
         if len(shape) == 1:
-            value += 1 - vectors % 2 if normalized else 0
+            if isinstance(normalized, set):
+                value += number in normalized
+            elif normalized:
+                value += 1 - vectors % 2
             vectors += 1
         found.append(value)
     return found
@@ -58,14 +62,15 @@ def copied(training, *, normalized=False):
     return [training.step().item() for _ in range(STEPS)]
 
 
-def transposed(training, tf, *, normalized):
-    """Give what a TensorFlow program trains the weights that PyTorch's has: kernels lie the other way round there."""
+def transposed(variables, tf, *, normalized, tables=0):
+    """Give the variables of a TensorFlow program the weights that PyTorch's has: kernels lie the other way round there, but not the first `tables`."""
     # (height, width, in, out) of a convolution is (out, in, height, width) there.
     kernels = {1: (0,), 2: (1, 0), 3: (0, 1, 2), 4: (3, 2, 0, 1)}
-    shapes = [tuple(v.shape[axis] for axis in kernels[len(v.shape)]) for v in training.variables]
-    back = {1: (0,), 2: (1, 0), 3: (0, 1, 2), 4: (2, 3, 1, 0)}
-    for variable, value in zip(training.variables, weights(shapes, normalized=normalized), strict=True):
-        variable.assign(tf.constant(value.transpose(back[value.ndim])))
+    turned = [(0, 1) if number < tables else kernels[len(v.shape)] for number, v in enumerate(variables)]
+    shapes = [tuple(v.shape[axis] for axis in axes) for v, axes in zip(variables, turned, strict=True)]
+    values = weights(shapes, normalized=normalized)
+    for variable, value, axes in zip(variables, values, turned, strict=True):
+        variable.assign(tf.constant(value.transpose([axes.index(axis) for axis in range(len(axes))])))
 
 
 def hold(losses):

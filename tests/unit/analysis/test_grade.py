@@ -11,7 +11,7 @@ from records import events, provenance, record
 
 from runner.analysis.grading.grade import grade, scaling
 from runner.core.container_spec import ContainerSpec
-from runner.core.events import Bandwidth, Eval, FlopPerSample, Loss, RunStop, Usage, Window
+from runner.core.events import Bandwidth, Eval, FlopPerSample, Loss, RunStop, Techniques, Usage, Window
 from runner.core.record import ENDED, Outcome, Status
 from runner.core.workload import choose_workload, load_workloads
 
@@ -144,6 +144,17 @@ def test_a_collective_that_came_out_wrong_makes_the_run_invalid():
         "3 elements of the reduce-scatter of 1024 bytes came out wrong before the first step: the wires or the library that drives them lose "
         "data"
     )
+
+
+def test_a_technique_that_changed_nothing_on_one_rank_makes_the_run_invalid():
+    said = {"event": "techniques", "t": 0.0, "received": 9.0, "container": "w"}
+    told = [Techniques(rank=rank, effects={"amp": 21, "aggregated-updates": 60 * rank}, **said) for rank in (1, 0)]
+    found = graded(TWO, [*events(TWO), *told])
+    assert found.measurement.effects == {"amp": 21, "aggregated-updates": 0}
+    assert found.validity.reasons == (
+        "aggregated-updates had no effect: the program found nothing of it in its first step",
+    )
+    assert graded(TWO, [*events(TWO), told[0]]).validity.status == "valid"
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-3), ("fp16", 1e-2), ("bf16", 1e-2)])

@@ -79,7 +79,8 @@ def test_a_model_that_can_not_be_had_as_asked_is_refused(cnn, changed):
     ("framework", "device", "precision", "offered"),
     [
         ("mxnet", "cpu", "fp32", True),
-        ("mxnet", "cpu", "bf16", False),
+        ("mxnet", "cpu", "bf16", True),
+        ("mxnet", "gpu", "bf16", False),
         ("mxnet", "gpu", "fp16", True),
         ("pytorch", "cpu", "bf16", True),
         ("pytorch", "cpu", "tf32", False),
@@ -118,6 +119,11 @@ def test_the_program_is_named_from_the_workloads_folder(cnn):
         ("\nregions:\n", "\nregions:\n  mxnetto: [input]\n", "'mxnetto' has no program"),
         ("caffe: [kernels, memory]", "caffe: [kernel, memory]", "profiles"),
         ("unit: images", "batches: n-critic\nunit: images", "the setting 'n-critic', which settings does not have"),
+        (
+            "unit: images",
+            "fixed: {mxnet: [longest]}\nunit: images",
+            "fixed names longest, which settings does not have",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):
@@ -177,7 +183,7 @@ def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
     able.check_precision("int8", framework="mxnet", device="cpu", mode="infer")
     with pytest.raises(
         RequestError,
-        match="^PRECISION=int8 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32, or for MODE=infer$",
+        match="^PRECISION=int8 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32 or bf16, or for MODE=infer$",
     ):
         able.check_precision("int8", framework="mxnet", device="cpu")
     with pytest.raises(RequestError, match="on DEVICE=gpu with MODE=infer; ask for fp32 or fp16$"):

@@ -209,7 +209,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
             "GPU_MEMORY=all is about GPUs, and this runs on DEVICE=cpu",
         ),
         ({"strategy": "ps", "precision": "fp16"}, TF_ON_GPUS, "STRATEGY=ps steps at servers that know no loss scale"),
-        ({"precision": "bf16"}, {}, "PRECISION=bf16 is not offered by FRAMEWORK=mxnet on DEVICE=cpu"),
+        ({"precision": "tf32"}, {}, "PRECISION=tf32 is not offered by FRAMEWORK=mxnet on DEVICE=cpu"),
         ({"batch": 600}, {"dataset": dataset(images=1000)}, "DATA=/data holds 1000 images, one step takes 1200"),
         ({"batch": 33, "scaling": "strong"}, {}, "BATCH=33 is shared by all devices"),
         (
@@ -237,6 +237,11 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
             LLAMA | {"settings": (("gradient-accumulation", "3"),)},
             LANGUAGE,
             "gradient-accumulation=3 does not divide a device's batch of 32",
+        ),
+        (
+            {"model": "bert-tiny", "settings": (("checkpointing", "block"),)},
+            LANGUAGE | {"framework": "tensorflow"},
+            "SETTINGS=checkpointing=block is not offered by FRAMEWORK=tensorflow; leave it out",
         ),
         ({"image_size": 8}, {}, "IMAGE_SIZE=8 is too small for MODEL=resnet18"),
         ({"workers": (1,), "threads": 3}, {}, "THREADS=3 asked, and 2 cores are there for each rank"),

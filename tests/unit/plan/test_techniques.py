@@ -76,6 +76,26 @@ def test_tuned_tensorflow_leaves_out_what_has_no_kernel_or_no_effect(device, ask
     assert settled.techniques == left
 
 
+MXNET = ("channels-last", "amp", "aggregated-updates")
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "precision", "left"),
+    [
+        ("gpu", {}, "fp16", MXNET),
+        ("gpu", {"precision": "fp32"}, "fp32", ("channels-last", "aggregated-updates")),
+        ("gpu", {"kvstore": "dist_async"}, "fp32", ("channels-last",)),
+        ("cpu", {}, "fp32", ("aggregated-updates",)),
+        ("cpu", {"kvstore": "dist_async"}, "fp32", ()),
+    ],
+)
+def test_tuned_mxnet_scales_its_losses_in_fp16_and_leaves_updates_to_servers_that_wait_for_nobody(
+    device, asked, precision, left
+):
+    settled = apply_defaults(Request(preset="tuned", **asked), resources("mxnet", device))
+    assert (settled.precision, settled.techniques) == (precision, left)
+
+
 def test_a_reference_is_plain_and_what_was_asked_for_stays():
     (trial,) = planned(gpus=(1,))
     assert (trial.techniques, trial.precision) == ((), "fp32")
@@ -92,7 +112,15 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
     [
         (("pytorch", "cpu"), {"techniques": ("compile",)}, "channels-last"),
         (("mxnet", "cpu"), {"techniques": ("compile",)}, "not offered by FRAMEWORK=mxnet"),
-        (("mxnet", "cpu"), {"preset": "tuned"}, "not offered by FRAMEWORK=mxnet"),
+        (("mxnet", "cpu"), {"techniques": ("channels-last",)}, "ask for aggregated-updates"),
+        (("mxnet", "cpu"), {"techniques": ("amp",)}, "ask for aggregated-updates"),
+        (("mxnet", "gpu"), {"techniques": ("amp",)}, "amp needs PRECISION=fp16, fp32 asked"),
+        (
+            ("mxnet", "cpu"),
+            {"techniques": ("aggregated-updates",), "kvstore": "dist_async"},
+            "ask for KVSTORE=dist_sync",
+        ),
+        (("caffe", "cpu"), {"preset": "tuned"}, "not offered by FRAMEWORK=caffe"),
         (("pytorch", "gpu"), {"techniques": ("pooling-kernel",)}, "TECHNIQUES=channels-last,pooling-kernel"),
         (("pytorch", "gpu"), {"techniques": ("kernel-search",)}, "TECHNIQUES=compile,kernel-search"),
         (("pytorch", "gpu"), {"techniques": ("xla",)}, "ask for"),

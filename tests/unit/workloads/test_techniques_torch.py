@@ -7,6 +7,7 @@ from typing import get_args
 
 import examples
 import pytest
+from with_mxnet import techniques as techniques_mxnet
 from with_pytorch import techniques
 from with_tensorflow import techniques as techniques_tensorflow
 
@@ -28,7 +29,11 @@ def asked(*names, **changes):
 
 
 def test_runner_and_program_have_the_same_names_in_the_same_order():
-    known = {"pytorch": techniques.TECHNIQUES, "tensorflow": techniques_tensorflow.TECHNIQUES}
+    known = {
+        "mxnet": techniques_mxnet.TECHNIQUES,
+        "pytorch": techniques.TECHNIQUES,
+        "tensorflow": techniques_tensorflow.TECHNIQUES,
+    }
     assert set(get_args(Technique)) == {name for names in known.values() for name in names}
     for workload in load_workloads(examples.ROOT):
         for framework, offered in workload.techniques.items():

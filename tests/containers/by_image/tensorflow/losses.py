@@ -12,7 +12,5 @@ from with_tensorflow.shim import tf
 training = Cnn(alike.flags(parser, "vit-ti16"), tf, Alone("/cpu:0"))
 in_order = training.variables
 # PyTorch names the class token and the positions before the convolution that makes the other tokens.
-training.variables = [*in_order[2:4], *in_order[:2], *in_order[4:]]
-alike.transposed(training, tf, normalized="biased")
-training.variables = in_order
+alike.transposed([*in_order[2:4], *in_order[:2], *in_order[4:]], tf, normalized="biased")
 alike.hold({"vit-ti16": training.read([training.step() for _ in range(alike.STEPS)])})

@@ -10,10 +10,11 @@ import json
 import numpy as np
 import torch
 from alone import SHARED
+from costs import flop_per_new_token
 from events import Events
 from flags import SIZES, infer_parser
 from infer_pytorch import Generator
-from models_torch import build, flop_per_new_token
+from models_torch import build
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 

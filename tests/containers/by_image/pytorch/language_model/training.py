@@ -13,8 +13,9 @@ from pathlib import Path
 import alone
 import numpy as np
 import torch
+from costs import flop_per_token
 from flags import SIZES, parser
-from models_torch import Attention, build, flop_per_token, turned, turns
+from models_torch import Attention, build, turned, turns
 from tokens import masked, masked_of
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode

@@ -12,7 +12,7 @@ from with_tensorflow.shim import tf
 
 def losses(model):
     training = Wgan(alike.flags(parser, model), tf, Alone("/cpu:0"))
-    alike.transposed(training, tf, normalized=model != "wgan-nobn")
+    alike.transposed(training.variables, tf, normalized=model != "wgan-nobn")
     return training.read([training.step() for _ in range(alike.STEPS)])
 
 

@@ -1,0 +1,149 @@
+"""Inside the image: a network that is trained with MXNet's techniques loses what the plain one loses, step by step, and keeps its parameters.
+
+Prevents a technique that is taken and does nothing, an update by which some weights or all are updated otherwise, a network channels-last that joins,
+normalizes or flattens its maps along another axis, weights that start as others.
+
+MXNet has no convolution channels-last on CPUs: what such a network computes is looked at with operators that turn their maps around its own.
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+
+import alone
+import numpy as np
+from flags import parser
+
+STEPS = 6
+WORDS = (
+    "--image-size=32",
+    "--num-classes=10",
+    "--batch=4",
+    "--learning-rate=0.005",
+    "--momentum=0.9",
+    "--weight-decay=0.0001",
+)
+
+
+def trained(model, names=(), *, how="train", **changes):
+    """Losses, effects, parameters, the norm of the weights and FLOPs of a training of its own process, as the program makes it."""
+    words = [f"--model={model}", *(f"--{name}={value}" for name, value in changes.items())]
+    words += [f"--techniques={','.join(names)}"] if names else []
+    told = subprocess.run(
+        [sys.executable, __file__, how, *words], check=True, stdout=subprocess.PIPE, env=os.environ, text=True
+    )
+    return json.loads(told.stdout)
+
+
+def train(how, *words):
+    from train_mxnet import Classifier
+    from with_mxnet import techniques
+    from with_mxnet.training import check, set_up
+
+    args = parser("").parse_args([*alone.ONE, *WORDS, *words])
+    check(args, offered=techniques.TECHNIQUES)
+    techniques.set_up(args)
+    training = Classifier(args, set_up(args))
+    if how == "scale":  # fp16 is for GPUs, and no power of two changes what bf16 has of a number
+        from mxnet.contrib import amp
+
+        training.scales = True
+        amp.init_trainer(training.trainer)
+    losses = training.read([training.step() for _ in range(STEPS)])
+    norm = training.parameter_norm()
+    told = losses, training.effects(), training.parameter_count(), norm, training.flop_per_sample()
+    sys.stdout.write(json.dumps(told))
+
+
+def hold_updates():
+    for model, weights in (("alexnet", 16), ("resnet18", 62)):
+        plain, nothing, *others = trained(model)
+        assert abs(plain[-1] - plain[0]) > 0.01, "a curve this flat would prove nothing"
+        losses, effects, *same = trained(model, ["aggregated-updates"])
+        assert (nothing, effects) == ({}, {"aggregated-updates": STEPS * min(weights, 60)})
+        np.testing.assert_allclose(losses, plain, rtol=1e-5, err_msg=model)
+        np.testing.assert_allclose(same[1], others[1], rtol=1e-6)
+        assert (same[0], same[2]) == (others[0], others[2])
+
+
+def hold_bf16():
+    plain, _, *others = trained("resnet18")
+    losses, effects, *same = trained("resnet18", precision="bf16")
+    assert effects == {"amp": 21}  # 20 convolutions and the last layer
+    assert losses != plain
+    np.testing.assert_allclose(losses, plain, rtol=3e-2)
+    assert (same[0], same[2]) == (others[0], others[2])
+    scaled, *_ = trained("resnet18", how="scale", precision="bf16")
+    np.testing.assert_allclose(scaled, losses, rtol=1e-3)
+
+
+def turning(operator):
+    """An operator of MXNet that takes maps and weights channels-last, by the one that takes them channels-first."""
+
+    @functools.wraps(operator)
+    def run(x, *weights, layout=None, **words):
+        assert layout == "NHWC", f"{operator.__name__} in {layout}"
+        first = [part.transpose((0, 3, 1, 2)) if part.ndim == 4 else part for part in (x, *weights)]
+        return operator(*first, **words).transpose((0, 2, 3, 1))
+
+    return run
+
+
+def hold_channels_last():
+    """Scores and gradients of both are alike on one batch; no layer is left in the other layout, and the graph costs what it did."""
+    from models_mxnet import ChannelsLast, build, graph_of, multiplied, nodes_of
+    from with_mxnet.shim import mx
+    from with_mxnet.techniques import channels_last
+
+    images = mx.nd.random.normal(shape=(4, 3, 64, 64))
+    # A ResNet of the zoo with and without its stem, what joins branches and pads its pools, local norms, auxiliary heads, dense layers on a map.
+    for name, size in (
+        ("resnet18", 32),
+        ("resnet50", 32),
+        ("inception-v3", 64),
+        ("googlenet-bvlc", 64),
+        ("lenet", 32),
+        ("vgg16", 32),
+    ):
+        batch = images[:, :, :size, :size]
+        mx.random.seed(1)
+        net = build(name, size, 10, [mx.cpu()])
+        plain = answered(net, batch, mx)
+        cost = multiplied(net, size)
+        net = channels_last(net, mx, ChannelsLast())
+        nodes = nodes_of(graph_of(net))
+        convolutions = [node for node in nodes if node["op"] == "Convolution"]
+        assert all(node["attrs"]["layout"] == "NHWC" for node in nodes if node["op"] in {"Convolution", "Pooling"})
+        assert multiplied(net, size) == cost
+        assert len(convolutions) > 1
+        own = {kind: getattr(mx.nd, kind) for kind in ("Convolution", "Pooling")}
+        for kind, operator in own.items():
+            setattr(mx.nd, kind, turning(operator))
+        turned = answered(net, batch, mx)
+        for kind, operator in own.items():
+            setattr(mx.nd, kind, operator)
+        for one, other in zip(turned, plain, strict=True):  # normalizations over few pixels make much of rounding
+            np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-3 * abs(other).max(), err_msg=name)
+
+
+def answered(net, batch, mx):
+    """The scores of a network, and the norm of each gradient. Dropout lies behind the last map of each, where it drops the same of both."""
+    mx.random.seed(2)
+    with mx.autograd.record():
+        told = net(batch)
+        told = list(told) if isinstance(told, tuple | list) else [told]
+        total = mx.nd.add_n(*[(scores * mx.nd.arange(10)).sum() for scores in told])
+    total.backward()
+    parameters = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    norms = np.array([float(p.grad().norm().asscalar()) for p in parameters])
+    return [*(scores.asnumpy() for scores in told), norms]
+
+
+if sys.argv[1] in {"train", "scale"}:
+    train(*sys.argv[1:])
+else:
+    hold_updates()
+    hold_bf16()
+    hold_channels_last()

@@ -1,0 +1,15 @@
+"""Inside the image: BERT loses what the golden losses say, to which TensorFlow's is held as well."""
+
+import alike
+import alone
+from flags import parser
+from train_pytorch import LanguageModel
+
+training = alone.training(LanguageModel, parser, *alike.WORDS["bert-tiny"])
+scales = {
+    number
+    for number, (name, p) in enumerate(training.net.named_parameters())
+    if p.dim() == 1 and ("norm" in name or name.startswith("head.2")) and name.endswith("weight")
+}
+assert len(training.parameters) == len(list(training.net.parameters()))
+alike.hold({"bert-tiny": alike.copied(training, normalized=scales)})

@@ -1,0 +1,64 @@
+"""Prevents: a technique of MXNet's that is taken and does nothing, or is asked for where its kernel or its update is not."""
+
+from argparse import Namespace
+
+import pytest
+from with_mxnet.techniques import TECHNIQUES, by_lists, check, effects
+
+PLAIN = {"device": "gpu", "precision": "fp16", "kvstore": None}
+
+
+def asked(*names, **changes):
+    return Namespace(techniques=names, **(PLAIN | changes))
+
+
+def test_what_goes_is_let_through():
+    check(asked(*TECHNIQUES), offered=TECHNIQUES)
+    check(asked("aggregated-updates", device="cpu", precision="bf16", kvstore="dist_sync"), offered=TECHNIQUES)
+    check(asked(), offered=())
+
+
+@pytest.mark.parametrize(
+    ("args", "offered", "sentence"),
+    [
+        (
+            asked("faster"),
+            TECHNIQUES,
+            "is not offered by this program; it has channels-last, amp, aggregated-updates\n",
+        ),
+        (asked("amp"), (), "is not offered by this program; leave it out\n"),
+        (asked("channels-last", device="cpu"), TECHNIQUES, "is for GPUs; leave it out with --device=cpu"),
+        (asked("amp", device="cpu", precision="bf16"), TECHNIQUES, "is for GPUs"),
+        (asked("amp", precision="fp32"), TECHNIQUES, "not in fp32; ask for fp16"),
+        (asked("aggregated-updates", kvstore="dist_async"), TECHNIQUES, "and --kvstore=dist_async in its servers"),
+    ],
+)
+def test_what_can_not_be_is_refused(args, offered, sentence, capsys):
+    with pytest.raises(SystemExit) as ended:
+        check(args, offered=offered)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("precision", "names", "target"),
+    [("fp32", (), None), ("fp16", (), None), ("fp16", ("amp",), "float16"), ("bf16", (), "bfloat16")],
+)
+def test_operators_are_cast_by_lists_in_bf16_and_where_amp_is_asked_for(precision, names, target):
+    assert by_lists(asked(*names, precision=precision)) == target
+
+
+def node(op, *inputs, **attrs):
+    return {"op": op, "inputs": [[number, 0, 0] for number in inputs], "attrs": attrs}
+
+
+def test_what_has_no_effect_is_told_as_none():
+    cast = [node("null"), node("amp_cast", 0), node("Convolution", 1, 0, layout="NHWC"), node("FullyConnected", 2, 0)]
+    assert effects(asked(*TECHNIQUES), cast, [60, 2, 4, 60, 2, 4]) == {
+        "channels-last": 1,
+        "amp": 1,
+        "aggregated-updates": 120,
+    }
+    plain = [node("null"), node("Convolution", 0, 0, layout="NCHW"), node("FullyConnected", 1, 0)]
+    assert effects(asked(*TECHNIQUES), plain, [4, 4, 1]) == dict.fromkeys(TECHNIQUES, 0)
+    assert effects(asked(), cast, []) == {}
