@@ -33,7 +33,7 @@ LAUNCHERS: Final = (
     "APPTAINER_CACHEDIR",
 )
 # Seconds in which a container of Podman's that others join has to hear from the runner (`workloads/lease.py`).
-_BEGIN: Final = {"DLSCALE_LEASE_BEGIN": "5"}
+_BEGIN_S: Final = 5
 # What a job without a container may see: where programs, libraries and GPUs are, and nothing personal.
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
@@ -54,6 +54,9 @@ class Box(Protocol):
 
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that succeeds once others may join its network; none where it has none of its own."""
+
+    def begin(self, spec: ContainerSpec) -> bytes:
+        """What its lease waits for before all else; nothing where that does not wait."""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that removes what is left of it where it was ended before its time; none where nothing can be."""
@@ -78,6 +81,11 @@ class _Process:
         """Nothing to wait for."""
         del spec
         return ()
+
+    def begin(self, spec: ContainerSpec) -> bytes:
+        """Nothing: what has ended is never started again."""
+        del spec
+        return b""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Nothing to remove."""
@@ -166,7 +174,7 @@ class Podman(Inside):
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """`podman run` with what `docker run` gets, but for cores; an ordinary user keeps its number inside."""
-        begin = _BEGIN if spec.role == "scheduler" else {}
+        begin = {"DLSCALE_LEASE_BEGIN": str(_BEGIN_S)} if self.begin(spec) else {}
         bare = spec.model_copy(
             update={"cpus": (), "env": {**spec.env, **begin}, **({} if self._limits else {"memory_mib": None})}
         )
@@ -177,6 +185,10 @@ class Podman(Inside):
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Wait until it runs; fails where it is not even created yet."""
         return ("podman", "wait", "--condition=running", spec.name)
+
+    def begin(self, spec: ContainerSpec) -> bytes:
+        """A byte, where others join its network: for them Podman starts it again when it has ended, and the runner is not there."""
+        return b"\n" if spec.joined else b""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """A container that was created, and whose `podman run` was ended before it started it, stays."""
