@@ -160,7 +160,9 @@ def test_clean_removes_apptainers_own_processes_with_a_job_that_was_stopped(tmp_
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with subprocess.Popen([*argv, *words], **both, **quiet) as runner:
             try:
-                assert wait_until(lambda: any("first_step" in one.read_text() for one in tmp_path.glob(f"*/{EVENTS}")), 90)
+                assert wait_until(
+                    lambda: any("first_step" in one.read_text() for one in tmp_path.glob(f"*/{EVENTS}")), 90
+                )
                 held = psutil.Process(runner.pid).children(recursive=True)
                 for process in held:
                     process.suspend()
