@@ -32,6 +32,17 @@ LAUNCHERS: Final = (
     "APPTAINER_TMPDIR",
     "APPTAINER_CACHEDIR",
 )
+# Removes a container that others join once they are gone, or with them where it ended badly. Podman's own `--rm` fails while they are there, and
+# its `run` then waits 20 s for what that would have noted (`WaitForExit` of Podman 4.3).
+_AFTER_OTHERS: Final = """\
+name=$1; shift
+"$@"; code=$?
+if [ $code = 0 ]; then
+  for round in $(seq 60); do podman rm --ignore "$name" && break; sleep 0.5; done
+else
+  podman rm --force --depend --ignore "$name"
+fi >/dev/null 2>&1
+exit $code"""
 # Seconds in which a container of Podman's that others join has to hear from the runner (`workloads/lease.py`).
 _BEGIN_S: Final = 5
 # What a job without a container may see: where programs, libraries and GPUs are, and nothing personal.
@@ -179,8 +190,11 @@ class Podman(Inside):
             update={"cpus": (), "env": {**spec.env, **begin}, **({} if self._limits else {"memory_mib": None})}
         )
         _, *words = docker_options.docker_run(bare, "cdi")
-        joined = spec.network if spec.network.startswith("container:") else "keep-id"
-        return (*_bound(spec), "podman", words[0], *(() if self._root else (f"--userns={joined}",)), *words[1:])
+        space = spec.network if spec.network.startswith("container:") else "keep-id"
+        run = (*_bound(spec), "podman", words[0], *(() if self._root else (f"--userns={space}",)), *words[1:])
+        if not spec.joined:
+            return run
+        return ("sh", "-c", _AFTER_OTHERS, "sh", spec.name, *(word for word in run if word != "--rm"))
 
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Wait until it runs; fails where it is not even created yet."""

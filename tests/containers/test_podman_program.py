@@ -59,10 +59,13 @@ def test_what_podman_starts_for_those_that_join_its_network_ends_where_no_runner
     first, *others = read_plan(done.out / done.record(2).run_id).containers
     last = next(one for one in others if one.network == f"container:{first.name}" and one.role == "worker")
     box = Podman(ROOT / "workloads", root=os.getuid() == 0, limits=True)
-    for argv in (["create" if word == "run" else word for word in box.argv(first)], box.argv(last)):
+    words = box.argv(first)
+    create = ["podman", "create", *words[words.index("run") + 1 :]]
+    for argv in (create, box.argv(last)):
         made = {"stdin": subprocess.DEVNULL, "env": {**os.environ, **podman}}
         subprocess.run(argv, **made, capture_output=True, timeout=60)
-    assert wait_until(lambda: not there(podman), 30), there(podman)
+    assert wait_until(lambda: not there(podman, "--filter=status=running"), 30), there(podman)
+    subprocess.run(box.removal(first), env={**os.environ, **podman}, check=True, capture_output=True)
 
 
 def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
