@@ -56,6 +56,7 @@ class ContainerSpec(Frozen):
     tmp_mib: int = 1024  # the writable /tmp
     user: str  # numeric `uid:gid`
     network: str = "none"
+    joined: bool = False  # whether others of the run live in its network
     hostname: str | None = None
     aliases: tuple[str, ...] = ()  # names by which the others on the run's own network find it
     link: Link | None = None  # what it sends over that network is held to

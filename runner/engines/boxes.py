@@ -32,8 +32,19 @@ LAUNCHERS: Final = (
     "APPTAINER_TMPDIR",
     "APPTAINER_CACHEDIR",
 )
+# Removes a container that others join once they are gone, or with them where it ended badly. Podman's own `--rm` fails while they are there, and
+# its `run` then waits 20 s for what that would have noted (`WaitForExit` of Podman 4.3).
+_AFTER_OTHERS: Final = """\
+name=$1; shift
+"$@"; code=$?
+if [ $code = 0 ]; then
+  for round in $(seq 60); do podman rm --ignore "$name" && break; sleep 0.5; done
+else
+  podman rm --force --depend --ignore "$name"
+fi >/dev/null 2>&1
+exit $code"""
 # Seconds in which a container of Podman's that others join has to hear from the runner (`workloads/lease.py`).
-_BEGIN: Final = {"DLSCALE_LEASE_BEGIN": "5"}
+_BEGIN_S: Final = 5
 # What a job without a container may see: where programs, libraries and GPUs are, and nothing personal.
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
@@ -54,6 +65,9 @@ class Box(Protocol):
 
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that succeeds once others may join its network; none where it has none of its own."""
+
+    def begin(self, spec: ContainerSpec) -> bytes:
+        """What its lease waits for before all else; nothing where that does not wait."""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that removes what is left of it where it was ended before its time; none where nothing can be."""
@@ -78,6 +92,11 @@ class _Process:
         """Nothing to wait for."""
         del spec
         return ()
+
+    def begin(self, spec: ContainerSpec) -> bytes:
+        """Nothing: what has ended is never started again."""
+        del spec
+        return b""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Nothing to remove."""
@@ -166,17 +185,24 @@ class Podman(Inside):
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """`podman run` with what `docker run` gets, but for cores; an ordinary user keeps its number inside."""
-        begin = _BEGIN if spec.role == "scheduler" else {}
+        begin = {"DLSCALE_LEASE_BEGIN": str(_BEGIN_S)} if self.begin(spec) else {}
         bare = spec.model_copy(
             update={"cpus": (), "env": {**spec.env, **begin}, **({} if self._limits else {"memory_mib": None})}
         )
         _, *words = docker_options.docker_run(bare, "cdi")
-        joined = spec.network if spec.network.startswith("container:") else "keep-id"
-        return (*_bound(spec), "podman", words[0], *(() if self._root else (f"--userns={joined}",)), *words[1:])
+        space = spec.network if spec.network.startswith("container:") else "keep-id"
+        run = (*_bound(spec), "podman", words[0], *(() if self._root else (f"--userns={space}",)), *words[1:])
+        if not spec.joined:
+            return run
+        return ("sh", "-c", _AFTER_OTHERS, "sh", spec.name, *(word for word in run if word != "--rm"))
 
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Wait until it runs; fails where it is not even created yet."""
         return ("podman", "wait", "--condition=running", spec.name)
+
+    def begin(self, spec: ContainerSpec) -> bytes:
+        """A byte, where others join its network: for them Podman starts it again when it has ended, and the runner is not there."""
+        return b"\n" if spec.joined else b""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """A container that was created, and whose `podman run` was ended before it started it, stays."""

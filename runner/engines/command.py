@@ -29,8 +29,6 @@ STOP_GRACE_S: Final = 8.0
 # A container that takes longer to start is not waited for: who needs it says so.
 UP_S: Final = 30.0
 READ_BYTES: Final = 2**16
-# What a container that Podman may start again, without the runner, waits for: `boxes.Podman`.
-BEGIN: Final = b"\n"
 
 
 class CommandEngine:
@@ -76,8 +74,7 @@ class CommandEngine:
         )
         # What waits to be up is held by a manager of the box's own, in groups and sessions that the way knows nothing of.
         container = start_process(spec.name, self.argv(spec), way=self.way, env=env, removal=removal, told=not up)
-        if spec.role == "scheduler" and up:
-            container.tell(BEGIN)
+        container.tell(self.box.begin(spec))
         deadline = time.monotonic() + UP_S
         while up and not container.ended() and time.monotonic() < deadline:
             with contextlib.suppress(CommandError):

@@ -26,13 +26,23 @@ Ask = Callable[[Sequence[str]], str]  # what a command prints on the machine; ra
 _RUN, _RUNNER = VARIABLES[LABEL_RUN], VARIABLES[LABEL_RUNNER]
 # Environments of others can't be read, and what has ended has none: neither is an error.
 _FIND: Final = f"grep -azs '^{_RUN}=\\|^{_RUNNER}=' /proc/[0-9]*/environ || true"
+# Each job has a session of its own, and in it are Apptainer's processes, which write over their environment. The session that asks is spared.
+_BESIDE: Final = """\
+{ parent[$1] = $2; session[$1] = $3 }
+END {
+  for (pid = self; pid in parent; pid = parent[pid]) spared[session[pid]]
+  split(found, jobs)
+  for (job in jobs) if (session[jobs[job]] > 0 && !(session[jobs[job]] in spared)) ended[session[jobs[job]]]
+  for (pid in session) if (session[pid] in ended) print pid
+}"""
 # What is started while others are killed is found in the next round.
 _KILL: Final = f"""\
 for round in $(seq 50); do
-  found=$(grep -lazsxF "{_RUNNER}=$1" /proc/[0-9]*/environ | cut -d/ -f3)
+  found=$(echo $(grep -lazsxF "{_RUNNER}=$1" /proc/[0-9]*/environ | cut -d/ -f3))
   [ "$found" ] || exit 0
   echo $found
-  kill -KILL $found 2>/dev/null
+  kill -KILL $found $(sed -n 's/^\\([0-9]*\\) (.*) . \\([0-9]*\\) [0-9]* \\([0-9]*\\) .*/\\1 \\2 \\3/p' /proc/[0-9]*/stat 2>/dev/null |
+    awk -v found="$found" -v self=$$ '{_BESIDE}') 2>/dev/null
   sleep 0.1
 done
 exit 1"""
@@ -123,7 +133,7 @@ class InProcesses:
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """Kill all that its runner's jobs have started."""
+        """Kill all that its runner's jobs have started, and what is in their sessions."""
         if not force or thing.runner is None:
             return False
         return bool(_said(self.ask, ("sh", "-c", _KILL, "sh", thing.runner), refusal=EngineRefusedError))

@@ -67,7 +67,10 @@ def run(
             check=False,
             stdin=subprocess.DEVNULL,
         )
-    except FileNotFoundError as error:
+    except (
+        FileNotFoundError,
+        PermissionError,
+    ) as error:  # the second where PATH has a folder that this user may not enter
         raise CommandError(argv, None, f"{argv[0]}: not found") from error
     except subprocess.TimeoutExpired as error:
         raise CommandError(argv, None, f"no end after {timeout_s} s") from error
@@ -88,7 +91,9 @@ def on_path(name: str) -> Iterator[Path]:
     """Every program of this name that is on PATH, in its order."""
     for folder in os.get_exec_path():
         path = Path(folder).absolute() / name
-        if path.is_file() and os.access(path, os.X_OK):
+        if (
+            os.access(path, os.X_OK) and path.is_file()
+        ):  # in this order: `is_file` fails below a folder that nobody may enter
             yield path
 
 
@@ -112,7 +117,10 @@ def follow(
             text=True,
             errors="replace",
         )
-    except FileNotFoundError as error:
+    except (
+        FileNotFoundError,
+        PermissionError,
+    ) as error:  # the second where PATH has a folder that this user may not enter
         raise CommandError(argv, None, f"{argv[0]}: not found") from error
     with process:  # closes the pipe and waits, whatever happens below
         try:

@@ -16,7 +16,7 @@ from typing import Final
 from runner.core.cache import alone, cache_dir
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen, reading
-from runner.engines import docker
+from runner.engines import docker, owner
 from runner.engines.base import EngineError
 from runner.engines.process import CommandError, follow, run
 from runner.images.build import LABEL_LOCK, Archived, read_manifest, save
@@ -107,8 +107,15 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
 
 @contextmanager
 def _unpacked(archive: Path, where: Path) -> Iterator[Path]:
-    """The tar of an archive, for as long as the block lasts: Podman 4.3 and Apptainer 1.4 find no header in what Python's gzip wrote."""
-    tar = where / f"{archive.stem}-{os.getpid()}.tar"
+    """The tar of an archive, for as long as the block lasts: Podman 4.3 and Apptainer 1.4 find no header in what Python's gzip wrote.
+
+    Those of runners that were killed meanwhile are removed.
+    """
+    stem = f"{archive.stem}-"
+    for left in where.glob(f"{stem}*.tar"):
+        if owner.state(left.stem.removeprefix(stem)) == "gone":
+            left.unlink(missing_ok=True)
+    tar = where / f"{stem}{owner.own() or os.getpid()}.tar"
     try:
         with gzip.open(archive, "rb") as packed, tar.open("wb") as file:
             shutil.copyfileobj(packed, file, 2**20)

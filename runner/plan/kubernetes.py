@@ -120,6 +120,11 @@ def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, regi
         )
     if kind == "mpijob" and trial.world_size > 1 and not trial.horovod:
         raise RequestError(f"KIND=mpijob runs STRATEGY=horovod, {trial.strategy} asked; ask for KIND=job")
+    if trial.strategy == "ps" and 1 < trial.nodes < trial.processes:
+        raise RequestError(
+            f"STRATEGY=ps has one worker in each of several pods, {trial.processes} on {trial.nodes} asked; ask for STRATEGY=multiworker, "
+            "or list a host of one device for each worker"
+        )
     placement = tuple(_named(placed, trial, job_name(run_id), n, kind) for n, placed in enumerate(trial.placement))
     trial = trial.model_copy(update={"placement": placement})
     nodes = {member.node.name: member.node for member in resources.cluster.members}

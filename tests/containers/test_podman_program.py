@@ -16,15 +16,13 @@ from testbed.apptainer import KEPT
 from testbed.podman import own_storage
 from waiting import wait_until
 
-KVSTORE = (
-    "bench",
-    "--framework=mxnet",
-    "--strategy=kvstore",
-    "--kvstore=dist_sync",
-    "--workers=2",
-    "--engine=podman",
-    *QUICK,
-)
+from runner.engines.boxes import Podman
+from runner.results.store import read_plan
+
+ON_TWO = ("--workers=2", "--engine=podman", *QUICK)
+KVSTORE = ("bench", "--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", *ON_TWO)
+# The first container of each is one whose network the others join.
+JOINED = {"kvstore": KVSTORE, "ps": ("bench", "--framework=tensorflow", "--strategy=ps", *ON_TWO)}
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +40,32 @@ def there(podman, *words):
     return subprocess.run(argv, env={**os.environ, **podman}, capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, tmp_path):
-    done = to_its_end([*KVSTORE, f"--out={tmp_path}"], out=tmp_path, env=podman)
+@pytest.fixture(scope="module", params=JOINED)
+def done(request, podman, tmp_path_factory):
+    out = tmp_path_factory.mktemp(request.param)
+    return to_its_end([*JOINED[request.param], f"--out={out}"], out=out, env=podman)
+
+
+def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, done):
     assert done.code in (0, 4), done.stderr
     record = done.record(2)
     assert (record.engine, record.engine_details.confined, record.transport.used) == ("podman", True, "loopback")
     assert record.image.id
     assert there(podman) == []
+
+
+def test_what_podman_starts_for_those_that_join_its_network_ends_where_no_runner_is(podman, done):
+    """Nobody holds the lease of one that was created when the runner was killed, and that its worker, later, has started."""
+    first, *others = read_plan(done.out / done.record(2).run_id).containers
+    last = next(one for one in others if one.network == f"container:{first.name}" and one.role == "worker")
+    box = Podman(ROOT / "workloads", root=os.getuid() == 0, limits=True)
+    words = box.argv(first)
+    create = ["podman", "create", *words[words.index("run") + 1 :]]
+    for argv in (create, box.argv(last)):
+        made = {"stdin": subprocess.DEVNULL, "env": {**os.environ, **podman}}
+        subprocess.run(argv, **made, capture_output=True, timeout=60)
+    assert wait_until(lambda: not there(podman, "--filter=status=running"), 30), there(podman)
+    subprocess.run(box.removal(first), env={**os.environ, **podman}, check=True, capture_output=True)
 
 
 def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):

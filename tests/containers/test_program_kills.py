@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from commands import QUICK, ROOT
 from environments import environment_of
@@ -24,7 +25,7 @@ from testbed.podman import own_storage
 from waiting import wait_until
 
 from runner.core.errors import RequestError
-from runner.results.store import PLAN, RECORD, read_plan, read_record
+from runner.results.store import EVENTS, PLAN, RECORD, read_plan, read_record
 
 KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
 AT_ONCE = 2
@@ -148,3 +149,32 @@ def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path
         for kind in ("volume", "pod"):
             argv = ("podman", kind, "ls", "--quiet")
             assert subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout == ""
+
+
+def test_clean_removes_apptainers_own_processes_with_a_job_that_was_stopped(tmp_path):
+    """Stopped with their job, as Slurm suspends one, they do not see it killed, and their environment tells nothing."""
+    with with_apptainer() as environment:
+        argv = [sys.executable, "-m", "runner"]
+        words = ["bench", *RUN, "--engine=apptainer", "--workers=1", "--iterations=100000", f"--out={tmp_path}"]
+        both = {"cwd": ROOT, "env": environment}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*argv, *words], **both, **quiet) as runner:
+            try:
+                assert wait_until(
+                    lambda: any("first_step" in one.read_text() for one in tmp_path.glob(f"*/{EVENTS}")), 90
+                )
+                held = psutil.Process(runner.pid).children(recursive=True)
+                for process in held:
+                    process.suspend()
+            finally:
+                runner.kill()
+        (run,) = (path.parent.name for path in tmp_path.glob(f"*/{PLAN}"))
+        assert {"appinit", "squashfuse_ll"} <= {process.name() for process in held}
+        try:
+            done = subprocess.run([*argv, "clean"], **both, capture_output=True, text=True, check=True)
+            assert f"removed processes of {run}" in done.stdout.splitlines()
+            assert wait_until(lambda: not [one for one in held if one.is_running() and one.status() != "zombie"], 10)
+        finally:
+            for process in held:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()

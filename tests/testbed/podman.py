@@ -19,7 +19,7 @@ def own_storage() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="pod-", dir="/tmp") as name:
         folder = Path(name)
         (folder / "containers.conf").write_text(
-            f'[engine]\nruntime="limited"\ncgroup_manager="cgroupfs"\nevents_logger="file"\n[engine.runtimes]\nlimited=["{LIMITED}"]\n'
+            f'[engine]\nruntime="limited"\ncgroup_manager="cgroupfs"\nevents_logger="file"\ntmp_dir="{folder}/tmp"\n[engine.runtimes]\nlimited=["{LIMITED}"]\n'
         )
         (folder / "storage.conf").write_text(
             f'[storage]\ndriver="overlay"\ngraphroot="{folder}/graph"\nrunroot="{folder}/run"\n'

@@ -10,4 +10,8 @@ from runner.plan.launch.launchers import LAUNCHERS
 
 def launch(job: Job) -> tuple[ContainerSpec, ...]:
     """The containers of one trial, in the order in which they start; what stands for emulated nodes comes first."""
-    return (*node_containers(job), *LAUNCHERS[STRATEGIES[job.trial.strategy].launcher](job))
+    specs = (*node_containers(job), *LAUNCHERS[STRATEGIES[job.trial.strategy].launcher](job))
+    networks = {spec.network for spec in specs}
+    return tuple(
+        spec.model_copy(update={"joined": True}) if f"container:{spec.name}" in networks else spec for spec in specs
+    )

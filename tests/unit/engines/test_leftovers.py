@@ -68,6 +68,24 @@ def test_processes_are_found_by_their_environment_and_those_of_one_runner_are_ki
     assert not places.remove(thing, force=True), "it was gone already"
 
 
+def test_what_is_in_a_jobs_session_is_killed_with_it_and_never_the_session_that_asks(started):
+    """Apptainer's own processes tell by no environment whose they are, and stay where they were stopped with the job."""
+    runner = "boot.1.2.3.6"
+    dead = {**os.environ, "DLSCALE_RUN_ID": started(runner), "DLSCALE_RUNNER": runner}
+    words = ("sh", "-c", f"DLSCALE_RUNNER={runner} DLSCALE_RUN_ID=x sleep 600 & exec sleep 600")
+    with subprocess.Popen(words, start_new_session=True) as leader, subprocess.Popen(("sleep", "600"), env=dead) as own:
+        try:
+            assert wait_until(lambda: len(marked("x")) == 1, 10)
+            places = InProcesses(ask_here)
+            thing = next(one for one in places.find() if one.run == dead["DLSCALE_RUN_ID"])
+            assert places.remove(thing, force=True)
+            assert (leader.wait(10), own.wait(10)) == (-9, -9)
+            assert marked("x") == []
+        finally:
+            leader.kill()
+            own.kill()
+
+
 def test_podman_is_asked_for_what_carries_the_label_and_removes_with_those_in_its_network():
     asked = []
     one = {"Id": "c1", "Names": ["dlscale-x"], "State": "created", "Labels": {LABEL_RUN: "x", LABEL_RUNNER: "me"}}

@@ -89,6 +89,13 @@ def test_what_does_not_start_or_is_the_suites_own_is_passed_over(monkeypatch, tm
     assert find_host_python().path == f"{shared}/python3"
 
 
+def test_a_folder_of_path_that_can_not_be_looked_into_is_passed_over(monkeypatch, tmp_path):
+    """As root's own are for a user who became another with root's PATH; here, one whose name is longer than any can be."""
+    theirs = install(tmp_path / "theirs", ("torch", "2.0"))
+    on_path(monkeypatch, str(tmp_path / ("x" * 300)), theirs)
+    assert find_host_python().path == f"{theirs}/python3"
+
+
 def test_a_real_python_describes_itself(monkeypatch, tmp_path):
     """The interpreter that runs this test, from a folder of PATH, under the variables that jobs see and no others."""
     on_path(monkeypatch, install(tmp_path / "shims", script=f'exec {sys.executable} "$@"\n'))

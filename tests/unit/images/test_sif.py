@@ -7,7 +7,7 @@ import pytest
 
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
-from runner.engines import docker
+from runner.engines import docker, owner
 from runner.engines.base import EngineError
 from runner.engines.process import CommandError
 from runner.images import sif
@@ -98,3 +98,15 @@ def test_podman_loads_an_image_that_it_lacks_or_has_of_another_lock():
     assert sif.ensure_in_podman(IMAGE, ask, report=lambda _: None) == ID
     assert sif.ensure_in_podman(IMAGE, ask, report=lambda _: None) == ID
     assert asked == ["image", "load", "image", "image"]
+
+
+def test_the_tar_that_a_killed_runner_left_is_removed_and_that_of_another_machines_runner_stays():
+    """As large as the image, and nothing else would ever look at it."""
+    archive()
+    place, mine, started = owner.own().rsplit(".", 2)
+    gone, unknown = (f"{place}.{mine}.{int(started) - 1}", f"{'0' * 8}{place[8:]}.{mine}.{started}")
+    tars = [sif.folder(IMAGE) / f"x.tar-{runner}.tar" for runner in (gone, unknown)]
+    for path in tars:
+        path.write_bytes(b"layers")
+    made()
+    assert [path.exists() for path in tars] == [False, True]

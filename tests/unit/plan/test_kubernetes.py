@@ -190,6 +190,8 @@ def test_strategies_and_sizes_that_do_not_fit_are_refused():
         planned(2, kind="mpijob", **TORCH)
     with pytest.raises(RequestError, match="KIND=trainjob runs in Trainer's PyTorch runtime, mxnet asked"):
         planned(1, devices=2, kind="trainjob", **STORE)
+    with pytest.raises(RequestError, match="STRATEGY=ps has one worker in each of several pods, 4 on 2 asked"):
+        planned(2, devices=2, **{**TENSORFLOW, "strategy": "ps"})
     sizes = iter((4096, 8192))
     with pytest.raises(RequestError, match="pods of one job are of one size"):
         planned(2, node=lambda **more: examples.node(memory_mib=next(sizes), **more), **TORCH)
