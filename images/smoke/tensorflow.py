@@ -6,8 +6,10 @@
 A GPU build imports without a driver; the architectures that it says it was compiled for are held against versions.yaml.
 """
 
+import ctypes
 import os
 import sys
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -24,6 +26,11 @@ if device == "gpu":
     print(f"CUDA {cuda}, cuDNN {built['cudnn_version']}, {' '.join(compiled)}")
     held = sorted(text.replace("sm_", "").replace("compute_", "") for text in compiled)
     assert held == sorted(capability.replace(".", "") for capability in capabilities), compiled
+    # One that does not load by its name leaves TensorFlow without GPUs, and the reason only in a debug log.
+    for name in ("cudart", "cublas", "cublasLt", "cufft", "cusolver", "cusparse", "cudnn", "nccl"):
+        folders = map(Path, os.environ["LD_LIBRARY_PATH"].split(":"))
+        (library,) = [library for folder in folders for library in folder.glob(f"lib{name}.so.*")]
+        ctypes.CDLL(library.name)
 
 white = tf.fill([8, 8, 3], tf.constant(255, tf.uint8))
 pixels = tf.cast(tf.io.decode_jpeg(tf.io.encode_jpeg(white)), tf.float32) / 255

@@ -143,7 +143,7 @@ def parse_line(text: str, *, received: float, container: str) -> Event | Rows | 
     except ValidationError as error:
         raise EventError(f"{container} wrote an event that breaks the contract {misfit(error)}") from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise EventError(f"{container} wrote an event that is not a JSON object: {text[:200]!r}") from error
+        raise EventError(f"{container} wrote an event that breaks the contract ({error}): {text[:200]!r}") from error
 
 
 def parse_events(lines: Iterable[str]) -> tuple[Event, ...]:
