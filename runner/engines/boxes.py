@@ -32,16 +32,17 @@ LAUNCHERS: Final = (
     "APPTAINER_TMPDIR",
     "APPTAINER_CACHEDIR",
 )
-# Removes a container that others join once they are gone, or with them where it ended badly. Podman's own `--rm` fails while they are there, and
-# its `run` then waits 20 s for what that would have noted (`WaitForExit` of Podman 4.3).
+# Removes a container that others join once they are gone, or with them where its lease was over. One that failed is told of first: then the runner
+# removes it. Podman's own `--rm` fails while they are there, and its `run` waits 20 s for what that would have noted (`WaitForExit` of Podman 4.3).
 _AFTER_OTHERS: Final = """\
-name=$1; shift
+name=$1 with=; shift
 "$@"; code=$?
-if [ $code = 0 ]; then
-  for round in $(seq 60); do podman rm --ignore "$name" && break; sleep 0.5; done
-else
-  podman rm --force --depend --ignore "$name"
-fi >/dev/null 2>&1
+[ $code = 0 ] || with='--force --depend'
+remove() { for round in $(seq 60); do podman rm $with --ignore "$name" && break; sleep 0.5; done; }
+case $code in
+  0|143) remove ;;
+  *) remove & ;;
+esac >/dev/null 2>&1
 exit $code"""
 # Seconds in which a container of Podman's that others join has to hear from the runner (`workloads/lease.py`).
 _BEGIN_S: Final = 5

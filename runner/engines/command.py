@@ -179,15 +179,14 @@ class ProcessContainer:
             self._process.terminate()
             if not self.ended(STOP_GRACE_S):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        if self._removal:
-            with contextlib.suppress(CommandError):
-                run(self._removal, env=self._env, timeout_s=UP_S)
 
     def remove(self) -> None:
-        """See to it that it has ended."""
+        """See to it that it has ended, and that nothing is left where it was ended before its time, or failed."""
         self.stop()
         self.let_go()
-        self._process.wait()
+        if self._process.wait() and self._removal:
+            with contextlib.suppress(CommandError):
+                run(self._removal, env=self._env, timeout_s=UP_S)
 
     def ended(self, patience_s: float = 0.0) -> bool:
         """Whether its process ends within this many seconds."""

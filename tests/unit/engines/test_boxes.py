@@ -5,6 +5,7 @@ the files again; read the difference before committing it.
 """
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import examples
@@ -12,6 +13,7 @@ import pytest
 from goldens import expected
 from unit.plan.test_launch import CASES, ON_NODES, RDMA, _words
 from unit.plan.test_launch_horovod import CASES as HOROVOD_ON_NODES
+from waiting import wait_until
 
 from runner.core.record import SESSION
 from runner.engines import docker_options
@@ -71,6 +73,33 @@ def test_under_podman_the_lease_of_what_others_join_waits_for_a_byte_of_the_runn
         # Podman fails to remove it while they are there, and is 20 s in finding out.
         assert ("--rm" in podman.argv(spec)) != waits
         assert not BOXES["apptainer"].begin(spec)
+
+
+# Notes what it is asked; a job ends with $CODE, and what others are in can't be removed at first, but by force.
+PODMAN = """\
+#!/bin/sh
+echo "$@" >> "$LOG"
+case $1$2 in
+  run*) exit $CODE ;;
+  rm--ignore) [ $(grep -c "^rm" "$LOG") -gt 1 ] ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "removals"),
+    [(0, ["--ignore"] * 2), (143, ["--force --depend --ignore"]), (1, ["--force --depend --ignore"])],
+)
+def test_what_others_join_is_removed_after_them_or_with_them_where_it_ended_badly(tmp_path, code, removals):
+    """Its exit code is the job's: a run whose scheduler failed must not be told as its workers'."""
+    (tmp_path / "podman").write_text(PODMAN)
+    (tmp_path / "podman").chmod(0o755)
+    log = tmp_path / "log"
+    spec = launch(CASES["tensorflow-ps-2-cpu-workers"][0])[0].model_copy(update={"cpus": ()})
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LOG": str(log), "CODE": str(code)}
+    assert subprocess.run(BOXES["podman of root, in a step"].argv(spec), env=environment).returncode == code
+    wanted = [f"rm {words} {spec.name}" for words in removals]
+    assert wait_until(lambda: log.read_text().splitlines()[1:] == wanted, 10), log.read_text()
 
 
 def test_a_step_takes_all_that_the_job_has_on_one_node_and_runs_beside_the_others():
