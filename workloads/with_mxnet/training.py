@@ -143,9 +143,10 @@ class Training(loop.Training):
         self.mx.nd.waitall()
         self.reseed()
         rates = {**rates, "multi_precision": self.dtype == "float16"}
-        here = here or self.scales or "aggregated-updates" in self.args.techniques
+        together = "aggregated-updates" in self.args.techniques
+        here = here or self.scales or together
         self.trainer = self.ranks.trainer(self.net.collect_params(), rates, here=here)
-        self.updates = techniques.counted(self.trainer.optimizer) if self.args.techniques else []
+        self.updates = techniques.counted(self.trainer.optimizer) if together else []
         if self.scales:
             from mxnet.contrib import amp
 
@@ -161,7 +162,8 @@ class Training(loop.Training):
             self.mx.autograd.backward(scaled)
 
     def effects_of(self, nodes):
-        """What `loop.Training.effects` tells, of a network whose graph has these nodes, and of the updates so far."""
+        """What `loop.measure` asks for once, of a network whose graph has these nodes, and of the updates so far; later ones are not noted."""
+        vars(self.trainer.optimizer).pop("update_multi_precision", None)
         return techniques.effects(self.args, nodes, self.updates)
 
     def reseed(self):
