@@ -192,8 +192,8 @@ def test_the_lines_that_are_run_add_one_technique_each():
 
 
 def test_where_there_is_no_technique_there_is_nothing_to_run():
-    with pytest.raises(RequestError, match="not offered by FRAMEWORK=mxnet"):
-        list(stages(Request(), resources("mxnet"), scale=1, batches=()))
+    with pytest.raises(RequestError, match="not offered by FRAMEWORK=caffe"):
+        list(stages(Request(), resources("caffe"), scale=1, batches=()))
 
 
 def test_every_round_has_every_line_and_on_real_data_three_plain_seeds():
