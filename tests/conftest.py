@@ -8,10 +8,15 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import hypothesis
 import pytest
 from disks import mounted
 
 TESTS = Path(__file__).parent
+
+# By default a property fails where one example takes longer than 0.2 s, which hangs on what else the cores do.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure():

@@ -343,7 +343,8 @@ def _several_devices(told: StepParts, passes: Sequence[Sequence[float]]) -> Part
         missing = "how long it waited for input" if passes else "how long a pass without any exchange takes"
         return {"inseparable": f"the program does not tell {missing}"}
     medians = [statistics.median(own) for own in passes]
-    slowest, mean = max(medians), statistics.fmean(medians)
+    slowest = max(medians)
+    mean = min(statistics.fmean(medians), slowest)  # a mean of equal numbers may be rounded to more than they are
     spread = max(max(own) - min(own) for own in passes)
     beyond = told.step_s - slowest
     if beyond <= spread:

@@ -3,7 +3,7 @@ input, a probe read beyond what it measured, evidence that is missing and taken 
 
 import pytest
 import wires
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runner.analysis.grading.measure import collectives, exchange_seconds, exchanges, measure, phases, step_parts
@@ -179,6 +179,7 @@ def test_an_exchange_takes_no_less_than_the_fastest_and_grows_with_its_bytes_bey
     assert exchange_seconds(probe, 2 * beyond) == pytest.approx(2 * exchange_seconds(probe, beyond))
 
 
+@example(waits=[0.0, 0.0], passes=[0.24319505932529634] * 3, seconds=3.0)
 @given(
     waits=st.lists(st.floats(0, 1), min_size=1, max_size=4),
     passes=st.lists(st.floats(0.001, 0.5), min_size=1, max_size=4),

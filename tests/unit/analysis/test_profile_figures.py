@@ -96,7 +96,7 @@ class TestUtilisation:
         max_size=12,
     )
 
-    @settings(deadline=None, max_examples=40)
+    @settings(max_examples=40)
     @given(rows, st.floats(0.01, 5), st.floats(0.01, 5))
     def test_percentages_stay_percentages(self, rows, plain, profiled):
         frame = table(*(kernel(at, at + long, name, device=device) for at, long, device, name in rows))

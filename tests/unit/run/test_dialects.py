@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from dialect_logs import GOLDEN, WHOLE, facts, of, read, text
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from unit.run.test_dialects_pattern import WHOLE as BY_PATTERNS
 
@@ -116,7 +116,6 @@ def test_a_launchers_prefix_changes_nothing(name, tag):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-@settings(deadline=None)  # a busy machine is no failure
 @given(data=st.data())
 def test_lines_of_others_between_them_are_passed_over(name, data):
     dialect, changes = WHOLE[name]
@@ -133,7 +132,6 @@ def test_lines_of_others_between_them_are_passed_over(name, data):
 
 
 @pytest.mark.parametrize("name", [*WHOLE, "caffe-before-1.0.log"])
-@settings(deadline=None)  # a busy machine is no failure
 @given(data=st.data())
 def test_a_log_cut_anywhere_gives_sound_events_or_a_sentence(name, data):
     dialect, changes = WHOLE.get(name, ("caffe", {}))

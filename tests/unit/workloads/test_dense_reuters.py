@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32), first=st.integers(0, 10_000), count=st.integers(1, 5))
 def test_a_document_depends_on_its_number_alone(seed, first, count):
     corpus = synthetic.Corpus(seed)
@@ -50,7 +50,7 @@ def test_topics_show_in_the_words():
 
 
 @given(seed=st.integers(0, 2**32), batch=st.integers(1, 64), world=st.integers(1, 4))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_an_epoch_has_each_document_once_but_for_the_last_few(seed, batch, world):
     together = batch * world
     count = 8_982 // together

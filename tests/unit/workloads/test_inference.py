@@ -13,7 +13,7 @@ import events
 import inference
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.events import parse
@@ -227,7 +227,6 @@ def test_a_device_without_room_for_one_is_refused(capsys):
     assert "smaller network or smaller images" in capsys.readouterr().err
 
 
-@settings(deadline=None)
 @given(room=st.integers(1, 12000), asked=st.integers(1, 12000))
 def test_the_largest_batch_is_found_to_two_percent(room, asked):
     library = inference.Library(np.zeros(1), None)
@@ -237,7 +236,6 @@ def test_the_largest_batch_is_found_to_two_percent(room, asked):
     assert (reason is None) == (used == asked)
 
 
-@settings(deadline=None)
 @given(
     batch=st.integers(1, 9),
     iterations=st.integers(1, 9),

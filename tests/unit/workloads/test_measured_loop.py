@@ -12,7 +12,7 @@ import arguments
 import events
 import loop
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.analysis.grading.measure import measure, whole_windows
@@ -268,7 +268,6 @@ def test_each_window_starts_where_the_one_before_ended():
         assert after.start == pytest.approx(before.start + before.seconds, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(iterations=st.integers(1, 40), warmup=st.integers(1, 5), window=st.integers(1, 50))
 def test_every_iteration_is_counted_once(iterations, warmup, window):
     training, found = run(iterations, warmup, window)
@@ -377,7 +376,6 @@ def test_a_wait_for_validation_images_is_in_no_window(monkeypatch):
     assert [window.input_seconds for window in of(found, "window")] == [2.0, 2.0]
 
 
-@settings(deadline=None)
 @given(epochs=st.integers(1, 6), length=st.integers(1, 9), warmup=st.integers(1, 3), window=st.integers(1, 12))
 def test_every_iteration_is_in_one_window_and_one_epoch(epochs, length, warmup, window):
     training, found = run_epochs(epochs * length, length, warmup=warmup, window=window)

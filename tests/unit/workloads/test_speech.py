@@ -102,7 +102,7 @@ def test_ranks_share_batches_of_nearly_equal_length(samples, batch, world):
     assert not count or not left or max(samples[n] for n in left) <= min(map(min, lengths))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(batch=st.integers(1, 2), world=st.integers(1, 3))
 def test_two_ranks_have_the_audio_of_one(batch, world):
     alone = speech.synthetic_batches(1, batch=batch * world, rank=0, world_size=1, longest_s=1.5)

@@ -20,7 +20,7 @@ def test_the_ranks_images_together_are_those_of_one_device(seed, batch, world):
     assert np.array_equal(np.concatenate(parts, axis=1), alone)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 2**32), batch=st.integers(1, 4), world=st.integers(1, 3))
 def test_the_ranks_latents_together_are_those_of_one_device(seed, batch, world):
     alone = synthetic.own_draws(seed, rank=0, world_size=1, batch=batch * world, size=100)
