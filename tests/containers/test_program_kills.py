@@ -154,7 +154,7 @@ def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path
 def test_clean_removes_apptainers_own_processes_with_a_job_that_was_stopped(tmp_path):
     """Stopped with their job, as Slurm suspends one, they do not see it killed, and their environment tells nothing."""
     with with_apptainer() as environment:
-        argv = [sys.executable, "-m", "runner"]
+        argv = [sys.executable, "-m", "runner.commands"]
         words = ["bench", *RUN, "--engine=apptainer", "--workers=1", "--iterations=100000", f"--out={tmp_path}"]
         both = {"cwd": ROOT, "env": environment}
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

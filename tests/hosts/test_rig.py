@@ -16,6 +16,7 @@ from waiting import is_running, wait_until
 from runner.cluster.hosts.model import load_hosts
 from runner.core.errors import RequestError
 from runner.core.wire import Link
+from runner.engines.process import open_tunnel
 
 
 def inside(node, *argv):
@@ -54,17 +55,11 @@ def tunnel(rig, node, directory):
     """A client of a node's engine at the end of an ssh tunnel, as an ssh:// endpoint is reached."""
     local = directory / f"{node.name}.sock"
     forward = ["-nNT", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{node.socket}"]
-    process = subprocess.Popen(
-        ["/usr/bin/ssh", "-F", str(rig.layout.run / "ssh_config"), *forward, f"root@{node.address}"]
-    )
-    try:
-        assert wait_until(local.exists, 10)
+    argv = ["/usr/bin/ssh", "-F", str(rig.layout.run / "ssh_config"), *forward, f"root@{node.address}"]
+    with contextlib.closing(open_tunnel(argv, socket=local, timeout_s=10)):
         client = docker.DockerClient(base_url=f"unix://{local}", timeout=10)
         yield client
         client.close()
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_nodes_reach_each_other_and_the_machine(rig):
