@@ -75,7 +75,7 @@ def list_names(
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """List what can be asked for: frameworks with their versions, models, strategies, or studies."""
-    print_facts(list(_LISTS[parsing.one_of("LIST", what, _LISTS, aliases=_SINGULAR)]()), as_json=as_json)
+    print_facts(list(_LISTS[parsing.one_of("WHAT", what, _LISTS, aliases=_SINGULAR)]()), as_json=as_json)
 
 
 def print_facts(facts: Sequence[Facts], *, as_json: bool) -> None:
@@ -88,6 +88,7 @@ def print_facts(facts: Sequence[Facts], *, as_json: bool) -> None:
         table.add_column(
             name.replace("_", " "), justify="right" if any(isinstance(one[name], int) for one in facts) else "left"
         )
+    table.columns[0].no_wrap = True  # a name is there to be typed: what is beside it wraps first
     for one in facts:
         table.add_row(*map(_cell, one.values()))
     open_screen().print(table)

@@ -20,7 +20,8 @@ from records import record
 from typer.testing import CliRunner
 
 from runner import __version__
-from runner.commands import cli
+from runner.commands import catalog, cli
+from runner.core import console
 from runner.core.errors import RequestError
 from runner.results import find
 from runner.results import find as by_name
@@ -244,6 +245,15 @@ def test_what_can_be_asked_for_is_listed(what):
     table = dlscale("list", what).stdout
     assert facts
     assert all(next(iter(one.values())) in table for one in facts)
+
+
+@pytest.mark.parametrize("what", ["frameworks", "models", "strategies", "studies"])
+def test_a_name_is_whole_on_a_narrow_screen_since_it_is_there_to_be_typed(what, monkeypatch):
+    monkeypatch.setattr(catalog, "open_screen", lambda: console.open_console(width=80))
+    done = dlscale("list", what)
+    typed = [line.split(" ")[0] for line in done.stdout.splitlines()]
+    assert all(next(iter(one.values())) in typed for one in json.loads(dlscale("list", what, "--json").stdout))
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_models_are_listed_by_a_word_of_their_own():
