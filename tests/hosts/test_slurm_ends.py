@@ -1,7 +1,7 @@
-"""Jobs on a real Slurm that are cancelled by scancel at moments drawn from seeds.
+"""Jobs on a real Slurm that are cancelled by scancel, or whose runner is killed, at moments drawn from seeds.
 
-Prevents: processes that go on after scancel, a run without a record or with one that blames the program for what Slurm did, a record that is half
-there. `make torture CLUSTER=slurm KILLS=20` cancels more often than `make test` does, at the same moments and more.
+Prevents: processes that go on after either, an allocation that nobody uses, a run without a record or with one that blames the program for what
+Slurm did, a record that is half there. `make torture CLUSTER=slurm KILLS=20` does both more often than `make test` does, at the same moments and more.
 """
 
 import os
@@ -23,6 +23,22 @@ JOB = (
     *(word for word in QUICK if not word.startswith(("--iterations", "--repeat"))),
     *("--iterations=400", "--repeat=9"),
 )
+
+
+@pytest.mark.usefixtures("environments")
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_kill_9_of_the_runner_leaves_nothing_on_any_node_and_frees_them(cluster, tmp_path, seed):
+    process = started(cluster, DLSCALE, *JOB, f"--out={tmp_path}")
+    assert wait_until(lambda: cluster.ask("squeue", "--noheader", "--name=dlscale", "--states=R"), 60)
+    time.sleep(random.Random(seed).uniform(0, LATEST_S))
+    cluster.ask("pkill", "-KILL", "-f", rf"^\S*python\S* .*--out={tmp_path}")
+    ended(process, seconds=60)
+    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
+    assert wait_until(lambda: not cluster.ask("squeue", "--noheader"), GONE_S)
+    assert str(tmp_path) not in cluster.ask("ps", "-eo", "args")
+    for path in tmp_path.glob(f"*/{PLAN}"):
+        assert read_plan(path.parent).run_id == path.parent.name
+    assert all(record.outcome.status == "ok" for record in records(tmp_path))
 
 
 @pytest.mark.usefixtures("environments")
