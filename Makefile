@@ -40,7 +40,8 @@ GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $(v))),$(v)))
 UNKNOWN := $(sort $(filter-out $(ALWAYS) $(foreach goal,$(GOALS),$(TAKES.$(goal))),$(GIVEN)))
 # Of some words, which of others they are most like: `; did you mean bench? See`, else `; see`.
 meant = $(or $(patsubst %,; did you mean %? See,$(shell $(PYTHON) -c 'import difflib, sys; a, b = map(str.split, sys.argv[1:]); \
-  print("-or-".join(dict.fromkeys(m for w in a for m in difflib.get_close_matches(w, b, 2, 0.75))))' '$(subst ','\'',$(1))' '$(2)' 2>/dev/null)),; see)
+  c = {w.lower(): w for w in b}; \
+  print("-or-".join(dict.fromkeys(c[m] for w in a for m in difflib.get_close_matches(w.lower(), c, 2, 0.75))))' '$(subst ','\'',$(1))' '$(2)' 2>/dev/null)),; see)
 $(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN)$(subst -or-, or ,$(call meant,$(UNKNOWN),$(foreach goal,$(GOALS),$(TAKES.$(goal))))) `make help`, and set what is for the environment before `make`))
 TARGETS := $(shell sed -n 's/^\([a-z][a-z-]*\):.* ## .*/\1/p' Makefile)
 STRANGE := $(filter-out $(TARGETS) .venv/%,$(MAKECMDGOALS))

@@ -163,6 +163,7 @@ def make(*words):
     [
         (["plan", "FRAMEWROK=pytorch", "MODLE=a b"], "no FRAMEWROK MODLE; did you mean FRAMEWORK or MODE or MODEL?"),
         (["bench", "WORKER=2"], "`make bench` takes no WORKER; did you mean WORKERS? See `make help`"),
+        (["bench", "model=lenet"], "`make bench` takes no model; did you mean MODEL or MODE? See `make help`"),
         (["doctor", "HOSTS=a:1", "MODEL=lenet"], "`make doctor` takes no MODEL;"),
         (["images", "bench", "DIR=x"], "`make images bench` takes no DIR;"),
         (["bnech"], "no target bnech; did you mean bench? See `make help`"),
