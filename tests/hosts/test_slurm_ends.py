@@ -25,36 +25,42 @@ JOB = (
 )
 
 
+def at_a_moment_of_its_job(cluster, out, seed):
+    """The command that runs the job, some seconds after Slurm has started it."""
+    process = started(cluster, DLSCALE, *JOB, f"--out={out}")
+    assert wait_until(lambda: cluster.ask("squeue", "--noheader", "--name=dlscale", "--states=R"), 60)
+    time.sleep(random.Random(seed).uniform(0, LATEST_S))
+    return process
+
+
+def check_it_is_gone(cluster, out):
+    """Nothing of it runs, Slurm has its nodes again, and no plan is half there."""
+    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
+    assert wait_until(lambda: not cluster.ask("squeue", "--noheader"), GONE_S)
+    for path in out.glob(f"*/{PLAN}"):
+        assert read_plan(path.parent).run_id == path.parent.name
+
+
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_kill_9_of_the_runner_leaves_nothing_on_any_node_and_frees_them(cluster, tmp_path, seed):
-    process = started(cluster, DLSCALE, *JOB, f"--out={tmp_path}")
-    assert wait_until(lambda: cluster.ask("squeue", "--noheader", "--name=dlscale", "--states=R"), 60)
-    time.sleep(random.Random(seed).uniform(0, LATEST_S))
+    process = at_a_moment_of_its_job(cluster, tmp_path, seed)
     cluster.ask("pkill", "-KILL", "-f", rf"^\S*python\S* .*--out={tmp_path}")
     ended(process, seconds=60)
-    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
-    assert wait_until(lambda: not cluster.ask("squeue", "--noheader"), GONE_S)
+    check_it_is_gone(cluster, tmp_path)
     assert str(tmp_path) not in cluster.ask("ps", "-eo", "args")
-    for path in tmp_path.glob(f"*/{PLAN}"):
-        assert read_plan(path.parent).run_id == path.parent.name
     assert all(record.outcome.status == "ok" for record in records(tmp_path))
 
 
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, seed):
-    process = started(cluster, DLSCALE, *JOB, f"--out={tmp_path}")
-    assert wait_until(lambda: cluster.ask("squeue", "--noheader", "--name=dlscale", "--states=R"), 60)
-    time.sleep(random.Random(seed).uniform(0, LATEST_S))
+    process = at_a_moment_of_its_job(cluster, tmp_path, seed)
     cluster.ask("scancel", "--name=dlscale")
     code, _, errors = ended(process, seconds=60)
     assert code in (3, 143), errors
     assert "Traceback" not in errors
-    assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
-    assert wait_until(lambda: not cluster.ask("squeue", "--noheader"), GONE_S)
-    for path in tmp_path.glob(f"*/{PLAN}"):
-        assert read_plan(path.parent).run_id == path.parent.name
+    check_it_is_gone(cluster, tmp_path)
     found = records(tmp_path)
     assert len(found) == len(list(tmp_path.glob(f"*/{PLAN}"))), errors
     stopped = [record for record in found if record.outcome.status != "ok"]
