@@ -1,7 +1,7 @@
 """What ends a command from outside: Ctrl-C, SIGTERM (`timeout`, a batch system) and SIGHUP (a terminal that is closed).
 
 Each raises KeyboardInterrupt wherever the command is. While a run is under way they only mark it as stopped, however many come: it ends in
-order and leaves its record.
+order and leaves its record, and the command tells of it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _NAMES: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGH
 # What a command that was interrupted before it had anything to show ends with, whatever it was interrupted by.
 INTERRUPTED: Final = 128 + signal.SIGINT
 _came: list[int] = []
+_stopped_a_run: list[int] = []
 
 
 class Stopped:
@@ -50,6 +51,7 @@ def held(stopped: Stopped) -> Iterator[None]:
 
     def mark(number: int, _: FrameType | None) -> None:
         _came.append(number)
+        _stopped_a_run.append(number)
         stopped.by = stopped.by or _NAMES[signal.Signals(number)]
 
     before = {number: signal.signal(number, mark) for number in _heeded()}
@@ -77,7 +79,8 @@ def _heeded() -> list[signal.Signals]:
 
 def _interrupt(number: int, _: FrameType | None) -> None:
     _came.append(number)
-    raise KeyboardInterrupt
+    if not _stopped_a_run:  # or the command is at its end already, which an impatient second one would cut off
+        raise KeyboardInterrupt
 
 
 def _again(lost: sys.UnraisableHookArgs) -> None:

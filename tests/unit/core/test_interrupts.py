@@ -74,6 +74,27 @@ def test_a_run_ends_in_order_however_often_it_is_told_to(number, code):
     assert (process.returncode, stdout, stderr) == (code, "its record\n", "")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 3), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_what_is_told_of_a_stopped_run_is_not_cut_off_by_one_more(number, code):
+    """A third Ctrl-C between the record and the table: no table, and 130."""
+    process = command("""
+        stopped = Stopped()
+        with held(stopped):
+            print("at work", flush=True)
+            while not stopped.by:
+                time.sleep(0.02)
+        print("its record", flush=True)
+        time.sleep(1)
+        print("its table", flush=True)
+        return 3
+    """)
+    process.send_signal(number)
+    assert process.stdout.readline() == "its record\n"
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (code, "its table\n", "")
+
+
 def test_what_nohup_has_it_ignore_stays_ignored():
     process = command(
         """
