@@ -133,15 +133,19 @@ def training_parser(description, *, models):
     parser.add_argument(
         "--epoch-iterations", type=at_least(1), help="converge: validate after each so many of the measured iterations"
     )
+    add_techniques(parser)
+    parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
+    parser.add_argument("--learning-rate", required=True, type=float)
+    return parser
+
+
+def add_techniques(parser):
     parser.add_argument(
-        "--techniques", type=words, default=(), help="WORD,...: ways to train faster than the plain program"
+        "--techniques", type=words, default=(), help="WORD,...: ways to be faster than the plain program"
     )
     parser.add_argument(
         "--compiled", help="PyTorch, with --techniques=compile: where what was compiled is kept for the next run"
     )
-    parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
-    parser.add_argument("--learning-rate", required=True, type=float)
-    return parser
 
 
 def inference_parser(description, *, models):

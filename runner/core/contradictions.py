@@ -120,9 +120,6 @@ def _of_devices(request: Request) -> Iterator[str]:
 def _of_modes(request: Request) -> Iterator[str]:
     """What a mode would ignore."""
     if request.mode == "infer":
-        if request.techniques or request.preset == "tuned":
-            variable = "TECHNIQUES" if request.techniques else "PRESET=tuned"
-            yield f"{variable} makes training faster, and MODE=infer does not train; leave it out"
         if request.profile:
             yield "PROFILE looks into training, and MODE=infer does not train; leave one of them out"
         if request.strategy not in (None, "single"):

@@ -46,6 +46,7 @@ Technique = Literal[
     "local-statistics",
     "one-message",
     "bf16-gradients",
+    "folded-norm",
     "persistent-norm",
     "xla",
     "step-loop",

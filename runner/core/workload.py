@@ -119,6 +119,7 @@ class Workload(Frozen):
     precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]  # what each program can train in
     inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}  # infer in, where not the same
     techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}  # in the order of an ablation's lines
+    inference_techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}
     sanity: SanityBand | None = None
     models: Annotated[tuple[Model, ...], Field(min_length=1)]
 
@@ -140,7 +141,15 @@ class Workload(Frozen):
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        offered = (self.precisions, self.dialects, self.profiles, self.regions, self.techniques, self.fixed)
+        offered = (
+            self.precisions,
+            self.dialects,
+            self.profiles,
+            self.regions,
+            self.techniques,
+            self.inference_techniques,
+            self.fixed,
+        )
         for framework in named.union(self.converge, self.gpu_decode, *offered):
             if framework not in self.programs["train"]:
                 raise ValueError(f"{framework!r} has no program; add it to programs.train")
@@ -264,6 +273,11 @@ class Workload(Frozen):
                 f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}{of_mode}; "
                 f"ask for {' or '.join(offered) or 'another framework'}{infer}"
             )
+
+    def techniques_of(self, *, framework: str, device: Device, mode: Mode) -> tuple[Technique, ...]:
+        """What the framework's program offers of them, in the order of an ablation's lines."""
+        offered = self.inference_techniques if mode == "infer" else self.techniques
+        return offered.get(framework, {}).get(device, ())
 
     def check_gpu_decode(self, *, framework: str, device: Device) -> None:
         """Refuse to decode on a GPU where the framework's program can't, or where none trains."""

@@ -1,4 +1,4 @@
-"""What a training does to be faster than the plain program: by name with TECHNIQUES, or with PRESET=tuned all that its program offers here. Pure.
+"""What a training, or an inference, does to be faster than the plain program: by name with TECHNIQUES, or with PRESET=tuned all that its program offers here. Pure.
 
 `reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision is the
 fastest that keeps the range of fp32, or whose losses a technique scales. Programs hold what each technique is (`workloads/with_<framework>/techniques.py`), a
@@ -49,13 +49,14 @@ _NEEDS: Final[dict[Technique, Technique]] = {
 
 def apply_defaults(request: Request, resources: Resources) -> Request:
     """Turn a preset into the precision and the techniques that it stands for here. RequestError: the program does not offer those asked for."""
-    offered = resources.workload.techniques.get(resources.image.framework, {}).get(resources.device, ())
+    framework, device = resources.image.framework, resources.device
+    offered = resources.workload.techniques_of(framework=framework, device=device, mode=request.mode)
     if request.preset == "reference":
         _refuse_unknown(request, offered, resources)
         return request
     if not offered:
         raise RequestError(
-            f"PRESET=tuned of {resources.workload.name} is not offered by FRAMEWORK={resources.image.framework} on DEVICE={resources.device}; leave it out"
+            f"PRESET=tuned of {resources.workload.name} is not offered by {_where(request, resources)}; leave it out"
         )
     precision = request.precision
     if "precision" not in request.model_fields_set:
@@ -83,7 +84,7 @@ def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ..
 
 
 def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: Resources) -> None:
-    where = f"FRAMEWORK={resources.image.framework} on DEVICE={resources.device}"
+    where = _where(request, resources)
     for name in request.techniques:
         if name not in offered:
             ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
@@ -111,8 +112,15 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
         raise RequestError(f"TECHNIQUES=cuda-graphs does not go with {why}")
 
 
+def _where(request: Request, resources: Resources) -> str:
+    of_mode = "" if request.mode == "train" else f" with MODE={request.mode}"
+    return f"FRAMEWORK={resources.image.framework} on DEVICE={resources.device}{of_mode}"
+
+
 def _no_graph(request: Request) -> str | None:
     """Why a step can't be recorded as a graph, with what to ask for; None where it can."""
+    if request.mode == "infer":  # a batch chooses nothing
+        return None
     if request.warmup is not None and request.warmup <= _EAGER_STEPS:
         return (
             f"WARMUP={request.warmup}, which ends before a step is recorded; ask for WARMUP={_EAGER_STEPS + 1} or more"

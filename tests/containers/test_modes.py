@@ -11,9 +11,15 @@ SMALL = ("--model=lenet", "--device=cpu", "--image-size=32", "--repeat=1", "--id
 
 
 @pytest.mark.parametrize(
-    ("framework", "precision"), [("caffe", "fp32"), ("mxnet", "fp32"), ("pytorch", "bf16"), ("tensorflow", "bf16")]
+    ("framework", "precision", "more", "effects"),
+    [
+        ("caffe", "fp32", (), {}),
+        ("mxnet", "fp32", (), {}),
+        ("pytorch", "bf16", ("--model=resnet18", "--preset=tuned"), {"folded-norm": 20}),
+        ("tensorflow", "bf16", (), {}),
+    ],
 )
-def test_inference(dlscale, tmp_path, framework, precision):
+def test_inference(dlscale, tmp_path, *, framework, precision, more, effects):
     lengths = ("--batch=4", "--iterations=12", "--warmup=2")
     done = dlscale(
         "bench",
@@ -22,12 +28,14 @@ def test_inference(dlscale, tmp_path, framework, precision):
         "--mode=infer",
         f"--precision={precision}",
         *SMALL,
+        *more,
         *lengths,
         out=tmp_path,
     )
     assert done.code == 0, done.stderr
     (record,) = done.records
     assert record.validity.status in ("valid", "degraded"), record.validity
+    assert record.measurement.effects == effects
     assert (record.trial.mode, record.trial.precision) == ("infer", precision)
     found = record.measurement
     assert found.samples == 48

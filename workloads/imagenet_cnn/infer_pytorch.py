@@ -4,9 +4,10 @@
         --window=4 --precision=fp32 --device=cpu --devices=1 --data=synthetic --seed=1 --threads=2 --cpus-per-worker=0 \
         --loader-workers=1
     python3 infer_pytorch.py ... --data=FOLDER --fit=200 --precision=int8
+    python3 infer_pytorch.py ... --device=gpu --techniques=folded-norm,compile,kernel-search,cuda-graphs
 
 The loop, and what is measured, is `workloads/inference.py`. Networks run as they were built, in evaluation mode and eager, nothing fused or
-compiled. fp16 and bf16 convert weights and images as a whole (`model.half()`), tf32 lets matrix products and convolutions round; on a GPU all
+compiled, unless `--techniques` asks for it (`with_pytorch/techniques.py`). fp16 and bf16 convert weights and images as a whole (`model.half()`), tf32 lets matrix products and convolutions round; on a GPU all
 but fp32 lay both out channels-last. int8 is `quantized`, on CPUs only: PyTorch has no int8 convolutions for GPUs.
 
 On a GPU the samples lie in pinned host memory in the network's layout, real ones as bytes, synthetic ones already in its precision, and travel
@@ -23,12 +24,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
-from arguments import refuse
+from arguments import add_techniques, refuse
 from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
 from process import leave, pin
 from with_pytorch import device as devices
+from with_pytorch import techniques
 
 ENGINE = "x86"  # FBGEMM and oneDNN, whichever of the two PyTorch knows to be faster
 HALF = {"fp16": "float16", "bf16": "bfloat16"}
@@ -40,7 +42,7 @@ class Predictor(Classifier):
         from with_pytorch.operations import layers
 
         super().__init__(args)
-        self.torch, self.device = torch, device
+        self.torch, self.device, self.effects = torch, device, {}
         torch.manual_seed(args.seed)
         self.net = build(args.model, args.image_size, args.num_classes, auxiliary=False).to(device).eval()
         self.parameters = sum(p.numel() for p in self.net.parameters())
@@ -98,6 +100,8 @@ class Predictor(Classifier):
         torch, precision = self.torch, self.args.precision
         squares = [p.detach().double().square().sum() for p in self.net.parameters()]
         self.norm = math.sqrt(torch.stack(squares).sum().item())
+        if "folded-norm" in self.args.techniques:
+            self.net, self.effects = techniques.folded(torch, self.net)
         if precision == "int8":
             images, chunk = self.calibration(), inference.CHUNK
             parts = [images[first : first + chunk] for first in range(0, len(images), chunk)]
@@ -122,6 +126,13 @@ class Predictor(Classifier):
     def parameter_norm(self):
         return self.norm
 
+    def tell(self, events, samples):
+        del samples
+        if self.effects:
+            events.emit("techniques", effects=self.effects)
+        if "compile" in self.args.techniques:
+            events.emit("compiled", **techniques.graphs())
+
 
 class OnGpu(Predictor):
     """The same on a GPU, several batches at once."""
@@ -129,7 +140,12 @@ class OnGpu(Predictor):
     in_flight = inference.IN_FLIGHT
 
     def __init__(self, args, torch, device):
+        if "cuda-graphs" in args.techniques:
+            from with_pytorch import captured
+
+            captured.stream()
         super().__init__(args, torch, device)
+        self.answer = self.classes
         self.transfers = torch.cuda.Stream(device)
         self.start_clock()
 
@@ -142,6 +158,15 @@ class OnGpu(Predictor):
         self.zero_at = time.monotonic()
 
     def lay_out(self, samples):
+        """From here on by `--techniques`: batches that were tried for their size would each have been compiled and recorded."""
+        names = self.args.techniques
+        if "compile" in names:
+            techniques.keep(self.args.compiled)
+            options = techniques.search() if "kernel-search" in names else None
+            self.answer = self.torch.compile(self.classes, dynamic=False, options=options)
+        if "cuda-graphs" in names:
+            self.torch.cuda.empty_cache()  # a graph has memory of its own
+            self.answer = self.replayed(self.answer)
         self.start_clock()
         return self.carried(samples).pin_memory()
 
@@ -158,6 +183,19 @@ class OnGpu(Predictor):
             images = self.normalize(images).to(self.dtype)
         return self.net(images).argmax(1)
 
+    def replayed(self, answer):
+        """What answers a batch by the graph of its length, which the second batch of that length records."""
+        from with_pytorch.captured import Captured
+
+        graphs = {}
+
+        def act(images):
+            if len(images) not in graphs:
+                graphs[len(images)] = Captured(lambda batch: answer(*batch), before=1)
+            return graphs[len(images)]((images,))
+
+        return act
+
     def submit(self, samples):
         torch = self.torch
         try:
@@ -165,7 +203,7 @@ class OnGpu(Predictor):
                 with torch.cuda.stream(self.transfers):
                     images = self.carried(samples).to(self.device, non_blocking=True)
                 torch.cuda.current_stream(self.device).wait_stream(self.transfers)
-                classes = self.classes(images).to("cpu", non_blocking=True)  # into pinned memory
+                classes = self.answer(images).to("cpu", non_blocking=True)  # into pinned memory
                 answered = torch.cuda.Event(enable_timing=True)
                 answered.record()
                 # Nothing may take the memory of the images before. Held here, as after `record_stream` every allocation would ask for an event.
@@ -188,7 +226,7 @@ class OnGpu(Predictor):
 
     def run(self, placed):
         with self.torch.inference_mode():
-            self.classes(placed)
+            self.answer(placed)
         self.torch.cuda.synchronize(self.device)
 
     def free_bytes(self):
@@ -220,13 +258,16 @@ def quantized(torch, net, batches):
 
 
 def main():
-    args = infer_parser(__doc__.splitlines()[0]).parse_args()
+    parser = infer_parser(__doc__.splitlines()[0])
+    add_techniques(parser)
+    args = parser.parse_args()
     pin(args.cpus_per_worker)
 
     import torch
 
     check(args, int8="PyTorch has no int8 convolutions for GPUs; ask for fp16 or bf16")
     devices.check(args, torch)
+    techniques.check_offered(args, techniques.OF_INFERENCE)
     imported = time.monotonic()
     device = devices.set_up(args, torch)
     kind = OnGpu if device.type == "cuda" else Predictor

@@ -1,4 +1,4 @@
-"""What `--techniques` names: ways to train the same network faster on the same device. Without any, a program is the plain one of a paper.
+"""What `--techniques` names: ways for the same network to be faster on the same device. Without any, a program is the plain one of a paper.
 
 The order is that of the lines of an ablation. None changes what is computed, but for rounding; bf16-gradients rounds what it sends.
 """
@@ -13,6 +13,7 @@ TECHNIQUES = (
     "fused-optimizer",  # the update of all weights is one kernel
     "space-to-depth",  # the first convolution goes over blocks of pixels (`stems.py`)
     "pooling-kernel",  # 3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
+    "folded-norm",  # inference: each batch normalization is folded into the convolution before it (`folded`)
     "cudnn-attention",  # attention by cuDNN's kernel in place of FlashAttention 2
     "compile",  # the network is compiled by TorchInductor, which fuses what lies between products and convolutions
     "kernel-search",  # TorchInductor times many shapes of each of its kernels and takes the fastest
@@ -22,7 +23,8 @@ TECHNIQUES = (
     "bf16-gradients",  # gradients travel between ranks in bf16
 )
 # What a program offers that names nothing else.
-OF_IMAGES = tuple(name for name in TECHNIQUES if name != "cudnn-attention")
+OF_IMAGES = tuple(name for name in TECHNIQUES if name not in ("cudnn-attention", "folded-norm"))
+OF_INFERENCE = ("folded-norm", "compile", "kernel-search", "cuda-graphs")
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "cudnn-attention", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 # DataParallel copies the network anew in each step; compiling fails behind layers that ranks share (PyTorch 2.13: a gradient that is no DTensor).
@@ -33,13 +35,20 @@ SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._in
 EAGER_STEPS = 11
 
 
-def check(args, *, offered):
+def check_offered(args, offered):
     for name in args.techniques:
         if name not in offered:
             known = ", ".join(word for word in TECHNIQUES if word in offered)
             refuse(f"--techniques={name} is not offered by this program; it has {known}")
         if name in ON_GPUS and args.device != "gpu":
             refuse(f"--techniques={name} is for GPUs; leave it out with --device={args.device}")
+    if "kernel-search" in args.techniques and "compile" not in args.techniques:
+        refuse("--techniques=kernel-search is among the kernels that a compiler makes; add compile")
+
+
+def check(args, *, offered):
+    check_offered(args, offered)
+    for name in args.techniques:
         if name in NOT_WITH.get(args.strategy, ()):
             refuse(f"--techniques={name} does not work with --strategy={args.strategy}; leave it out")
         if name in BETWEEN_RANKS and args.strategy != "ddp":
@@ -48,8 +57,6 @@ def check(args, *, offered):
             )
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
-    if "kernel-search" in args.techniques and "compile" not in args.techniques:
-        refuse("--techniques=kernel-search is among the kernels that a compiler makes; add compile")
     if "cudnn-attention" in args.techniques and args.precision != "bf16":
         refuse(f"--techniques=cudnn-attention has no kernel for --precision={args.precision}; ask for bf16")
     if "cuda-graphs" in args.techniques:
@@ -83,6 +90,22 @@ def rebuilt(net, names):
 
                 setattr(module, name, MaxPool(padding=layer.padding, ceil_mode=layer.ceil_mode))
     return net
+
+
+def folded(torch, net):
+    """A network in evaluation mode whose convolutions hold the batch normalizations behind them, by PyTorch's own pass.
+
+    And what that changed: how many there were and are not any more, nothing of a network that has none.
+    """
+    from torch.fx.experimental.optimization import fuse
+
+    def norms(one):
+        return sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in one.modules())
+
+    if not norms(net):
+        return net, {}
+    made = fuse(net)
+    return made, {"folded-norm": norms(net) - norms(made)}
 
 
 def is_stem(layer):

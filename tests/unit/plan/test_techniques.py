@@ -155,10 +155,18 @@ def test_a_workload_offers_its_own():
     assert plan(Request(model="wgan", repeat=1, gpus=(1,), preset="tuned"), on)[0].techniques == ("channels-last",)
 
 
+def test_inference_has_techniques_of_its_own_and_records_a_graph_in_any_precision():
+    (tuned,) = planned(gpus=(1,), preset="tuned", mode="infer", precision="fp16", warmup=2)
+    assert tuned.techniques == ("folded-norm", "compile", "kernel-search", "cuda-graphs")
+    with pytest.raises(RequestError, match="TECHNIQUES=fused-optimizer of imagenet_cnn is not offered .* MODE=infer"):
+        planned(gpus=(1,), techniques=("fused-optimizer",), mode="infer")
+    with pytest.raises(RequestError, match="TECHNIQUES=folded-norm of imagenet_cnn is not offered"):
+        planned(gpus=(1,), techniques=("folded-norm",))
+
+
 def test_words_that_exclude_each_other():
     compiled = {"techniques": ("compile",)}
-    inferred = ({"preset": "tuned", "mode": "infer"}, {"mode": "infer", **compiled})
-    for asked in ({"preset": "tuned", **compiled}, *inferred, {"xla": True, "techniques": ("xla",)}):
+    for asked in ({"preset": "tuned", **compiled}, {"xla": True, "techniques": ("xla",)}):
         with pytest.raises(RequestError):
             refuse_contradictions(Request(**asked))
 

@@ -36,13 +36,13 @@ def test_runner_and_program_have_the_same_names_in_the_same_order():
     }
     assert set(get_args(Technique)) == {name for names in known.values() for name in names}
     for workload in load_workloads(examples.ROOT):
-        for framework, offered in workload.techniques.items():
+        for framework, offered in (*workload.techniques.items(), *workload.inference_techniques.items()):
             for names in offered.values():
                 assert list(names) == sorted(names, key=known[framework].index)
 
 
 def test_what_goes_is_let_through():
-    techniques.check(asked(*techniques.TECHNIQUES[:8]), offered=set(techniques.TECHNIQUES))
+    techniques.check(asked(*techniques.TECHNIQUES[:9]), offered=set(techniques.TECHNIQUES))
     techniques.check(asked(*techniques.TECHNIQUES, strategy="ddp"), offered=set(techniques.TECHNIQUES))
     techniques.check(asked("channels-last", device="cpu"), offered={"channels-last"})
 

@@ -1,14 +1,14 @@
 """Inside the image: a network whose layers were changed for speed computes what it did before.
 
 Prevents a faster network that is another one: blocks cut at the wrong pixel, zeros on the wrong side of a kernel, an output that is a
-pixel short, weights that are copies nobody updates, parameters under other names or counted anew.
+pixel short, weights that are copies nobody updates, parameters under other names or counted anew, a normalization that is gone and not folded.
 """
 
 import torch
 from models_torch import build
 from with_pytorch.operations import layers
 from with_pytorch.stems import Blocked
-from with_pytorch.techniques import rebuilt
+from with_pytorch.techniques import folded, rebuilt
 
 # Kernel, stride, padding, pixels: the first layers of ResNet, AlexNet and Inception-v3, and sizes that leave a rest at the edge.
 LAYERS = ((7, 2, 3, 224), (7, 2, 3, 97), (11, 4, 2, 224), (11, 4, 2, 227), (3, 2, 0, 299), (3, 2, 0, 64), (5, 3, 1, 50))
@@ -44,3 +44,17 @@ for model, size in (("alexnet", 224), ("resnet18", 224), ("inception-v3", 299), 
     images = torch.randn(2, 3, size, size, dtype=torch.double)
     with torch.no_grad():
         assert alike(faster.double()(images), plain(images)), model
+
+# Batch normalizations of ResNet-18, Inception-v3 (Szegedy et al., table 1, each convolution has one) and AlexNet.
+for model, size, norms in (("resnet18", 64, 20), ("inception-v3", 96, 94), ("alexnet", 64, 0)):
+    net = build(model, size, 10, auxiliary=False).double()
+    for layer in net.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(layer.running_mean, -1, 1)
+            torch.nn.init.uniform_(layer.running_var, 0.5, 2)
+    made, effects = folded(torch, net.eval())
+    assert effects == ({"folded-norm": norms} if norms else {}), (model, effects)
+    images = torch.randn(2, 3, size, size, dtype=torch.double)
+    with torch.no_grad():
+        expected, found = net(images), made(images)
+        assert (found - expected).norm() <= 1e-9 * expected.norm(), model
