@@ -9,7 +9,7 @@ import sys
 PROFILES = ("kernels", "metrics", "memory", "region", "calls")
 REGIONS = ("input", "forward", "backward", "optimizer", "update")
 # Compute capability from which on a GPU has a precision.
-CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
+CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0), "fp8": (8, 9)}
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
 
 
@@ -112,12 +112,12 @@ def common_parser(description, *, models, precisions):
     return parser
 
 
-def training_parser(description, *, models):
+def training_parser(description, *, models, precisions=("fp32", "tf32", "fp16", "bf16")):
     """Build the parser of a training program; what all need is required, so that a record's command line says all.
 
     A workload adds the flags that only its own programs have.
     """
-    parser = common_parser(description, models=models, precisions=("fp32", "tf32", "fp16", "bf16"))
+    parser = common_parser(description, models=models, precisions=precisions)
     parser.add_argument("--strategy", required=True, help="how the devices train together; each framework has its own")
     parser.add_argument("--kvstore", choices=KVSTORES, help="MXNet's store, with --strategy kvstore")
     parser.add_argument("--compression", choices=("none", "fp16"), help="of gradients, with --strategy horovod")

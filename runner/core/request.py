@@ -14,7 +14,7 @@ from runner.core.log_pattern import LogPattern
 from runner.core.strategies import StrategyName as StrategyName  # noqa: PLC0414 - a type of this module's fields
 from runner.core.wire import Link
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
 Device = Literal["cpu", "gpu"]
 Scaling = Literal["weak", "strong"]
 Mode = Literal["train", "infer", "converge"]
@@ -148,7 +148,9 @@ class Request(Frozen):
     hca: Annotated[str | None, Option("RDMA adapter between the nodes, e.g. mlx5_0 or mlx5_0:1")] = None
     links: tuple[Link | None, ...] | None = None
     compare: Annotated[bool, Option("run over every wire that there is, or over emulated links, and compare")] = False
-    precision: Annotated[Precision, Option("fp32 (default), tf32, fp16, bf16, or with MODE=infer int8")] = "fp32"
+    precision: Annotated[
+        Precision, Option("fp32 (default), tf32, fp16, bf16, fp8 (language models), or with MODE=infer int8")
+    ] = "fp32"
     mode: Annotated[Mode, Option("train (default), infer, or converge: train by epochs with validation")] = "train"
     data: Annotated[
         Path | None,

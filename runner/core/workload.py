@@ -113,7 +113,7 @@ class Workload(Frozen):
     settings: Mapping[str, Setting] = {}  # as a model's, for all models
     inference_settings: Mapping[str, Setting] = {}  # in their place with MODE=infer
     choices: Mapping[str, tuple[str, ...]] = {}  # the words that some of them can be
-    needs: Mapping[str, Precision] = {}  # the precision that a setting (`NAME=VALUE`) needs
+    needs: Mapping[str, tuple[Precision, ...]] = {}  # the precisions with one of which a setting (`NAME=VALUE`) goes
     fixed: Mapping[str, tuple[str, ...]] = {}  # settings of which each framework's program knows the usual value alone
     defaults: Mapping[Device, Defaults]
     precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]  # what each program can train in
@@ -205,8 +205,9 @@ class Workload(Frozen):
             if (value := settings.get(name, self.settings[name])) != self.settings[name]:
                 raise RequestError(f"SETTINGS={name}={value} is not offered by FRAMEWORK={framework}; leave it out")
         for name, value in settings.items():
-            needed = self.needs.get(f"{name}={value}", precision)
-            if precision != needed:
+            known = self.needs.get(f"{name}={value}", (precision,))
+            if precision not in known:
+                needed = " or ".join(known)
                 raise RequestError(
                     f"SETTINGS={name}={value} needs PRECISION={needed}, {precision} asked; ask for PRECISION={needed}"
                 )

@@ -67,6 +67,10 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
         raise RequestError(
             "STRATEGY=ps steps at servers that know no loss scale, PRECISION=fp16 asked; ask for PRECISION=fp32, tf32 or bf16"
         )
+    if request.precision == "fp8" and name.endswith("tp"):
+        raise RequestError(
+            f"PRECISION=fp8 multiplies whole layers, which STRATEGY={name} cuts; ask for STRATEGY=fsdp, or for PRECISION=bf16"
+        )
     if nodes > 1 and not STRATEGIES[name].several_nodes:
         able = [other for other in able if STRATEGIES[other].several_nodes]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"

@@ -31,7 +31,7 @@ _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
 # Whose kernel knows no other precisions.
 _PRECISIONS: Final[dict[Technique, tuple[Precision, ...]]] = {
-    "cudnn-attention": ("bf16",),
+    "cudnn-attention": ("bf16", "fp8"),
     "persistent-norm": ("bf16", "fp16"),
     "amp": ("fp16",),
 }

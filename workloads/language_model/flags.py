@@ -37,6 +37,8 @@ SIZES = {
     "llama-8b": Size(32, 4096, 32, 14_336, 128_256, 131_072, kv_heads=8, tied=False),
     "llama-tiny": Size(2, 64, 4, 192, 512, 4096, kv_heads=2),
 }
+FP8_MULTIPLE = 16  # of what a product in 8 bits adds up, which cuBLAS takes at once
+PRECISIONS = ("fp32", "tf32", "bf16", "fp8")  # fp16 needs its losses scaled, which nobody trains these with today
 BETAS = (0.9, 0.95)  # of AdamW
 BERT_EPSILON = 1e-12
 STANDARD_DEVIATION = 0.02  # of all weights at the start, but for what ends a residual branch
@@ -48,7 +50,7 @@ def ending(size):
 
 
 def parser(description):
-    made = training_parser(description, models=tuple(SIZES))
+    made = training_parser(description, models=tuple(SIZES), precisions=PRECISIONS)
     made.add_argument("--weight-decay", required=True, type=float, help="of matrices; biases and gains have none")
     made.add_argument("--sequence-length", required=True, type=at_least(2), help="tokens of a sample")
     made.add_argument(
@@ -98,11 +100,13 @@ def check(args):
     size = SIZES[args.model]
     if args.epoch_iterations:
         refuse(f"--epoch-iterations={args.epoch_iterations}: there is no validation set of tokens; leave it out")
-    if args.precision == "fp16":
-        refuse("--precision=fp16 needs its losses scaled, which nobody trains these with today; ask for bf16")
     if args.sequence_length > size.longest:
         refuse(f"--sequence-length={args.sequence_length}: {args.model} reads {size.longest} tokens at the most")
     if args.batch % args.gradient_accumulation:
         refuse(f"--gradient-accumulation={args.gradient_accumulation} does not divide --batch={args.batch}")
-    if args.weights == "bf16" and args.precision != "bf16":
-        refuse(f"--weights=bf16 computes in bf16; ask for --precision=bf16, not {args.precision}")
+    if args.weights == "bf16" and args.precision not in {"bf16", "fp8"}:
+        refuse(f"--weights=bf16 computes in bf16; ask for --precision=bf16 or fp8, not {args.precision}")
+    if args.precision == "fp8" and args.strategy.endswith("tp"):
+        refuse(f"--precision=fp8 multiplies whole layers, which --strategy={args.strategy} cuts; ask for bf16")
+    if args.precision == "fp8" and args.batch // args.gradient_accumulation * args.sequence_length % FP8_MULTIPLE:
+        refuse(f"--precision=fp8 multiplies blocks of {FP8_MULTIPLE} tokens; ask for a --batch with a multiple of them")

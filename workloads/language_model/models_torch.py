@@ -17,6 +17,7 @@ from flags import BERT_EPSILON, SIZES, STANDARD_DEVIATION, ending
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from with_pytorch import fp8
 from with_pytorch.transformers import EncoderBlock
 
 ROPE_BASE = 500_000.0  # Llama 3's
@@ -211,7 +212,7 @@ def build(args, device):
     with device:  # where drawing takes no time
         how = {
             "recompute": args.checkpointing == "block",
-            "arithmetic": bf16 if args.precision == "bf16" else torch.float32,
+            "arithmetic": bf16 if args.precision in {"bf16", "fp8"} else torch.float32,
         }
         net = Encoder(size, **how) if size.encoder else Decoder(size, length=args.sequence_length, **how)
         ends = ending(size)
@@ -221,4 +222,6 @@ def build(args, device):
             elif parameter.dim() > 1:
                 nn.init.normal_(parameter, std=ends if name.endswith("out.weight") else STANDARD_DEVIATION)
     torch.set_default_dtype(torch.float32)
+    if args.precision == "fp8":
+        fp8.rebuild(net.blocks)
     return net

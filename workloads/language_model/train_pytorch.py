@@ -10,13 +10,14 @@
 
 A sample is a sequence, and throughput counts tokens: those whose successor is predicted, of BERT all that are read. AdamW with the betas of GPT-3 and Llama (0.9, 0.95),
 weight decay for matrices alone, a constant learning rate, no clipping, no dropout. With --precision=bf16 and --weights=fp32, products are in
-bf16 (torch.autocast; under fsdp its own policy), weights, gradients and updates in fp32; with --weights=bf16 all is in bf16, which takes
+bf16 (torch.autocast; under fsdp its own policy), weights, gradients and updates in fp32 (fp8: those of the blocks in 8 bits, `fp8.py`); with --weights=bf16 all is in bf16, which takes
 8 bytes a parameter in place of 16 and loses what is smaller than a weight's last digit.
 
 Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
 `workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
 """
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -27,17 +28,20 @@ from with_pytorch.training import Training, run
 
 
 class Placed:
-    """Batches of a source on the device, as (tokens, targets) of (batch, length) each; `units` are this rank's tokens so far."""
+    """Batches of a source on the device, as (tokens, targets) of (batch, length) each; `units` are this rank's tokens so far.
+
+    Those that are `drawn` lie there from the start, and come again and again; a file's are brought one by one.
+    """
 
     skipped = frozenset()
 
-    def __init__(self, source, device, *, tokens, prepare):
-        self.source, self.device, self.tokens, self.units = source, device, tokens, 0
-        self.prepare = prepare
+    def __init__(self, source, *, drawn, tokens, place):
+        self.source, self.tokens, self.place, self.units = source, tokens, place, 0
+        self.drawn = itertools.cycle([place(rows) for rows in source.own]) if drawn else None
 
     def __next__(self):
         self.units += self.tokens
-        return placed(self.prepare(next(self.source)), self.device)
+        return next(self.drawn) if self.drawn else self.place(next(self.source))
 
     @property
     def decoded(self):
@@ -70,7 +74,11 @@ class LanguageModel(Training):
                 getattr(torch.backends.cuda, f"enable_{other}_sdp")(enabled=False)
         self.take(build(args, device))
         tokens = args.batch * args.sequence_length
-        self.batches = Batches(Placed(self.source(), device, tokens=tokens, prepare=self.prepare))
+        drawn = args.data == "synthetic"
+        self.batches = Batches(Placed(self.source(), drawn=drawn, tokens=tokens, place=self.place_rows))
+
+    def place_rows(self, rows):
+        return placed(self.prepare(rows), self.device)
 
     def prepare(self, rows):
         from tokens import followed, masked
@@ -134,7 +142,7 @@ class LanguageModel(Training):
         drawn = sequences(
             args.seed, first=SHARED, count=count, length=args.sequence_length, vocabulary=self.size.vocabulary
         )
-        return placed(self.prepare(drawn), self.device)
+        return self.place_rows(drawn)
 
     def alone(self):
         """No pass is like those of a step that has nobody to get weights or sums from."""
@@ -143,7 +151,7 @@ class LanguageModel(Training):
     def gradient_bytes(self):
         if not self.sharded:
             return super().gradient_bytes() // (2 if self.args.weights == "bf16" else 1)
-        element = 2 if self.args.precision == "bf16" else 4
+        element = 2 if self.args.precision in {"bf16", "fp8"} else 4
         tokens = self.args.batch * self.ranks.together * self.args.sequence_length
         return self.ranks.handed_bytes(self.net, tokens=tokens, element=element)
 

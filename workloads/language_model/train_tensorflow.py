@@ -139,6 +139,8 @@ class Bert(Training):
 if __name__ == "__main__":
     args = parser(__doc__.splitlines()[0]).parse_args()
     check_model(args, "TensorFlow", MODELS)
+    if args.precision == "fp8":
+        refuse("--precision=fp8 is not offered with TensorFlow; ask for bf16")
     for name, value in FIXED.items():
         if getattr(args, name) != value:
             flag = f"--{name.replace('_', '-')}"

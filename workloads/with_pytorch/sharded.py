@@ -54,7 +54,7 @@ class Sharded(Ddp):
         if args.strategy == "tp":
             return model
         policy = MixedPrecisionPolicy()
-        if args.precision == "bf16":
+        if args.precision in {"bf16", "fp8"}:
             policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
         cut = {"mesh": self.mesh["samples"], "mp_policy": policy}
         for block in model.blocks:
@@ -80,7 +80,7 @@ class Sharded(Ddp):
         """
         samples, together = self.mesh.shape
         blocks, every = (sum(p.numel() for p in part.parameters()) for part in (model.blocks, model))
-        bf16 = "bf16" in (self.args.precision, self.args.weights)
+        bf16 = self.args.precision in {"bf16", "fp8"} or self.args.weights == "bf16"
         gathered = (every + blocks * (self.args.reshard == "forward")) * (2 if bf16 else 4)
         weights = (gathered + 4 * every) // 2
         if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:

@@ -57,7 +57,7 @@ def check(args, *, offered):
             )
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
-    if "cudnn-attention" in args.techniques and args.precision != "bf16":
+    if "cudnn-attention" in args.techniques and args.precision not in {"bf16", "fp8"}:
         refuse(f"--techniques=cudnn-attention has no kernel for --precision={args.precision}; ask for bf16")
     if "cuda-graphs" in args.techniques:
         check_graphs(args)

@@ -18,7 +18,7 @@ What is measured is the program's own: `step`, one iteration, and `window`, the 
 
 One whose networks are several sets `parameters`, all that are trained in one list, in place of `take`, and has `shared_loss` and `alone`.
 
-fp16 and bf16 are torch.autocast with weights in fp32. Beyond that a training is plain, unless `--techniques` asks for more (`techniques.py`).
+fp16 and bf16 are torch.autocast with weights in fp32, and fp8 is bf16 but for the layers of `fp8.py`. Beyond that a training is plain, unless `--techniques` asks for more (`techniques.py`).
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from with_pytorch import techniques
 from with_pytorch.device import check as check_device
 from with_pytorch.device import environment, set_up
 
-AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
+AUTOCAST = {"fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}
 
 
 def check(args, *, launched, program):

@@ -123,6 +123,8 @@ def _peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
     arithmetic = trial.precision
     if arithmetic == "int8":
         return "the peaks on file are of floating-point arithmetic"
+    if arithmetic == "fp8":
+        return "products of the blocks are in fp8 and all others in bf16, which have no peak in common"
     if trial.device == "gpu":
         names = [name for event in events if isinstance(event, Env) for name in event.device_names]
         if len(names) != trial.world_size:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Ranks that train one model hold the same weights up to the order of their sums.
 NORM_TOLERANCE: Final = 1e-5
 # Their losses on one batch differ by what the precision loses in other orders of summation: fp32 and tf32, and half precision.
-LOSS_TOLERANCE: Final = {"fp32": 1e-3, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2}
+LOSS_TOLERANCE: Final = {"fp32": 1e-3, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2, "fp8": 1e-2}
 # Of the largest score: what a sum in another order may move another by.
 CACHE_TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 1e-1}
 # Of a pass under a profiler, rows that are work; the others say where in a step it belongs, or who asked for it.

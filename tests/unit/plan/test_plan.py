@@ -209,6 +209,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
             "GPU_MEMORY=all is about GPUs, and this runs on DEVICE=cpu",
         ),
         ({"strategy": "ps", "precision": "fp16"}, TF_ON_GPUS, "STRATEGY=ps steps at servers that know no loss scale"),
+        (LLAMA | {"strategy": "tp", "precision": "fp8"}, LANGUAGE, "PRECISION=fp8 multiplies whole layers"),
         ({"precision": "tf32"}, {}, "PRECISION=tf32 is not offered by FRAMEWORK=mxnet on DEVICE=cpu"),
         ({"batch": 600}, {"dataset": dataset(images=1000)}, "DATA=/data holds 1000 images, one step takes 1200"),
         ({"batch": 33, "scaling": "strong"}, {}, "BATCH=33 is shared by all devices"),
@@ -231,7 +232,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         (
             LLAMA | {"strategy": "fsdp", "settings": (("weights", "bf16"),)},
             LANGUAGE,
-            "SETTINGS=weights=bf16 needs PRECISION=bf16, fp32 asked",
+            "SETTINGS=weights=bf16 needs PRECISION=bf16 or fp8, fp32 asked",
         ),
         (
             LLAMA | {"settings": (("gradient-accumulation", "3"),)},

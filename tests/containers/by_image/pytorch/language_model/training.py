@@ -20,6 +20,7 @@ from tokens import masked, masked_of
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import LanguageModel
+from with_pytorch import fp8
 
 TINY = ("gpt-tiny", "llama-tiny")
 
@@ -111,7 +112,8 @@ def gradients(made):
 
 
 def they_learn_in_each_precision():
-    for words in ((), ("--precision=bf16",), ("--precision=bf16", "--weights=bf16")):
+    halves = [(f"--precision={name}", *more) for name in ("bf16", "fp8") for more in ((), ("--weights=bf16",))]
+    for words in ((), *halves):
         for model in (*TINY, "bert-tiny"):
             made = training(model, "--batch=8", *words)
             lost = [made.step().item() for _ in range(16)]
@@ -121,6 +123,34 @@ def they_learn_in_each_precision():
             assert {p.dtype for p in made.parameters} == {
                 torch.bfloat16 if "--weights=bf16" in words else torch.float32
             }
+
+
+def products_in_8_bits_are_those_in_fp32_but_for_their_rounding():
+    """And whatever the size of the numbers: each tensor has a scale of its own."""
+    torch.manual_seed(1)
+    for size in (1e-6, 1.0, 1e4):
+        layer = torch.nn.Linear(64, 96)
+        layer.weight.data *= size
+        layer.bias.data *= size
+        x, gradient = torch.randn(4, 16, 64, requires_grad=True), size * torch.randn(4, 16, 96)
+        results = []
+        for form in (layer, fp8.Linear(layer)):
+            y = form(x)
+            results.append((y, *torch.autograd.grad(y, [x, layer.weight, layer.bias], gradient.to(y.dtype))))
+        for exact, rounded in zip(*results, strict=True):
+            assert (rounded - exact).norm() < 0.1 * exact.norm(), size
+        assert (results[1][0] - results[0][0]).norm() > 0.01 * results[0][0].norm(), "nothing was rounded"
+
+
+def dense_layers_of_the_blocks_alone_are_in_8_bits():
+    net = build(flags("gpt-tiny", "--precision=fp8"), torch.device("cpu"))
+    assert {name for name, layer in net.named_modules() if isinstance(layer, fp8.Linear)} == {
+        f"blocks.{number}.{layer}"
+        for number in (0, 1)
+        for layer in ("attention.qkv", "attention.out", "mlp.inner", "mlp.out")
+    }
+    plain = build(flags("gpt-tiny"), torch.device("cpu"))
+    assert net.state_dict().keys() == plain.state_dict().keys()
 
 
 def the_update_is_adamw_with_decay_for_matrices_alone():
@@ -187,5 +217,7 @@ masks_follow_from_the_sequence()
 an_encoder_sees_both_ways()
 every_way_has_the_gradients_of_the_plain_one()
 they_learn_in_each_precision()
+products_in_8_bits_are_those_in_fp32_but_for_their_rounding()
+dense_layers_of_the_blocks_alone_are_in_8_bits()
 the_update_is_adamw_with_decay_for_matrices_alone()
 windows_of_a_file_are_read_alike_on_one_rank_and_on_two()

@@ -1,0 +1,67 @@
+"""Dense layers whose products are of 8-bit floating-point numbers, what `--precision=fp8` asks for; all else is as with bf16.
+
+The forward product is of e4m3 numbers, gradients come as e5m2 (https://arxiv.org/abs/2209.05433). Each tensor is scaled, each time anew, so that
+its largest element is the largest of the format: "tensorwise, dynamic" in torchao, whose recipe this is. Sums are in fp32, results in bf16.
+Compiled, what scales and transposes a tensor is a few kernels beside the product; without `compile` each is one of many.
+"""
+
+import torch
+from torch import nn
+
+FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+def scaled(tensor, kind):
+    """A tensor in 8 bits, and by what its elements have to be multiplied to be what they were, a scalar in fp32."""
+    most = torch.finfo(kind).max
+    scale = most / tensor.abs().amax().float().clamp(min=1e-12)
+    return (tensor.float() * scale).clamp(-most, most).to(kind), scale.reciprocal()
+
+
+def product(one, other, *, fast):
+    """(m, k) by (n, k), each with its scale, over k: (m, n) in bf16. `fast` adds in the tensor cores' registers alone, with fewer digits."""
+    (a, of_a), (b, of_b) = one, other
+    return torch._scaled_mm(a, b.t(), scale_a=of_a, scale_b=of_b, out_dtype=torch.bfloat16, use_fast_accum=fast)  # noqa: SLF001
+
+
+def turned(scaled_tensor):
+    """The transpose, laid out as rows: products in 8 bits read both factors along what they add up."""
+    tensor, scale = scaled_tensor
+    return tensor.t().contiguous(), scale
+
+
+class Product(torch.autograd.Function):
+    """(rows, in) by weights (out, in), both in bf16: (rows, out) in bf16."""
+
+    @staticmethod
+    def forward(ctx, x, weight):  # noqa: ANN205
+        x, weight = scaled(x, FORWARD), scaled(weight, FORWARD)
+        ctx.save_for_backward(*x, *weight)
+        return product(x, weight, fast=True)
+
+    @staticmethod
+    def backward(ctx, gradient):  # noqa: ANN205
+        x, of_x, weight, of_weight = ctx.saved_tensors
+        gradient = scaled(gradient.contiguous(), BACKWARD)
+        of_input = product(gradient, turned((weight, of_weight)), fast=False)
+        return of_input, product(turned(gradient), turned((x, of_x)), fast=False)
+
+
+class Linear(nn.Linear):
+    """In place of `layer`, whose weights it has."""
+
+    def __init__(self, layer):
+        super().__init__(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x):
+        y = Product.apply(x.flatten(0, -2).bfloat16(), self.weight.bfloat16()).unflatten(0, x.shape[:-1])
+        return y if self.bias is None else y + self.bias.bfloat16()
+
+
+def rebuild(net):
+    """Put such layers in the place of all dense ones of a network; parameters and their names stay."""
+    for module in list(net.modules()):
+        for name, layer in list(module.named_children()):
+            if type(layer) is nn.Linear:
+                setattr(module, name, Linear(layer))
