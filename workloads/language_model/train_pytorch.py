@@ -26,6 +26,8 @@ from flags import BETAS, SIZES, check, parser
 from loop import Batches
 from with_pytorch.training import Training, run
 
+EVALUATED = 4  # sequences
+
 
 class Placed:
     """Batches of a source on the device, as (tokens, targets) of (batch, length) each; `units` are this rank's tokens so far.
@@ -134,6 +136,10 @@ class LanguageModel(Training):
 
     def shared_batch(self):
         return self.shared(self.args.batch)
+
+    def shared_loss(self):
+        """On few of its sequences: not compiled, a network has scores of all words in fp32, for which a batch that trains may leave no room."""
+        return self.loss_of(self.net, self.shared(min(self.args.batch, EVALUATED)))
 
     def shared(self, count):
         from tokens import SHARED, sequences

@@ -173,7 +173,7 @@ class Training(loop.Training):
         """A function that computes a loss and its gradients and exchanges nothing."""
         if "cuda-graphs" in self.args.techniques:
             return None  # a step is one launch, which no pass outside of the graph is like
-        loss = self.loss_of(self.computed)
+        loss = self.loss_of(self.computed, self.shared_batch())
         # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
         return lambda: self.torch.autograd.grad(loss(), self.parameters)
 
@@ -188,11 +188,9 @@ class Training(loop.Training):
 
     def shared_loss(self):
         """A function that computes the loss on the batch that all ranks share, in training mode."""
-        return self.loss_of(self.net)
+        return self.loss_of(self.net, self.shared_batch())
 
-    def loss_of(self, model):
-        batch = self.shared_batch()
-
+    def loss_of(self, model, batch):
         def loss():
             with self.autocast:
                 return self.loss(model, batch)
