@@ -129,6 +129,20 @@ def test_a_keyboard_sorts_filters_and_opens(visit, everything):
         assert page.evaluate("document.activeElement.textContent") == "epochs-1-r1"
 
 
+# The dates on the page that are broken over lines, however they are nested.
+BROKEN_DATES = """(() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    for (const date of walk.currentNode.data.matchAll(/\\b\\d{4}-\\d\\d-\\d\\d\\b/g)) {
+      const range = document.createRange();
+      range.setStart(walk.currentNode, date.index);
+      range.setEnd(walk.currentNode, date.index + date[0].length);
+      if (range.getClientRects().length > 1) found.push(walk.currentNode.data);
+    }
+  }
+  return found;
+})()"""
 CUT = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
 
 
@@ -147,8 +161,20 @@ def test_it_works_on_a_phone(visit, everything, scheme):
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert page.evaluate(CUT) == []
+        assert page.evaluate(BROKEN_DATES) == []
         shown = "[...document.querySelectorAll('#all-runs thead th')].filter((one) => one.offsetWidth).map((one) => one.innerText)"
         assert page.evaluate(shown) == ["run", "throughput", "validity"]
+
+
+def test_the_names_of_bars_stand_apart(visit, everything):
+    """Names of four lines and more ran into each other, as each bar had room for three."""
+    with visit(everything) as page:
+        draw_all(page)
+        together = page.evaluate(
+            "[...document.querySelectorAll('.plot')].filter((plot) => [...plot.querySelectorAll('.ytick')].map((tick) => tick.getBoundingClientRect())"
+            ".sort((a, b) => a.top - b.top).some((box, at, all) => at && box.top < all[at - 1].bottom - 1)).map((plot) => plot.ariaLabel)"
+        )
+        assert together == []
 
 
 def test_the_table_of_runs_has_six_columns_in_a_window_of_1200_pixels(visit, everything):

@@ -15,6 +15,9 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Text whose dates stay on one line, also in a narrow window. */
+const unbroken = (text) => text.split(/\b(\d{4}-\d\d-\d\d)\b/).map((part, at) => (at % 2 ? make('span', { class: 'whole' }, part) : part));
+
 const columnOf = (name) => values.runs.columns.indexOf(name);
 /** The text of a cell of the table of all runs. */
 const runCell = (column, run) => values.strings[values.runs.cells[column][run]];

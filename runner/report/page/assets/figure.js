@@ -36,8 +36,8 @@ function figureElement(figure) {
   const table = make('details', { ontoggle: (event) => event.target.open && event.target.children.length === 1
     && event.target.append(pointTable(figure)) }, make('summary', {}, 'Values as a table, with their runs'));
   const file = `${values.beside}/${encodeURIComponent(figure.name)}`;
-  const caption = make('figcaption', {}, make('h4', {}, figure.title), make('p', { class: 'summary' }, figure.summary),
-    figure.interval ? make('p', {}, `error bars: ${figure.interval}`) : '', ...(figure.notes ?? []).map((note) => make('p', {}, note)));
+  const caption = make('figcaption', {}, make('h4', {}, ...unbroken(figure.title)), make('p', { class: 'summary' }, figure.summary),
+    figure.interval ? make('p', {}, `error bars: ${figure.interval}`) : '', ...(figure.notes ?? []).map((note) => make('p', {}, ...unbroken(note))));
   return make('figure', {}, caption, plot, table, make('p', { class: 'links' },
     ...(values.pictures ? [make('a', { href: `${file}.png` }, 'PNG')] : []), make('a', { href: `${file}.csv` }, 'CSV')));
 }
@@ -143,7 +143,8 @@ function bars(series) {
 
 function heightOf(figure) {
   const rows = Math.max(...figure.series.map((series) => series.x.length));
-  return figure.shape === 'lying' ? Math.max(170, 100 + 42 * rows * (figure.series.length > 1 ? 1.3 : 1))
+  const lines = Math.max(...figure.series.flatMap(places).map((place) => place.split('<br>').length));
+  return figure.shape === 'lying' ? Math.max(170, 100 + rows * Math.max(42 * (figure.series.length > 1 ? 1.3 : 1), 8 + 16 * lines))
     : 350 + (figure.series.length > 1 ? 22 * Math.ceil(figure.series.length / 2) : 0);
 }
 

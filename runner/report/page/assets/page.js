@@ -28,12 +28,12 @@ toggle.hidden = false;
 function fill(body) {
   const block = values.blocks[body.dataset.block];
   if (!block || body.children.length) return;
-  body.append(...block.lines.map((line) => make('p', { class: 'lines' }, line)), ...block.notes.map((note) => make('p', { class: 'note' }, note)));
+  body.append(...block.lines.map((line) => make('p', { class: 'lines' }, ...unbroken(line))), ...block.notes.map((note) => make('p', { class: 'note' }, note)));
   if (block.figures.length) body.append(make('div', { class: 'figures' }, ...block.figures.map(figureElement)));
   if (block.empty) body.append(make('p', { class: 'empty' }, block.empty));
   for (const table of block.tables) {
     const parts = [dataTable({ caption: table.title, columns: table.columns, count: table.rows.length,
-      cell: (line, column) => table.rows[line][column] || ABSENT }), table.legend ? make('p', { class: 'legend' }, table.legend) : ''];
+      cell: (line, column) => table.rows[line][column] || ABSENT }), table.legend ? make('p', { class: 'legend' }, ...unbroken(table.legend)) : ''];
     body.append(...(table.folded ? [make('details', { class: 'folded' }, make('summary', {}, table.title), ...parts)] : parts));
   }
   if (block.runs.length) body.append(make('p', { class: 'lines' }, `runs (${block.runs.length}): `, runButtons(block.runs)));
@@ -47,6 +47,8 @@ for (const body of document.querySelectorAll('.body[data-block]')) {
 
 document.getElementById('all-runs').append(dataTable({ caption: 'All runs', columns: values.runs.columns, count: runCount,
   cell: (line, column) => runCell(column, line), filtered: values.runs.filtered, wide: true, shown: values.runs.shown }));
+
+for (const said of document.querySelectorAll('.made, h2, h3, .lead')) said.replaceChildren(...unbroken(said.textContent));
 
 function openLinked() {
   const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));

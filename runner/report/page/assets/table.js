@@ -73,7 +73,7 @@ function dataTable(of) {
       const text = of.cell(line, column);
       const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has a colour of its own
       const told = linked(text, of.wide);
-      const long = text.length > LONG && told[0] === text ? 'long' : words;
+      const long = text.length > LONG && typeof told[0] === 'string' ? 'long' : words;
       const absent = text === ABSENT ? ' absent' : '';
       return make('td', { role: 'cell', class: `${classOf(column, long || '') ?? ''}${absent}`.trim() || undefined, 'data-column': of.columns[column] },
         ...told);
@@ -122,7 +122,7 @@ function dataTable(of) {
 
   show();
   // Roles, as a narrow window shows a line of many columns as a card, which is no table to a browser.
-  const table = make('table', { role: 'table', class: of.wide ? 'wide' : heads.length > 3 && `cards${heads.length < MANY ? '' : ' many'}` }, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
+  const table = make('table', { role: 'table', class: of.wide ? 'wide' : heads.length > 3 && `cards${heads.length < MANY ? '' : ' many'}` }, make('caption', {}, ...unbroken(of.caption)), make('thead', {}, make('tr', {}, ...heads)), body);
   // Only what can be scrolled with keys is reached by those who have nothing else.
   const scroll = make('div', { class: 'scroll', role: 'region', 'aria-label': of.caption, tabindex: '0' }, table);
   return make('div', { class: 'data', id }, controls, scroll, pages);
@@ -142,7 +142,7 @@ function isNumeric(of, column) {
 /** A cell that is the id of a run, or a list of them, opens their panels; `long` ones are written out. */
 function linked(text, long) {
   const names = text.split(' ');
-  return names.every((name) => runNamed.has(name)) ? [runButtons(names.map((name) => runNamed.get(name)), long)] : [text];
+  return names.every((name) => runNamed.has(name)) ? [runButtons(names.map((name) => runNamed.get(name)), long)] : unbroken(text);
 }
 
 /** Buttons for the first runs; a panel shows the rest. */
