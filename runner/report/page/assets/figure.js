@@ -154,7 +154,7 @@ function layout(figure) {
   const value = { ...axis, title: { text: lying ? '' : figure.y }, rangemode: 'tozero', ...(figure.percent && fitsPercent(figure) ? { range: [0, 105] } : {}) };
   const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.shape ? { type: 'category' } : ticks(figure)) };
   // The ideal stays a straight line where both axes go by powers.
-  if (figure.log && figure.series.some((series) => series.kind === 'ideal')) value.type = 'log';
+  if (figure.log && figure.series.some((series) => series.kind === 'ideal')) Object.assign(value, { type: 'log', ...powers(figure) });
   if (lying) along.autorange = 'reversed';
   const several = figure.series.length > 1;
   return { xaxis: lying ? value : along, yaxis: lying ? along : value, showlegend: several, barmode: 'group',
@@ -174,6 +174,14 @@ const fitsPercent = (figure) => figure.series.every((series) => series.y.every((
 function ticks(figure) {
   const found = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').flatMap((series) => series.x))].sort((a, b) => a - b);
   return { type: figure.log ? 'log' : 'linear', ...(found.length < 14 ? { tickvals: found, ticktext: found.map(written) } : {}) };
+}
+
+/** The powers of two about what was measured: as ticks of their own, the digits between powers of ten run into each other. */
+function powers(figure) {
+  const found = figure.series.flatMap((series) => series.y).filter((value) => value > 0).map(Math.log2);
+  const from = Math.floor(Math.min(...found));
+  const tickvals = Array.from({ length: Math.ceil(Math.max(...found)) - from + 1 }, (_, at) => 2 ** (from + at));
+  return { tickvals, ticktext: tickvals.map(written) };
 }
 
 function draw(plotly, plot, figure) {
