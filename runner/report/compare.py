@@ -8,11 +8,14 @@ from itertools import takewhile
 from typing import Final
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
-from runner.analysis.comparisons.regression import Compared, Pair, Verdict
+from runner.analysis.comparisons.identity import Difference
+from runner.analysis.comparisons.regression import Compared, LeftOut, Pair, Unpaired, Verdict
+from runner.core.console import spoken
 from runner.core.measurement import FEWEST_RUNS
-from runner.core.units import ABSENT, INTERVAL, figure
+from runner.core.units import ABSENT, INTERVAL, counted, figure
 from runner.report.table import Table, section
 
 LEGEND: Final = (
@@ -26,6 +29,7 @@ _STYLES: Final[dict[Verdict, str]] = {
     "faster": "green",
 }
 _TOO_SMALL: Final = 0.0001
+MOST: Final = 3  # trials or runs of a side that a screen names when they could not be compared
 
 
 def _p(pair: Pair) -> str:
@@ -67,29 +71,42 @@ def notes(compared: Compared) -> Iterator[str]:
     """What the table alone would hide: where reasons may lie, what is not known, and what is not in it."""
     yield from _different(compared.pairs)
     for pair in compared.pairs:
-        for name, side in (("A", pair.a), ("B", pair.b)):
-            if side.doubts:
-                yield f"{pair.trial}: degraded in {name}: {'; '.join(side.doubts)}"
-    total = len(compared.pairs)
-    if few := [pair for pair in compared.pairs if pair.ci95 is None]:
+        for name, doubts in _doubts(pair):
+            yield f"{pair.trial}: degraded in {name}: {'; '.join(doubts)}"
+    yield from _uncertain(compared.pairs)
+    yield from map(_only, compared.unpaired)
+    yield from map(_not_compared, compared.left_out)
+
+
+def _doubts(pair: Pair) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Why a side of a pair is degraded, where one is."""
+    yield from ((name, tuple(side.doubts)) for name, side in (("A", pair.a), ("B", pair.b)) if side.doubts)
+
+
+def _uncertain(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Of how many pairs it is not known whether they differ by more than chance, and what to do about it."""
+    if few := [pair for pair in pairs if pair.ci95 is None]:
         yield (
-            f"a side of fewer than {FEWEST_RUNS} runs in {len(few)} of {total}: nothing tells there how much processes differ; measure with "
+            f"a side of fewer than {FEWEST_RUNS} runs in {len(few)} of {len(pairs)}: nothing tells there how much processes differ; measure with "
             "REPEAT=4 or more"
         )
-    if little := [pair for pair in compared.pairs if pair.test is None]:
+    if little := [pair for pair in pairs if pair.test is None]:
         yield (
-            f"too little in {len(little)} of {total}: no test over so few rates could show anything; measure with more REPEAT or ITERATIONS"
+            f"too little in {len(little)} of {len(pairs)}: no test over so few rates could show anything; measure with more REPEAT or ITERATIONS"
         )
-    for alone in compared.unpaired:
-        runs = f"{alone.trial} ({len(alone.run_ids)} run{'s' if len(alone.run_ids) > 1 else ''})"
-        nearest = (
-            f"the nearest differs in {', '.join(alone.differs)}: {alone.nearest}"
-            if alone.nearest
-            else "the other side has no run that can be compared"
-        )
-        yield f"only in {alone.side}: {runs}; {nearest}"
-    for out in compared.left_out:
-        yield f"not compared: {out.run_id} of {out.side}, {out.reason}"
+
+
+def _only(alone: Unpaired) -> str:
+    nearest = (
+        f"the nearest differs in {', '.join(alone.differs)}: {alone.nearest}"
+        if alone.nearest
+        else "the other side has no run that can be compared"
+    )
+    return f"only in {alone.side}: {alone.trial} ({counted(len(alone.run_ids))}); {nearest}"
+
+
+def _not_compared(out: LeftOut) -> str:
+    return f"not compared: {out.run_id} of {out.side}, {out.reason}"
 
 
 def _different(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -102,6 +119,37 @@ def _different(pairs: Sequence[Pair]) -> Iterator[str]:
     for what, trials in different.items():
         every = len(trials) == len(pairs) > 1
         yield f"{'all' if every else '; '.join(trials)}: also different: {what}"
+
+
+def _screen_notes(compared: Compared) -> Iterator[str]:
+    """The notes without what stands below its pair, and of trials and runs that were not compared their number where they are many."""
+    if len(_distinct(compared.pairs)) == 1:
+        yield from _different(compared.pairs)
+    yield from _uncertain(compared.pairs)
+    for side in ("A", "B"):
+        alone = [one for one in compared.unpaired if one.side == side]
+        out = [one for one in compared.left_out if one.side == side]
+        yield from (
+            map(_only, alone) if len(alone) <= MOST else [f"only in {side}: {len(alone)} trials, which --json lists"]
+        )
+        yield from (
+            map(_not_compared, out)
+            if len(out) <= MOST
+            else [f"not compared: {len(out)} runs of {side}, which --json lists with their reasons"]
+        )
+
+
+def _distinct(pairs: Sequence[Pair]) -> set[tuple[Difference, ...]]:
+    return {tuple(pair.differences) for pair in pairs}
+
+
+def _below(pair: Pair, *, alike: bool) -> Iterator[str]:
+    """What stands below the figures of a pair: why a side is degraded, and, unless it is `alike` in all of them, what else differs."""
+    for name, doubts in _doubts(pair):
+        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+        yield f"degraded in {name}: {doubts[0]}{more}"
+    if pair.differences and not alike:
+        yield f"also different: {', '.join(each.what for each in pair.differences)}"
 
 
 def markdown(compared: Compared) -> str:
@@ -125,6 +173,7 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
     if common:
         console.print(", ".join(common), markup=False)
     lines = [[cell(pair) for cell in _FIGURES.values()] for pair in compared.pairs]
+    alike = len(_distinct(compared.pairs)) == 1
     widths = [max(map(len, column)) for column in zip(_FIGURES, *lines, strict=True)]
     console.print(_aligned(_FIGURES, widths), style="dim", markup=False, soft_wrap=True)
     for pair, line in zip(compared.pairs, lines, strict=True):
@@ -132,9 +181,11 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
         console.print(
             Text.assemble(_aligned(line, widths), (f"  {pair.verdict}", _STYLES[pair.verdict])), soft_wrap=True
         )
+        for note in _below(pair, alike=alike):
+            console.print(Padding(Text(note, style="yellow"), (0, 0, 0, 4), expand=False))
     console.print(f"\n{LEGEND}", style="dim", markup=False)
-    for note in (*notes(compared), *passed_over):
-        console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)
+    for note in (*_screen_notes(compared), *passed_over):
+        console.print(f"- {spoken(note)}", style="yellow", markup=False)
 
 
 def _common(trials: Sequence[Sequence[str]]) -> list[str]:

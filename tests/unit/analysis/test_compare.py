@@ -10,6 +10,7 @@ Prevents: a U test that disagrees with the printed tables; ties counted as wins;
 the exact p gives way to the normal one; a p that is not corrected for how many trials were looked at.
 """
 
+import io
 import json
 import math
 from itertools import combinations
@@ -26,10 +27,11 @@ from runner.analysis.comparisons.identity import identity, in_words
 from runner.analysis.comparisons.regression import EXACT, compare, holm, mann_whitney, smallest_p, verdict
 from runner.analysis.grading.measure import measure
 from runner.commands.compare_flow import read_percent
+from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.measurement import Interval
 from runner.core.trial import Dataset, ProfilePass
-from runner.report.compare import notes
+from runner.report.compare import MOST, notes, print_compared
 from runner.results.store import write_record
 
 NAMES = ("before", "after")
@@ -201,6 +203,18 @@ def test_what_else_is_different_is_told():
         "lock": (("unknown",), ("a" * 12,)),
         "threads": (("1",), ("2",)),
     }
+
+
+def test_a_screen_counts_what_could_not_be_compared_where_it_is_much():
+    """Prevents a line of hundreds of characters for each of the trials that ran on one side alone."""
+    sizes = range(1, MOST + 2)
+    before, after = [run("a")], [run("b"), *(run(f"only{size}", batch_per_device=size) for size in sizes)]
+    screen = open_console(width=80, file=io.StringIO())
+    print_compared(screen, compare(before, after, names=NAMES), ())
+    lines = screen.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("only in B" in line for line in lines) == 1
+    assert sum("only in B" in note for note in notes(compare(before, after, names=NAMES))) == len(sizes)
 
 
 def test_invalid_runs_and_profiles_are_in_no_pair_and_degraded_ones_say_why():
