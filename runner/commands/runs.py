@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,6 +146,10 @@ def rerun(
     context: typer.Context,
     run: Annotated[Path, run_argument(metavar="RUN", example="dlscale rerun last")],
     *,
+    out: Annotated[
+        str,
+        typer.Option("--out", help="where records go (default: results/MACHINE)", metavar="DIR", show_default=False),
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
 ) -> None:
     """Run the command of a run again: all that it measured, with the framework, version, network and engine that the run had."""
@@ -155,11 +159,21 @@ def rerun(
     program, *words = again(read_record(run)) or ("",)
     if not words:
         raise RequestError(f"{run}: its record does not have the command that was typed; `dlscale bench` takes another")
+    # Where its records went may be a folder of another machine.
+    words = [words[0], *([f"--out={out}"] if out else []), *_without_out(words[1:])]
     if dry_run:
         words.insert(1, "--dry-run")
     complain([f"again: {shlex.join((program, *words))}"])
     sys.argv[1:] = words  # what the new record says was typed
     raise typer.Exit(context.find_root().command(words, standalone_mode=False) or 0)
+
+
+def _without_out(words: Sequence[str]) -> Iterator[str]:
+    """The words but `--out` with its value; what a program of others is given is its own."""
+    ours = words.index("--") if "--" in words else len(words)
+    for at, word in enumerate(words):
+        if at >= ours or not (word.startswith("--out=") or word == "--out" or words[at - 1 : at] == ["--out"]):
+            yield word
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:

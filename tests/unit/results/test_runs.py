@@ -214,6 +214,26 @@ def test_a_run_is_run_again_with_what_it_left_to_the_suite(tree, monkeypatch):
     assert "again: dlscale bench --framework=mxnet" in done.stderr
 
 
+@pytest.mark.parametrize("typed", [("--out=/of/another",), ("--out", "/of/another")])
+@pytest.mark.parametrize("out", ["", "here"])
+def test_a_run_that_is_run_again_is_recorded_here(tree, monkeypatch, typed, out):
+    """Prevents records in a folder that the machine of the first run had, and this one need not have."""
+    from runner.run import bench
+
+    asked = []
+    monkeypatch.setattr(bench, "bench", lambda request, command, **_: asked.append((request, command)) or 0)
+    found = record(run_id="elsewhere")
+    command = ("dlscale", "bench", "--framework=mxnet", *typed, "--repeat=2")
+    provenance = found.provenance.model_copy(update={"command": command})
+    (tree / "elsewhere").mkdir()
+    write_record(tree / "elsewhere", found.model_copy(update={"provenance": provenance}))
+    done = dlscale("rerun", tree / "elsewhere", *([f"--out={out}"] if out else []))
+    assert done.exit_code == 0, done.output
+    ((request, _),) = asked
+    assert (request.out, request.repeat) == (Path(out) if out else None, 2)
+    assert "another" not in done.stderr
+
+
 def test_days_part_the_runs_that_have_a_run_of_their_cell_on_the_other_side(tree):
     before, after = by_name.since(datetime(2026, 1, 2, tzinfo=timezone.utc), None)
     assert names(before) == [RUNS[4]]
