@@ -33,6 +33,7 @@ from runner.core.record import RunRecord
 from runner.core.telemetry import Telemetry
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, devices_in_words
 
+DEGRADED_BASELINE: Final = "speedup and efficiency are over a baseline that is degraded"
 Status = Literal["valid", "degraded", "invalid", "failed"]
 
 
@@ -295,7 +296,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         return Row(scale=scale, device=device, cores=cores, unit=unit, repeats=0, status=status, reasons=reasons)
     base = usable_windows(baseline)
     if scale > 1 and base and not _clean(baseline):
-        reasons += ("speedup and efficiency are over a baseline that is degraded",)
+        reasons += (DEGRADED_BASELINE,)
     rate = metrics.pooled_rate(runs)
     withheld = metrics.incomparable(runs, base, scale=scale) if base and device == "gpu" and scale > 1 else None
     if withheld:

@@ -103,9 +103,10 @@ class _Outlasting(io.TextIOWrapper):
 UNDER_MAKE: Final = "DLSCALE_MAKE"
 """Set in the environment by the Makefile."""
 _UNITS: Final = re.compile("_(mib|ms|s)$")
-_SWITCHES: Final = {name for name, field in Request.model_fields.items() if field.annotation is bool}
+_PRINTING: Final = {"beside_host", "csv", "json", "markdown", "verbose"}  # switches of single commands
+_SWITCHES: Final = {name for name, field in Request.model_fields.items() if field.annotation is bool} | _PRINTING
 _OF_NONE: Final = {"command", "links", "mounts"} | OF_COMMAND.keys()
-_OTHERS: Final = {"mount", "link_rate", "link_delay", "beside_host", "csv", "json", "markdown", "format", "program"}
+_OTHERS: Final = {"mount", "link_rate", "link_delay", "format", "program"} | _PRINTING
 _VARIABLES: Final = {_UNITS.sub("", name) for name in Request.model_fields} - _OF_NONE | _OTHERS
 _TARGETS: Final = ("doctor", "clean", "studies")
 """Commands that advice names alone, and that are targets too."""

@@ -18,8 +18,9 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from runner.analysis.summarize import Answers, Row, Status, Summary
+from runner.analysis.summarize import DEGRADED_BASELINE, Answers, Row, Status, Summary
 from runner.core import units
+from runner.core.console import spoken
 from runner.core.measurement import FEWEST_RUNS, EpochFigures, GenerationFigures, Interval, StepParts
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
 from runner.report import collectives, telemetry
@@ -390,7 +391,7 @@ def print_short(console: Console, summary: Summary) -> None:
         console.print(Padding(one.terminal(), (0, 0, 1, 0)))
     said = interval_marks(summary)
     say(console, f"{said}: {units.INTERVAL}" if said else None, style="dim")
-    say(console, verdict(summary), style="bold")
+    say(console, spoken(verdict(summary)), style="bold")
 
 
 def say(console: Console, text: str | None, *, style: str = "") -> None:
@@ -412,14 +413,21 @@ def verdict(summary: Summary) -> str:
             repeat = ENOUGH_RUNS if row.repeats < ENOUGH_RUNS else 2 * row.repeats
             return (
                 f"Too noisy to tell: {rounded(row.throughput, ends)} {row.unit} on {row.devices}, "
-                f"{rounded(ends.low, ends)} to {rounded(ends.high, ends)}; close other programs or REPEAT={repeat}."
+                f"{rounded(ends.low, ends)} to {rounded(ends.high, ends)}; close other programs or --repeat={repeat}."
             )
     row = usable[-1]
     said = [_told(row)]
     if row.throughput_ci95 is None and row.repeats < FEWEST_RUNS:
-        said.append(f"no interval from {units.counted(row.repeats)}, REPEAT={FEWEST_RUNS} gives one")
-    said += [f"degraded: {reason}" for reason in row.reasons[:1] if row.status == "degraded"]
+        said.append(f"no interval from {units.counted(row.repeats)}, --repeat={FEWEST_RUNS} gives one")
+    if row.status == "degraded":
+        said.append(f"degraded: {_first_reason(row, usable)}")
     return f"{'; '.join((*said, *lost))}."
+
+
+def _first_reason(row: Row, every: Sequence[Row]) -> str:
+    """Why a row is degraded; where that is what its speedup is over, why that is."""
+    reason, base = row.reasons[0], every[0]
+    return f"{base.devices}: {base.reasons[0]}" if reason == DEGRADED_BASELINE and base.reasons else reason
 
 
 def _told(row: Row) -> str:

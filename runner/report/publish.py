@@ -19,7 +19,7 @@ from runner.analysis.comparisons.settings import CaseFigures, case_figures
 from runner.analysis.comparisons.transports import Comparison, Curve, compare, curves
 from runner.analysis.summarize import Summary, summarize
 from runner.core import units
-from runner.core.console import no_console
+from runner.core.console import no_console, spoken
 from runner.core.record import RunRecord
 from runner.core.trial import title
 from runner.report import collectives, matrix, picture, profile, transports
@@ -89,7 +89,8 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verb
     if not passes:
         place = shlex.quote(str(_short(out)))
         command = f"make report DIR={place}" if "MAKELEVEL" in os.environ else f"dlscale report {place}"
-        lines.append(f"next: {command}{'' if verbose else ', or the same with VERBOSE=1 (-v)'}")
+        more = "" if verbose else f", or the same with {spoken('--verbose')}"
+        lines.append(f"next: {command}{more}")
     # Each whole, however narrow the screen: a path or a command is copied from it.
     console.print("\n".join(lines), style="dim", markup=False, highlight=False, soft_wrap=True)
 

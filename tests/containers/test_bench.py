@@ -41,7 +41,7 @@ def test_two_scales_leave_two_valid_records_and_reports(ended):
 
 def test_the_table_and_the_record_are_printed(ended):
     printed = " ".join(ended.stdout.split())
-    assert "REPEAT=3 gives one" in printed
+    assert "--repeat=3 gives one" in printed
     assert "2 workers × 1 core" in printed
     assert f"results: {ended.out / ended.records[0].matrix_id}*" in ended.stdout
 

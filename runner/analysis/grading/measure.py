@@ -350,7 +350,7 @@ def _several_devices(told: StepParts, passes: Sequence[Sequence[float]]) -> Part
     if beyond <= spread:
         return {
             "inseparable": (
-                f"a step takes {1e3 * told.step_s:.4g} ms, a pass without any exchange {1e3 * slowest:.4g} ms, give or take {1e3 * spread:.2g}"
+                f"a step takes {1e3 * told.step_s:.4g} ms, a pass without any exchange {1e3 * slowest:.4g} ms, give or take {float(f'{1e3 * spread:.2g}'):g}"
             )
         }
     unhidden = min(told.input_waited_s, beyond)

@@ -157,7 +157,7 @@ def test_the_page_opens_with_the_latest_run_and_what_differs_from_the_one_before
     first = values(written(page))["blocks"]["latest-run"]
     assert first["runs"] == [0]
     assert page.runs[0].run_id == "b-1-r1"
-    assert page.latest.lead == "320.0 images/s on 1 worker × 1 core; no interval from 1 run, REPEAT=3 gives one."
+    assert page.latest.lead == "320.0 images/s on 1 worker × 1 core; no interval from 1 run, --repeat=3 gives one."
     assert [table["title"] for table in first["tables"]] == [
         "Result",
         "Against the one before",

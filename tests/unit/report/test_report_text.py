@@ -29,7 +29,7 @@ from records import record
 from rich.console import Console
 from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 
-from runner.analysis.summarize import summarize
+from runner.analysis.summarize import DEGRADED_BASELINE, summarize
 from runner.core import units
 from runner.core.console import open_console
 from runner.core.measurement import (
@@ -414,13 +414,17 @@ def test_an_interval_is_written_by_its_ends_where_it_is_lopsided(value, low, hig
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ((row(1), NOISY), "Too noisy to tell: 13 images/s on 2 GPUs, 6 to 306; close other programs or REPEAT=5."),
-        ((NOISY.model_copy(update={"repeats": 5}),), "REPEAT=10"),
+        ((row(1), NOISY), "Too noisy to tell: 13 images/s on 2 GPUs, 6 to 306; close other programs or --repeat=5."),
+        ((NOISY.model_copy(update={"repeats": 5}),), "--repeat=10"),
         ((row(1), row(2, speedup=1.9, efficiency=0.95)), "2 GPUs are 1.900 times as fast as one, efficiency 95.00 %."),
         ((row(2, speedup=1.1, speedup_ci95=Interval(low=0.9, high=1.3), efficiency=0.55),), "No speedup shown: "),
         ((row(2, speedup=None, efficiency=None, withheld="withheld: ends"),), "no speedup: withheld: ends."),
-        ((row(1, throughput_ci95=None, repeats=1),), "100.0 images/s on 1 GPU; no interval from 1 run, REPEAT=3 gives one."),
+        ((row(1, throughput_ci95=None, repeats=1),), "100.0 images/s on 1 GPU; no interval from 1 run, --repeat=3 gives one."),
         ((row(1, status="degraded", reasons=("hot", "shared")),), "; degraded: hot."),
+        (
+            (row(1, status="degraded", reasons=("hot",)), row(2, status="degraded", reasons=(DEGRADED_BASELINE,))),
+            "; degraded: 1 GPU: hot.",
+        ),
         ((row(1), unusable(2, "failed", "rank 1 hung")), "; 2 GPUs failed: rank 1 hung."),
         ((unusable(1, "invalid", "no wire"),), "No figure: 1 GPU invalid: no wire."),
         ((unusable(1, "failed", "it said: not with Keras 3."),), "No figure: 1 GPU failed: it said: not with Keras 3."),
@@ -444,7 +448,7 @@ def test_bench_ends_on_one_path_and_the_next_command(tmp_path, monkeypatch):
         publish([run], out=tmp_path / "out", name="m", console=console, **more)
         return console.file.getvalue()
 
-    assert said().endswith("results: out/m*\nnext: dlscale report out, or the same with VERBOSE=1 (-v)\n")
+    assert said().endswith("results: out/m*\nnext: dlscale report out, or the same with --verbose\n")
     assert "record: " not in said()
     monkeypatch.setenv("MAKELEVEL", "1")
     whole = said(verbose=True)
