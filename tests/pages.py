@@ -32,9 +32,9 @@ def scaled(scale, *, matrix, model="resnet18", repeat=1, status="valid", number=
     return rename(record(trial=trial, status=status), matrix=matrix, repeat=repeat, number=number)
 
 
-def at(rate, *, run_id, batch=32):
+def at(rate, *, run_id, batch=32, **changes):
     """A run of `rate` images/s on one CPU worker."""
-    trial = examples.trial(batch_per_device=batch, global_batch=batch)
+    trial = examples.trial(batch_per_device=batch, global_batch=batch, **changes)
     found = record(run_id=run_id, trial=trial)
     return found.model_copy(
         update={"measurement": measure(events(trial, seconds=batch / rate), started=0.0, unit="images/s")}

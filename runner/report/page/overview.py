@@ -36,7 +36,11 @@ def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[tuple[str, int], .
     """How many there are of what."""
     measured = [run for run in runs if not run.profiled]
     every = {"runs": len(measured), **{status: _number(measured, status) for status in STATUSES}}
-    every |= {"passes under a profiler": len(runs) - len(measured), "studies": studies}
+    passes = len(runs) - len(measured)
+    every |= {
+        "passes under a profiler" if passes != 1 else "pass under a profiler": passes,
+        "studies" if studies != 1 else "study": studies,
+    }
     return tuple((words, number) for words, number in every.items() if number or words == "runs")
 
 
@@ -51,7 +55,7 @@ def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str
     folders = [unquote(str(PurePosixPath(run.folder).parent)) for run in runs]
     every = (
         fastest(own),
-        fastest(others).model_copy(update={"title": "Fastest cell of each network on other machines", "folded": True}),
+        _elsewhere(fastest(others)),
         *([_by("folder", folders, runs)] if len(set(folders)) > 1 else []),
         *(_by(name, [run.cells[lines.COLUMNS.index(name)] for run in runs], runs) for name in ("machine", "framework")),
     )
@@ -62,6 +66,11 @@ def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str
         figures=tuple(_frameworks(own)),
         tables=tuple(table for table in every if table.rows),
     )
+
+
+def _elsewhere(table: Table) -> Table:
+    title = table.title if "machine" not in table.columns else f"{table.title} on other machines"
+    return table.model_copy(update={"title": title, "folded": True})
 
 
 def _by(name: str, values: Sequence[str], runs: Sequence[RunLine]) -> Table:
@@ -114,7 +123,11 @@ def fastest(found: Iterable[Cell]) -> Table:
         "cell: one training in one setting, all its usable runs pooled (samples ÷ seconds); of the cells of a network on as many devices the "
         f"one with the highest pooled throughput; {units.PLUS_MINUS}; batch: of one device{more}"
     )
-    return Table.laid(ordered[:MOST], columns, title="Fastest cell of each network", legend=legend)
+    table = Table.laid(ordered[:MOST], columns, title="Fastest cell of each network", legend=legend)
+    machines = {machine(cell.record) for cell in ordered}
+    if len(machines) != 1:
+        return table
+    return table.without("machine").model_copy(update={"title": f"{table.title} on {machines.pop()}"})
 
 
 def _network(record: RunRecord) -> str:
@@ -123,8 +136,8 @@ def _network(record: RunRecord) -> str:
 
 
 def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
-    """Frameworks beside each other where they trained the same network alike: a bar for the fastest cell of each."""
-    groups: dict[tuple[str, ...], dict[str, Cell]] = {}
+    """Frameworks beside each other where they trained the same network alike: bars for the fastest cell of each with techniques and without."""
+    groups: dict[tuple[str, ...], dict[tuple[str, bool], Cell]] = {}
     for cell in found:
         record, trial = cell.record, cell.record.trial
         if not isinstance(trial, Trial) or trial.nodes > 1:
@@ -138,10 +151,10 @@ def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
             lines.devices(record),
             "synthetic data" if trial.dataset is None else "images of a data set",
         )
-        name = ", ".join((lines.framework(record), trial.way, *trial.techniques))
+        kind = f"{lines.framework(record)}, {trial.way}", bool(trial.techniques)
         own = groups.setdefault(alike, {})
-        if name not in own or cell.rate > own[name].rate:
-            own[name] = cell
+        if kind not in own or cell.rate > own[kind].rate:
+            own[kind] = cell
     several = {
         alike: own
         for alike, own in groups.items()
@@ -149,7 +162,12 @@ def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
     }
     titles = apart([f"Frameworks beside each other, {one[1]} on {one[5]}" for one in several], list(several))
     for title, (alike, own) in zip(titles, several.items(), strict=True):
-        yield _beside(title, alike, own)
+        yield _beside(title, alike, {_named(name, cell): cell for (name, _), cell in own.items()})
+
+
+def _named(name: str, cell: Cell) -> str:
+    trial = cell.record.trial
+    return ", ".join((name, *trial.techniques)) if isinstance(trial, Trial) else name
 
 
 def _beside(title: str, alike: Sequence[str], own: dict[str, Cell]) -> Figure:
