@@ -132,7 +132,7 @@ function barTrace(figure, series, number) {
 }
 
 /** Long names of bars, broken into lines. */
-const places = (series) => series.x.map((place) => `${place}`.replace(/(.{18,30}?)[ ,]\s*/g, '$1<br>').replace(/<br>$/, ''));
+const places = (series) => series.x.map((place) => `${place}`.replace(/(.{18,30}?[ ,])\s*/g, '$1<br>').replace(/<br>$/, ''));
 
 function bars(series) {
   if (!series.low) return undefined;

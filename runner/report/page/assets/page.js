@@ -24,11 +24,18 @@ preferred.addEventListener('change', (event) => chosen() ?? theme(event.matches 
 toggle.addEventListener('click', () => theme(chosen(isDark() ? 'light' : 'dark') ?? (isDark() ? 'light' : 'dark')));
 toggle.hidden = false;
 
+const NOTES = 3; // that stand before figures; more are folded
+
+function notesOf(block) {
+  const notes = block.notes.map((note) => make('p', { class: 'note' }, note));
+  return notes.length > NOTES ? [make('details', { class: 'folded' }, make('summary', {}, `${notes.length} notes on these figures`), ...notes)] : notes;
+}
+
 /** Fill a block that is seen for the first time. */
 function fill(body) {
   const block = values.blocks[body.dataset.block];
   if (!block || body.children.length) return;
-  body.append(...block.lines.map((line) => make('p', { class: 'lines' }, ...unbroken(line))), ...block.notes.map((note) => make('p', { class: 'note' }, note)));
+  body.append(...block.lines.map((line) => make('p', { class: 'lines' }, ...unbroken(line))), ...notesOf(block));
   if (block.figures.length) body.append(make('div', { class: 'figures' }, ...block.figures.map(figureElement)));
   if (block.empty) body.append(make('p', { class: 'empty' }, block.empty));
   for (const table of block.tables) {
