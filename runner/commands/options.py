@@ -81,6 +81,7 @@ def takes(
 
         @functools.wraps(command)
         def run(**words: Any) -> None:
+            words = _with_variables(words)
             values = {field: one.read(words) for field, one in asked.items()}
             given = {**(usual or {}), **{field: value for field, value in values.items() if value is not None}}
             if as_command and (word := words[as_command[0]]):
@@ -138,6 +139,37 @@ def _dashed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)
+"""How `make` has an option: `GPUS=4`."""
+
+
+def _with_variables(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of a command where `GPUS=4` stands for `--gpus=4`, beside a model and a framework at most; those of a command in an image are its own.
+
+    RequestError: no option has that name, or it has another value as well.
+    """
+    typed: list[str] = words.get("command") or []
+    variables = [found for found in map(VARIABLE.fullmatch, typed) if found]
+    if not variables or words.get("image") or len(typed) - len(variables) > len(_NAMED):
+        return dict(words)
+    known = [name for name in words if name != "command" and not name.startswith("as_")]
+    read = {**words, "command": [word for word in typed if not VARIABLE.fullmatch(word)]}
+    for name, text in (found.groups() for found in variables):
+        option = name.lower()
+        if option not in known:
+            raise RequestError(unknown("variable", name, [one.upper() for one in known]))
+        if words[option]:
+            raise RequestError(f"{name}={text} and {_dashed(option)} are both given; leave one of them out")
+        is_switch = isinstance(words[option], bool)
+        read[option] = text.lower() not in _OFF if is_switch else [text] if option in _SEVERAL else text
+        complain([f"{name}={text} is taken as {_dashed(option)}{'' if is_switch else f'={text}'}"])
+    return read
+
+
+_OFF: Final = ("0", "no", "false")
+_SEVERAL: Final = ("mount", "env")
+
+
 def _read_positional(asked: Mapping[str, object]) -> Mapping[str, object]:
     """What was asked, where words that stand alone are names of a model or a framework: `bench resnet50`.
 
@@ -152,8 +184,11 @@ def _read_positional(asked: Mapping[str, object]) -> Mapping[str, object]:
     meant = dict(filter(None, (named.get(parsing.bare(word)) for word in words)))
     if len(words) == 1 and not meant and difflib.get_close_matches(parsing.bare(words[0]), named):
         raise RequestError(unknown("MODEL", words[0], _models()))
-    if len(meant) < len(words) or meant.keys() & asked.keys():
+    if len(meant) < len(words):
         return asked
+    for word, (field, name) in zip(words, meant.items(), strict=True):
+        if asked.get(field, name) != name:
+            raise RequestError(f"{word} and {_dashed(field)}={asked[field]} are both given; leave one of them out")
     complain(
         f"{word} is taken as {field.upper()}={name}" for word, (field, name) in zip(words, meant.items(), strict=True)
     )

@@ -144,6 +144,7 @@ def again(record: RunRecord) -> tuple[str, ...]:
         return (name, *words)
     own = words[1 : words.index("--")] if "--" in words else words[1:]
     given = {word.partition("=")[0] for word in own}
+    given |= {f"--{word.lower().replace('_', '-')}" for word in given if word.isupper()}  # GPUS=4
     more = (f"{flag}={value}" for flag, value in _resolved(record, record.trial, given) if flag not in given)
     return (name, "bench", *more, *words[1:])
 

@@ -336,13 +336,48 @@ def test_a_model_that_stands_alone_is_understood_and_said(monkeypatch, words, mo
     ("words", "says"),
     [
         (["resnet51"], "unknown MODEL 'resnet51'; did you mean resnet50?"),
-        (["resnet50", "--model=lenet"], "'resnet50' is a command without an image to run it in"),
+        (["resnet50", "--model=lenet"], "resnet50 and --model=lenet are both given; leave one of them out"),
+        (["WORKER=2"], "unknown variable 'WORKER'; did you mean WORKERS?"),
+        (["WORKERS=2", "--workers=1"], "WORKERS=2 and --workers are both given; leave one of them out"),
+        (["env", "A=1", "python3", "x.py"], "'env A=1 python3 x.py' is a command without an image to run it in"),
         (["resnet50", "train.py"], "'resnet50 train.py' is a command without an image to run it in"),
         (["--json", "--dry-run"], "--dry-run prints command lines, and --json the figures of runs"),
     ],
 )
 def test_what_stands_alone_and_is_no_model_is_refused(words, says):
     assert str(dlscale("bench", *words).exception).startswith(says)
+
+
+def test_a_variable_of_make_is_an_option(monkeypatch):
+    from runner.run import bench
+
+    asked = []
+    monkeypatch.setattr(bench, "dry_run", lambda request: asked.append(request) or 0)
+    done = dlscale("bench", "--dry-run", "WORKERS=1,2", "OVERSUBSCRIBE=1", "XLA=0", "TIMEOUT=2h", "mxnet", "lenet")
+    assert done.exit_code == 0, done.output
+    (request,) = asked
+    assert (request.workers, request.oversubscribe, request.xla, request.timeout_s) == ((1, 2), True, False, 7200)
+    assert (request.framework, request.model, request.command) == ("mxnet", "lenet", ())
+    assert "WORKERS=1,2 is taken as --workers=1,2" in done.stderr
+    assert dlscale("bench", "--dry-run", "--image=i:1", "--", "WORKERS=2", "train.py").exit_code == 0
+    assert asked[1].command == ("WORKERS=2", "train.py")
+
+
+@pytest.mark.parametrize("typed", [("resnet50",), ("WORKERS=1", "resnet50"), ("MODEL=resnet50",)])
+def test_what_was_typed_in_short_is_run_again(tree, monkeypatch, typed):
+    """Prevents a command that the suite wrote itself and then refused: a model in its own right, beside the --model that it adds."""
+    from runner.run import bench
+
+    asked = []
+    monkeypatch.setattr(bench, "bench", lambda request, command, **_: asked.append(request) or 0)
+    found = record(run_id="short")
+    trial = found.trial.model_copy(update={"model": "resnet50"})
+    provenance = found.provenance.model_copy(update={"command": ("dlscale", "bench", *typed)})
+    (tree / "short").mkdir()
+    write_record(tree / "short", found.model_copy(update={"trial": trial, "provenance": provenance}))
+    done = dlscale("rerun", tree / "short")
+    assert done.exit_code == 0, done.output
+    assert (asked[0].model, asked[0].command) == ("resnet50", ())
 
 
 def test_what_stands_alone_beside_an_image_is_a_command(monkeypatch):
