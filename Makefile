@@ -45,7 +45,8 @@ meant = $(or $(patsubst %,; did you mean %? See,$(shell $(PYTHON) -c 'import dif
 $(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN)$(subst -or-, or ,$(call meant,$(UNKNOWN),$(foreach goal,$(GOALS),$(TAKES.$(goal))))) `make help`, and set what is for the environment before `make`))
 TARGETS := $(shell sed -n 's/^\([a-z][a-z-]*\):.* ## .*/\1/p' Makefile)
 STRANGE := $(filter-out $(TARGETS) .venv/%,$(MAKECMDGOALS))
-$(if $(STRANGE),$(error no target $(STRANGE)$(subst -or-, or ,$(call meant,$(STRANGE),$(TARGETS))) `make help`))
+COMMANDS = $(shell sed -n 's/^### dlscale \([a-z]*\)$$/\1/p' docs/options.md)
+$(if $(STRANGE),$(error no target $(STRANGE)$(if $(filter $(COMMANDS),$(STRANGE)),; type `.venv/bin/dlscale $(STRANGE)`,$(subst -or-, or ,$(call meant,$(STRANGE),$(TARGETS))) `make help`)))
 
 # make expands what it exports, and it exports what its command line has: none of it, for the flags say it all.
 unexport $(filter-out $(ALWAYS),$(GIVEN))

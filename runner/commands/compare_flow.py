@@ -12,6 +12,7 @@ from runner.analysis.comparisons.regression import Compared, compare
 from runner.commands.options import runs_named
 from runner.core.console import complain, open_screen
 from runner.core.errors import RequestError, SlowerError
+from runner.core.units import counted
 from runner.report import compare as show
 from runner.results.find import FoundRuns, by_matrix, read_runs, runs_at
 from runner.results.find import since as parted
@@ -72,7 +73,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
     before, after = ([record for _, record in side.runs] for side in both.values())
     if shared := sorted({record.run_id for record in before} & {record.run_id for record in after}):
         raise RequestError(
-            f"{len(shared)} runs are in A={a[0]} and in B={b[0]} alike, {shared[0]} for one; name two places that share none"
+            f"{counted(len(shared))} of A={a[0]} can be found in B={b[0]} as well, {shared[0]} for one; name two places that share none"
         )
     compared = compare(before, after, names=(a[0], b[0]))
     _refuse_strangers(compared)

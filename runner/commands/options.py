@@ -325,7 +325,8 @@ def sentence(error: TyperException) -> str:
     command, all_of = f"`{context.command_path}`", f"`{context.command_path} --help` lists all"
     if option := getattr(error, "option_name", None):
         known = [name for param in context.command.params for name in param.opts if name.startswith("--")]
-        close = " or ".join(difflib.get_close_matches(option, known, _MEANT))
+        longer = [name for name in known if name.startswith(option)]
+        close = " or ".join((longer or difflib.get_close_matches(option, known, _MEANT))[:_MEANT])
         return f"{command} has no option {shlex.quote(option)}; {f'did you mean {close}? ' if close else ''}{all_of}"
     param = getattr(error, "param", None)
     if param is not None and not error.message:

@@ -47,9 +47,9 @@ def open_console(
 
 
 def open_screen() -> Console:
-    """A console for tables: as wide as the terminal; 200 columns for a file or another program, where nothing has to fit a screen."""
+    """A console for tables: as wide as the terminal, or as `COLUMNS` says; 200 columns for a file or another program, where nothing has to fit a screen."""
     console = open_console()
-    return console if console.is_terminal else open_console(width=200)
+    return console if console.is_terminal or os.environ.get("COLUMNS") else open_console(width=200)
 
 
 def no_console() -> Console:

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from runner.core import yamlfile
-from runner.core.errors import RequestError, nearest
+from runner.core.errors import RequestError, nearest, unknown
 from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
 from runner.core.log_pattern import LogPattern
@@ -350,7 +350,11 @@ def load_study(name: str, directory: Path = DIRECTORY) -> tuple[Study, Published
     """A study with its source; a RequestError where there is no such study, or its file is wrong: the sentence names file and line."""
     path = directory / f"{name}.yaml"
     if not path.is_file():
-        raise RequestError(f"unknown STUDY {name!r}; known: {nearest(name, study_names(directory))}")
+        raise RequestError(
+            unknown("STUDY", name, study_names(directory))
+            if name
+            else f"no STUDY is named; known: {', '.join(study_names(directory))}"
+        )
     study = yamlfile.load(path, Study)
     if study.id != name:
         raise RequestError(f"{path}:1: id is {study.id!r}; name the file after it, or it after the file")

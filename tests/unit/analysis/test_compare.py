@@ -291,7 +291,7 @@ def test_json_has_every_figure(sides):
     [
         (("before", "nowhere"), "does not exist; name a run directory"),
         (("", ""), "two sides are compared, before and after; name both"),
-        (("before", "before"), "3 runs are in A="),
+        (("before", "before"), "3 runs of A="),
         (("before", "empty"), "holds no record.json"),
         (("before", "other"), "differ in precision; name runs of one trial"),
         (("before", "after", "--fail-on-regression=3"), "is no share below 100%"),

@@ -166,6 +166,7 @@ def make(*words):
         (["bench", "model=lenet"], "`make bench` takes no model; did you mean MODEL or MODE? See `make help`"),
         (["doctor", "HOSTS=a:1", "MODEL=lenet"], "`make doctor` takes no MODEL;"),
         (["images", "bench", "DIR=x"], "`make images bench` takes no DIR;"),
+        (["show"], "no target show; type `.venv/bin/dlscale show`"),
         (["bnech"], "no target bnech; did you mean bench? See `make help`"),
     ],
 )
@@ -235,6 +236,7 @@ def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path,
     ("words", "says"),
     [
         ("bench --batchsize 32", "`dlscale bench` has no option --batchsize; did you mean --batch or --techniques?"),
+        ("bench --gpu 2", "`dlscale bench` has no option --gpu; did you mean --gpus or --gpu-memory?"),
         ("bench --xyzzy", "`dlscale bench` has no option --xyzzy; `dlscale bench --help` lists all"),
         ("list", "`dlscale list` needs WHAT: frameworks, models, strategies or studies"),
         ("rerun", "`dlscale rerun` needs RUN: run directory, a run's id"),

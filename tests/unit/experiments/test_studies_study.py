@@ -134,7 +134,7 @@ def test_two_blocks_of_one_name_are_refused(tmp_path):
 
 
 def test_an_unknown_study_is_answered_with_those_that_there_are():
-    with pytest.raises(RequestError, match=r"unknown STUDY 'dell-p10'; known: dell-p100, "):
+    with pytest.raises(RequestError, match=r"unknown STUDY 'dell-p10'; did you mean dell-p100\? Known: dell-p100, "):
         load_study("dell-p10")
 
 
