@@ -208,6 +208,7 @@ _NAMED: Final[Mapping[str, Callable[[], tuple[str, ...]]]] = {"framework": _fram
 _ALIASES: Final[Mapping[str, dict[str, str]]] = {
     "framework": {"torch": "pytorch", "tf": "tensorflow"},
     "model": {},
+    "interconnect": {"ib": "infiniband", "eth": "ethernet", "lo": "loopback"},
     "precision": {"float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"},
 }
 """Other words for some of them, bare."""
@@ -256,7 +257,11 @@ def _reader(field: str) -> Read:
         return lambda variable, text: parsing.one_of(variable, text, words, aliases=_ALIASES.get(field, {}))
     if get_origin(kind) is tuple:
         (of, _) = get_args(kind)
-        return parsing.counts if of is int else functools.partial(parsing.choices, allowed=of)
+        return (
+            parsing.counts
+            if of is int
+            else functools.partial(parsing.choices, allowed=of, aliases=_ALIASES.get(field, {}))
+        )
     if kind is int:
         return {"TIME": parsing.seconds, "0..": parsing.whole}.get(metavar, parsing.count)
     return lambda _, text: Path(text) if kind is Path else text

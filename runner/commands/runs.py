@@ -44,16 +44,15 @@ def ls(
     place = place or find.RESULTS
     runs = find.newest_first(place)
     if not runs:
-        raise RequestError(
-            f"{place} holds no run that ended; `dlscale bench` leaves some, `dlscale ls DIR` lists another place"
-        )
+        lacks = "holds no run that ended" if place.exists() else "does not exist"
+        raise RequestError(f"{place} {lacks}; `dlscale bench` leaves some, `dlscale ls DIR` lists another place")
     table = Table.grid("", "", "", "", padding=(0, 2, 0, 0))
     table.columns[1].overflow = "ellipsis"
     for at in (0, 2, 3):
         table.columns[at].no_wrap = True
     table.columns[2].justify = "right"
     facts = []
-    shown = runs[: parsing.count("LIMIT", limit)]
+    shown = runs[: parsing.count("--limit", limit)]
     for number, run in enumerate(shown):
         try:
             record = read_record(run)

@@ -177,7 +177,8 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
     widths = [max(map(len, column)) for column in zip(_FIGURES, *lines, strict=True)]
     console.print(_aligned(_FIGURES, widths), style="dim", markup=False, soft_wrap=True)
     for pair, line in zip(compared.pairs, lines, strict=True):
-        console.print(", ".join(pair.trial.split(", ")[len(common) :]) or "(that alone)", markup=False)
+        if len(lines) > 1:
+            console.print(", ".join(pair.trial.split(", ")[len(common) :]) or "(that alone)", markup=False)
         console.print(
             Text.assemble(_aligned(line, widths), (f"  {pair.verdict}", _STYLES[pair.verdict])), soft_wrap=True
         )

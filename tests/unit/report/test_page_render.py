@@ -22,6 +22,7 @@ from swept import measured
 
 from runner.commands.report import _collected, _page, report
 from runner.core.console import no_console
+from runner.core.errors import RequestError
 from runner.core.trial import ExternalTrial
 from runner.report.page import overview, render, runs
 from runner.report.page.collect import Collected, told_apart
@@ -327,6 +328,12 @@ def test_a_damaged_study_costs_itself_only(tmp_path, capsys):
     report([runs_], out=tmp_path / "out")
     assert (tmp_path / "out" / "report.html").is_file()
     assert "is no reproduction of a study" in capsys.readouterr().out
+
+
+def test_a_directory_that_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(RequestError, match="does not exist"):
+        report([tmp_path / "gone"], out=None)
+    assert not (tmp_path / "gone").exists()
 
 
 def test_several_directories_share_a_page_above_them(tmp_path):
