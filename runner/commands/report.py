@@ -283,10 +283,16 @@ def _page(found: Collected) -> Page:
 
 
 def _write(found: Collected, place: Path, *, console: Console) -> None:
-    """Write the page in both forms and, beside it, each of its figures as PNG and CSV."""
+    """Write the page in both forms, which can be read at once, then beside it each of its figures as PNG and CSV."""
     page = _page(found)
     check_writable(place / BESIDE)
+    now = datetime.now(timezone.utc)
+    dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})
+    html = render.html(dated, beside=BESIDE, pictures=not found.reserve)
+    written = [write_report(place, KEPT_PAGE, markdown(page)), write_report(place, PAGE, html)]
     with progress(open_console(stderr=True)) as shown:
+        if len(page.figures) > TOLD:
+            shown.stage(f"{written[-1]} can be read; its {len(page.figures)} figures are now drawn as files")
         for number, figure in enumerate(page.figures):
             if number and number % TOLD == 0:
                 shown.stage(f"{number} of {len(page.figures)} figures drawn")
@@ -294,17 +300,9 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
             drawn = None if found.reserve else picture.png(figure)
             if drawn:
                 write_report(place / BESIDE, f"{figure.name}.png", drawn)
-    console.print(
-        f"figures: {len(page.figures)} as {'CSV' if found.reserve else 'PNG and CSV'} in {place / BESIDE}",
-        style="dim",
-    )
-    now = datetime.now(timezone.utc)
-    dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})
-    save(
-        {KEPT_PAGE: markdown(page), PAGE: render.html(dated, beside=BESIDE, pictures=not found.reserve)},
-        out=place,
-        console=console,
-    )
+    kind = "CSV" if found.reserve else "PNG and CSV"
+    for said in (f"figures: {len(page.figures)} as {kind} in {place / BESIDE}", *(f"report: {one}" for one in written)):
+        console.print(said, style="dim")
 
 
 def _baselines(runs: Sequence[Run]) -> list[Run]:
