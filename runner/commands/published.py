@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from runner.core.console import open_console
+from runner.core.console import open_console, spoken
 from runner.core.errors import RequestError, nearest
 from runner.core.units import ABSENT
 from runner.report.table import plain_table
@@ -63,7 +63,7 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
         console = open_console()
         for each in listed if wanted.anything else ():
             _print_source(console, each)
-        if not wanted.anything:
+        if len(listed) > 1:  # last, where it is seen after hundreds of lines
             _print_overview(console, listed)
     if plot is not None:
         _draw(plot, listed, wanted)
@@ -142,7 +142,9 @@ def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
     total = sum(len(each.figures) for each in listed)
     found = sum(len(each.published.findings) for each in listed)
     console.print(
-        f"{total} figures and {found} findings of {len(listed)} sources; --source, --model and --framework show them"
+        spoken(
+            f"{total} figures and {found} findings of {len(listed)} sources; --source, --model and --framework show them"
+        )
     )
 
 

@@ -106,7 +106,7 @@ _UNITS: Final = re.compile("_(mib|ms|s)$")
 _PRINTING: Final = {"beside_host", "csv", "json", "markdown", "verbose"}  # switches of single commands
 _SWITCHES: Final = {name for name, field in Request.model_fields.items() if field.annotation is bool} | _PRINTING
 _OF_NONE: Final = {"command", "links", "mounts"} | OF_COMMAND.keys()
-_OTHERS: Final = {"mount", "link_rate", "link_delay", "format", "program"} | _PRINTING
+_OTHERS: Final = {"mount", "link_rate", "link_delay", "format", "program", "source"} | _PRINTING
 _VARIABLES: Final = {_UNITS.sub("", name) for name in Request.model_fields} - _OF_NONE | _OTHERS
 _TARGETS: Final = ("doctor", "clean", "studies")
 """Commands that advice names alone, and that are targets too."""
