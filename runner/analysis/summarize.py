@@ -32,6 +32,7 @@ from runner.core.measurement import (
 from runner.core.record import RunRecord
 from runner.core.telemetry import Telemetry
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, devices_in_words
+from runner.core.workload import settings_to_tell
 
 DEGRADED_BASELINE: Final = "speedup and efficiency are over a baseline that is degraded"
 Status = Literal["valid", "degraded", "invalid", "failed"]
@@ -184,8 +185,10 @@ def version_of(record: RunRecord) -> str:
 
 
 def model_in_words(trial: Trial) -> str:
-    """What is trained and on which images: `resnet50 224×224`."""
-    return trial.model + (f" {trial.image_size}×{trial.image_size}" if trial.image_size else "")
+    """What is trained, on which images and with which settings: `resnet50 224×224`, `llama-1b, sequence-length 2048`."""
+    size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
+    told = settings_to_tell(trial.settings, model=trial.model, mode=trial.mode)
+    return ", ".join((f"{trial.model}{size}", *(f"{name} {value}" for name, value in told.items())))
 
 
 def mode_in_words(record: RunRecord) -> str:

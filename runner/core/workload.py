@@ -6,6 +6,7 @@ Checks of a request against a workload live here, so that each ends in one sente
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
@@ -16,6 +17,7 @@ from runner.core.errors import RequestError, nearest, unknown
 from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
 from runner.core.parsing import MOST_OF_ALL
+from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Device, DialectName, Mode, Precision, StrategyName, Technique
 from runner.core.strategies import STRATEGIES
 
@@ -317,6 +319,21 @@ def load_workloads(root: Path) -> tuple[Workload, ...]:
         found.append(workload)
     _refuse_twins(found)
     return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def _models() -> Mapping[str, tuple[Workload, Model]]:
+    """Every model of the suite."""
+    return {model.name: (workload, model) for workload in load_workloads(SUITE_ROOT) for model in workload.models}
+
+
+def settings_to_tell(settings: Mapping[str, Setting], *, model: str, mode: Mode) -> dict[str, Setting]:
+    """Of the settings of a trial those that its reader must know: how long sequences are, and what the model has otherwise by itself."""
+    if not settings or model not in _models():
+        return dict(settings)
+    workload, found = _models()[model]
+    usual = workload.settings_of(found, (), mode=mode)
+    return {name: value for name, value in settings.items() if name in (SEQUENCE, NEW) or value != usual.get(name)}
 
 
 def _refuse_twins(workloads: Sequence[Workload]) -> None:

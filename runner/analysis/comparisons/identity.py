@@ -16,6 +16,7 @@ from runner.analysis.summarize import Row, between, device_name, machine, summar
 from runner.core.frozen import Frozen, Once
 from runner.core.record import RunRecord
 from runner.core.trial import ExternalTrial, Trial, devices_in_words
+from runner.core.workload import settings_to_tell
 
 # Fields of a trial in which two runs of the same one may differ: what is compared, and what should not move a rate.
 FREE: Final = (
@@ -98,7 +99,8 @@ def _unusual(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[str]:
         if name in but:
             continue
         if name == "settings":
-            yield from (f"{flag} {chosen}" for flag, chosen in value.items())
+            told = settings_to_tell(value, model=facts["model"], mode=facts["mode"])
+            yield from (f"{flag} {chosen}" for flag, chosen in told.items())
         elif name == "batches in flight":
             yield f"{value} {name}"
         elif name == "techniques":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.errors import RequestError
-from runner.core.workload import choose_workload, load_workloads
+from runner.core.workload import choose_workload, load_workloads, settings_to_tell
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "workloads/imagenet_cnn"
@@ -240,3 +240,14 @@ def test_inference_has_settings_of_its_own(language):
 def test_a_setting_that_a_program_would_refuse_is_refused_before_it_starts(language, name, word, sentence):
     with pytest.raises(RequestError, match=sentence):
         language.settings_of(language.find_model("gpt2-124m", framework="pytorch"), ((name, word),), mode="train")
+
+
+def test_a_reader_is_told_how_long_sequences_are_and_what_is_not_as_usual():
+    usual = {"sequence-length": 2048, "gradient-accumulation": 1, "checkpointing": "none", "weights": "fp32"}
+    assert settings_to_tell(usual, model="llama-1b", mode="train") == {"sequence-length": 2048}
+    other = usual | {"checkpointing": "block", "weights": "bf16"}
+    told = {"sequence-length": 2048, "checkpointing": "block", "weights": "bf16"}
+    assert settings_to_tell(other, model="llama-1b", mode="train") == told
+    del told["weights"]
+    assert settings_to_tell(other, model="llama-8b", mode="train") == told
+    assert settings_to_tell({"depth": 3}, model="of another suite", mode="train") == {"depth": 3}
