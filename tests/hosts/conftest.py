@@ -59,7 +59,7 @@ def rig(session_rig, engine):
     yield session_rig
     session_rig.mend()
     clients = [engine(node) for node in session_rig.nodes]
-    for client in clients:  # nobody else's: what a test cut off from its runner would go on for a minute
+    for client in clients:  # nobody else's: what a test cut off from its runner would go on for half a minute
         for container in client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True):
             container.remove(force=True)
     remove_left([Place(InDocker(client)) for client in clients])
