@@ -1,6 +1,6 @@
-"""Every strategy that goes beyond a node, on two nodes of one Slurm job, and on four: each container a step.
+"""Every strategy that goes beyond a node, on two nodes of a Slurm job that sbatch queued, and on four: each container a step.
 
-Prevents: steps that train a model each, a job whose "network" is the loopback, a rank on a node that nobody counted or looked at.
+Prevents: a script that sbatch does not take, steps that train a model each, a job whose "network" is the loopback, a rank on a node that nobody counted or looked at.
 """
 
 import pytest
@@ -13,21 +13,20 @@ from on_slurm import DLSCALE, check_crossed, ended, left, started
 ON_SLURM = [pair for pair in PAIRS if (pair.framework, pair.strategy) != ("pytorch", "horovod")]
 
 
-@pytest.fixture(scope="module")
-def job(cluster):
-    """Run a command to its end as a shell of `salloc` on all nodes would; one job for all strategies."""
-    cluster.ask("salloc", "--no-shell", "--nodes=4", "--exclusive", "--mem=0")
-    number = cluster.ask("squeue", "--noheader", "--format=%i").strip()
+@pytest.fixture
+def job(cluster, tmp_path):
+    """Run a command to its end in a job of its own, by the script that the suite writes for sbatch."""
 
-    def run(*words, out, environment):
-        shell = ("env", f"SLURM_JOB_ID={number}", "SLURM_JOB_NODELIST=n[1-4]")
-        process = started(cluster, *shell, DLSCALE, *words, f"--out={out}", environment=environment)
-        done = Ended(*ended(process), out=out)
+    def run(*words, environment):
+        script, log = tmp_path / "job.sh", tmp_path / "log"
+        flags = ("--cluster=slurm", f"--out={tmp_path}", "--format=sbatch")
+        script.write_text(cluster.ask(DLSCALE, "plan", *words, *flags))
+        process = started(cluster, "sbatch", "--wait", f"--output={log}", str(script), environment=environment)
+        code, said, errors = ended(process)
         assert left(cluster) == []
-        return done
+        return Ended(code, said, errors + log.read_text(), out=tmp_path)
 
-    yield run
-    cluster.ask("scancel", number)
+    return run
 
 
 @pytest.mark.usefixtures("environments")
@@ -35,11 +34,12 @@ def job(cluster):
 def test_nodes_of_a_job_hold_one_model_and_its_gradients_cross_their_wire(pair, job, sif, one_baseline, tmp_path):
     engine = ("--engine=apptainer", sif) if pair.strategy == "horovod" else ("--engine=venv", None)
     words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings, engine[0])
-    scale = ("--hosts=slurm", f"--nodes={pair.nodes}", f"--workers={pair.nodes}")
+    scale = (f"--nodes={pair.nodes}", f"--workers={pair.nodes}")
     with one_baseline(pair.framework, engine[0], pair.nodes, out=tmp_path):
-        done = job("bench", *words, *scale, *TRAINING, out=tmp_path, environment=engine[1])
-        assert done.code in (0, 4), done.stderr
+        done = job(*words, *scale, *TRAINING, environment=engine[1])
+        assert done.code == 0, done.stderr
     record = done.record(pair.nodes)
+    assert record.engine_details.confined == (engine[0] == "--engine=apptainer")
     check_crossed(record, *(f"n{number}" for number in range(1, pair.nodes + 1)))
     sent = sum(record.transport.sent_bytes_per_step.values())
     assert sent == pytest.approx(record.transport.expected_bytes_per_step, rel=0.15)
