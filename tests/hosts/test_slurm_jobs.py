@@ -1,4 +1,4 @@
-"""Jobs on a real Slurm of four nodes: by salloc and by sbatch, in Apptainer and without a container, and how Slurm ends them.
+"""Jobs on a real Slurm of four nodes: by salloc, in Apptainer and without a container, and how Slurm ends them.
 
 Prevents: nodes that train a model each, a step that waits for another, one core for a job that has all; a record that blames the program for what Slurm did, a matrix that tries its next trial on nodes that are gone.
 """
@@ -20,11 +20,10 @@ LONG = (
 )
 
 
-def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
+def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes_and_resume_runs_nothing_again(cluster, sif, tmp_path):
     """MXNet's key-value store: a scheduler, two servers, two workers and two samplers, each a step."""
-    code, said, errors = ended(
-        started(cluster, DLSCALE, *JOB, "--engine=apptainer", f"--out={tmp_path}", environment=sif)
-    )
+    job = (DLSCALE, *JOB, "--engine=apptainer", f"--out={tmp_path}")
+    code, said, errors = ended(started(cluster, *job, environment=sif))
     assert code in (0, 4), errors
     record = records(tmp_path)[-1]
     check_crossed(record, "n1", "n2")
@@ -33,19 +32,7 @@ def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes(cluster, sif, tmp_path):
     assert record.image.id.startswith("sha256:")
     assert "engine apptainer" in said + errors
     assert left(cluster) == []
-
-
-def test_a_script_for_sbatch_runs_ddp_without_a_container_and_resume_runs_nothing_again(
-    cluster, environments, tmp_path
-):
-    job = (*(word for word in JOB if "mxnet" not in word), "--framework=pytorch", "--engine=venv", f"--out={tmp_path}")
-    script = tmp_path / "job.sh"
-    script.write_text(cluster.ask(DLSCALE, "plan", *job[1:], "--format=sbatch"))
-    code, _, errors = ended(started(cluster, "sbatch", "--wait", f"--output={tmp_path}/log", str(script)))
-    assert code in (0, 4), errors + (tmp_path / "log").read_text()
-    check_crossed(records(tmp_path)[-1], "n1", "n2")
-    assert [record.engine_details.confined for record in records(tmp_path)] == [False, False]
-    code, _, errors = ended(started(cluster, DLSCALE, *job, "--resume"))
+    code, _, errors = ended(started(cluster, *job, "--resume", environment=sif))
     assert code in (0, 4), errors
     assert len(records(tmp_path)) == 2
 
