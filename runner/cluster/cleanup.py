@@ -1,7 +1,8 @@
 """Takes away what killed runs left, here and on other hosts: containers, volumes, networks, processes. `dlscale clean`, and Docker's each `bench`.
 
 Whether its runner is gone, most of it tells at once (`runner/engines/owner.py`). Of the rest, the lease tells: what still runs a few seconds later
-has a runner, and so has a run that starts something meanwhile. `bench` does not wait for that, and leaves the rest as it is.
+has a runner, and so has a run that starts something meanwhile. `bench` does not wait for that, and leaves the rest as it is. What
+it makes itself is removed right after it, should it be killed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from runner.core.errors import RequestError
@@ -19,7 +20,7 @@ from runner.engines import docker, owner
 from runner.engines.base import EngineError, EngineRefusedError
 from runner.engines.leftovers import Ask, Finder, InDocker, InPodman, InProcesses
 from runner.engines.owner import Labelled
-from runner.engines.process import CommandError, find_program, on_path, run
+from runner.engines.process import CommandError, find_program, on_path, run, when_killed
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -120,6 +121,35 @@ def remove_certain(clients: Iterable[Client]) -> str | None:
     return f"removed what killed runs had left: {counted}" if counted else None
 
 
+@contextmanager
+def removed_if_killed(hosts: str | None) -> Iterator[None]:
+    """Have what this process makes in Docker, here or on HOSTS, removed where it is killed within the block.
+
+    Docker itself removes what a lease ends then; networks, volumes and containers that were never started would stay.
+    """
+    mine = owner.own()
+    if mine is None:  # nothing is known by it
+        yield
+        return
+    with when_killed((sys.executable, "-I", "-m", __name__, mine, *([hosts] if hosts else []))):
+        yield
+
+
+def remove_of(runner: str, places: Sequence[Place]) -> None:
+    """Remove all that a dead runner left: what does not run at once, also what an engine was making just then, and the rest once its lease is over."""
+    over = time.monotonic() + LEASE_S
+    late = False
+    while not late:
+        late = time.monotonic() > over
+        gone = owner.state(runner) == "gone"
+        for place in places:
+            for thing in place.now() if gone else ():
+                if thing.runner == runner and (late or thing.status not in _GOING):
+                    with suppress(EngineError):  # it ends just now, or something in it does: the next round comes
+                        place.finder.remove(thing, force=late)
+        time.sleep(POLL_S)
+
+
 def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]:
     """The runs that have a runner: theirs says so, something of them outlasts the lease, or something of them begins meanwhile.
 
@@ -147,6 +177,12 @@ def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]
 def _holding(places: Sequence[Place], name: str) -> Finder:
     """Where something of a run was found."""
     return next((one for one in places if any(thing.run == name for thing in one.things)), places[0]).finder
+
+
+def _main(runner: str, hosts: str | None = None) -> None:
+    """What a shell runs once the runner has been killed (`removed_if_killed`)."""
+    with ExitStack() as connections:
+        remove_of(runner, list(_places(hosts, connections, [])) if hosts else [Place(InDocker(docker.connect()))])
 
 
 def _here(refusals: list[str]) -> Iterator[Place]:
@@ -202,3 +238,7 @@ def _state(thing: Labelled) -> owner.State:
 def _is_left(thing: Labelled, alive: Collection[str] | None) -> bool:
     """Whether no run of these uses it; what all runs of a matrix share is named like the beginning of theirs."""
     return alive is not None and not any(f"{run}-".startswith(f"{thing.run}-") for run in alive)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -203,7 +203,7 @@ class DockerEngine(DockerPlan):
         """Make the network that a container is to live in, unless another of the run's has made it.
 
         A bridge of the engine between a run's emulated nodes, with no way out and no address of the host: it comes with the first container
-        that lives in it and goes with the last; what a killed run left, `dlscale clean` removes.
+        that lives in it and goes with the last; where the runner is killed, soon after that (`cluster/cleanup.py`).
         """
         options = docker_options.network_options(spec)
         options["labels"] = signed(options["labels"])

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
@@ -132,6 +133,25 @@ def follow(
             raise
     if process.returncode != 0:
         raise CommandError(argv, process.returncode, "\n".join(last))
+
+
+@contextmanager
+def when_killed(argv: Sequence[str]) -> Iterator[None]:
+    """Have a command run once this process is killed within the block; where that is left in any order, it never runs.
+
+    A shell waits for it, in a session of its own that no Ctrl-C reaches: at the other end of a pipe, as a lease does.
+    """
+    process = subprocess.Popen(
+        ("sh", "-c", 'read -r _ || exec "$@"', "sh", *argv),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        process.communicate(b"\n")
 
 
 class Tunnel:

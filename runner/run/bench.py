@@ -6,11 +6,12 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
+from runner.cluster.cleanup import removed_if_killed
 from runner.core.console import complain, open_console
 from runner.core.errors import NoBaseError
 from runner.core.record import RunRecord
@@ -79,7 +80,8 @@ def run(
     taken instead. `wanted` says which trials of the plan to run.
     """
     request, resources = _discover(request, say=shown.stage)
-    with closing(resources.cluster):
+    in_docker = resources.engine.name == "docker"
+    with closing(resources.cluster), removed_if_killed(request.hosts) if in_docker else nullcontext():
         resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
         remove_left(resources.out)

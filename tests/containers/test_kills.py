@@ -1,5 +1,5 @@
-"""What `kill -9` of the runner leaves behind. Prevents: exited containers, networks and keys that add up kill by kill; a job that outlives
-its runner; a record or plan that is half there; a `bench` that takes a live one's things for a dead one's.
+"""What `kill -9` of the runner leaves behind. Prevents: containers, networks and keys that stay until the next `bench`, or add up kill by kill; a
+job that outlives its runner; a record or plan that is half there; a `bench` that takes a live one's things for a dead one's.
 
 `make torture KILLS=200` kills more often than `make test` does, at the same moments and more.
 """
@@ -31,8 +31,8 @@ RUN = (
     "--strategy=horovod",
     *QUICK,
 )
-# A lease ends its job within 5 s and the engine removes it; far more than a busy machine takes.
-LEASE_S = 120
+# In a campaign, with a machine of its own, 15 seconds are the promise; beside other tests an end takes as long as the machine lets it.
+GONE_S = 15 if "DLSCALE_KILLS" in os.environ else 90
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def bench(out, number, delay):
     return Ended(process.pid, process.returncode, stderr)
 
 
-def left(client, pids):
-    """Containers, volumes and networks of the runners with these process ids, whatever state they are in."""
+def left(client, pid):
+    """Containers, volumes and networks of the runner with this process id, whatever state they are in."""
     owned = {"filters": {"label": LABEL_RUNNER}}
     containers = client.api.containers(all=True, **owned)
     volumes = client.api.volumes(**owned)["Volumes"] or []
     found = [*containers, *volumes, *client.api.networks(**owned)]
-    return [one for one in found if int(one["Labels"][LABEL_RUNNER].split(".")[-2]) in pids]
+    return [one for one in found if int(one["Labels"][LABEL_RUNNER].split(".")[-2]) == pid]
 
 
 def moments(seed, deeds):
@@ -87,15 +87,11 @@ def campaign(client, dlscale, tmp_path_factory):
             assert ended.code in (0, -signal.SIGKILL), (seed, number, delay, ended)
             if ended.code:
                 break
-        assert wait_until(lambda: not running(client, ended.pid), LEASE_S), (seed, number, delay)
+        assert wait_until(lambda: not left(client, ended.pid), GONE_S), (seed, number, delay, left(client, ended.pid))
         return ended.pid
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return out, list(pool.map(kill, range(KILLS)))
-
-
-def running(client, pid):
-    return [one for one in left(client, {pid}) if one.get("State") in ("running", "paused", "restarting")]
 
 
 def test_nothing_of_a_killed_run_is_half_written(campaign, dlscale):
@@ -111,18 +107,12 @@ def test_nothing_of_a_killed_run_is_half_written(campaign, dlscale):
     assert not list(out.rglob(".reserve"))
 
 
-def test_keys_are_on_no_disk(campaign, client):
-    """Private keys of a dead run in a volume of the engine."""
-    assert client.volumes.list(filters={"label": LABEL_RUN}) == []
-
-
-def test_the_next_bench_removes_the_rest_and_says_so_in_a_line(campaign, client, dlscale):
-    """42 of 61 kills left containers or a network, until the engine had no addresses for another."""
+def test_nothing_is_left_in_the_engine_and_the_next_bench_has_nothing_to_remove(campaign, client, dlscale):
+    """42 of 61 kills left containers or a network, until the engine had no addresses for another; private keys of a dead run in a volume."""
     out, killed = campaign
-    before = left(client, set(killed))
+    assert [one for pid in killed for one in left(client, pid)] == []
+    assert client.volumes.list(filters={"label": LABEL_RUN}) == []
     done = dlscale("bench", "--framework=mxnet", "--device=cpu", "--workers=1", out=out)
     assert done.code == 0, done.stderr
-    assert left(client, set(killed)) == []
-    said = [line for line in done.stderr.splitlines() if "removed what killed runs had left" in line]
-    assert len(said) == bool(before)
+    assert "removed what killed runs had left" not in done.stderr
     assert list(out.rglob(".*")) == []

@@ -7,7 +7,7 @@ import pytest
 from docker.errors import APIError, DockerException
 
 from runner.cluster import cleanup
-from runner.cluster.cleanup import Place, remove_certain, remove_left
+from runner.cluster.cleanup import Place, remove_certain, remove_left, remove_of
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 from runner.engines.leftovers import InDocker
 
@@ -213,3 +213,18 @@ def test_a_runner_that_dies_while_others_are_looked_for_loses_its_things_too(clo
     engine = Engine([container("running")], [container("running")], [], networks=[of("alive", thing("network", RUN))])
     monkeypatch.setattr(cleanup.time, "sleep", lambda _: owners.update(alive="gone"))
     assert "network on n0" in cleaned(engine)[1][0]
+
+
+def test_what_a_killed_bench_had_made_goes_at_once_and_what_its_lease_does_not_end_later():
+    """Containers that were never started, and networks, which stayed until the next bench."""
+    running, created = of("gone", container("running")), of("gone", container("created", number=1))
+    others = [of("alive", container("exited", number=2)), container("exited", number=3)]
+    engine = Engine([running, *others], [running, created, *others], [running, *others])
+    remove_of("gone", [Place(InDocker(engine))])
+    assert engine.removed == [f"id of {WORKERS[1]}", (f"id of {WORKERS[0]}", "by force")]
+
+
+def test_nothing_is_removed_of_a_runner_that_lives():
+    engine = leftovers("alive")
+    remove_of("alive", [Place(InDocker(engine))])
+    assert engine.removed == []
