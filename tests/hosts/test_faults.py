@@ -121,9 +121,13 @@ def test_ssh_that_is_refused(rig, tmp_path):
     "how", [("--strategy=ddp", "ssh"), ("--strategy=horovod", "unix"), ("--framework=mxnet", "unix")]
 )
 def test_kill_9_of_the_runner_ends_the_job_on_every_node(rig, out, training, engine, how):
-    """Also what waits beside the ranks: Horovod's ssh servers, a store's scheduler and servers."""
+    """Also what waits beside the ranks: Horovod's ssh servers, a store's scheduler and servers; and the programs that were brought along."""
     setting, way = how
     process = training(setting, way=way)
     process.kill()
-    for node in rig.nodes[:2]:
-        assert wait_until(lambda node=node: running(engine(node), out) == [], 15), node.name
+    for client in map(engine, rig.nodes[:2]):
+        assert wait_until(lambda client=client: running(client, out) == [], 15)
+        assert wait_until(
+            lambda client=client: not [*client.containers.list(all=True, ignore_removed=True), *client.volumes.list()],
+            30,
+        )
