@@ -17,6 +17,8 @@ _ANSWER_S: Final = 30
 # How long Slurm may take to end a job's steps (KillWait is 30 s by default) before it says how the job ended.
 _COMPLETING_S: Final = 45.0
 _POLL_S: Final = 0.5
+# Of a process that is itself in a step of a job, or its script: Slurm waits for it (KillWait) before it says how the job ended.
+_IN_STEP: Final = "SLURM_TASK_PID"
 # A job that is told to end may have this many seconds left (sbatch's --signal).
 _NEAR_S: Final = 120
 _FIELD: Final = re.compile(r"(?:^| )(?P<name>[A-Z][A-Za-z]+)=(?P<value>\S*)")
@@ -46,7 +48,10 @@ class Allocation:
         return Step(self.job)
 
     def ended(self, *, told: bool) -> Ending | None:
-        """How it ended, or is about to where the runner was `told` to end; None while it goes on. Waits for what Slurm is ending just now."""
+        """How it ended, or is about to where the runner was `told` to end; None while it goes on.
+
+        Waits for what Slurm is ending just now, unless this process is part of that.
+        """
         deadline = time.monotonic() + _COMPLETING_S
         while True:
             try:
@@ -54,13 +59,14 @@ class Allocation:
             except CommandError as error:
                 why = f"Slurm does not tell how job {self.job} is ({error.last_line})"
                 return Ending("failed", f"{why}; see `squeue` and slurmctld's log")
-            if fields.get("JobState") != "COMPLETING" or time.monotonic() > deadline:
+            if fields.get("JobState") != "COMPLETING" or _IN_STEP in os.environ or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)
         state = fields.get("JobState", "UNKNOWN")
         if state in _GOING:
             return self._expires() if told else None
-        return ending(self.job, state, fields, lost=self._lost() if state == "NODE_FAIL" else ())
+        lost = self._lost() if state in ("NODE_FAIL", "COMPLETING") else ()
+        return ending(self.job, completing(fields, lost) if state == "COMPLETING" else state, fields, lost=lost)
 
     def _expires(self) -> Ending | None:
         """Its time limit where that is near, which is why the runner was told to end; None where it is not, or nobody knows."""
@@ -84,6 +90,15 @@ class Allocation:
 
 
 _LONGER: Final = "ask for more with --time (SLURM_FLAGS='--time=...'), then go on with RESUME=1"
+
+
+def completing(fields: dict[str, str], lost: tuple[str, ...]) -> str:
+    """The state that a job will have ended in: while its steps are ended, Slurm tells it by its signs alone."""
+    if lost:
+        return "NODE_FAIL"
+    if fields.get("Reason") == "TimeLimit":
+        return "TIMEOUT"
+    return "CANCELLED" if fields.get("PreemptTime", "None") == "None" else "PREEMPTED"
 
 
 def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...]) -> Ending:

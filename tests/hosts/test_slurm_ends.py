@@ -25,9 +25,14 @@ JOB = (
 )
 
 
-def at_a_moment_of_its_job(cluster, out, seed):
-    """The command that runs the job, some seconds after Slurm has started it."""
-    process = started(cluster, DLSCALE, *JOB, f"--out={out}")
+def at_a_moment_of_its_job(cluster, out, seed, *, by="salloc"):
+    """The command that runs the job, or waits for its script, some seconds after Slurm has started it."""
+    command = (DLSCALE, *JOB, f"--out={out}")
+    if by == "sbatch":
+        script = out / "job.sh"
+        script.write_text(cluster.ask(DLSCALE, "plan", *command[2:], "--format=sbatch"))
+        command = ("sbatch", "--wait", f"--output={out}/log", str(script))
+    process = started(cluster, *command)
     assert wait_until(lambda: cluster.ask("squeue", "--noheader", "--name=dlscale", "--states=R"), 60)
     time.sleep(random.Random(seed).uniform(0, LATEST_S))
     return process
@@ -55,10 +60,15 @@ def test_kill_9_of_the_runner_leaves_nothing_on_any_node_and_frees_them(cluster,
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, seed):
-    process = at_a_moment_of_its_job(cluster, tmp_path, seed)
+    """By salloc, and for odd seeds by sbatch, whose script is itself what is cancelled."""
+    by = ("salloc", "sbatch")[seed % 2]
+    process = at_a_moment_of_its_job(cluster, tmp_path, seed, by=by)
     cluster.ask("scancel", "--name=dlscale")
     code, _, errors = ended(process, seconds=60)
-    assert code in (3, 143), errors
+    if by == "sbatch":  # which tells no code of a job that was cancelled
+        errors = (tmp_path / "log").read_text()
+    else:
+        assert code in (3, 143), errors
     assert "Traceback" not in errors
     check_it_is_gone(cluster, tmp_path)
     found = records(tmp_path)

@@ -48,7 +48,7 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=10
-KillWait=5
+KillWait=30
 OverTimeLimit=0
 SlurmdParameters=config_overrides
 NodeName=n[1-{nodes}] NodeAddr=10.88.0.1[1-{nodes}] CPUs=2 RealMemory=4000 State=UNKNOWN

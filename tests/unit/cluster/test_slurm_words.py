@@ -90,8 +90,25 @@ def answers(monkeypatch, **said):
 
 def test_a_job_that_slurm_is_ending_is_waited_for(monkeypatch):
     """Slurm says COMPLETING for as long as a step is left, and only then why."""
+    monkeypatch.delenv("SLURM_TASK_PID", raising=False)
     answers(monkeypatch, scontrol=["JobState=COMPLETING Reason=None", "JobState=CANCELLED Reason=None"])
     assert JOB.ended(told=False).status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("job", "node", "sentence"),
+    [
+        ("Reason=None PreemptTime=None", "State=ALLOCATED", "job 5 was cancelled"),
+        ("Reason=TimeLimit PreemptTime=None", "State=ALLOCATED", "job 5 was ended at its time limit"),
+        ("Reason=None PreemptTime=2026-01-01T00:00:00", "State=ALLOCATED", "job 5 was preempted"),
+        ("Reason=None PreemptTime=None", "State=DOWN*+COMPLETING", "n1 was lost"),
+    ],
+)
+def test_a_runner_in_the_jobs_own_script_does_not_wait_for_its_own_end(monkeypatch, job, node, sentence):
+    """A job by sbatch that was cancelled had no record: Slurm waited for its script, which waited for Slurm, until it was killed."""
+    monkeypatch.setenv("SLURM_TASK_PID", "7")
+    answers(monkeypatch, scontrol=[f"JobState=COMPLETING {job}", f"NodeName=n1 {node}"])
+    assert JOB.ended(told=True).sentence.startswith(sentence)
 
 
 @pytest.mark.parametrize(
