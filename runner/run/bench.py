@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -15,7 +15,7 @@ from runner.cluster.cleanup import removed_if_killed
 from runner.core.console import complain, open_console
 from runner.core.errors import NoBaseError
 from runner.core.record import RunRecord
-from runner.core.request import Request
+from runner.core.request import SLURM, Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
 from runner.engines import shaper
 from runner.engines.process import become
@@ -79,9 +79,11 @@ def run(
     `command` is the command line, for the records; `name` begins every run id. `known` is asked before each trial: a run that it knows is
     taken instead. `wanted` says which trials of the plan to run.
     """
-    request, resources = _discover(request, say=shown.stage)
-    in_docker = resources.engine.name == "docker"
-    with closing(resources.cluster), removed_if_killed(request.hosts) if in_docker else nullcontext():
+    with ExitStack() as held:
+        if request.engine in (None, "docker") and request.hosts != SLURM:
+            held.enter_context(removed_if_killed(request.hosts))
+        request, resources = _discover(request, say=shown.stage)
+        held.enter_context(closing(resources.cluster))
         resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
         remove_left(resources.out)
