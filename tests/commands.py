@@ -119,13 +119,17 @@ def samplers(runner):
     return found
 
 
+# A `bench` on several devices whose run there begins at once: for one that is ended from outside, however long it would last.
+NO_BASELINE = (str(ROOT / "tests" / "no_baseline.py"),)
+
+
 @contextmanager
 def left_running():
     """Start commands and leave them running; they do not outlive the block."""
     started = []
 
-    def begin(*words):
-        argv = [sys.executable, "-m", "runner.commands", *map(str, words)]
+    def begin(*words, program=("-m", "runner.commands")):
+        argv = [sys.executable, *program, *map(str, words)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         started.append(subprocess.Popen(argv, cwd=ROOT, text=True, **pipes))
         return started[-1]

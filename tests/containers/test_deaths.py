@@ -9,16 +9,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import containers_of, running
+from commands import NO_BASELINE, containers_of, running
 from test_strategies import PAIRS
 from waiting import wait_until
 
-# A baseline on one device runs to its end first; the run on two then has some seconds to be killed in.
 LONG = (
     *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
-    "--warmup=2",
+    *("--warmup=2", "--iterations=100000"),
 )
-ITERATIONS = {"mxnet": 2000, "pytorch": 4000, "tensorflow": 1600}
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
 ENDS_WITHIN_S = 10
 
@@ -54,18 +52,16 @@ def in_its_windows(out):
 
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.dies], ids=str)
-def test_a_killed_rank_ends_the_run_and_is_named(client, start, one_baseline, tmp_path, pair):
-    training = (*LONG, f"--iterations={ITERATIONS[pair.framework]}")
-    with one_baseline(*pair.software, *training, out=tmp_path):
-        process = start("bench", *pair.words, *training, f"--out={tmp_path}")
-        assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
-        assert process.poll() is None, process.communicate()[1]
-        of_the_run = {rank: psutil.Process(pid) for rank, pid in ranks(client, tmp_path, pair).items()}
-        assert len(of_the_run) == pair.processes
-        of_the_run[pair.processes - 1].kill()
-        assert wait_until(lambda: not running(client, tmp_path), ENDS_WITHIN_S), "containers were left running"
-        _, stderr = process.communicate(timeout=60)
-        assert process.returncode == 3, stderr
+def test_a_killed_rank_ends_the_run_and_is_named(client, start, tmp_path, pair):
+    process = start("bench", *pair.words, *LONG, f"--out={tmp_path}", program=NO_BASELINE)
+    assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
+    assert process.poll() is None, process.communicate()[1]
+    of_the_run = {rank: psutil.Process(pid) for rank, pid in ranks(client, tmp_path, pair).items()}
+    assert len(of_the_run) == pair.processes
+    of_the_run[pair.processes - 1].kill()
+    assert wait_until(lambda: not running(client, tmp_path), ENDS_WITHIN_S), "containers were left running"
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3, stderr
     (path,) = tmp_path.glob("*-2cpu-r1/record.json")
     record = json.loads(path.read_text())
     assert record["outcome"]["status"] == "failed"

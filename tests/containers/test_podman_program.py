@@ -6,12 +6,12 @@ without its runner.
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
-from commands import QUICK, ROOT, to_its_end
+from commands import NO_BASELINE, QUICK, ROOT, to_its_end
 from testbed.apptainer import KEPT
 from testbed.podman import own_storage
 from waiting import wait_until
@@ -71,32 +71,33 @@ def test_what_podman_starts_for_those_that_join_its_network_ends_where_no_runner
     subprocess.run(box.removal(first), env={**os.environ, **podman}, check=True, capture_output=True)
 
 
+@contextmanager
+def long_run(podman, out):
+    """All containers of a run that would go on for long, a scheduler, a server and two workers, until the block ends its runner by `kill -9`."""
+    argv = [sys.executable, *NO_BASELINE, *KVSTORE, "--iterations=100000", f"--out={out}"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    runner = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **podman}, **quiet)
+    try:
+        # What joins a network that is paused or removed while it does so is in no state that Podman can end.
+        assert wait_until(lambda: len(there(podman, "--filter=status=running")) == 4, LOADED_S)
+        yield
+    finally:
+        runner.kill()
+        runner.wait()
+
+
 def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
-    long = [word for word in KVSTORE if not word.startswith("--iterations")]
-    argv = [sys.executable, "-m", "runner.commands", *long, "--iterations=100000", f"--out={tmp_path}"]
-    runner = subprocess.Popen(
-        argv, cwd=ROOT, env={**os.environ, **podman}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    assert wait_until(lambda: there(podman, "--filter=status=running"), LOADED_S)
-    runner.send_signal(signal.SIGKILL)
-    runner.wait()
+    with long_run(podman, tmp_path):
+        pass
     assert wait_until(lambda: not there(podman), 30), there(podman)
 
 
 def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_path):
     """What is paused ends nothing, and stays when its runner is killed."""
-    long = [word for word in KVSTORE if not word.startswith("--iterations")]
-    argv = [sys.executable, "-m", "runner.commands", *long, "--iterations=100000", f"--out={tmp_path}"]
     both = {"cwd": ROOT, "env": {**os.environ, **podman}}
-    runner = subprocess.Popen(argv, **both, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        # A scheduler, a server and a worker: what joins a network that is paused while it does so is in no state that Podman can end.
-        assert wait_until(lambda: len(there(podman, "--filter=status=running")) >= 3, LOADED_S)
+    with long_run(podman, tmp_path):
         held = there(podman, "--filter=status=running")
         subprocess.run(["podman", "pause", *held], **both, check=True, capture_output=True)
-    finally:
-        runner.kill()
-        runner.wait()
     assert wait_until(lambda: set(there(podman)) == set(held), LOADED_S), there(
         podman, "--format={{.Names}} {{.Status}}"
     )
