@@ -119,8 +119,9 @@ def samplers(runner):
     return found
 
 
-# A `bench` on several devices whose run there begins at once: for one that is ended from outside, however long it would last.
-NO_BASELINE = (str(ROOT / "tests" / "no_baseline.py"),)
+def only(which):
+    """The program whose `bench` runs some of its trainings alone, see `only.py`: words for a Python."""
+    return (str(ROOT / "tests" / "only.py"), which)
 
 
 @contextmanager

@@ -3,14 +3,14 @@ because it reaches another thread."""
 
 import signal
 
-from commands import running
+from commands import only, running
 from waiting import wait_until
 
 from runner.analysis.comparisons.settings import case_figures
 from runner.results.store import read_events, read_record
 
 WORDS = (
-    *("--framework=mxnet", "--model=lenet", "--image-size=32", "--batch=8", "--iterations=400", "--workers=2"),
+    *("--framework=mxnet", "--model=lenet", "--image-size=32", "--batch=8", "--workers=2"),
     *("--concurrent=2", "--idle=0"),
 )
 
@@ -21,7 +21,7 @@ def span(record):
 
 
 def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
-    done = dlscale("bench", *WORDS, out=tmp_path)
+    done = dlscale("bench", *WORDS, "--iterations=400", out=tmp_path)
     assert done.code == 0, done.stderr
     by_case = {record.trial.concurrent.label: record for record in done.records}
     assert sorted(by_case) == ["one", "sequential-1of2", "sequential-2of2", "together-1of2", "together-2of2"]
@@ -48,13 +48,13 @@ def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
 
 def test_ctrl_c_ends_all_that_run_at_once(start, client, tmp_path):
     """The runs are in threads, and Python gives Ctrl-C to the main one."""
-    process = start("bench", *WORDS, "--device=cpu", "--repeat=1", f"--out={tmp_path}")
+    words = ("--iterations=100000", "--device=cpu", "--repeat=1", f"--out={tmp_path}")
+    process = start("bench", *WORDS, *words, program=only("together"))
 
     def both_train():
         logs = list(tmp_path.glob("*-together-*/events.jsonl"))
         return len(logs) == 2 and all('"event":"window"' in log.read_text() for log in logs)
 
-    # One alone and one after the other come first; Ctrl-C there is another test's.
     assert wait_until(both_train, 400)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import NO_BASELINE, containers_of, running
+from commands import containers_of, only, running
 from test_strategies import PAIRS
 from waiting import wait_until
 
@@ -53,7 +53,7 @@ def in_its_windows(out):
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.dies], ids=str)
 def test_a_killed_rank_ends_the_run_and_is_named(client, start, tmp_path, pair):
-    process = start("bench", *pair.words, *LONG, f"--out={tmp_path}", program=NO_BASELINE)
+    process = start("bench", *pair.words, *LONG, f"--out={tmp_path}", program=only("scaled"))
     assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
     assert process.poll() is None, process.communicate()[1]
     of_the_run = {rank: psutil.Process(pid) for rank, pid in ranks(client, tmp_path, pair).items()}

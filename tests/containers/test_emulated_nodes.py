@@ -281,10 +281,9 @@ def test_a_rate_that_this_kernel_can_hold_is_not_refused(client, engine, tools):
     assert left_of(client, "link-check") == []
 
 
-def test_a_node_whose_link_can_not_be_shaped_does_not_stay(client, engine, nodes, tools, dlscale):
+def test_a_node_whose_link_can_not_be_shaped_does_not_stay(client, engine, nodes, has):
     """An image without tc stands in for a kernel without tbf."""
-    assert dlscale("images", "build", "mxnet").code == 0
-    the_job = job(engine, nodes, "dlscale/mxnet:1.9.1")
+    the_job = job(engine, nodes, has("dlscale/mxnet:1.9.1"))
     outcome, _ = run(engine, node_containers(the_job))
     assert outcome.status == "failed"
     assert "docker would not start dlscale-" in outcome.reason
@@ -338,9 +337,8 @@ TRAININGS = {
 
 
 @pytest.fixture(params=TRAININGS)
-def framework(request, dlscale):
-    built = dlscale("images", "build", request.param)
-    assert built.code == 0, built.stderr
+def framework(request, has):
+    has(f"dlscale/{request.param}:{TRAININGS[request.param]['version']}")
     return request.param
 
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from commands import NO_BASELINE, QUICK, ROOT, to_its_end
+from commands import QUICK, ROOT, only, to_its_end
 from testbed.apptainer import KEPT
 from testbed.podman import own_storage
 from waiting import wait_until
@@ -74,7 +74,7 @@ def test_what_podman_starts_for_those_that_join_its_network_ends_where_no_runner
 @contextmanager
 def long_run(podman, out):
     """All containers of a run that would go on for long, a scheduler, a server and two workers, until the block ends its runner by `kill -9`."""
-    argv = [sys.executable, *NO_BASELINE, *KVSTORE, "--iterations=100000", f"--out={out}"]
+    argv = [sys.executable, *only("scaled"), *KVSTORE, "--iterations=100000", f"--out={out}"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     runner = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **podman}, **quiet)
     try:

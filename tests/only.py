@@ -1,0 +1,20 @@
+"""`dlscale` whose trainings are some of those that it would run: `python only.py WHICH WORDS...`, for one that is ended from outside and need
+not wait for what comes before it.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from runner.commands.cli import main
+from runner.run import bench
+
+WHICH = {
+    "scaled": lambda trial: trial.world_size > 1,
+    "together": lambda trial: trial.concurrent.case == "together",
+}
+
+if __name__ == "__main__":
+    bench.run = partial(bench.run, wanted=WHICH[sys.argv.pop(1)])
+    main()
