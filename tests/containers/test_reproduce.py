@@ -27,7 +27,6 @@ ROWS = {
         "concurrent-dense.2gpus.sequential",
         "concurrent-dense.2gpus.together",
         "infer.vgg16.1gpus.batch1",
-        "infer.vgg16.1gpus.batch10000",
         "infer-cpu.vgg16.cpu",
         "quantised.cpu.int8",
     ],
