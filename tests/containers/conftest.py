@@ -1,9 +1,12 @@
 """The engine and the CPU images, each built once; without an engine the tests are skipped with the reason."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from commands import call, left_running, running
+from testbed.apptainer import KEPT
+from testbed.podman import own_storage
 
 from runner.engines.base import EngineError
 from runner.engines.docker import connect
@@ -43,6 +46,16 @@ def has(client, dlscale):
         return reference
 
     return build
+
+
+@pytest.fixture(scope="session")
+def podman(client):
+    """What a process is started with to use a Podman with a storage of the tests' own, into which an image is loaded once."""
+    if shutil.which("podman") is None:
+        pytest.skip("no podman is installed")
+    KEPT.mkdir(exist_ok=True)  # with the archive that a SIF is made of
+    with own_storage() as variables:
+        yield {**variables, "DLSCALE_CACHE": str(KEPT / "cache")}
 
 
 @pytest.fixture

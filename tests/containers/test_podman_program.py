@@ -5,15 +5,12 @@ without its runner.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
 
 import pytest
 from commands import QUICK, ROOT, only, to_its_end
-from testbed.apptainer import KEPT
-from testbed.podman import own_storage
 from waiting import wait_until
 
 from runner.engines.boxes import Podman
@@ -26,16 +23,6 @@ JOINED = {"kvstore": KVSTORE, "ps": ("bench", "--framework=tensorflow", "--strat
 
 # The first run in a storage loads its image, which takes several times as long where others keep the machine busy.
 LOADED_S = 300
-
-
-@pytest.fixture(scope="module")
-def podman():
-    """What the suite is started with: a Podman with a storage of the tests' own."""
-    if shutil.which("podman") is None:
-        pytest.skip("no podman is installed")
-    KEPT.mkdir(exist_ok=True)  # with the archive that a SIF is made of
-    with own_storage() as variables:
-        yield {**variables, "DLSCALE_CACHE": str(KEPT / "cache")}
 
 
 def there(podman, *words):

@@ -8,12 +8,11 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,7 +20,6 @@ import pytest
 from commands import QUICK, ROOT
 from environments import environment_of
 from testbed import apptainer
-from testbed.podman import own_storage
 from waiting import wait_until
 
 from runner.core.errors import RequestError
@@ -35,40 +33,26 @@ GONE_S = 15 if "DLSCALE_KILLS" in os.environ else 90
 RUN = ("--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", "--workers=2", *QUICK)
 
 
-@contextmanager
-def with_podman():
-    if shutil.which("podman") is None:
-        pytest.skip("no podman is installed")
-    apptainer.KEPT.mkdir(exist_ok=True)  # with the archive that a SIF is made of
-    with own_storage() as variables:
-        yield {**os.environ, **variables, "DLSCALE_CACHE": str(apptainer.KEPT / "cache")}
-
-
-@contextmanager
 def with_apptainer():
+    """What the suite is started with to have Apptainer, and an image in it."""
     try:
         environment = apptainer.environment(ROOT)
     except RequestError as error:
         pytest.skip(str(error))
     argv = (sys.executable, "-m", "runner.commands", "images", "sif", "mxnet:1.9.1")
     subprocess.run(argv, cwd=ROOT, env=environment, check=True, capture_output=True)
-    yield environment
+    return environment
 
 
-@contextmanager
-def with_venv():
-    environment_of("mxnet")
-    yield dict(os.environ)
-
-
-ENGINES = {"podman": with_podman, "apptainer": with_apptainer, "venv": with_venv}
-
-
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module", params=["podman", "apptainer", "venv"])
 def engine(request, client):
     """Its name, and what the suite is started with; Docker has the image that it is filled from."""
-    with ENGINES[request.param]() as environment:
-        yield request.param, environment
+    if request.param == "podman":
+        return request.param, {**os.environ, **request.getfixturevalue("podman")}
+    if request.param == "apptainer":
+        return request.param, with_apptainer()
+    environment_of("mxnet")
+    return request.param, dict(os.environ)
 
 
 def bench(engine, out, number, delay):
@@ -153,28 +137,26 @@ def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path
 
 def test_clean_removes_apptainers_own_processes_with_a_job_that_was_stopped(tmp_path):
     """Stopped with their job, as Slurm suspends one, they do not see it killed, and their environment tells nothing."""
-    with with_apptainer() as environment:
-        argv = [sys.executable, "-m", "runner.commands"]
-        words = ["bench", *RUN, "--engine=apptainer", "--workers=1", "--iterations=100000", f"--out={tmp_path}"]
-        both = {"cwd": ROOT, "env": environment}
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen([*argv, *words], **both, **quiet) as runner:
-            try:
-                assert wait_until(
-                    lambda: any("first_step" in one.read_text() for one in tmp_path.glob(f"*/{EVENTS}")), 90
-                )
-                held = psutil.Process(runner.pid).children(recursive=True)
-                for process in held:
-                    process.suspend()
-            finally:
-                runner.kill()
-        (run,) = (path.parent.name for path in tmp_path.glob(f"*/{PLAN}"))
-        assert {"appinit", "squashfuse_ll"} <= {process.name() for process in held}
+    environment = with_apptainer()
+    argv = [sys.executable, "-m", "runner.commands"]
+    words = ["bench", *RUN, "--engine=apptainer", "--workers=1", "--iterations=100000", f"--out={tmp_path}"]
+    both = {"cwd": ROOT, "env": environment}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([*argv, *words], **both, **quiet) as runner:
         try:
-            done = subprocess.run([*argv, "clean"], **both, capture_output=True, text=True, check=True)
-            assert f"removed processes of {run}" in done.stdout.splitlines()
-            assert wait_until(lambda: not [one for one in held if one.is_running() and one.status() != "zombie"], 10)
-        finally:
+            assert wait_until(lambda: any("first_step" in one.read_text() for one in tmp_path.glob(f"*/{EVENTS}")), 90)
+            held = psutil.Process(runner.pid).children(recursive=True)
             for process in held:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
+                process.suspend()
+        finally:
+            runner.kill()
+    (run,) = (path.parent.name for path in tmp_path.glob(f"*/{PLAN}"))
+    assert {"appinit", "squashfuse_ll"} <= {process.name() for process in held}
+    try:
+        done = subprocess.run([*argv, "clean"], **both, capture_output=True, text=True, check=True)
+        assert f"removed processes of {run}" in done.stdout.splitlines()
+        assert wait_until(lambda: not [one for one in held if one.is_running() and one.status() != "zombie"], 10)
+    finally:
+        for process in held:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()

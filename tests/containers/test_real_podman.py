@@ -5,7 +5,6 @@ that Podman made of a path that is not there.
 """
 
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -16,7 +15,6 @@ import docker
 import examples
 import pytest
 from commands import QUICK, to_its_end
-from testbed.podman import own_storage
 
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER, Mount
 from runner.engines.base import EngineError
@@ -31,15 +29,13 @@ KVSTORE = ("bench", "--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_s
 
 
 @pytest.fixture(scope="module")
-def address():
+def address(podman):
     """Where a service of the tests' own answers."""
-    if shutil.which("podman") is None:
-        pytest.skip("no podman is installed")
-    with own_storage() as variables, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         socket, log = Path(folder) / "socket", Path(folder) / "log"
         words = ["podman", "system", "service", "--time=0", f"unix://{socket}"]
         with log.open("w") as file:
-            service = subprocess.Popen(words, env={**os.environ, **variables}, stderr=file)
+            service = subprocess.Popen(words, env={**os.environ, **podman}, stderr=file)
         try:
             while not socket.exists():
                 assert service.poll() is None, log.read_text()
@@ -51,25 +47,25 @@ def address():
 
 
 @pytest.fixture(scope="module")
-def podman(address, client, has):
+def served(address, client, has):
     """A client of it; it has MXNet's image."""
     with closing(docker.DockerClient(base_url=address, timeout=60)) as there:
         load_image(there, read_image(client, has(IMAGE)))
         yield there
 
 
-def test_a_run_with_parameter_servers_leaves_nothing(podman, address, tmp_path):
+def test_a_run_with_parameter_servers_leaves_nothing(served, address, tmp_path):
     done = to_its_end([*KVSTORE, *QUICK, f"--out={tmp_path}"], out=tmp_path, env={"DOCKER_HOST": address})
     assert done.code == 0, done.stderr
     assert "Podman" in done.stderr
     assert done.record(2).engine_details.version.startswith("Podman ")
     assert done.record(2).transport.used == "loopback"
-    assert podman.containers.list(all=True) == []
+    assert served.containers.list(all=True) == []
 
 
-def test_what_shares_a_network_is_removed_with_it(podman):
+def test_what_shares_a_network_is_removed_with_it(served):
     """What killed runs leave is removed in the order in which it is found."""
-    api = podman.api
+    api = served.api
     labels = {LABEL_RUN: "a-run", LABEL_RUNNER: "gone"}
     owner = api.create_container(
         IMAGE, ["sleep", "600"], labels=labels, host_config=api.create_host_config(network_mode="none")
@@ -77,19 +73,19 @@ def test_what_shares_a_network_is_removed_with_it(podman):
     api.start(owner)
     inside = api.create_host_config(network_mode=f"container:{owner}")
     api.start(api.create_container(IMAGE, ["sleep", "600"], labels=labels, host_config=inside)["Id"])
-    containers = [thing for thing in labelled(podman) if thing.kind == "container"]
+    containers = [thing for thing in labelled(served) if thing.kind == "container"]
     first, _ = sorted(containers, key=lambda thing: thing.id != owner)
-    assert remove_labelled(podman, first, force=True)
-    assert podman.containers.list(all=True) == []
+    assert remove_labelled(served, first, force=True)
+    assert served.containers.list(all=True) == []
 
 
-def test_a_path_that_is_not_there_is_refused_and_not_made(podman, tmp_path):
+def test_a_path_that_is_not_there_is_refused_and_not_made(served, tmp_path):
     missing = tmp_path / "missing"
     job = examples.job(examples.trial(framework="mxnet"))
     (spec,) = launch(job)
     spec = spec.model_copy(update={"image": IMAGE, "mounts": (Mount(source=str(missing), target="/data"),)})
     with pytest.raises(EngineError, match=f"{missing} is not there; Podman "):
-        DockerEngine(podman, WORKLOADS).start(spec)
-    assert not can_mount(podman, str(missing), image=IMAGE, labels={})
-    assert can_mount(podman, "/usr/bin", image=IMAGE, labels={})
+        DockerEngine(served, WORKLOADS).start(spec)
+    assert not can_mount(served, str(missing), image=IMAGE, labels={})
+    assert can_mount(served, "/usr/bin", image=IMAGE, labels={})
     assert not missing.exists()

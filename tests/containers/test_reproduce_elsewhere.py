@@ -10,7 +10,7 @@ import os
 
 import pytest
 from commands import ROOT, to_its_end
-from containers.test_program_kills import ENGINES
+from containers.test_program_kills import with_apptainer
 from environments import environment_of
 
 from runner.experiments.studies.reproduction import read_reproduction
@@ -90,9 +90,9 @@ def test_the_sources_own_program_is_run_as_the_source_did_and_its_log_read(has, 
 
 
 @pytest.mark.parametrize("engine", ["podman", "apptainer"])
-def test_another_engine(engine, has, tmp_path):
+def test_another_engine(engine, has, request, tmp_path):
     has(MXNET)  # which the other is filled from
-    with ENGINES[engine]() as environment:
-        record, cell = ran(f"--engine={engine}", out=tmp_path, env=environment)
+    environment = with_apptainer() if engine == "apptainer" else request.getfixturevalue("podman")
+    record, cell = ran(f"--engine={engine}", out=tmp_path, env=environment)
     assert (record.engine, record.engine_details.confined) == (engine, True)
     assert cell.images == (MXNET,)
