@@ -87,7 +87,7 @@ def test_nobody_looks_on_where_nobody_should(dlscale, tmp_path):
 
 def test_a_sampler_that_is_killed_costs_the_run_nothing_but_its_samples(tmp_path):
     with left_running() as begin:
-        process = begin("bench", *TRAINING, "--workers=1", "--iterations=800", f"--out={tmp_path}")
+        process = begin("bench", *TRAINING, "--workers=1", "--iterations=100", f"--out={tmp_path}")
         assert wait_until(lambda: list(tmp_path.glob("*/telemetry.jsonl")), 60)
         watching = samplers(process)
         assert watching
