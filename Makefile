@@ -133,7 +133,7 @@ sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
 
 .PHONY: test torture lint verify lock
 test: .venv/ready-dev ## run every test that this machine can run
-	@.venv/bin/python -m pytest --numprocesses=2 --dist=loadgroup $(PYTEST)
+	@.venv/bin/python -m pytest --numprocesses=3 --dist=loadgroup $(PYTEST)
 torture: .venv/ready-dev ## kill -9 the runner: KILLS=200 times at moments drawn from seeds, and see that nothing it leaves adds up; ENGINE=docker, podman, apptainer or venv; CLUSTER=slurm cancels jobs by scancel
 	@DLSCALE_KILLS=$(if $(value KILLS),$(call typed,KILLS),200) .venv/bin/python -m pytest $(PYTEST) $(if $(value CLUSTER),tests/hosts/test_slurm_ends.py -k $(call typed,CLUSTER),\
 	  $(if $(filter-out docker,$(value ENGINE)),tests/containers/test_program_kills.py -k $(call typed,ENGINE),tests/containers/test_kills.py))
