@@ -16,12 +16,15 @@ from rich.text import Text
 from runner.core.console import open_console, spoken
 from runner.core.errors import RequestError, nearest
 from runner.core.units import ABSENT
+from runner.core.units import figure as in_figures
 from runner.report.table import plain_table
 from runner.results.published.derive import Contradiction, Scaled, contradictions, scaled
 from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
 
 _SUGGESTED: Final = 5
+# Of several sources so many figures are shown one by one.
+_MOST: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,8 @@ class Listed:
 def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
     """Print the sources, or the figures that were asked for; with `plot`, draw their scaling curves as a PNG.
 
+    Many figures of several sources are a line a source, with the highest throughput that it has for one device.
+
     Raises:
         RequestError: nothing has the name that was asked for, nothing of it scales, or a file of `results/published` is wrong.
     """
@@ -61,10 +66,12 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
         )
     else:
         console = open_console()
-        for each in listed if wanted.anything else ():
-            _print_source(console, each)
-        if len(listed) > 1:  # last, where it is seen after hundreds of lines
-            _print_overview(console, listed)
+        several = len(listed) > 1
+        if not several or sum(len(each.figures) for each in listed) <= _MOST:
+            for each in listed:
+                _print_source(console, each)
+        if several:
+            _print_overview(console, listed, wanted)
     if plot is not None:
         _draw(plot, listed, wanted)
 
@@ -128,14 +135,15 @@ def _entries(listed: Listed) -> Iterable[dict[str, object]]:
         }
 
 
-def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
-    """A line a source; a title that does not fit is cut."""
+def _print_overview(console: Console, listed: Sequence[Listed], wanted: Wanted) -> None:
+    """A line a source: its title, or of one model its highest throughput of a device; what does not fit is cut."""
     table = plain_table()
     table.add_column("source", no_wrap=True)
     table.add_column("figures", justify="right", no_wrap=True)
-    table.add_column("what", overflow="ellipsis")
+    table.add_column("most of a device" if wanted.model else "what", overflow="ellipsis")
     for each in listed:
-        table.add_row(each.published.id, str(len(each.figures)), Text(each.published.source.title, no_wrap=True))
+        what = (_fastest(each) or ABSENT) if wanted.model else each.published.source.title
+        table.add_row(each.published.id, str(len(each.figures)), Text(what, no_wrap=True))
     console.print(table)
     contradicted = ", ".join(f"{each.published.id} {n}" for each in listed if (n := len(each.contradictions)))
     console.print(f"\nfigures that others of their source contradict: {contradicted or 'none'}", style="dim")
@@ -143,9 +151,24 @@ def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
     found = sum(len(each.published.findings) for each in listed)
     console.print(
         spoken(
-            f"{total} figures and {found} findings of {len(listed)} sources; --source, --model and --framework show them"
+            f"{total} figures and {found} findings of {len(listed)} sources; --source shows those of one, --model and --framework fewer"
         )
     )
+
+
+def _fastest(listed: Listed) -> str | None:
+    """The highest throughput for each device of one run, and what it is of; None where a source has no throughput."""
+    rates = [
+        (float(figure.value) / figure.conditions.gpus, figure)
+        for figure in listed.figures
+        if figure.metric == "throughput" and not isinstance(figure.value, tuple) and figure.conditions.gpus
+    ]
+    if not rates:
+        return None
+    rate, figure = max(rates, key=lambda one: one[0])
+    of, names = figure.conditions, {gpu.id: gpu.model for gpu in listed.published.hardware.gpus}
+    told = (of.gpus != 1 and f"one of {of.gpus}", names.get(of.gpu or "", of.device), of.precision, of.mode)
+    return f"{in_figures(rate)} {figure.unit}: {', '.join(str(one) for one in told if one)}"
 
 
 def _print_source(console: Console, listed: Listed) -> None:

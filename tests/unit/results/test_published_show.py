@@ -37,6 +37,13 @@ def test_without_a_name_every_source_has_its_line():
     assert table.splitlines()[0].index("what") <= 80 - 30
 
 
+def test_many_figures_of_a_network_are_a_line_a_source_with_the_most_of_one_device():
+    lines = published("--model=resnet50").stdout.splitlines()
+    assert len(lines) < 30
+    (line,) = (line for line in lines if line.startswith("tensorflow-benchmarks-2017 "))
+    assert line.split()[1:6] == ["58", "219.0", "images/s:", "Tesla", "P100"]
+
+
 @pytest.mark.parametrize("words", [(), ("--source=dell-emc-2016-p100",), ("--model=resnet50",)])
 def test_all_fits_a_terminal_of_80_columns(words):
     assert max(map(len, published(*words).stdout.splitlines())) <= 80
