@@ -63,7 +63,7 @@ def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | No
         kernels=shares.names(work, seconds),
         calls=calls,
         call_classes=call_classes,
-        launches_per_step=launches / all_iterations if all_iterations and calls and first.kind != "calls" else None,
+        launches_per_step=launches / all_iterations if all_iterations and launches and first.kind != "calls" else None,
         regions=shares.regions(work, seconds, rows.regions, timed, iterations=iterations),
         counters=counters,
         memory=_memory(events),
