@@ -169,6 +169,7 @@ class TestShares:
             "memory_management": pytest.approx(25.0),
         }
         assert found.launches_per_step == 1.0
+        assert profile(table(kernel(0, 1), call(0.0, 0.3, "cudaMalloc"))).launches_per_step is None, "none was traced"
 
     def test_a_name_of_thousands_of_characters_is_cut_in_the_record(self):
         found = profile(table(kernel(0, 1, "void cutlass::Kernel<" + "x" * 3000)))
