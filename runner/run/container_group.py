@@ -30,9 +30,9 @@ from runner.plan.launch.job import Job
 # Lines of a container that are kept for a sentence on its end; torchrun alone writes 45 after a rank's last words.
 TAIL_LINES: Final = 200
 # Seconds between two signs of life on several nodes, either way, and how many an engine may miss in a row.
-BEAT_S: Final = 5.0
+BEAT_S: Final = 3.0
 POLL_S: Final = 0.25
-MISSED_SIGNS: Final = 3
+MISSED_SIGNS: Final = 4
 # What says to a lease that the runner is there.
 SIGN: Final = b"\n"
 # Characters of a line that are kept for a sentence.

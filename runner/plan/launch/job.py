@@ -16,9 +16,9 @@ from runner.plan import interconnect_environment
 Network = Literal["none", "host", "emulated", "pod"]
 
 LOOPBACK = "127.0.0.1"
-# Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner, which gives a sign every 5 s. The runner misses
-# a node for 15 s before it calls it lost: the node that was cut off has to be free 15 s after the record says so, of which a lease may take 6.
-HEARTBEAT_S = 20
+# Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner, which gives a sign every 3 s: a node that is cut
+# off is free within about 15 s, of which a program that ignores SIGTERM takes 5.
+HEARTBEAT_S = 12
 # Flags that a program which only infers does not have.
 OF_TRAINING = frozenset({"strategy", "learning-rate", "momentum", "weight-decay"})
 

@@ -315,7 +315,7 @@ def test_a_job_on_several_hosts_runs_on_each_ends_when_it_hears_nothing_and_know
     assert sum(spec.processes for spec in specs if spec.role == "worker") == job.trial.processes
     assert len({spec.name for spec in specs}) == len(specs)
     for spec in specs:
-        assert spec.argv[1:3] == ("/dlscale/workloads/lease.py", "--heartbeat=20")
+        assert spec.argv[1:3] == ("/dlscale/workloads/lease.py", "--heartbeat=12")
         assert (spec.network, spec.env["DLSCALE_NODE"], spec.hostname) == ("host", spec.node, spec.node)
 
 
@@ -366,7 +366,7 @@ def test_each_other_machine_has_one_that_sees_its_processes_and_nothing_else():
     assert (first.node, second.node) == ("n1", "n2")
     assert (first.name, second.name) == (f"dlscale-{job.run_id}-monitor0", f"dlscale-{job.run_id}-monitor1")
     assert first.argv == (
-        *("python3", "/dlscale/workloads/lease.py", "--heartbeat=20"),
+        *("python3", "/dlscale/workloads/lease.py", "--heartbeat=12"),
         *("python3", "/dlscale/workloads/monitor.py", "--node=n1", "--hz=10", "--gpus=0"),
     )
     assert first.env["PYTHONPATH"] == "/dlscale/workloads/site"
