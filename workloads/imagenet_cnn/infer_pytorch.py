@@ -257,10 +257,14 @@ def quantized(torch, net, batches):
         return convert_fx(prepared)
 
 
+def command_line():
+    made = infer_parser(__doc__.splitlines()[0])
+    add_techniques(made)
+    return made
+
+
 def main():
-    parser = infer_parser(__doc__.splitlines()[0])
-    add_techniques(parser)
-    args = parser.parse_args()
+    args = command_line().parse_args()
     pin(args.cpus_per_worker)
 
     import torch

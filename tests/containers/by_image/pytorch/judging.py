@@ -10,8 +10,8 @@ import math
 import judged
 import torch
 from colours import CLASSES, NORMALIZED
-from flags import infer_parser
 from infer_pytorch import Predictor
+from infer_pytorch import command_line as infer_command_line
 from probed import losses, ran
 from programs import torchrun
 from train_pytorch import Cnn, command_line
@@ -91,7 +91,7 @@ def validations_change_no_training(data):
 def precisions_are_what_they_say():
     words = [*judged.COMMON, "--batch=3", "--iterations=5", "--window=2", "--data=synthetic"]
     for precision, kind in (("bf16", torch.bfloat16), ("int8", torch.qint8)):
-        args = infer_parser("").parse_args([*words, f"--precision={precision}"])
+        args = infer_command_line().parse_args([*words, f"--precision={precision}"])
         predictor = Predictor(args, torch, CPU)
         predictor.convert()
         modules = [m for m in predictor.net.modules() if hasattr(m, "weight")]
