@@ -56,6 +56,13 @@ class Cluster:
         """How whoever lent the nodes takes them back, where the runner may have been `told` to end; None where they are still to be had."""
         return self.allocation.ended(told=told) if self.allocation else None
 
+    def lacks_a_node(self) -> bool:
+        """Whether a node of a Slurm job can't be reached any more, which Slurm itself may not know for minutes."""
+        from runner.cluster.hosts.survey import at_once  # noqa: PLC0415 - loads what only hosts need
+
+        answers = at_once(lambda reach: reach.run(("true",)), self.reaches) if self.allocation else ()
+        return any(isinstance(answer, RequestError) for answer in answers)
+
     @property
     def reaches(self) -> tuple[CommandReach, ...]:
         """The nodes that are reached by a command line."""

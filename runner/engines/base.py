@@ -44,6 +44,10 @@ class EngineError(Exception):
     """The engine refused something or does not answer any more; the message is the engine's own."""
 
 
+class NodeGoneError(EngineError):
+    """Nothing is heard of a node any more, and it can't be reached."""
+
+
 class EngineRefusedError(EngineError):
     """The engine answered a call with a refusal."""
 
@@ -135,8 +139,8 @@ class Engine(Describer, Protocol):
     def facts(self) -> EngineFacts:
         """Ask the engine about itself; never raises."""
 
-    def check(self) -> None:
-        """Ask the engine for a sign of life; raises EngineError when none comes."""
+    def check(self, node: str) -> None:
+        """Ask the engine of a node for a sign of life; raises EngineError when none comes, NodeGoneError when none will."""
 
     def start(self, spec: ContainerSpec) -> Container:
         """Create and start a container; raises EngineError where the engine would not."""

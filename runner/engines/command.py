@@ -6,6 +6,7 @@ Each container is the process of its argv on this machine, which carries its out
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import queue
 import shlex
@@ -13,13 +14,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.request import EngineName
-from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, Site, Splitter
+from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, NodeGoneError, Site, Splitter
 from runner.engines.boxes import Box
 from runner.engines.owner import signed
 from runner.engines.process import CommandError, run
@@ -28,14 +29,19 @@ from runner.engines.ways import Way
 STOP_GRACE_S: Final = 8.0
 # A container that takes longer to start is not waited for: who needs it says so.
 UP_S: Final = 30.0
+# Seconds of silence after which a node is reached anew, and that this may take: a busy controller of Slurm is slow.
+QUIET_S: Final = 12.0
+REACH_S: Final = 20.0
 READ_BYTES: Final = 2**16
 
 
 class CommandEngine:
     """Containers of a box, reached in one way."""
 
-    def __init__(self, way: Way, box: Box, *, version: str | None) -> None:
+    def __init__(self, way: Way, box: Box, *, version: str | None, heard: dict[str, float] | None = None) -> None:
+        """`heard` has by node when anything of it was heard last; the engines of one run share it."""
         self.way, self.box, self.version = way, box, version
+        self.heard = {} if heard is None else heard
 
     @property
     def name(self) -> EngineName:
@@ -62,8 +68,21 @@ class CommandEngine:
         """The box's."""
         return self.box.user()
 
-    def check(self) -> None:
-        """Nothing to ask: where the way breaks, the process of the argv ends."""
+    def check(self, node: str) -> None:
+        """Reach a node anew of which nothing was heard for long, where the way does not tell by itself that the other end is gone."""
+        now = time.monotonic()
+        if self.way.tells or now - self.heard.setdefault(node, now) < QUIET_S:
+            return
+        try:
+            run(self.way.reach(node, ("true",)), env=passed((*self.box.sees, *self.way.sees)), timeout_s=REACH_S)
+        except CommandError as error:
+            raise NodeGoneError(
+                f"nothing was heard of it for {QUIET_S:g} s, and it can't be reached anew: {error.last_line}"
+            ) from error
+        self.heard[node] = time.monotonic()
+
+    def _hear(self, node: str) -> None:
+        self.heard[node] = time.monotonic()
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start the argv; returns when others can join its network, or it has ended already."""
@@ -73,7 +92,10 @@ class CommandEngine:
             words and self.way.reach(spec.node, words) for words in (self.box.up(spec), self.box.removal(spec))
         )
         # What waits to be up is held by a manager of the box's own, in groups and sessions that the way knows nothing of.
-        container = start_process(spec.name, self.argv(spec), way=self.way, env=env, removal=removal, told=not up)
+        heard = functools.partial(self._hear, spec.node)
+        container = start_process(
+            spec.name, self.argv(spec), way=self.way, env=env, removal=removal, told=not up, heard=heard
+        )
         container.tell(self.box.begin(spec))
         deadline = time.monotonic() + UP_S
         while up and not container.ended() and time.monotonic() < deadline:
@@ -99,10 +121,11 @@ def start_process(
     env: Mapping[str, str],
     removal: Sequence[str] = (),
     told: bool = True,
+    heard: Callable[[], None] = lambda: None,
 ) -> ProcessContainer:
     """Start a process tree with a pipe as its lease; `removal` is run where it was ended before its time. Raises EngineError.
 
-    `told` says that the way tells its processes from others.
+    `told` says that the way tells its processes from others; `heard` is called with each that the process says.
     """
     try:
         process = subprocess.Popen(
@@ -117,7 +140,7 @@ def start_process(
     except OSError as error:
         raise EngineError(f"{argv[0]}: {error.strerror}") from error
     identifier = way.identifier(process.pid) if told else None
-    return ProcessContainer(name, process, way, removal=(removal, env), identifier=identifier)
+    return ProcessContainer(name, process, way, removal=(removal, env), identifier=identifier, heard=heard)
 
 
 class ProcessContainer:
@@ -131,12 +154,14 @@ class ProcessContainer:
         *,
         removal: tuple[Sequence[str], Mapping[str, str]],
         identifier: str | None,
+        heard: Callable[[], None],
     ) -> None:
         self.name = name
         self.identifier = identifier
         self._removal, self._env = removal
         self._process = process
         self._way = way
+        self._heard = heard
         self._writing = threading.Lock()
 
     def lines(self) -> Iterator[Line]:
@@ -147,6 +172,7 @@ class ProcessContainer:
         open_streams = 2
         while open_streams:
             splitter, data = found.get()
+            self._heard()
             if data:
                 yield from splitter.feed(data)
             else:

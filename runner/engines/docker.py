@@ -173,8 +173,9 @@ class DockerEngine(DockerPlan):
         """Version, GPU support and root directory of the engine."""
         return engine_facts(self.info, gpu_request=self.gpus_by, podman=self.podman)
 
-    def check(self) -> None:
+    def check(self, node: str) -> None:
         """Ask for a sign of life; raises EngineError when none comes."""
+        del node
         api = self.client.api
         with as_engine_error():
             api.get(f"{api.base_url}/_ping", timeout=_SIGN_S).raise_for_status()

@@ -32,6 +32,10 @@ class Way(Protocol):
         """Variables of the runner that the way itself takes."""
 
     @property
+    def tells(self) -> bool:
+        """Whether the process of the argv ends by itself, soon, once the node is gone or cut off."""
+
+    @property
     def grace_s(self) -> float:
         """Seconds that a job has to end by itself once its lease is let go, before the way to it is torn down."""
 
@@ -47,6 +51,7 @@ class Here:
     """This machine: nothing is in between. TERM reaches the lease itself."""
 
     grace_s: float = 0.0
+    tells: ClassVar[bool] = True
     sees: ClassVar[tuple[str, ...]] = ()
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -67,6 +72,7 @@ class Step:
     grace_s: float = (
         12.0  # srun has the step killed at once when it gets a TERM itself: the lease has to be over by then
     )
+    tells: ClassVar[bool] = False  # srun waits until Slurm gives the node up, after `SlurmdTimeout`
     # Where clients of Slurm find their controller; its other variables would be taken for options of srun.
     sees: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
 
@@ -97,6 +103,7 @@ class Ssh:
     logins: Mapping[str, tuple[str, ...]]  # by node, ssh's options and destination
     variables: Mapping[str, str]
     grace_s: float = 12.0
+    tells: ClassVar[bool] = True
     sees: ClassVar[tuple[str, ...]] = (*OF_USER, "SSH_AUTH_SOCK")
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from runner.analysis.grading.failures import explain
 from runner.core.container_spec import ContainerSpec
 from runner.core.record import Status
-from runner.engines.base import AHEAD, Container, Engine, EngineError, Line
+from runner.engines.base import AHEAD, Container, Engine, EngineError, Line, NodeGoneError
 from runner.plan.launch import horovod
 from runner.plan.launch.job import Job
 
@@ -131,12 +131,13 @@ class ContainerGroup:
             missed = 0
             while not self.over.wait(BEAT_S):
                 try:
-                    engine.check()
+                    engine.check(node)
                     missed = 0
                 except EngineError as error:
                     missed += 1
-                    if missed == MISSED_SIGNS:
+                    if missed == MISSED_SIGNS or isinstance(error, NodeGoneError):
                         self._say(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
+                        return
 
         threading.Thread(target=beat, daemon=True).start()
         for node, engine in engines.items():

@@ -130,9 +130,9 @@ def _to_pack(resources: AnyResources) -> Dataset | None:
     return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset
 
 
-def _samplers(way: Way, nodes: Iterable[str]) -> Samplers:
-    """Samplers by the runner's own Python, which this machine has, and every node of a Slurm job sees."""
-    engine = CommandEngine(way, Bare(Path(sys.executable), WORKLOADS), version=None)
+def _samplers(way: Way, nodes: Iterable[str], *, heard: dict[str, float] | None = None) -> Samplers:
+    """Samplers by the runner's own Python, which this machine has, and every node of a Slurm job sees; `heard` is that of the job's engine."""
+    engine = CommandEngine(way, Bare(Path(sys.executable), WORKLOADS), version=None, heard=heard)
     return Samplers(engine, dict.fromkeys(nodes, engine), image="the runner's own Python")
 
 
@@ -203,7 +203,7 @@ def _by_commands(resources: AnyResources, shown: Progress, *, started: float) ->
         image_used=used,
         runs=runs,
         data=resources.data,
-        samplers=_samplers(resources.cluster.way, nodes),
+        samplers=_samplers(resources.cluster.way, nodes, heard=engine.heard),
         seconds=time.monotonic() - started,
     )
 

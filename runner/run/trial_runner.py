@@ -32,7 +32,7 @@ from runner.run import container_group
 from runner.run.dialects import DIALECTS, auto
 from runner.run.dialects.base import AutoReader, Facts, FiguresReader, Reader
 from runner.run.dialects.pattern import PatternReader
-from runner.run.execute import Limits, execute
+from runner.run.execute import LOST, Limits, execute
 from runner.run.monitors import monitoring
 
 # Frameworks whose import takes well over a second, in which no GPU is used yet.
@@ -90,7 +90,10 @@ class TrialRunner:
             failed |= {cell(record.trial) for _, record in done if record.outcome.status != "ok"}
             if any(record.outcome.status == "interrupted" for _, record in done):
                 break
-            if any(record.outcome.status != "ok" for _, record in done) and self.resources.cluster.ended(told=False):
+            cluster = self.resources.cluster
+            if any(record.outcome.status != "ok" for _, record in done) and (
+                cluster.ended(told=False) or cluster.lacks_a_node()
+            ):
                 break
             if self.stopped.by:
                 raise KeyboardInterrupt
@@ -199,7 +202,8 @@ def because(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> 
         return outcome
     if ending := cluster.ended(told=outcome.status == "interrupted"):
         return outcome.model_copy(update={"status": ending.status, "reason": f"{ending.sentence}; {outcome.reason}"})
-    if outcome.status != "interrupted" and placement and (apart := cluster.apart(placement)):
+    named = outcome.status == "interrupted" or LOST in (outcome.reason or "")
+    if not named and placement and (apart := cluster.apart(placement)):
         return outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
     return outcome
 

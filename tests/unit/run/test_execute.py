@@ -24,7 +24,7 @@ from runner.core.container_spec import ContainerSpec
 from runner.core.errors import RunFailedError
 from runner.core.events.parse import Rows, parse_line
 from runner.core.interrupts import Stopped, held
-from runner.engines.base import EngineError
+from runner.engines.base import EngineError, NodeGoneError
 from runner.engines.local import LocalEngine
 from runner.run import container_group
 from runner.run.execute import MOST_TORN, Limits, TornLines, execute
@@ -202,8 +202,15 @@ class Refusing(LocalEngine):
 class Silent(LocalEngine):
     """Runs containers, and answers no question."""
 
-    def check(self):
+    def check(self, node):
         raise EngineError("no answer within 5 s")
+
+
+class CutOff(LocalEngine):
+    """Runs containers on a node that is not reached any more, which is known at once."""
+
+    def check(self, node):
+        raise NodeGoneError(f"no route to {node}")
 
 
 class Gone(LocalEngine):
@@ -231,6 +238,11 @@ def test_a_container_that_will_not_start_ends_those_that_did(sleep):
             Silent,
             "import time; time.sleep(300)",
             "n2 was lost: its engine does not answer any more (no answer within 5 s);",
+        ),
+        (
+            CutOff,
+            "import time; time.sleep(300)",
+            "n2 was lost: its engine does not answer any more (no route to n2);",
         ),
         (Gone, "pass", "n2 was lost: its engine does not answer any more (Connection refused);"),
         (LocalEngine, "raise SystemExit(7)", "n2: w1: exit code 7"),

@@ -1,0 +1,75 @@
+"""Prevents: a run on Slurm that goes on for `SlurmdTimeout`, five minutes, after a node was cut off, and one that is ended because a node says
+nothing while it compiles."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from runner.core.container_spec import ContainerSpec
+from runner.core.provenance import SUITE_ROOT
+from runner.engines import command
+from runner.engines.base import NodeGoneError
+from runner.engines.boxes import Bare
+from runner.engines.command import CommandEngine
+from runner.engines.ways import Here
+
+
+@dataclass(frozen=True)
+class Untold(Here):
+    """A way to a node that is there as long as a file is."""
+
+    tells = False
+    link: Path = Path()
+
+    def reach(self, node, words):
+        return (
+            "sh",
+            "-c",
+            'test -e "$0" || { echo "$1: no route" >&2; exit 1; }; shift; exec "$@"',
+            str(self.link),
+            node,
+            *words,
+        )
+
+
+@pytest.fixture
+def link(tmp_path):
+    path = tmp_path / "link"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def engine(link):
+    return CommandEngine(Untold(link=link), Bare(Path(sys.executable), SUITE_ROOT / "workloads"), version=None)
+
+
+def test_a_node_of_which_nothing_is_heard_is_reached_anew_and_gone_where_that_fails(engine, link, monkeypatch):
+    engine.check("n2")  # the first time it is asked for
+    link.unlink()
+    engine.check("n2")  # not for long
+    monkeypatch.setattr(command, "QUIET_S", 0.0)
+    with pytest.raises(NodeGoneError, match="n2: no route"):
+        engine.check("n2")
+    link.touch()
+    engine.check("n2")
+    monkeypatch.setattr(command, "QUIET_S", 60.0)
+    link.unlink()
+    engine.check("n2")  # that it was reached counts as a word of it
+
+
+def test_a_word_of_any_container_counts_also_of_those_of_another_engine(engine, monkeypatch):
+    sampler = CommandEngine(engine.way, engine.box, version=None, heard=engine.heard)
+    argv = (sys.executable, "-c", "print('one', flush=True); input()")
+    spec = ContainerSpec(name="s", node="n2", role="worker", image="none", argv=argv, env={}, user="0:0", labels={})
+    container = sampler.start(spec)
+    before = sampler.heard.get("n2")
+    lines = container.lines()
+    assert next(lines).text == "one"
+    assert engine.heard["n2"] > (before or 0)
+    container.tell(b"\n")
+    container.remove()
