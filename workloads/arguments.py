@@ -10,6 +10,8 @@ PROFILES = ("kernels", "metrics", "memory", "region", "calls")
 REGIONS = ("input", "forward", "backward", "optimizer", "update")
 # Compute capability from which on a GPU has a precision.
 CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0), "fp8": (8, 9)}
+# Precisions whose arithmetic is in bf16; of fp8, but for products of dense layers.
+IN_BF16 = ("bf16", "fp8")
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
 
 

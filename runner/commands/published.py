@@ -35,11 +35,6 @@ class Wanted:
     framework: str | None = None
     source: str | None = None
 
-    @property
-    def anything(self) -> bool:
-        """Whether something was named at all."""
-        return bool(self.model or self.framework or self.source)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
@@ -49,6 +44,11 @@ class Listed:
     figures: tuple[Figure, ...]
     scaled: tuple[Scaled, ...]
     contradictions: tuple[Contradiction, ...]
+
+    @property
+    def gpus(self) -> dict[str, str]:
+        """Names of the GPUs by which the figures call them."""
+        return {gpu.id: gpu.model for gpu in self.published.hardware.gpus}
 
 
 def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
@@ -166,8 +166,8 @@ def _fastest(listed: Listed) -> str | None:
     if not rates:
         return None
     rate, figure = max(rates, key=lambda one: one[0])
-    of, names = figure.conditions, {gpu.id: gpu.model for gpu in listed.published.hardware.gpus}
-    told = (of.gpus != 1 and f"one of {of.gpus}", names.get(of.gpu or "", of.device), of.precision, of.mode)
+    of = figure.conditions
+    told = (of.gpus != 1 and f"one of {of.gpus}", listed.gpus.get(of.gpu or "", of.device), of.precision, of.mode)
     return f"{in_figures(rate)} {figure.unit}: {', '.join(str(one) for one in told if one)}"
 
 
@@ -178,8 +178,7 @@ def _print_source(console: Console, listed: Listed) -> None:
     who = ", ".join((*source.authors, *([source.organisation] if source.organisation else [])))
     where = source.repository or (source.url[0] if source.url else source.kind)
     console.print(f"{published.id}: {who}; {where}", style="dim")
-    gpus = {gpu.id: gpu.model for gpu in published.hardware.gpus}
-    conditions = [_conditions(figure.conditions, gpus) for figure in listed.figures]
+    conditions = [_conditions(figure.conditions, listed.gpus) for figure in listed.figures]
     common = [one for one in conditions[0] if len(conditions) > 1 and all(one in other for other in conditions)]
     if common:
         console.print(f"all of them: {'; '.join(common)}")

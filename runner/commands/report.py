@@ -59,11 +59,10 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     """
     console = open_console(soft_wrap=True)
     first = directories[0]
-    if missing := [
-        one for one in directories if not one.is_dir()
-    ]:  # before the page's folder is made, which may be that one
+    # Before the page's folder is made, which may be that one.
+    if missing := next((one for one in directories if not one.is_dir()), None):
         raise RequestError(
-            f"{missing[0]} does not exist; name a run directory, or one of several, `dlscale ls` lists runs"
+            f"{missing} does not exist; name a run directory, or one of several, `dlscale ls` lists runs"
         )
     if len(directories) == 1 and (first / RECORD).is_file():
         run = (first, read_record(first))

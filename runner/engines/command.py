@@ -74,20 +74,23 @@ class CommandEngine:
         if self.way.tells or now - self.heard.setdefault(node, now) < QUIET_S:
             return
         try:
-            run(self.way.reach(node, ("true",)), env=passed((*self.box.sees, *self.way.sees)), timeout_s=REACH_S)
+            run(self.way.reach(node, ("true",)), env=self._env(), timeout_s=REACH_S)
         except CommandError as error:
             raise NodeGoneError(
                 f"nothing was heard of it for {QUIET_S:g} s, and it can't be reached anew: {error.last_line}"
             ) from error
-        self.heard[node] = time.monotonic()
+        self._hear(node)
 
     def _hear(self, node: str) -> None:
         self.heard[node] = time.monotonic()
 
+    def _env(self) -> dict[str, str]:
+        return passed((*self.box.sees, *self.way.sees))
+
     def start(self, spec: ContainerSpec) -> Container:
         """Start the argv; returns when others can join its network, or it has ended already."""
         spec = spec.model_copy(update={"labels": signed(spec.labels)})
-        env = passed((*self.box.sees, *self.way.sees))
+        env = self._env()
         up, removal = (
             words and self.way.reach(spec.node, words) for words in (self.box.up(spec), self.box.removal(spec))
         )
@@ -121,11 +124,11 @@ def start_process(
     env: Mapping[str, str],
     removal: Sequence[str] = (),
     told: bool = True,
-    heard: Callable[[], None] = lambda: None,
+    heard: Callable[[], None],
 ) -> ProcessContainer:
     """Start a process tree with a pipe as its lease; `removal` is run where it was ended before its time. Raises EngineError.
 
-    `told` says that the way tells its processes from others; `heard` is called with each that the process says.
+    `told` says that the way tells its processes from others; `heard` is called whenever the process writes something, or closes what it writes to.
     """
     try:
         process = subprocess.Popen(

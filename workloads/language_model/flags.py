@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from arguments import at_least, inference_parser, refuse, training_parser
+from arguments import IN_BF16, at_least, inference_parser, refuse, training_parser
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def check(args):
         refuse(f"--sequence-length={args.sequence_length}: {args.model} reads {size.longest} tokens at the most")
     if args.batch % args.gradient_accumulation:
         refuse(f"--gradient-accumulation={args.gradient_accumulation} does not divide --batch={args.batch}")
-    if args.weights == "bf16" and args.precision not in {"bf16", "fp8"}:
+    if args.weights == "bf16" and args.precision not in IN_BF16:
         refuse(f"--weights=bf16 computes in bf16; ask for --precision=bf16 or fp8, not {args.precision}")
     if args.precision == "fp8" and args.strategy.endswith("tp"):
         refuse(f"--precision=fp8 multiplies whole layers, which --strategy={args.strategy} cuts; ask for bf16")

@@ -13,6 +13,7 @@ products themselves how many groups there are.
 """
 
 import torch
+from arguments import IN_BF16
 from flags import BERT_EPSILON, SIZES, STANDARD_DEVIATION, ending
 from torch import nn
 from torch.nn import functional
@@ -212,7 +213,7 @@ def build(args, device):
     with device:  # where drawing takes no time
         how = {
             "recompute": args.checkpointing == "block",
-            "arithmetic": bf16 if args.precision in {"bf16", "fp8"} else torch.float32,
+            "arithmetic": bf16 if args.precision in IN_BF16 else torch.float32,
         }
         net = Encoder(size, **how) if size.encoder else Decoder(size, length=args.sequence_length, **how)
         ends = ending(size)

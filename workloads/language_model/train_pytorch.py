@@ -22,6 +22,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from arguments import IN_BF16
 from flags import BETAS, SIZES, check, parser
 from loop import Batches
 from with_pytorch.training import Training, run
@@ -157,7 +158,7 @@ class LanguageModel(Training):
     def gradient_bytes(self):
         if not self.sharded:
             return super().gradient_bytes() // (2 if self.args.weights == "bf16" else 1)
-        element = 2 if self.args.precision in {"bf16", "fp8"} else 4
+        element = 2 if self.args.precision in IN_BF16 else 4
         tokens = self.args.batch * self.ranks.together * self.args.sequence_length
         return self.ranks.handed_bytes(self.net, tokens=tokens, element=element)
 

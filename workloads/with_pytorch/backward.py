@@ -11,10 +11,8 @@ def timed(training):
 
     Seconds count from the start of the backward pass; bytes are those that a step hands over.
     """
-    loss, scale = (
-        training.loss_of(training.computed, training.shared_batch()),
-        training.gradient_bytes() / training.parameter_count(),
-    )
+    loss = training.loss_of(training.computed, training.shared_batch())
+    scale = training.gradient_bytes() / training.parameter_count()
     passes = sorted((once(training, loss) for _ in range(TIMED if training.on_gpu else 1)), key=lambda one: one[1])
     forward_s, backward_s, ready = passes[len(passes) // 2]
     ready.sort(key=lambda gradient: gradient[1])

@@ -11,6 +11,7 @@ import contextlib
 import os
 
 import torch
+from arguments import IN_BF16
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -54,7 +55,7 @@ class Sharded(Ddp):
         if args.strategy == "tp":
             return model
         policy = MixedPrecisionPolicy()
-        if args.precision in {"bf16", "fp8"}:
+        if args.precision in IN_BF16:
             policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
         cut = {"mesh": self.mesh["samples"], "mp_policy": policy}
         for block in model.blocks:
@@ -80,7 +81,7 @@ class Sharded(Ddp):
         """
         samples, together = self.mesh.shape
         blocks, every = (sum(p.numel() for p in part.parameters()) for part in (model.blocks, model))
-        bf16 = self.args.precision in {"bf16", "fp8"} or self.args.weights == "bf16"
+        bf16 = self.args.precision in IN_BF16 or self.args.weights == "bf16"
         gathered = (every + blocks * (self.args.reshard == "forward")) * (2 if bf16 else 4)
         weights = (gathered + 4 * every) // 2
         if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:

@@ -6,7 +6,7 @@ The order is that of the lines of an ablation. None changes what is computed, bu
 import os
 from pathlib import Path
 
-from arguments import refuse
+from arguments import IN_BF16, refuse
 
 TECHNIQUES = (
     "channels-last",  # images and weights lie channels-last, as tensor cores read them
@@ -57,7 +57,7 @@ def check(args, *, offered):
             )
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
-    if "cudnn-attention" in args.techniques and args.precision not in {"bf16", "fp8"}:
+    if "cudnn-attention" in args.techniques and args.precision not in IN_BF16:
         refuse(f"--techniques=cudnn-attention has no kernel for --precision={args.precision}; ask for bf16")
     if "cuda-graphs" in args.techniques:
         check_graphs(args)
