@@ -25,7 +25,7 @@ _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 # What holds one network: DataParallel copies it anew in each step.
 _NOT_DP: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
 # What fails behind layers that devices share (PyTorch 2.13: a gradient that is no DTensor).
-_NOT_SHARED: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search"})
+_NOT_SHARED: Final[frozenset[Technique]] = frozenset({"compile"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})

@@ -162,7 +162,7 @@ class OnGpu(Predictor):
         names = self.args.techniques
         if "compile" in names:
             techniques.keep(self.args.compiled)
-            options = techniques.search(techniques.SEARCH) if "kernel-search" in names else None
+            options = techniques.search() if "kernel-search" in names else None
             self.answer = self.torch.compile(self.classes, dynamic=False, options=options)
         if "cuda-graphs" in names:
             self.torch.cuda.empty_cache()  # a graph has memory of its own

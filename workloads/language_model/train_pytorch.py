@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import IN_BF16
 from flags import BETAS, SIZES, check, parser
 from loop import Batches
-from with_pytorch.techniques import SEARCH_PRODUCTS
 from with_pytorch.training import Training, run
 
 EVALUATED = 4  # sequences
@@ -63,10 +62,7 @@ def placed(arrays, device):
 class LanguageModel(Training):
     """The network, and this rank's sequences."""
 
-    offered = frozenset(
-        {"fused-optimizer", "cudnn-attention", "compile", "kernel-search", "one-message", "bf16-gradients"}
-    )
-    searched = SEARCH_PRODUCTS
+    offered = frozenset({"fused-optimizer", "cudnn-attention", "compile", "one-message", "bf16-gradients"})
     lacks = frozenset({"dp", "horovod"})
     cuts = ("fsdp", "tp", "fsdp+tp")
 

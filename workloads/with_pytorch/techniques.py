@@ -30,7 +30,6 @@ BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 # DataParallel copies the network anew in each step; compiling fails behind layers that ranks share (PyTorch 2.13: a gradient that is no DTensor).
 NOT_WITH = {"dp": {"compile", "cuda-graphs"}, "tp": {"compile"}, "fsdp+tp": {"compile"}}
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
-SEARCH_PRODUCTS = (*SEARCH, "max_autotune_gemm")  # matrix products too, which libraries' kernels compete for
 # Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
 # DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
 EAGER_STEPS = 11
@@ -126,13 +125,13 @@ def keep(directory):
         os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
 
 
-def search(names):
+def search():
     """What has the compiler time each kernel in many shapes, which takes over twice as long.
 
     Of several shapes the fastest is where the search begins, and from there on it doubles or halves one size after the other for as long
     as that helps.
     """
-    return dict.fromkeys(names, True)
+    return dict.fromkeys(SEARCH, True)
 
 
 def graphs():

@@ -63,7 +63,6 @@ class Training(loop.Training):
 
     framework = "with_pytorch"
     offered = frozenset(techniques.OF_IMAGES)
-    searched = techniques.SEARCH
     lacks = frozenset({"dp"})  # of the strategies in `ranks.py`
     cuts = ()  # strategies that cut its network
 
@@ -96,9 +95,7 @@ class Training(loop.Training):
         self.net = self.computed = self.place(techniques.rebuilt(net, names))
         if "compile" in names:
             techniques.keep(args.compiled)
-            self.computed = self.ranks.compiled(
-                self.net, techniques.search(self.searched) if "kernel-search" in names else None
-            )
+            self.computed = self.ranks.compiled(self.net, techniques.search() if "kernel-search" in names else None)
             self.compiled = techniques.graphs
         self.model = self.ranks.model(self.computed)
         self.parameters = list(self.net.parameters())

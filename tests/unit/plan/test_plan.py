@@ -33,12 +33,11 @@ def test_what_is_asked_of_a_model_reaches_its_program_and_is_a_key_of_its_own():
 
 def test_tuned_leaves_out_what_fails_behind_shared_layers():
     (one, four) = plan(Request(**LLAMA, preset="tuned", strategy="tp", repeat=1), resources(**LANGUAGE))
-    assert one.techniques == ("fused-optimizer", "cudnn-attention", "compile", "kernel-search")
+    assert one.techniques == ("fused-optimizer", "cudnn-attention", "compile")
     assert (four.techniques, four.precision) == (("fused-optimizer", "cudnn-attention"), "bf16")
     assert plan(Request(**LLAMA, preset="tuned", precision="tf32", repeat=1), resources(**LANGUAGE))[0].techniques == (
         "fused-optimizer",
         "compile",
-        "kernel-search",
     )
 
 
