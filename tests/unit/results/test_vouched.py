@@ -110,21 +110,40 @@ def test_plain_ddp_on_four_gpus_is_not_left_out():
     assert f"{plain:,.0f} against {bf16:,.0f} images/s, one run each." in DOCUMENT
 
 
-def test_inference_with_a_busy_gpu_and_one_batch_at_a_time():
+def rows_of(topic, batch=256, matrix=""):
+    records = [(path, record) for path, record in records_under(H200 / topic) if record.matrix_id.endswith(matrix)]
+    return summarize([(path, record) for path, record in records if record.trial.batch_per_device == batch]).rows
+
+
+def test_inference_fed_with_several_batches_in_flight_and_one_at_a_time():
     """Throughput was the host's: 7,464 images/s with the GPU half idle, less than training."""
-    now, before = (
-        summarize(
-            [(path, record) for path, record in records_under(H200 / topic) if record.trial.batch_per_device == 256]
-        )
-        for topic in ("inference-in-flight", "inference")
+    (tuned,), (plain,), (alone,) = (rows_of(topic) for topic in ("own-inference", "inference-in-flight", "inference"))
+    assert (tuned.repeats, plain.repeats, alone.repeats) == (5, 3, 1)
+    assert f"five runs: {with_interval(tuned)} images/s of ResNet-50 in bf16 at batch 256" in DOCUMENT
+    assert f"it was {with_interval(plain)}, three runs" in DOCUMENT
+    busy = f"with the GPU {alone.telemetry.utilisation_percent:.0f} % busy, one run"
+    assert f"{alone.throughput:,.0f} {busy}" in DOCUMENT
+
+
+def test_llama_in_two_precisions_on_two_gpus():
+    found = {matrix: rows_of("own-language", 4, matrix)[0] for matrix in ("4400", "4657", "83b1", "0801")}
+    assert [row.repeats for row in found.values()] == [3, 2, 2, 3]
+    for matrix, row in found.items():
+        rate = with_interval(row) if row.repeats > 2 else f"{row.throughput:,.0f}"
+        assert re.search(rf"\[{rate}\]\(\S*-{matrix}\.md\)", DOCUMENT), rate
+    assert f"an MFU of {found['4400'].mfu_percent:.2f} %" in DOCUMENT
+
+
+def test_gpt2_compiled_on_four_gpus():
+    _, four = rows_of("own-four", 64)
+    assert (
+        f"{with_interval(four)} tokens/s, {four.speedup:.3f} ± {half_width(four.speedup_ci95):.3f} times one."
+        in DOCUMENT
     )
-    (now,), (before,) = now.rows, before.rows
-    assert (now.repeats, before.repeats) == (3, 1)
-    assert now.telemetry.utilisation_percent > 95
-    told = f"{figure(now.throughput, half_width(now.throughput_ci95))} images/s of ResNet-50 in bf16 at batch 256, the GPU "
-    told += f"{now.telemetry.utilisation_percent:.0f} % busy"
-    assert told in DOCUMENT
-    assert f"it was {before.throughput:,.0f} with the GPU {before.telemetry.utilisation_percent:.0f} % busy" in DOCUMENT
+
+
+def with_interval(row):
+    return figure(row.throughput, half_width(row.throughput_ci95))
 
 
 RESULTS = Path(__file__).parents[3] / "results"
