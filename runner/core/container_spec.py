@@ -14,6 +14,10 @@ Role = Literal["worker", "scheduler", "server", "daemon", "tool", "monitor"]
 IMAGE_USER: Final = "10001:10001"
 # Home of every job: the one writable place of a read-only container.
 HOME: Final = "/tmp"  # noqa: S108 - inside of a container
+# Seconds between two signs of life, either way, of a run on several nodes, and of silence after which the other end counts as gone: a node that
+# is cut off is free within about 15 s, of which a program that ignores SIGTERM takes 5.
+BEAT_S: Final = 3.0
+SILENCE_S: Final = 12.0
 # Size of /dev/shm in MiB where nothing asks for more.
 SHM_MIB: Final = 1024
 LABEL_RUN = "dlscale.run-id"

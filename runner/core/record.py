@@ -41,6 +41,7 @@ class Outcome(Frozen):
         exit_codes: by container; absent for one that did not end by itself.
         started: the runner's monotonic clock in seconds when the first container began to be created.
         containers: by name, what the kernel's view of a process tells a container by (`Container.identifier`).
+        lost: nodes that did not answer any more, which ended the run.
         cut: containers that wrote a line longer than is kept (`engines/base.py` `LONGEST`).
         phases_s: seconds of each phase: what the runner saw (`create`, `total`) and what the programs said
             (`import`, ...; the slowest rank's).
@@ -52,6 +53,7 @@ class Outcome(Frozen):
     started: float
     phases_s: dict[str, float]
     containers: Mapping[str, str] = {}
+    lost: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
 
     @property

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from runner.core.container_spec import ContainerSpec, Mount
+from runner.core.container_spec import SILENCE_S, ContainerSpec, Mount
 from runner.core.request import EngineName
 from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, NodeGoneError, Site, Splitter
 from runner.engines.boxes import Box
@@ -29,8 +29,7 @@ from runner.engines.ways import Way
 STOP_GRACE_S: Final = 8.0
 # A container that takes longer to start is not waited for: who needs it says so.
 UP_S: Final = 30.0
-# Seconds of silence after which a node is reached anew, and that this may take: a busy controller of Slurm is slow.
-QUIET_S: Final = 12.0
+# What reaching a silent node anew may take: a busy controller of Slurm is slow.
 REACH_S: Final = 20.0
 READ_BYTES: Final = 2**16
 
@@ -71,13 +70,13 @@ class CommandEngine:
     def check(self, node: str) -> None:
         """Reach a node anew of which nothing was heard for long, where the way does not tell by itself that the other end is gone."""
         now = time.monotonic()
-        if self.way.tells or now - self.heard.setdefault(node, now) < QUIET_S:
+        if self.way.tells or now - self.heard.setdefault(node, now) < SILENCE_S:
             return
         try:
             run(self.way.reach(node, ("true",)), env=self._env(), timeout_s=REACH_S)
         except CommandError as error:
             raise NodeGoneError(
-                f"nothing was heard of it for {QUIET_S:g} s, and it can't be reached anew: {error.last_line}"
+                f"nothing was heard of it for {SILENCE_S:g} s, and it can't be reached anew: {error.last_line}"
             ) from error
         self._hear(node)
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from runner.analysis.grading.failures import explain
-from runner.core.container_spec import ContainerSpec
+from runner.core.container_spec import BEAT_S, SILENCE_S, ContainerSpec
 from runner.core.record import Status
 from runner.engines.base import AHEAD, Container, Engine, EngineError, Line, NodeGoneError
 from runner.plan.launch import horovod
@@ -29,10 +29,7 @@ from runner.plan.launch.job import Job
 
 # Lines of a container that are kept for a sentence on its end; torchrun alone writes 45 after a rank's last words.
 TAIL_LINES: Final = 200
-# Seconds between two signs of life on several nodes, either way, and how many an engine may miss in a row.
-BEAT_S: Final = 3.0
 POLL_S: Final = 0.25
-MISSED_SIGNS: Final = 4
 # What says to a lease that the runner is there.
 SIGN: Final = b"\n"
 # Characters of a line that are kept for a sentence.
@@ -135,7 +132,7 @@ class ContainerGroup:
                     missed = 0
                 except EngineError as error:
                     missed += 1
-                    if missed == MISSED_SIGNS or isinstance(error, NodeGoneError):
+                    if missed * BEAT_S >= SILENCE_S or isinstance(error, NodeGoneError):
                         self._say(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
                         return
 

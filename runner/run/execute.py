@@ -43,7 +43,6 @@ _EACH_RANK: Final = 256
 # Behind a job number, which horovodrun's own prefix has not: that one is put before whole lines.
 _MPI_TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
 # What stands behind the name of a node that answers no more.
-LOST: Final = " was lost: "
 
 
 @dataclass(frozen=True)
@@ -208,6 +207,7 @@ def execute(
         started=started,
         phases_s=phases,
         containers=group.identifiers,
+        lost=tuple(sorted(group.lost)),
         cut=tuple(sorted(output.cut)),
     )
 
@@ -255,7 +255,7 @@ def _follow(
             group.lost.add(group.nodes[name])
             raise Stop(
                 "failed",
-                f"{group.nodes[name]}{LOST}its engine does not answer any more ({said.why}); see whether the machine, its "
+                f"{group.nodes[name]} was lost: its engine does not answer any more ({said.why}); see whether the machine, its "
                 "network and its engine are up, then `dlscale clean` removes what a lost node kept",
             )
         group.exit_codes[name] = said

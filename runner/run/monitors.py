@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.analysis.grading.failures import explain
-from runner.core.container_spec import ContainerSpec
+from runner.core.container_spec import BEAT_S, ContainerSpec
 from runner.core.errors import RunFailedError
 from runner.core.events import Event, MonitorStart, MonitorStop, Trouble
 from runner.core.events.parse import EventError, Rows, parse_line
@@ -23,7 +23,7 @@ from runner.engines.base import Container, Engine, EngineError
 from runner.engines.command import CommandEngine
 from runner.engines.ways import Here
 from runner.results.store import RunWriter
-from runner.run.container_group import BEAT_S, SIGN, TAIL_LENGTH
+from runner.run.container_group import SIGN, TAIL_LENGTH
 
 # Seconds that a sampler has to say its first word, and to say its last once it has been told to end.
 BEGIN_S: Final = 15.0

@@ -32,7 +32,7 @@ from runner.run import container_group
 from runner.run.dialects import DIALECTS, auto
 from runner.run.dialects.base import AutoReader, Facts, FiguresReader, Reader
 from runner.run.dialects.pattern import PatternReader
-from runner.run.execute import LOST, Limits, execute
+from runner.run.execute import Limits, execute
 from runner.run.monitors import monitoring
 
 # Frameworks whose import takes well over a second, in which no GPU is used yet.
@@ -202,7 +202,7 @@ def because(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> 
         return outcome
     if ending := cluster.ended(told=outcome.status == "interrupted"):
         return outcome.model_copy(update={"status": ending.status, "reason": f"{ending.sentence}; {outcome.reason}"})
-    named = outcome.status == "interrupted" or LOST in (outcome.reason or "")
+    named = outcome.status == "interrupted" or outcome.lost
     if not named and placement and (apart := cluster.apart(placement)):
         return outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
     return outcome

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, SHM_MIB, ContainerSpec, Mount, Role
+from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, SHM_MIB, SILENCE_S, ContainerSpec, Mount, Role
 from runner.core.node import Node
 from runner.core.trial import Placed, Trial
 from runner.engines.base import Site
@@ -16,9 +16,6 @@ from runner.plan import interconnect_environment
 Network = Literal["none", "host", "emulated", "pod"]
 
 LOOPBACK = "127.0.0.1"
-# Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner, which gives a sign every 3 s: a node that is cut
-# off is free within about 15 s, of which a program that ignores SIGTERM takes 5.
-HEARTBEAT_S = 12
 # Flags that a program which only infers does not have.
 OF_TRAINING = frozenset({"strategy", "learning-rate", "momentum", "weight-decay"})
 
@@ -112,7 +109,7 @@ def leased(job: Job, *argv: str) -> tuple[str, ...]:
     if job.head.network == "pod":
         names = ",".join(dict.fromkeys(seat.address for seat in job.seats if seat.placed.wire))
         return (job.site.python, f"{job.site.workloads}/lease.py", f"--pod={names}", *argv)
-    beat = (f"--heartbeat={HEARTBEAT_S}",) if job.remote else ()
+    beat = (f"--heartbeat={SILENCE_S:g}",) if job.remote else ()
     keys = (f"--keys={job.keys}",) if job.keys else ()
     return (job.site.python, f"{job.site.workloads}/lease.py", *beat, *keys, *argv)
 
@@ -302,7 +299,7 @@ def sampler(
 
     One that is `remote` has to hear from the runner to live on, and brings its modules along.
     """
-    beat = (f"--heartbeat={HEARTBEAT_S}",) if remote else ()
+    beat = (f"--heartbeat={SILENCE_S:g}",) if remote else ()
     flags = (f"--node={node}", f"--hz={hz}", f"--gpus={','.join(map(str, gpus))}")
     return ContainerSpec(
         name=f"dlscale-{run_id}-monitor{number}",

@@ -52,12 +52,12 @@ def test_a_node_of_which_nothing_is_heard_is_reached_anew_and_gone_where_that_fa
     engine.check("n2")  # the first time it is asked for
     link.unlink()
     engine.check("n2")  # not for long
-    monkeypatch.setattr(command, "QUIET_S", 0.0)
+    monkeypatch.setattr(command, "SILENCE_S", 0.0)
     with pytest.raises(NodeGoneError, match="n2: no route"):
         engine.check("n2")
     link.touch()
     engine.check("n2")
-    monkeypatch.setattr(command, "QUIET_S", 60.0)
+    monkeypatch.setattr(command, "SILENCE_S", 60.0)
     link.unlink()
     engine.check("n2")  # that it was reached counts as a word of it
 

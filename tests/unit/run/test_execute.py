@@ -253,10 +253,12 @@ def test_what_fails_on_one_of_several_nodes_ends_the_job_on_the_others_and_is_na
     monkeypatch, sleep, engine, other, reason
 ):
     monkeypatch.setattr(container_group, "BEAT_S", 0.1)
+    monkeypatch.setattr(container_group, "SILENCE_S", 0.4)
     engines = {"n1": LocalEngine(None, WORKLOADS), "n2": engine(None, WORKLOADS)}
     outcome = run(spec(sleep, node="n1"), spec(other, name="w1", node="n2"), engines=engines, remote=True)
     assert outcome.status == "failed"
     assert outcome.reason.startswith(reason)
+    assert outcome.lost == (("n2",) if " was lost: " in reason else ())
 
 
 @pytest.mark.parametrize(
