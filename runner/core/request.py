@@ -158,7 +158,7 @@ class Request(Frozen):
             "folder of class folders with JPEGs, or a .rec, .lmdb or .tfrecord made of one (default: synthetic)", "PATH"
         ),
     ] = None
-    decode: Annotated[Decode, Option("what decodes the JPEGs of --data: cpu (default), or gpu by nvJPEG (PyTorch)")] = (
+    decode: Annotated[Decode, Option("what decodes the JPEGs of --data: cpu (default), or gpu by DALI (PyTorch)")] = (
         "cpu"
     )
     loader_workers: Annotated[

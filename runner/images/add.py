@@ -69,7 +69,7 @@ def add(
     if cuda and runtime != _release(cuda) and (index := _index(catalog, framework, cuda)):
         image = _named(image.model_copy(update={"extra_index": index}), root, f"{version}-{cuda}{ending}")
         try:
-            image, _ = _pinned(image, like, build=f"+{cuda}")
+            image, _ = _pinned(image, _of_cuda(like, _release(cuda)), build=f"+{cuda}")
         except RequestError as error:
             raise RequestError(
                 f"no package source gives {framework} {version} built for CUDA {_release(cuda)}; leave out --cuda"
@@ -174,6 +174,13 @@ def _index(catalog: Catalog, framework: str, cuda: str) -> str | None:
     """Where a framework keeps its builds for one CUDA release: beside the index that another of its images names."""
     known = [image.extra_index for image in catalog.of(framework) if image.extra_index]
     return f"{known[0].rpartition('/')[0]}/{cuda}" if known else None
+
+
+def _of_cuda(image: ImageSpec, cuda: str) -> ImageSpec:
+    """The image with those packages that have a CUDA release's major number in their names, as DALI's have, for another release."""
+    major = cuda.partition(".")[0]
+    named = tuple(re.sub(r"(?<=-cuda)\d+(?=0==)", major, text) for text in image.requirements)
+    return image.model_copy(update={"requirements": named})
 
 
 def _pinned(image: ImageSpec, like: ImageSpec, *, build: str = "") -> tuple[ImageSpec, str | None]:

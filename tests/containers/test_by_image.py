@@ -7,6 +7,9 @@ Prevents models, pipelines and gradients that work with the packages of one mach
 """
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,11 +20,49 @@ from runner.images.catalog import load_images
 ROOT = Path(__file__).parents[2]
 BY_IMAGE = "tests/containers/by_image"
 SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / BY_IMAGE).glob("*/**/*.py"))
+# What only GPU images have and decodes on CPUs too, with what it imports there.
+DALI = [
+    "nvidia-dali-cuda130",
+    "nvidia-nvimgcodec-cu13",
+    "astunparse",
+    "gast",
+    "libcst",
+    "makefun",
+    "nvtx",
+    "optree",
+    "packaging",
+    "pyyaml",
+    "six",
+    "typing-extensions",
+    "wheel",
+]
+WITH_DALI = f"{BY_IMAGE}/pytorch/decoding.py"
+
+
+@pytest.fixture
+def dali(tmp_path):
+    """A folder with DALI as the newest image of PyTorch for GPUs has it."""
+    lock = load_images(ROOT).find("pytorch", None, "gpu").directory / "requirements.lock"
+    pins = re.findall(r"^\S.*(?:\n .*)*", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    asked = tmp_path / "dali.lock"
+    asked.write_text("\n".join(pin for pin in pins if re.split("==", pin)[0] in DALI) + "\n", encoding="utf-8")
+    words = ("--quiet", "--no-deps", "--require-hashes", f"--requirement={asked}", f"--target={tmp_path / 'packages'}")
+    subprocess.run([sys.executable, "-m", "pip", "install", *words], check=True, timeout=600)
+    return tmp_path / "packages"
 
 
 @pytest.mark.beside
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != WITH_DALI])
 def test_script(client, script):
+    run(client, script)
+
+
+@pytest.mark.beside
+def test_script_with_dali(client, dali):
+    run(client, WITH_DALI, beside={str(dali): {"bind": "/beside", "mode": "ro"}})
+
+
+def run(client, script, beside=None):
     framework, *workload = Path(script).relative_to(BY_IMAGE).parts[:-1]
     modules = (BY_IMAGE, "workloads", f"workloads/{workload[0] if workload else 'imagenet_cnn'}")
     image = load_images(ROOT).find(framework, None, "cpu")
@@ -37,12 +78,13 @@ def test_script(client, script):
     client.containers.run(
         image.reference,
         ["python3", f"/suite/{script}", json.dumps(catalogs.pop("imagenet_cnn")), json.dumps(catalogs)],
-        volumes={str(ROOT / part): {"bind": f"/suite/{part}", "mode": "ro"} for part in ("tests", "workloads")},
+        volumes={str(ROOT / part): {"bind": f"/suite/{part}", "mode": "ro"} for part in ("tests", "workloads")}
+        | (beside or {}),
         environment={
             "HOME": "/tmp",
             "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONPATH": ":".join(f"/suite/{folder}" for folder in modules),
+            "PYTHONPATH": ":".join(("/beside", *(f"/suite/{folder}" for folder in modules))),
         },
         network_mode="none",
         read_only=True,

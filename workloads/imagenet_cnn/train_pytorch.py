@@ -103,11 +103,12 @@ class Cnn(Training):
         from with_pytorch.loading import open_folder
 
         args, ranks = self.args, self.ranks
-        reader, source, decoder = ClassFolders, Images, {}
+        reader, source = ClassFolders, Images
         if args.decode == "gpu":
-            from decode_torch import Decoded, Encoded, nvjpeg
+            from decode_dali import Decoded, Encoded, check_dali
 
-            reader, source, decoder = Encoded, Decoded, {"decode": nvjpeg(self.device)}
+            check_dali()
+            reader, source = Encoded, Decoded
         dataset = open_folder(args, reader, part=0 if args.epoch_iterations else None)
         check_fit(args, classes=len(dataset.classes), images=len(dataset), devices=ranks.world_size * args.devices)
         loader = {
@@ -124,7 +125,7 @@ class Cnn(Training):
         sampler = DistributedSampler(
             dataset, ranks.world_size, ranks.rank, shuffle=True, seed=args.seed, drop_last=True
         )
-        return source(dataset, sampler, **loader, **decoder)
+        return source(dataset, sampler, **loader)
 
     def validation(self):
         yield from self.held_out

@@ -53,7 +53,8 @@ def index(tmp_path, monkeypatch):
     """A package index with PyTorch 9.1 for CUDA 13.9, and what goes with it."""
     folder = tmp_path / "made"
     torch = torch_for(folder, "9.1", "13.9")
-    others = {"torchvision": "9.7", "numpy": "2.2.6", "nvidia-ml-py": "13.615.71"}
+    dali = {"nvidia-dali-cuda120": "9.7", "nvidia-dali-cuda130": "9.7"}
+    others = {**dali, "numpy": "2.2.6", "nvidia-ml-py": "13.615.71"}
     wheels = [make_wheel(folder, name.replace("-", "_"), version)[0] for name, version in others.items()]
     wheels += [make_wheel(folder, "pillow", "12.0.0", tag=f"cp3{minor}-none-any")[0] for minor in (11, 12, 13)]
     wheels.append(make_wheel(folder, "torch", "9.1+cpu")[0])  # newer than 9.1, as PEP 440 has it
@@ -63,9 +64,9 @@ def index(tmp_path, monkeypatch):
     with zipfile.ZipFile(wheels[-1], "a") as archive:
         archive.writestr("tensorflow/python/platform/build_info.py", BUILD_INFO)
     address = make_index(tmp_path / "index", torch, *wheels)
-    (tmp_path / "index" / "nvidia_ml_py").rename(tmp_path / "index" / "nvidia-ml-py")
-    builds = (torch_for(folder, "9.1+cu126", "12.6"), make_wheel(folder, "torchvision", "9.7+cu126")[0])
-    make_index(tmp_path / "whl" / "cu126", *builds)
+    for name in (*dali, "nvidia-ml-py"):
+        (tmp_path / "index" / name.replace("-", "_")).rename(tmp_path / "index" / name)
+    make_index(tmp_path / "whl" / "cu126", torch_for(folder, "9.1+cu126", "12.6"))
     for folder in (*(tmp_path / "index").iterdir(), *(tmp_path / "whl" / "cu126").iterdir()):
         held = {wheel.name: file_sha256(wheel) for wheel in sorted(folder.glob("*.whl"))}
         links = "".join(f'<a href="{name}#sha256={digest}">{name}</a>' for name, digest in held.items())
@@ -97,7 +98,7 @@ def test_a_version_is_one_entry_and_the_rest_is_generated(root, index):
     assert (image.name, image.device, image.cuda, image.minimum_driver) == ("pytorch 9.1", "gpu", "13.9", "580.65.06")
     assert image.compute_capabilities == ("7.5", "8.0", "8.6", "9.0", "10.0", "12.0")
     assert image.requirements == (
-        "torch==9.1", "torchvision==9.7", "numpy==2.2.6", "nvidia-ml-py==13.615.71", "pillow==12.0.0",
+        "torch==9.1", "nvidia-dali-cuda130==9.7", "numpy==2.2.6", "nvidia-ml-py==13.615.71", "pillow==12.0.0",
     )  # fmt: skip
     assert (image.wheels_mib, image.measured, image.base.name) == (1, False, "bookworm-rdma-cxx")
     assert image.requires_python == ">=3.11,<3.14"
@@ -117,7 +118,7 @@ def test_a_version_is_one_entry_and_the_rest_is_generated(root, index):
 def test_a_build_for_another_cuda_release_comes_from_the_frameworks_own_index(root, index):
     image = added(root, "9.1", cuda="cu126")
     assert (image.version, image.cuda, image.minimum_driver) == ("9.1-cu126", "12.6", "525.60.13")
-    assert image.requirements[:2] == ("torch==9.1+cu126", "torchvision==9.7+cu126")
+    assert image.requirements[:2] == ("torch==9.1+cu126", "nvidia-dali-cuda120==9.7")
     assert image.extra_index.endswith("/whl/cu126")
     check_lock(image)
     assert added(root, "9.1", "tensorflow", cuda="cu125").version == "9.1"  # it has no other

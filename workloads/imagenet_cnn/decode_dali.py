@@ -1,0 +1,166 @@
+"""JPEGs decoded and augmented on the GPU by NVIDIA DALI, ahead of the training, for the PyTorch program.
+
+    worker processes    read each file and its header, and draw its crop: the same draws from the same numbers as `data_torch.augment`
+    DALI                decodes a batch, by the GPU's JPEG engines where it has some, cuts, resizes, flips and normalizes it
+    the training        takes a finished batch; its stream waits for DALI's, the host does not
+
+A file that ends too early is looked at by Pillow in the worker, since a GPU fills with grey what is missing. One that DALI refuses ends its
+pipeline: what Pillow refuses too is named at the end, its place goes to the next of its batch, and another pipeline takes over. Pixels differ
+from Pillow's by rounding.
+"""
+
+import io
+import itertools
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from arguments import refuse
+from class_folders import MEAN, STD, is_whole
+from data_torch import draw
+from PIL import Image
+from with_pytorch.loading import PREFETCHED, UNDECODABLE, Endless, Jpegs, loader
+
+# Finished batches that wait for the training: one to take while the next is made.
+FINISHED = 2
+
+
+class Encoded(Jpegs):
+    """JPEGs of class folders as they lie on disk, each with a new random crop and flip: (bytes, crop, name), label, skipped names."""
+
+    def read(self, name):
+        jpeg = (self.root / name).read_bytes()
+        with Image.open(io.BytesIO(jpeg)) as image:
+            if not is_whole(jpeg):
+                image.load()
+            return jpeg, draw(*image.size), name
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A batch before it is decoded: JPEGs as arrays of bytes, and by image its crop, label and name; `skipped` are names of others."""
+
+    jpegs: list
+    crops: tuple
+    labels: torch.Tensor
+    names: tuple
+    skipped: list
+
+    def fed(self):
+        """What the pipeline takes: JPEGs, and by image the crop's first and last (y, x) and whether it is flipped."""
+        first = np.array([(crop.top, crop.left) for crop in self.crops], np.float32)
+        last = first + np.array([(crop.height, crop.width) for crop in self.crops], np.float32)
+        return self.jpegs, list(first), list(last), [np.int32(crop.flip) for crop in self.crops]
+
+    def without(self, bad):
+        """The same with each image at a place in `bad` replaced by the next that is not, the first after the last."""
+        good = [place for place in range(len(self.names)) if place not in bad]
+        if not good:
+            raise RuntimeError(f"none of the {len(self.names)} images of a batch decodes")
+        places = [next((place for place in good if place >= wanted), good[0]) for wanted in range(len(self.names))]
+        jpegs, crops, names = ([of[place] for place in places] for of in (self.jpegs, self.crops, self.names))
+        skipped = self.skipped + [self.names[place] for place in bad]
+        return replace(self, jpegs=jpegs, crops=crops, names=names, labels=self.labels[places], skipped=skipped)
+
+
+def collate(drawn):
+    """Join JPEGs: all bytes in one tensor, since each takes a file descriptor from worker to training, and where each ends; the rest as it is."""
+    jpegs, crops, names = zip(*(read for read, *_ in drawn), strict=True)
+    ends = list(itertools.accumulate(map(len, jpegs)))
+    labels = torch.tensor([label for _, label, _ in drawn])
+    skipped = [name for *_, names in drawn for name in names]
+    return torch.frombuffer(bytearray(b"".join(jpegs)), dtype=torch.uint8), ends, crops, labels, names, skipped
+
+
+def undecodable(jpeg):
+    """Whether Pillow can't decode an array of bytes either."""
+    try:
+        with Image.open(io.BytesIO(jpeg.tobytes())) as image:
+            image.load()
+    except UNDECODABLE:
+        return True
+    return False
+
+
+def check_dali():
+    """Refuse where DALI is not installed."""
+    try:
+        import nvidia.dali  # noqa: F401
+    except ImportError as error:
+        refuse(f"--decode=gpu needs NVIDIA DALI, which can't be imported here ({error}); ask for --decode=cpu")
+
+
+class Decoded:
+    """Endless batches of a rank's share of the images, epoch after epoch, decoded and augmented on the device, and normalized.
+
+    At most `ahead` of them lie ready before they are asked for, most of those as JPEGs.
+    """
+
+    def __init__(self, dataset, sampler, *, batch, workers, device, layout):
+        self.size, self.batch, self.threads = dataset.image_size, batch, max(workers, 1)
+        self.device, self.channels_last = device, layout == torch.channels_last
+        self.ahead = PREFETCHED * workers + FINISHED + 1
+        self.decoded = 0
+        self.skipped = set()
+        self.encoded = Endless(loader(dataset, sampler, batch=batch, workers=workers, device=device, collate=collate))
+        self.again, self.fed = deque(), deque()  # batches that a pipeline which ended had been given; those that it was
+        self.copied = torch.cuda.Event() if device.type == "cuda" else None
+        self.pipeline = self.build()
+
+    def build(self):
+        from nvidia.dali import fn, pipeline_def, types
+
+        on_gpu = self.device.type == "cuda"
+
+        @pipeline_def(
+            batch_size=self.batch,
+            num_threads=self.threads,
+            device_id=torch.cuda.current_device() if on_gpu else None,
+            prefetch_queue_depth=FINISHED,
+        )
+        def augmented():
+            jpegs, first, last, flip = fn.external_source(self.feed, num_outputs=4)
+            images = fn.decoders.image(jpegs, device="mixed" if on_gpu else "cpu", output_type=types.RGB)
+            size = (self.size, self.size)
+            images = fn.resize(images, size=size, roi_start=first, roi_end=last, interp_type=types.INTERP_LINEAR)
+            layout = "HWC" if self.channels_last else "CHW"
+            return fn.crop_mirror_normalize(images, mirror=flip, mean=MEAN, std=STD, output_layout=layout)
+
+        return augmented()
+
+    def feed(self):
+        self.fed.append(self.again.popleft() if self.again else self.draw())
+        return self.fed[-1].fed()
+
+    def draw(self):
+        joined, ends, crops, labels, names, skipped = next(self.encoded)
+        joined = joined.numpy()
+        jpegs = [joined[start:end] for start, end in itertools.pairwise([0, *ends])]
+        return Drawn(jpegs, crops, labels, names, skipped)
+
+    def __next__(self):
+        if self.copied:
+            self.copied.synchronize()  # the memory of the batch before is DALI's again
+        try:
+            (made,) = self.pipeline.run()
+        except RuntimeError as error:
+            self.mend(error)
+            (made,) = self.pipeline.run()
+        images = torch.from_dlpack(made.as_tensor()).clone()
+        if self.copied:
+            self.copied.record()
+        drawn = self.fed.popleft()
+        self.decoded += len(drawn.labels)
+        self.skipped.update(drawn.skipped)
+        images = images.permute(0, 3, 1, 2) if self.channels_last else images
+        return images, drawn.labels.to(self.device, non_blocking=True)
+
+    def mend(self, error):
+        """Leave out what no decoder takes of the batches in a pipeline that ended, and build another for them; raise where that is nothing."""
+        found = [[place for place, jpeg in enumerate(one.jpegs) if undecodable(jpeg)] for one in self.fed]
+        if not any(found):
+            raise error
+        self.again = deque(one.without(bad) if bad else one for one, bad in zip(self.fed, found, strict=True))
+        self.fed.clear()
+        self.pipeline = self.build()
