@@ -35,7 +35,7 @@ def ranks(client, out, pair):
             if "TF_CONFIG" in environment:
                 own = [json.loads(environment["TF_CONFIG"])["task"]["index"]]
             is_program = "/train_" in arguments and not any(
-                word in arguments for word in ("lease.py", "distributed.run", "horovodrun", "mpirun", "tf_workers.py")
+                word in arguments for word in ("lease.py", "torchrun.py", "horovodrun", "mpirun", "tf_workers.py")
             )
             if is_program and (environment.get("DMLC_ROLE") == "worker" or "DLSCALE_SERVERS" in environment):
                 own = [container.name[-1]]  # servers deal out ranks as workers come, the container's number is ours

@@ -97,11 +97,7 @@ def done_record(out, scale):
 def test_a_pod_that_dies_is_named_with_its_last_words_and_its_run_has_no_figures(run):
     def die(text):
         """Have the program of the run on two pods refuse its command line."""
-        return (
-            text.replace("- torch.distributed.run", "- torch.distributed.run\n        - --no-such-flag")
-            if "node-rank" in text
-            else text
-        )
+        return text.replace("/torchrun.py", "/torchrun.py\n        - --no-such-flag") if "node-rank" in text else text
 
     done = run("--framework=pytorch", change=die)
     assert done.code == 3

@@ -38,8 +38,7 @@ def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
     def argv(number: int, seat: Seat) -> tuple[str, ...]:
         return (
             job.site.python,
-            "-m",
-            "torch.distributed.run",
+            f"{job.site.workloads}/torchrun.py",
             *_rendezvous(job, number),
             f"--local-addr={seat.address}",  # without a network, the host's name leads nowhere
             "--tee=2",  # standard error carries each line's rank; the events on standard output stay as they are

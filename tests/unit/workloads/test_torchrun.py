@@ -1,0 +1,67 @@
+"""Prevents: an option that torchrun is not told, a rank's failure that ends with 0, what was written last lost; an import or an end of PyTorch's that
+ranks wait for and torchrun has no use for, a part of PyTorch that is not there for who needs it after all."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import events
+import pytest
+
+PROGRAM = Path(events.__file__).parent / "torchrun.py"
+TORCH = {
+    "torch/__init__.py": "from torch import _meta_registrations\n",
+    "torch/_meta_registrations.py": "print('computing')\nNAME = 'found'\n",
+    "torch/distributed/__init__.py": "",
+}
+LAUNCHER = """
+import atexit, gc, sys
+import torch
+
+class TakenApart:
+    def __del__(self):
+        print("taken apart")
+
+kept = TakenApart()
+
+def main():
+    atexit.register(print, "registered")
+    print(*sys.argv[1:], gc.isenabled())
+    {last}
+"""
+
+
+@pytest.fixture
+def torchrun(tmp_path):
+    """Run it with a PyTorch whose launcher prints what it is told, then does something `last`."""
+
+    def run(last, *argv):
+        for name, text in {**TORCH, "torch/distributed/run.py": LAUNCHER.format(last=last)}.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_text(text)
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(
+            [sys.executable, str(PROGRAM), *argv], env=environment, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+def test_it_is_torchrun_and_takes_neither_what_computes_in_nor_itself_apart(torchrun):
+    done = torchrun("", "--nnodes=2", "program.py", "--batch=4")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["--nnodes=2 program.py --batch=4 True", "registered"]
+
+
+def test_what_computes_is_there_for_who_asks(torchrun):
+    done = torchrun("print(torch._meta_registrations.NAME)")
+    assert done.stdout.splitlines() == ["True", "computing", "found", "registered"]
+
+
+@pytest.mark.parametrize(("last", "code"), [("sys.exit(3)", 3), ("raise ValueError('a rank failed')", 1)])
+def test_a_failure_keeps_its_exit_code_and_its_words(torchrun, last, code):
+    done = torchrun(last)
+    assert done.returncode == code
+    assert ("ValueError: a rank failed" in done.stderr) == (code == 1)
