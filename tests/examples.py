@@ -42,6 +42,7 @@ def node(**changes):
             "cpu_quota": None,
             "cpu_model": "Example CPU",
             "memory_mib": 8192,
+            "counts_energy": False,
             "gpus": (),
             "gpu_reason": "no NVIDIA GPU on the PCI bus",
             "nics": (),

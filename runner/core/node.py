@@ -78,6 +78,7 @@ class Node(Frozen):
     cpu_quota: float | None  # cores' worth of CPU time that the control groups allow
     cpu_model: str | None
     memory_mib: int  # installed, or the control groups' limit where that is lower
+    counts_energy: bool  # whether its kernel counts what its processors use, though maybe not for everyone to read
     gpus: tuple[Gpu, ...]
     gpu_reason: str | None  # why there are no GPUs
     nics: tuple[Nic, ...]

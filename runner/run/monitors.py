@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final
 
 from runner.analysis.grading.failures import explain
@@ -20,8 +19,6 @@ from runner.core.events import Event, MonitorStart, MonitorStop, Trouble
 from runner.core.events.parse import EventError, Rows, parse_line
 from runner.core.interrupts import Stopped
 from runner.engines.base import Container, Engine, EngineError
-from runner.engines.command import CommandEngine
-from runner.engines.ways import Here
 from runner.results.store import RunWriter
 from runner.run.container_group import SIGN, TAIL_LENGTH
 
@@ -33,8 +30,6 @@ LOST_S: Final = 30.0
 # A second with samples throughout, of which idle power is the mean.
 REST_S: Final = 1.5
 POLL_S: Final = 0.25
-# Where the kernel's counters of energy are (Documentation/power/powercap); AMD's too are called intel-rapl.
-POWERCAP: Final = Path("/sys/class/powercap")
 _LAST_WORDS: Final = 20
 
 
@@ -48,18 +43,20 @@ def monitoring(
     idle_s: float | None,
     stopped: Stopped,
     gpus_rest: bool = False,
+    counts_energy: bool = True,
 ) -> Iterator[None]:
     """Let samplers look on for as long as the block lasts, each started by the engine of its node.
 
     Before the block begins they look at idle machines for `idle_s` seconds, where one of them can measure power; None for as many as idle
-    power takes. `stopped` ends that once it is marked; `gpus_rest` says that the block leaves GPUs alone for so long at first.
+    power takes. `stopped` ends that once it is marked; `gpus_rest` says that the block leaves GPUs alone for so long at first,
+    `counts_energy` that a host's power may be to be measured: who needs neither does not wait for the samplers' first words.
     """
     samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
     over = threading.Event()
     try:
         for sampler in samplers:
             sampler.begin(over)
-        if idle_s is not None or not gpus_rest or not all(_unmetered(engines[spec.node]) for spec in specs):
+        if idle_s is not None or not gpus_rest or counts_energy:
             _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest, over=lambda: bool(stopped.by or writer.failure))
         yield
     finally:
@@ -70,11 +67,6 @@ def monitoring(
         deadline = time.monotonic() + LOST_S
         for end in ends:
             end.join(max(0.0, deadline - time.monotonic()))
-
-
-def _unmetered(engine: Engine) -> bool:
-    """Whether a sampler is sure to see no host's power: it is a process of this machine, whose kernel counts no energy."""
-    return isinstance(engine, CommandEngine) and isinstance(engine.way, Here) and not any(POWERCAP.glob("intel-rapl:*"))
 
 
 def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, over: Callable[[], bool]) -> None:

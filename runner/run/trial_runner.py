@@ -154,6 +154,7 @@ class TrialRunner:
             idle_s=self.request.idle_s,
             stopped=self.stopped,
             gpus_rest=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
+            counts_energy=job is None or any(seat.node.counts_energy for seat in job.seats),
         ):
             outcome = execute(
                 engines=self.prepared.engines,

@@ -184,6 +184,7 @@ def declared_node(host: Host) -> Node:
         cpu_quota=None,
         cpu_model=None,
         memory_mib=host.memory_mib or 0,
+        counts_energy=False,
         gpus=gpus,
         gpu_reason=None if gpus else "its hosts file claims none",
         nics=tuple(

@@ -59,6 +59,11 @@ def first_processor(sys_root: Path) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 
+def counts_energy(sys_root: Path) -> bool:
+    """Whether there is a counter of energy (Documentation/power/powercap); AMD's too are called intel-rapl."""
+    return any((sys_root / "sys/class/powercap").glob("intel-rapl:*"))
+
+
 def governors(sys_root: Path) -> tuple[str, ...]:
     """Governors of cpufreq in use; empty where the kernel does not set clocks (most virtual machines)."""
     files = (sys_root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")

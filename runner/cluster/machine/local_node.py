@@ -63,6 +63,7 @@ def read_node(
         cpu_quota=limits.cpu_quota,
         cpu_model=hostfs.first_processor(sys_root).get("model name"),
         memory_mib=min(memory, default=0) // 2**20,
+        counts_energy=hostfs.counts_energy(sys_root),
         gpus=gpus,
         gpu_reason=gpu_reason,
         nics=hostfs.read_nics(sys_root, addresses=addresses),

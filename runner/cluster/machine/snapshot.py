@@ -34,6 +34,7 @@ FOLDERS = (
     "/sys/class/net/*/device",
     "/sys/class/net/*/wireless",
     "/sys/class/infiniband/*/ports/*",
+    "/sys/class/powercap/intel-rapl:*",
     "/sys/devices/system/node/node[0-9]*",
 )
 FILES = (

@@ -112,3 +112,9 @@ def test_cpu_lists(text, cpus):
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_cpu_lists_of_single_numbers_come_back(cpus):
     assert hostfs.parse_cpu_list(",".join(map(str, sorted(cpus)))) == tuple(sorted(cpus))
+
+
+@pytest.mark.parametrize(("zone", "counts"), [("intel-rapl:0", True), ("dtpm", False)])
+def test_a_kernel_that_counts_energy_shows_a_zone(tmp_path, zone, counts):
+    write_tree(tmp_path, {f"sys/class/powercap/{zone}/name": "package-0"})
+    assert hostfs.counts_energy(tmp_path) == counts

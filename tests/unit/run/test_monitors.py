@@ -44,7 +44,9 @@ GPU = {"index": 0, "uuid": "GPU-0", "name": "H200"}
 def sample(tmp_path):
     """Let a program look on while nothing happens; what it left, and what was heard of it."""
 
-    def look_on(program, *, idle_s=0, gpus_rest=False, engine=None, stopped=None, during=lambda: None):
+    def look_on(
+        program, *, idle_s=0, gpus_rest=False, counts_energy=True, engine=None, stopped=None, during=lambda: None
+    ):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
         engine = engine or LocalEngine(Path("/usr/bin/env"), WORKLOADS)
@@ -54,8 +56,10 @@ def sample(tmp_path):
         writer = RunWriter(tmp_path / "run")
         writer.create(plan)
         heard = []
-        waits = {"idle_s": idle_s, "gpus_rest": gpus_rest, "stopped": stopped or Stopped()}
-        with monitoring((spec,), engines={"here": engine}, writer=writer, watch=heard.append, **waits):
+        waits = {"idle_s": idle_s, "gpus_rest": gpus_rest, "counts_energy": counts_energy}
+        with monitoring(
+            (spec,), engines={"here": engine}, writer=writer, watch=heard.append, stopped=stopped or Stopped(), **waits
+        ):
             during()
         writer.close_tables(plan)
         return tmp_path / "run", heard
@@ -73,13 +77,6 @@ def test_rows_and_events_are_kept_to_the_last_one(sample):
 RAPL = ", sources={'rapl': None}"
 
 
-@pytest.fixture
-def powercap(tmp_path, monkeypatch):
-    """The kernel's folder of what it can cap, with a zone of this name."""
-    monkeypatch.setattr("runner.run.monitors.POWERCAP", tmp_path / "powercap")
-    return lambda zone: Path(tmp_path, "powercap", zone).mkdir(parents=True)
-
-
 @pytest.mark.parametrize(
     ("seen", "idle_s", "gpus_rest", "waits"),
     [
@@ -94,10 +91,9 @@ def powercap(tmp_path, monkeypatch):
     ],
 )
 def test_the_run_waits_for_idle_power_where_power_can_be_measured(
-    sample, powercap, monkeypatch, *, seen, idle_s, gpus_rest, waits
+    sample, monkeypatch, *, seen, idle_s, gpus_rest, waits
 ):
     waited = []
-    powercap("intel-rapl:0")
     monkeypatch.setattr("runner.run.monitors.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
     _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest)
@@ -106,21 +102,20 @@ def test_the_run_waits_for_idle_power_where_power_can_be_measured(
 
 
 @pytest.mark.parametrize(
-    ("zone", "idle_s", "gpus_rest", "rests"),
+    ("counts_energy", "idle_s", "gpus_rest", "rests"),
     [
-        ("dtpm", None, True, False),
-        ("dtpm", None, False, True),
-        ("dtpm", 0.0, True, True),
-        ("intel-rapl:0", None, True, True),  # the host's power may be measured
+        (False, None, True, False),
+        (False, None, False, True),
+        (False, 0.0, True, True),
+        (True, None, True, True),  # the host's power may be measured
     ],
 )
 def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
-    sample, powercap, monkeypatch, *, zone, idle_s, gpus_rest, rests
+    sample, monkeypatch, *, counts_energy, idle_s, gpus_rest, rests
 ):
     rested = []
-    powercap(zone)
     monkeypatch.setattr("runner.run.monitors._rest", lambda *_, **__: rested.append(True))
-    sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_rest=gpus_rest)
+    sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_rest=gpus_rest, counts_energy=counts_energy)
     assert rested == [True] * rests
 
 
