@@ -171,7 +171,7 @@ CASES |= {
     f"{name}-2-cpu-workers": (examples.job(ranks(2, **changes)), None)
     for name, changes in uncovered(STRATEGIES, [job for job, _ in CASES.values()]).items()
 }
-FLAGS_ALONE = ("--interactive", "--read-only", "--standalone", "--gloo", "--mpi", "--xla")
+FLAGS_ALONE = ("--interactive", "--read-only", "--gloo", "--mpi", "--xla")
 
 
 def _words(argv):
