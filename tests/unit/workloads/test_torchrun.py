@@ -13,10 +13,10 @@ PROGRAM = Path(events.__file__).parent / "torchrun.py"
 TORCH = {
     "torch/__init__.py": "from torch import _meta_registrations\n",
     "torch/_meta_registrations.py": "print('computing')\nNAME = 'found'\n",
-    "torch/distributed/__init__.py": "",
+    "torch/distributed/__init__.py": "TCPStore = None\n",
 }
 LAUNCHER = """
-import atexit, gc, sys
+import argparse, atexit, gc, sys
 import torch
 
 class TakenApart:
@@ -24,6 +24,9 @@ class TakenApart:
         print("taken apart")
 
 kept = TakenApart()
+
+def parse_args(_):
+    return argparse.Namespace(nnodes="1", node_rank=0, master_addr="127.0.0.1", master_port=None)
 
 def main():
     atexit.register(print, "registered")
@@ -50,9 +53,9 @@ def torchrun(tmp_path):
 
 
 def test_it_is_torchrun_and_takes_neither_what_computes_in_nor_itself_apart(torchrun):
-    done = torchrun("", "--nnodes=2", "program.py", "--batch=4")
+    done = torchrun("", "--nproc-per-node=2", "program.py", "--batch=4")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["--nnodes=2 program.py --batch=4 True", "registered"]
+    assert done.stdout.splitlines() == ["--nproc-per-node=2 program.py --batch=4 True", "registered"]
 
 
 def test_what_computes_is_there_for_who_asks(torchrun):
