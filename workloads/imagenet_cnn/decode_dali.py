@@ -105,6 +105,7 @@ class Decoded:
         self.skipped = set()
         self.encoded = Endless(loader(dataset, sampler, batch=batch, workers=workers, device=device, collate=collate))
         self.again, self.fed = deque(), deque()  # batches that a pipeline which ended had been given; those that it was
+        self.held = None  # what DALI made of the batch before: its memory, which is read until `copied`
         self.copied = torch.cuda.Event() if device.type == "cuda" else None
         self.pipeline = self.build()
 
@@ -141,13 +142,15 @@ class Decoded:
 
     def __next__(self):
         if self.copied:
-            self.copied.synchronize()  # the memory of the batch before is DALI's again
+            self.copied.synchronize()
+        self.held = None
         try:
             (made,) = self.pipeline.run()
         except RuntimeError as error:
             self.mend(error)
             (made,) = self.pipeline.run()
-        images = torch.from_dlpack(made.as_tensor()).clone()
+        self.held = made.as_tensor()
+        images = torch.from_dlpack(self.held).clone()
         if self.copied:
             self.copied.record()
         drawn = self.fed.popleft()
