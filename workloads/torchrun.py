@@ -1,6 +1,6 @@
 """torchrun, `python3 -m torch.distributed.run`, of so many nodes, with its options and exit codes, less what only lengthens its start and its end.
 
-    python3 torchrun.py --standalone --nproc-per-node=2 PROGRAM ARGS...
+    python3 torchrun.py --nnodes=1 --node-rank=0 --master-addr=127.0.0.1 --master-port=29500 --nproc-per-node=2 PROGRAM ARGS...
 
 No rank starts before torchrun has imported PyTorch, and no run is over before it has ended. It computes nothing itself, so it leaves unloaded
 what only computes, and the interpreter as it is at the end: that saves one of the two seconds of a core that it takes with PyTorch 2.13.

@@ -42,7 +42,6 @@ MOST_TORN: Final = 2**25
 _EACH_RANK: Final = 256
 # Behind a job number, which horovodrun's own prefix has not: that one is put before whole lines.
 _MPI_TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
-# What stands behind the name of a node that answers no more.
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ Prevents models, pipelines and gradients that work with the packages of one mach
 """
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from runner.core.workload import load_workloads
 from runner.images.catalog import load_images
+from runner.images.wheelhouse import read_lock
 
 ROOT = Path(__file__).parents[2]
 BY_IMAGE = "tests/containers/by_image"
@@ -42,10 +42,9 @@ WITH_DALI = f"{BY_IMAGE}/pytorch/decoding.py"
 @pytest.fixture
 def dali(tmp_path):
     """A folder with DALI as the newest image of PyTorch for GPUs has it."""
-    lock = load_images(ROOT).find("pytorch", None, "gpu").directory / "requirements.lock"
-    pins = re.findall(r"^\S.*(?:\n .*)*", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    lock = load_images(ROOT).find("pytorch", None, "gpu").lock_path.read_text(encoding="utf-8")
     asked = tmp_path / "dali.lock"
-    asked.write_text("\n".join(pin for pin in pins if re.split("==", pin)[0] in DALI) + "\n", encoding="utf-8")
+    asked.write_text("\n".join(pin.line() for pin in read_lock(lock) if pin.name in DALI), encoding="utf-8")
     words = ("--quiet", "--no-deps", "--require-hashes", f"--requirement={asked}", f"--target={tmp_path / 'packages'}")
     subprocess.run([sys.executable, "-m", "pip", "install", *words], check=True, timeout=600)
     return tmp_path / "packages"
