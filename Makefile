@@ -110,7 +110,7 @@ query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_statu
 	@$(DLSCALE) query $(if $(value SQL),$(call typed,SQL),--tables) $(call flags,IN) $(call switches,CSV JSON)
 published: .venv/ready ## what others published: of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(call flags,MODEL FRAMEWORK SOURCE PLOT) $(call switches,JSON)
-reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1; IMAGE=... PROGRAM=PATH runs the source's own program
+reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=short or small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1; IMAGE=... PROGRAM=PATH runs the source's own program
 	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,$(STUDIES) CLUSTER SLURM_FLAGS OUT PROGRAM CELLS) $(call switches,DRY_RUN)
 studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=..., JSON=1
 	@$(DLSCALE) studies $(call flags,$(STUDIES)) $(call switches,JSON)

@@ -143,7 +143,9 @@ def query(
         query_flow.query(sql, place=place, form=form)
 
 
-AtScale = Annotated[Text, flag("--scale", help="full (default), or small: shorter runs of the same shape")]
+AtScale = Annotated[
+    Text, flag("--scale", help="full (default); short: fewer iterations; or small: smaller batches and images too")
+]
 
 
 OwnProgram = Annotated[

@@ -85,26 +85,26 @@ class BlockContext:
         return self.asked.framework or self.block.named_framework
 
     def shortened(self, name: ShortenedName) -> int | None:
-        """A number of the block, or what stands for it at a small scale."""
-        block, short = self.block, self.block.small
-        number: int | None = getattr(short if self.scale == "small" else block, name)
+        """A number of the block, or what stands for it at this scale."""
+        block, short = self.block, self.block.shorter(self.scale)
+        number: int | None = getattr(short, name)
         if number is None and not (name in LENGTHS and any(getattr(short, other) for other in LENGTHS)):
             number = getattr(block, name)
         return number
 
     def setups(self) -> Iterator[Setup]:
-        """Every combination; at a small scale with those beside the source's own."""
-        block, small = self.block, self.scale == "small"
-        also = tuple(point for point in block.small.also if point not in block.points) if small else ()
+        """Every combination, with those that this scale has beside the source's own."""
+        block, short = self.block, self.block.shorter(self.scale)
+        also = tuple(point for point in short.also if point not in block.points)
         for (name, model), precision, point in product(block.models.items(), block.precisions, (*block.points, *also)):
             batches = (point.batch,) if point.batch is not None else block.batches
             networks = block.networks if point.nodes > 1 else (None,)
             for printed, network, case in product(batches, networks, block.cases or (None,)):
-                batch = max(1, printed // block.small.batch_divisor) if small else printed
+                batch = max(1, printed // short.batch_divisor)
                 sharing = {"device": 1, "node": point.gpus // point.nodes, "all": point.gpus}[block.batch_of]
                 yield Setup(
                     name=name,
-                    model=block.small.models.get(name, model) if small else model,
+                    model=short.models.get(name, model),
                     precision=precision,
                     point=point,
                     printed=printed,

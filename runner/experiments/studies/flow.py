@@ -50,7 +50,7 @@ from runner.run import bench
 from runner.run.data import make_sample
 from runner.run.trial_runner import RecordedRuns
 
-IMAGES: Final[dict[Scale, int]] = {"full": 2000, "small": 88}
+IMAGES: Final[dict[Scale, int]] = {"full": 2000, "short": 2000, "small": 88}
 """Enough for an accuracy; the small one has eight of each class, so that an epoch of ResNet-152 ends within seconds on two cores."""
 
 SEED: Final = 1

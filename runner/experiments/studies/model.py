@@ -18,7 +18,7 @@ from runner.core.wire import Link
 from runner.results.published.findings import Finding, Metric
 from runner.results.published.model import Conditions, Identifier
 
-Scale = Literal["full", "small"]
+Scale = Literal["full", "short", "small"]
 
 
 SHARED: Final = (

@@ -23,6 +23,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Device, DialectName, GpuMemory, Interconnect, KvStore, Mode, Precision, StrategyName
 from runner.core.trial import Case
 from runner.core.workload import Workload, load_workloads
+from runner.experiments.studies.model import Scale
 from runner.images.catalog import Catalog, load_images
 from runner.results.published import load as published
 from runner.results.published.findings import METRICS, Metric
@@ -69,8 +70,8 @@ class Point(Frozen):
     batch: Count | None = None
 
 
-class Small(Frozen):
-    """How `--scale small` shortens a block: less of everything, but the same axes; `iterations` are those of one device.
+class Shorter(Frozen):
+    """How a scale shortens a block: less of what is given, but the same axes; `iterations` are those of one device.
 
     Every batch is divided by `batch_divisor`, so that they keep their proportions. `also` has scales for machines that are too small for the
     source's; findings may be tested on them, no figure is.
@@ -162,7 +163,7 @@ class Block(Frozen):
         whole_time: whether the source's training time is its program's, with start-up and input, as from the time stamps of a log.
         program: what the source ran itself, where that was published.
         differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
-            wires) is compared with them, and what a small scale changes is known, so that neither is declared.
+            wires) is compared with them, and what a scale changes is known, so that neither is declared.
         note: what had to be decided since the source leaves it out.
     """
 
@@ -199,7 +200,8 @@ class Block(Frozen):
     real: bool = False
     whole_time: bool = False
     program: Program | None = None
-    small: Small = Small()
+    short: Shorter = Shorter()
+    small: Shorter = Shorter()
     differs: tuple[Difference, ...] = ()
     note: str | None = None
 
@@ -207,6 +209,10 @@ class Block(Frozen):
     def named_framework(self) -> str:
         """The suite's name of its framework."""
         return self.framework or self.where.framework or ""
+
+    def shorter(self, scale: Scale) -> Shorter:
+        """What a scale leaves of it; nothing is shortened at full scale."""
+        return {"full": Shorter(), "short": self.short, "small": self.small}[scale]
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Block:
@@ -225,7 +231,7 @@ class Block(Frozen):
             (self.passes_only and not self.profile, "`passes_only` without `profile` leaves nothing to run"),
             (any(one.nodes > 1 for one in self.points) and not self.networks, "runs on several nodes need `networks`"),
             (
-                any(one.gpus % one.nodes for one in (*self.points, *self.small.also)),
+                any(one.gpus % one.nodes for one in (*self.points, *self.short.also, *self.small.also)),
                 "the devices of a point are shared out equally to its nodes",
             ),
             (self.framework is None and self.where.framework is None, "`where` names no framework"),
@@ -390,7 +396,9 @@ def _wrong(study: Study, source: Published) -> Iterator[Wrong]:
         if block.where.network:
             yield from _missing((block.where.network,), "network", wires, of="the source")
         yield from _missing(block.cases, "case", cases, of="the source")
-        yield from _missing(block.small.models, "model", set(block.models), of=f"block {block.id}")
+        yield from _missing(
+            {**block.short.models, **block.small.models}, "model", set(block.models), of=f"block {block.id}"
+        )
         yield from _models(block, workloads, catalog)
 
 
@@ -398,7 +406,7 @@ def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> It
     """Models, modes and precisions that no program of the framework has, on any device that it has an image for."""
     framework = block.named_framework
     owners = {model.name: (workload, model) for workload in workloads for model in workload.models}
-    for name in (*block.models.values(), *block.small.models.values()):
+    for name in (*block.models.values(), *block.short.models.values(), *block.small.models.values()):
         yield from _missing((name,), "model", set(owners), of="the suite")
         workload, model = owners[name]
         for known, of in (

@@ -20,7 +20,7 @@ from runner.core.yamlfile import load as read
 from runner.experiments.studies.cells import cells
 from runner.experiments.studies.model import NOTHING, Altered, Pick, Usable
 from runner.experiments.studies.study import DIRECTORY as OWN
-from runner.experiments.studies.study import Block, Point, Same, Small, Study, study_names
+from runner.experiments.studies.study import Block, Point, Same, Shorter, Study, study_names
 from runner.experiments.studies.tables import differences
 from runner.results.published.load import DIRECTORY
 from runner.results.published.load import load as load_source
@@ -405,7 +405,8 @@ def test_every_change_against_the_source_is_told():
         where={"framework": "mxnet", "version": "0.7.0", "data": "real", "dataset": "ILSVRC2012"},
         epochs=1,
         iterations=None,
-        small=Small(iterations=4, image_size=32),
+        short=Shorter(iterations=500),
+        small=Shorter(iterations=4, image_size=32),
     )
     cell = laid_out(study, cpu_machine(), "small")["own.1gpus"]
     assert set(cell.altered) == {
@@ -415,6 +416,10 @@ def test_every_change_against_the_source_is_told():
         Altered(field="image_size", published="224", here="32"),
     }
     assert laid_out(study, cpu_machine())["own.1gpus"].altered == cell.altered[:2]
+    short = laid_out(study, cpu_machine(), "short")["own.1gpus"]
+    fewer = Altered(field="iterations", published="1 epoch", here="500 iterations")
+    assert short.altered == (*cell.altered[:2], fewer)
+    assert (short.request.iterations, short.request.epochs, short.request.repeat) == (500, None, study.repeat)
 
 
 def test_what_a_study_declares_is_part_of_every_cell_and_a_small_one_says_what_the_source_leaves_out():
@@ -423,7 +428,7 @@ def test_what_a_study_declares_is_part_of_every_cell_and_a_small_one_says_what_t
             {"field": "loss", "published": "smoothed", "here": "plain"},
             {"field": "image_size", "published": "not stated", "here": "224"},
         ),
-        small=Small(image_size=32),
+        small=Shorter(image_size=32),
     )
     whole, small = (laid_out(study, cpu_machine(), scale)["own.1gpus"].altered for scale in ("full", "small"))
     loss = Altered(field="loss", published="smoothed", here="plain", declared=True)
