@@ -160,6 +160,7 @@ def _times(cell: CellFigures) -> None:
     """Training time, or that of all of an inference and of its batches; and how many samples it was for."""
     runs = cell.measured
     of_program = cell.run.cell.whole_time
+    shortened = any(one.field == "iterations" and not one.declared for one in cell.run.cell.altered)
     times = (_program_s(one) if of_program else one.measurement.training_time_s for one in runs)
     seconds = [one for one in times if one]
     infers = all(isinstance(one.trial, Trial) and one.trial.mode == "infer" for one in runs)
@@ -167,9 +168,11 @@ def _times(cell: CellFigures) -> None:
     if not seconds:
         cell.lack("no run measured its time", whole)
         return
-    cell.add_mean(
-        whole, "s", seconds, runs, method="of the whole program, with start-up and input" if of_program else None
-    )
+    if of_program and shortened:
+        cell.lack("start-up takes more of a run of fewer iterations than of the source's", whole)
+    else:
+        method = "of the whole program, with start-up and input" if of_program else None
+        cell.add_mean(whole, "s", seconds, runs, method=method)
     cell.add("samples_per_run", "images", float(runs[0].measurement.samples), runs)
     latencies = [known.with_transfer.p50 for one in runs if infers and (known := latency(one.measurement))]
     if latencies:

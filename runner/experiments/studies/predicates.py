@@ -106,8 +106,8 @@ def _all(parts: Sequence[Answer]) -> Answer:
     failed = [part for part in parts if part.holds is False]
     untold = [part for part in parts if part.holds is None]
     why = "; ".join(dict.fromkeys(part.why for part in failed or parts))
-    runs = tuple(dict.fromkeys(run for part in parts for run in part.runs))
     holds = None if untold and not failed else not failed
+    runs = () if holds is None else tuple(dict.fromkeys(run for part in parts for run in part.runs))
     return Answer(holds=holds, why=why, runs=runs, doubts=in_doubt(failed or untold or list(parts)))
 
 

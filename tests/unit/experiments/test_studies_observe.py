@@ -21,7 +21,7 @@ from runner.core.profile import Copies, Counters, NameShare
 from runner.core.telemetry import Range
 from runner.core.trial import Concurrent
 from runner.experiments.studies.measured import converged_at
-from runner.experiments.studies.model import Cell, CellRun
+from runner.experiments.studies.model import Altered, Cell, CellRun
 from runner.experiments.studies.observe import derived, observed
 from runner.results.published import load as published
 
@@ -106,6 +106,10 @@ class TestRates:
         found, _ = looked_at([one], gpus=1, whole_time=True)
         assert found["training_time"][0].value == pytest.approx(70)
         assert "start-up" in found["training_time"][0].method
+        fewer = Altered(field="iterations", published="4,000 iterations", here="20 iterations")
+        found, missing = looked_at([one], gpus=1, whole_time=True, altered=(fewer,))
+        assert "start-up" in missing["training_time"]
+        assert found["samples_per_run"][0].value == 1280
 
     def test_training_time_is_the_mean_of_the_repeats_with_its_interval(self):
         """4, 8 and 36 s."""
