@@ -24,6 +24,7 @@ Plots are left out: another version of the library that draws them moves a line 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from runner.commands import compare_flow
 from runner.commands.regrade import regrade
 from runner.commands.report import KEPT_PAGE, report
 from runner.core.units import figure, half_width
+from runner.experiments.studies.reproduction import read_reproduction
 from runner.report import picture
 from runner.results.find import records_under
 from runner.results.store import folders_under, read_record, run_directories
@@ -143,6 +145,24 @@ def test_gpt2_compiled_on_four_gpus():
         f"{with_interval(four)} tokens/s, {four.speedup:.3f} ± {half_width(four.speedup_ci95):.3f} times one."
         in DOCUMENT
     )
+
+
+def test_a_study_on_an_h200():
+    text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
+    (path,) = (H200 / "dell-p100").glob("*.reproduction.json")
+    found = read_reproduction(path)
+    rates = [one for one in found.observations if one.metric == "throughput" and one.where.gpus == 1]
+    told = [figure(one.value, half_width(one.ci95)) for one in rates if one.iterations is None]
+    assert len(told) == 4
+    assert [one for one in told if one not in text] == []
+    times = {one.figure: one for one in found.comparisons if one.figure.endswith((".1.ips", "1gpu_vs_cpu"))}
+    for name in ("nvcaffe.googlenet.1.ips", "mxnet.googlenet.1.ips"):
+        assert f"{times[name].ratio:.3f} ± {half_width(times[name].ratio_ci95):.3f} times" in text
+    assert Counter(one.verdict for one in found.judgements) == {
+        "indicated": 1,
+        "not indicated": 3,
+        "not testable here": 17,
+    }
 
 
 def with_interval(row):
