@@ -48,6 +48,7 @@ Technique = Literal[
     "bf16-gradients",
     "folded-norm",
     "persistent-norm",
+    "pooling-index",
     "xla",
     "step-loop",
     "amp",

@@ -44,6 +44,7 @@ _NEEDS: Final[dict[Technique, Technique]] = {
     "pooling-kernel": "channels-last",
     "kernel-search": "compile",
     "persistent-norm": "channels-last",
+    "pooling-index": "xla",
 }
 
 
@@ -93,7 +94,8 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
             raise RequestError(
                 f"TECHNIQUES={name} holds one network, which STRATEGY=dp copies in each step; ask for STRATEGY=ddp"
             )
-        if (needed := _NEEDS.get(name)) and needed not in request.techniques:
+        has = (*request.techniques, *(["xla"] if request.xla else []))
+        if (needed := _NEEDS.get(name)) and needed not in has:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
         if request.precision not in _PRECISIONS.get(name, (request.precision,)):
             known = " or ".join(_PRECISIONS[name])

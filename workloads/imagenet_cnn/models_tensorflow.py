@@ -7,18 +7,19 @@ sides, so that such layers are padded here by hand.
 
 from networks import add, layers
 from with_tensorflow.layers import Attend, BatchNorm, Dropout, Gelu, LayerNorm, LocalNorm, keras, tf
+from with_tensorflow.stems import Blocked, MaxPool, is_stem
 
 
-def build(name, image_size, num_classes, *, auxiliary=True):
+def build(name, image_size, num_classes, *, auxiliary=True, techniques=()):
     """Build a Keras model of (images, seed): (batch, image_size, image_size, 3) in fp32, and a pair (stream, step) in int32.
 
     The seed says what dropout drops; networks without it ignore it. Weights are drawn from Keras' global seed by the rules of
     `models_torch`. The model trains, with dropout and batch normalization by the batch, except within `with_tensorflow.layers.in_use`.
-    One with auxiliary classifiers gives a list: its scores, and theirs.
+    One with auxiliary classifiers gives a list: its scores, and theirs. `techniques` may change how layers compute, not what.
     """
     images = keras.Input(shape=(image_size, image_size, 3))
     seed = keras.Input(batch_shape=(2,), dtype="int32")
-    maker = Maker(seed)
+    maker = Maker(seed, techniques)
     scores = add(maker, images, layers(name, image_size, num_classes, auxiliary=auxiliary))
     return keras.Model([images, seed], [scores, *maker.heads] if maker.heads else scores)
 
@@ -58,16 +59,18 @@ def padded(x, padding):
 class Maker:
     """Adds a layer of each kind to a Keras tensor, and gives the next one."""
 
-    def __init__(self, seed):
-        self.seed, self.dropouts = seed, 0
+    def __init__(self, seed, techniques):
+        self.seed, self.techniques, self.dropouts = seed, techniques, 0
         self.heads = []  # scores of auxiliary classifiers
 
     def convolution(self, x, channels, kernel, stride, padding, *, bias=True):
+        options = {"use_bias": bias, "kernel_initializer": initial_kernel()}
+        if "space-to-depth" in self.techniques and is_stem(x, kernel, stride):
+            return Blocked(channels, kernel, stride, border=padding, **options)(x)
         same = stride == 1 and all(2 * p == k - 1 for p, k in zip(pair(padding), pair(kernel)))  # noqa: B905 - Python 3.8
         if not same:
             x = padded(x, padding)
-        options = {"padding": "same" if same else "valid", "use_bias": bias, "kernel_initializer": initial_kernel()}
-        return keras.layers.Conv2D(channels, kernel, stride, **options)(x)
+        return keras.layers.Conv2D(channels, kernel, stride, padding="same" if same else "valid", **options)(x)
 
     def normalized(self, x, *shape: object, gamma="ones"):
         """What a `unit` has before its ReLU."""
@@ -83,6 +86,8 @@ class Maker:
     def max_pool(self, x, kernel, stride, padding, up):
         """Largest of each window. Zeros may pad the map of a ReLU, whose least value they are."""
         inside = (x.shape[1] - kernel) % stride == 0
+        if "pooling-index" in self.techniques and (kernel, stride) == (3, 2):
+            return MaxPool()(padded(x, padding) if inside or not up else padded(x, ((0, 1), (0, 1))))
         if (stride == 1 and 2 * padding == kernel - 1) or (up and not inside):
             return keras.layers.MaxPool2D(kernel, stride, "same")(x)
         return keras.layers.MaxPool2D(kernel, stride)(padded(x, padding))

@@ -48,7 +48,8 @@ class Cnn(Training):
     def build(self):
         from models_tensorflow import build
 
-        self.take(build(self.args.model, self.args.image_size, self.args.num_classes))
+        args = self.args
+        self.take(build(args.model, args.image_size, args.num_classes, techniques=args.techniques))
 
     def window(self, iterations):
         """What is timed: whole steps, until the devices have done them all. On a GPU and inside of a graph TensorFlow shows no clock between steps."""

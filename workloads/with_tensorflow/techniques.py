@@ -14,10 +14,12 @@ from arguments import refuse
 TECHNIQUES = (
     "channels-last",  # Grappler leaves images channels-last, as tensor cores read them
     "persistent-norm",  # cuDNN normalizes in training by its persistent kernel, which takes images channels-last in fp16 and bf16
+    "space-to-depth",  # the first convolution goes over blocks of pixels (`stems.py`)
     "xla",  # forward and backward pass are compiled by XLA, as with --xla
+    "pooling-index",  # 3x3 max pooling with stride 2 keeps where each largest was, so that XLA fuses its backward pass (`stems.py`)
     "step-loop",  # the steps of a window are a loop inside one graph, which is called once (Keras' steps_per_execution)
 )
-ON_GPUS = frozenset({"channels-last", "persistent-norm"})
+ON_GPUS = frozenset({"channels-last", "persistent-norm", "space-to-depth", "pooling-index"})
 
 
 def check(args, *, offered):
@@ -31,6 +33,8 @@ def check(args, *, offered):
         refuse("--techniques=persistent-norm reads images channels-last; add channels-last")
     if "persistent-norm" in args.techniques and args.precision not in {"fp16", "bf16"}:
         refuse(f"--techniques=persistent-norm has no kernel for --precision={args.precision}; ask for bf16 or fp16")
+    if "pooling-index" in args.techniques and not (args.xla or "xla" in args.techniques):
+        refuse("--techniques=pooling-index makes many small operators, which XLA fuses; add xla")
     if "step-loop" in args.techniques and args.data != "synthetic":
         refuse(
             "--techniques=step-loop repeats one batch inside a graph; leave it out with --data, or ask for synthetic"

@@ -56,15 +56,15 @@ def test_data_parallel_and_its_baseline_do_without_what_holds_one_network():
         planned(gpus=(2,), techniques=("compile",), strategy="dp")
 
 
-TENSORFLOW = ("channels-last", "persistent-norm", "xla", "step-loop")
+TENSORFLOW = ("channels-last", "persistent-norm", "space-to-depth", "xla", "pooling-index", "step-loop")
 
 
 @pytest.mark.parametrize(
     ("device", "asked", "left"),
     [
         ("gpu", {}, TENSORFLOW),
-        ("gpu", {"precision": "tf32"}, ("channels-last", "xla", "step-loop")),
-        ("gpu", {"xla": True}, ("channels-last", "persistent-norm", "step-loop")),
+        ("gpu", {"precision": "tf32"}, tuple(name for name in TENSORFLOW if name != "persistent-norm")),
+        ("gpu", {"xla": True}, tuple(name for name in TENSORFLOW if name != "xla")),
         ("cpu", {}, ("xla", "step-loop")),
         ("cpu", {"data": Path("images")}, ("xla",)),
         ("cpu", {"model": "wgan"}, ("xla",)),
@@ -126,6 +126,7 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
         (("pytorch", "gpu"), {"techniques": ("xla",)}, "ask for"),
         (("tensorflow", "cpu"), {"techniques": ("channels-last",)}, "not offered by FRAMEWORK=tensorflow"),
         (("tensorflow", "gpu"), {"techniques": ("persistent-norm",)}, "TECHNIQUES=channels-last,persistent-norm"),
+        (("tensorflow", "gpu"), {"techniques": ("pooling-index",)}, "TECHNIQUES=xla,pooling-index"),
         (("tensorflow", "gpu"), {"techniques": TENSORFLOW[:2]}, "persistent-norm needs PRECISION=bf16 or fp16"),
         (("tensorflow", "cpu"), {"techniques": ("step-loop",), "data": Path("images")}, "leave one of them out"),
     ],

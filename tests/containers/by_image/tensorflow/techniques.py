@@ -9,8 +9,10 @@ import math
 import alone
 import numpy as np
 from flags import parser
+from models_tensorflow import build
 from train_tensorflow import Cnn
-from with_tensorflow import techniques
+from with_tensorflow import stems, techniques
+from with_tensorflow.layers import in_use, multiplied
 from with_tensorflow.ranks import Alone, Mirrored
 from with_tensorflow.shim import tf
 
@@ -48,6 +50,60 @@ def trained(names, model, devices):
     return losses, training.parameter_count(), math.fsum(training.evaluate()) / devices
 
 
+def both(layers, x, above, *, xla):
+    """What each layer makes of x, and what it hands back of a gradient above it: to x and to its weights."""
+    found = []
+    for layer in layers:
+
+        @tf.function(jit_compile=xla)
+        def pass_one(layer=layer):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                told = layer(x)
+            return told, *tape.gradient(told, [x, *layer.trainable_variables], above)
+
+        found.append([one.numpy() for one in pass_one()])
+    return zip(*found, strict=True)
+
+
+def check_stem(size, kernel, stride, border):
+    plain = tf.keras.Sequential([tf.keras.layers.ZeroPadding2D(border), tf.keras.layers.Conv2D(8, kernel, stride)])
+    blocked = stems.Blocked(8, kernel, stride, border=border)
+    x = tf.random.stateless_normal((2, size, size, 3), (1, 2))
+    shape = plain(x).shape
+    assert blocked.compute_output_shape(x.shape) == shape == blocked(x).shape
+    blocked.set_weights(plain.get_weights())
+    for one, other in both((blocked, plain), x, tf.random.stateless_normal(shape, (3, 4)), xla=False):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * np.abs(other).max())
+
+
+def check_pool(*, xla):
+    """Of equal numbers the first gets the gradient, as TensorFlow's own operator has it on a CPU; an even map's last row is never looked at."""
+    x = tf.random.stateless_uniform((2, 10, 13, 4), (1, 2), 0, 3, tf.int32)
+    above = tf.random.stateless_normal((2, 4, 6, 4), (3, 4))
+    layers = (stems.MaxPool(), tf.keras.layers.MaxPool2D(3, 2))
+    for one, other in both(layers, tf.cast(x, tf.float32), above, xla=xla):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def check_network(model, count):
+    """A network has these layers where they belong, and tells what the plain one does."""
+    names = ("space-to-depth", "pooling-index")
+    plain, faster = (build(model, 96, 10, auxiliary=False, techniques=chosen) for chosen in ((), names))
+    faster.set_weights(plain.get_weights())
+    assert sum(isinstance(layer, (stems.Blocked, stems.MaxPool)) for layer in faster.layers) == count
+    assert multiplied(faster) == multiplied(plain)
+    asked = [tf.random.stateless_normal((2, 96, 96, 3), (5, 6)), tf.constant([1, 1])]
+    with in_use(plain), in_use(faster):
+        np.testing.assert_allclose(faster(asked), plain(asked), rtol=1e-3, atol=1e-4)
+
+
+for shape in ((96, 7, 2, 3), (95, 11, 4, 2), (33, 7, 2, 3), (64, 3, 2, 0)):
+    check_stem(*shape)
+check_pool(xla=False)
+check_pool(xla=True)
+check_network("resnet18", 2)
+check_network("googlenet", 4)
 for model, devices, chosen in CASES:
     plain, parameters, after = trained((), model, devices)
     assert abs(plain[-1] - plain[0]) > 0.01, "a curve this flat would prove nothing"

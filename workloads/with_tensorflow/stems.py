@@ -1,0 +1,94 @@
+"""The start of a network for XLA: its first convolution over blocks of pixels, and 3x3 max pooling that keeps where each largest was.
+
+`with_pytorch/stems.py` says what blocks are for. XLA has max pooling's backward pass as one operator that looks for each largest again;
+here it is a sum of masked gradients, which XLA fuses with what comes before and after.
+"""
+
+from with_tensorflow.shim import tf
+
+keras = tf.keras
+MULTIPLE = 8  # of channels, which tensor cores take at once in 16 bits
+
+
+class Blocked(keras.layers.Conv2D):
+    """A convolution with a square kernel, a stride and `border` zeros around its images, over blocks of stride x stride pixels; its weights are the layer's."""
+
+    def __init__(self, channels, kernel, stride, *, border, **options: object):
+        super().__init__(channels, kernel, stride, padding="valid", **options)
+        self.border = border
+
+    def compute_output_shape(self, shape):
+        n, *pixels, _ = shape
+        return (n, *map(self.outputs, pixels), self.filters)
+
+    def outputs(self, pixels):
+        return (pixels + 2 * self.border - self.kernel_size[0]) // self.strides[0] + 1
+
+    def call(self, images):
+        kernel = tf.cast(tf.convert_to_tensor(self.kernel), images.dtype)
+        (reach, _), (step, _) = self.kernel_size, self.strides
+        # Zeros in front of the kernel, so that it begins at the edge of a block, and behind it, so that it ends at one.
+        front = -self.border % step
+        back = -(front + reach) % step
+        before = self.border + front
+        height, width, channels = map(int, images.shape[1:])
+        more = next(more for more in range(MULTIPLE) if (channels + more) * step**2 % MULTIPLE == 0)
+        ends = [
+            (before, step * (self.outputs(pixels) - 1) + front + reach + back - pixels - before)
+            for pixels in (height, width)
+        ]
+        images = images[:, : height + min(0, ends[0][1]), : width + min(0, ends[1][1])]
+        around = [(start, max(0, end)) for start, end in ends]
+        images = tf.nn.space_to_depth(tf.pad(images, [(0, 0), *around, (0, more)]), step)
+        kernel = tf.pad(tf.transpose(kernel, (3, 0, 1, 2)), [(0, 0), (front, back), (front, back), (0, more)])
+        kernel = tf.transpose(tf.nn.space_to_depth(kernel, step), (1, 2, 3, 0))
+        sums = tf.nn.conv2d(images, kernel, strides=1, padding="VALID")
+        return tf.nn.bias_add(sums, tf.cast(tf.convert_to_tensor(self.bias), sums.dtype)) if self.use_bias else sums
+
+
+def is_stem(x, kernel, stride):
+    """Whether a convolution reads colours, with a stride and a square kernel."""
+    return x.shape[-1] == 3 and not isinstance(kernel, tuple) and stride > 1
+
+
+class MaxPool(keras.layers.Layer):
+    """3x3 max pooling with stride 2, without padding; of equal numbers the first gets the gradient."""
+
+    def call(self, x):
+        height, width = ((int(pixels) - 1) // 2 * 2 + 1 for pixels in x.shape[1:3])  # more is never looked at
+        return pooled(x[:, :height, :width])
+
+
+@tf.custom_gradient
+def pooled(x):
+    """(n, 2h + 1, 2w + 1, channels) to (n, h, w, channels)."""
+    height, width = ((int(pixels) - 1) // 2 for pixels in x.shape[1:3])
+    corners = [(row, column) for row in range(3) for column in range(3)]
+    largest, place = None, None
+    for number, (row, column) in enumerate(corners):
+        one = x[:, row : row + 2 * height - 1 : 2, column : column + 2 * width - 1 : 2]
+        if largest is None:
+            largest, place = one, tf.zeros_like(one, tf.int8)
+        else:
+            larger = one > largest
+            largest = tf.where(larger, one, largest)
+            place = tf.where(larger, tf.fill(tf.shape(place), tf.constant(number, tf.int8)), place)
+
+    def backward(above):
+        own = [tf.where(tf.equal(place, number), above, tf.zeros_like(above)) for number in range(len(corners))]
+        rows = [between(*own[3 * row : 3 * row + 3], axis=2) for row in range(3)]
+        return between(*rows, axis=1)
+
+    return largest, backward
+
+
+def between(first, middle, last, *, axis):
+    """Gradients of every second place and of those between, along an axis: those that two windows share are sums. (…, n, …) to (…, 2n + 1, …)."""
+    before, after = [[(0, 0)] * 4 for _ in range(2)]
+    before[axis], after[axis] = (1, 0), (0, 1)
+    shared = tf.pad(first, after) + tf.pad(last, before)
+    both = tf.stack([shared, tf.pad(middle, after)], axis=axis + 1)
+    shape = shared.shape.as_list()
+    shape[0], shape[axis] = -1, 2 * shape[axis]
+    joined = tf.reshape(both, shape)
+    return joined[:, :-1] if axis == 1 else joined[:, :, :-1]
