@@ -137,7 +137,7 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
         from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
 
         surveyed = survey(hosts, say)
-        members = tuple(_member(seen.host, seen.node) for seen in surveyed)
+        members = _members(surveyed)
     else:
         members = tuple(_member(host, declared_node(host)) for host in hosts.hosts)
     return Cluster("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
@@ -149,9 +149,8 @@ def _allocated(say: Callable[[str], None]) -> Cluster:
 
     allocation = read_allocation()
     surveyed = survey(by_steps(allocation), say)
-    members = tuple(_member(seen.host, seen.node) for seen in surveyed)
     return Cluster(
-        "commands", allocation.cluster, members, surveyed=surveyed, allocation=allocation, way=allocation.way
+        "commands", allocation.cluster, _members(surveyed), surveyed=surveyed, allocation=allocation, way=allocation.way
     )
 
 
@@ -161,8 +160,7 @@ def _logged_in(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
 
     reaches = by_ssh(hosts.hosts)
     surveyed = survey(reaches, say)
-    members = tuple(_member(seen.host, seen.node) for seen in surveyed)
-    return Cluster("commands", hosts.hosts[0].name, members, hosts.link, surveyed, way=reaches[0].way)
+    return Cluster("commands", hosts.hosts[0].name, _members(surveyed), hosts.link, surveyed, way=reaches[0].way)
 
 
 def _this_machine(request: Request) -> Cluster:
@@ -187,6 +185,10 @@ def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:
         clock_offset_s=seen.clock.offset_s if seen else None,
         clock_error_s=seen.clock.error_s if seen else None,
     )
+
+
+def _members(surveyed: Sequence[Surveyed]) -> tuple[Member, ...]:
+    return tuple(_member(seen.host, seen.node) for seen in surveyed)
 
 
 def _member(host: Claims, node: Node) -> Member:

@@ -7,7 +7,6 @@ results and the cache have to be on a file system that all nodes share.
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -17,16 +16,7 @@ from typing import Final
 
 from runner.cluster.hosts.endpoint import login, ssh_sentence
 from runner.cluster.hosts.model import Claims, Host
-from runner.cluster.hosts.survey import (
-    Clock,
-    Snapshot,
-    Surveyed,
-    at_once,
-    check,
-    packed_pynvml,
-    read_snapshot,
-    refuse_any,
-)
+from runner.cluster.hosts.survey import Clock, Surveyed, at_once, check, packed_pynvml, read_snapshot, refuse_any
 from runner.cluster.machine import snapshot
 from runner.cluster.machine.local_node import PORTS
 from runner.cluster.slurm import Allocation
@@ -141,20 +131,13 @@ def _examine(reach: CommandReach) -> Surveyed:
     program = Path(snapshot.__file__)
     reach.check_seen([Path(sys.executable), program])
     before = time.time()
-    found: Snapshot = read_snapshot(reach.node, reach.run((sys.executable, str(program), str(PORTS), *packed_pynvml())))
+    found = read_snapshot(reach.node, reach.run((sys.executable, str(program), str(PORTS), *packed_pynvml())))
     after = time.time()
-    with tempfile.TemporaryDirectory(prefix="dlscale-") as folder:
-        described = found.describe(reach.node, Path(folder), no_gpus="none were given to it, or no driver answers")
-    return Surveyed(
-        host=reach.host,
-        connection=reach,
-        engine_id=" ".join((described.facts.boot_id or reach.node, *sorted(found.local))),
+    return found.surveyed(
+        reach,
         engine=reach.facts,
-        node=described.node,
-        facts=described.facts.model_copy(update=found.uname),
+        engine_id=None,
         clock=Clock(offset_s=found.time - (before + after) / 2, error_s=(after - before) / 2),
-        local=found.local,
-        pairs=found.nvml.pairs if found.nvml else (),
-        health=described.health,
-        nvidia_pci=described.nvidia_pci,
+        told=found.uname,
+        no_gpus="none were given to it, or no driver answers",
     )

@@ -33,7 +33,7 @@ _NETLOC: Final = re.compile(
 )
 _LAST_PORT: Final = 65535
 _HCA: Final = re.compile(r"[A-Za-z0-9_.-]+(:[1-9]\d*)?", re.ASCII)
-_INTERFACE_LENGTH: Final = 15  # IFNAMSIZ of the kernel, less its closing zero
+_INTERFACE: Final = re.compile(r"[^/\s]{1,15}")  # IFNAMSIZ of the kernel, less its closing zero
 
 Parts = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 
@@ -76,10 +76,6 @@ class Tls(Frozen):
     cert: Path
     key: Path
 
-    def relative_to(self, folder: Path) -> Tls:
-        """The same files, named from `folder` on."""
-        return Tls(ca=folder / self.ca, cert=folder / self.cert, key=folder / self.key)
-
 
 class Endpoint(Frozen):
     """Where an engine is reached."""
@@ -94,12 +90,15 @@ class Endpoint(Frozen):
         return read_url(self.url)
 
 
-def _check_interface(name: str) -> str:
-    if not name or len(name) > _INTERFACE_LENGTH or "/" in name or any(letter.isspace() for letter in name):
-        raise ValueError(
-            f"an interface's name has 1 to {_INTERFACE_LENGTH} characters, no blank and no '/' (`ip link` lists them)"
-        )
-    return name
+def _written(pattern: re.Pattern[str], how: str) -> AfterValidator:
+    """A text that a pattern matches as a whole; `how` says what one looks like."""
+
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(how)
+        return text
+
+    return AfterValidator(check)
 
 
 def _check_address(address: str) -> str:
@@ -107,12 +106,6 @@ def _check_address(address: str) -> str:
         return str(ipaddress.IPv4Address(address))
     except ValueError as error:
         raise ValueError("an IPv4 address is four numbers such as 10.1.0.1") from error
-
-
-def _check_hca(name: str) -> str:
-    if not _HCA.fullmatch(name):
-        raise ValueError("an adapter is written mlx5_0, or with its port mlx5_0:1 (`ibstat` lists them)")
-    return name
 
 
 def _alone(key: str, kind: type) -> BeforeValidator:
@@ -123,7 +116,10 @@ def _alone(key: str, kind: type) -> BeforeValidator:
 class Interface(Frozen):
     """A network interface by its name on the node, and its IPv4 address if the file says it."""
 
-    name: Annotated[str, AfterValidator(_check_interface)]
+    name: Annotated[
+        str,
+        _written(_INTERFACE, "an interface's name has 1 to 15 characters, no blank and no '/' (`ip link` lists them)"),
+    ]
     address: Annotated[str, AfterValidator(_check_address)] | None = None
 
 
@@ -149,7 +145,10 @@ class Claims(Frozen):
     driver: str | None = None
     interfaces: Mapping[Role, Annotated[Interface, _alone("name", str)]] = {}
     # RDMA adapters to use, `mlx5_0` or with a port `mlx5_0:1`; all when empty.
-    hcas: tuple[Annotated[str, AfterValidator(_check_hca)], ...] = ()
+    hcas: tuple[
+        Annotated[str, _written(_HCA, "an adapter is written mlx5_0, or with its port mlx5_0:1 (`ibstat` lists them)")],
+        ...,
+    ] = ()
 
 
 class Host(Claims):
@@ -305,18 +304,12 @@ def _from_yaml(path: Path) -> Hosts:
     return Hosts(hosts=found, link=link, source=str(path))
 
 
-def _check_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError("a host's name is made of letters, digits, '-', '_' and '.'")
-    return name
-
-
 def _check_url(url: str) -> str:
     read_url(url)
     return url
 
 
-Name = Annotated[str, AfterValidator(_check_name)]
+Name = Annotated[str, _written(_NAME, "a host's name is made of letters, digits, '-', '_' and '.'")]
 Rate = Annotated[float, BeforeValidator(lambda value: parse_rate(str(value)))]
 Delay = Annotated[float, BeforeValidator(lambda value: parse_delay(str(value)))]
 
@@ -342,7 +335,7 @@ class _Entry(Claims):
         url = self.engine or f"ssh://{self.name}"
         endpoint = Endpoint(
             url=url,
-            tls=self.tls.relative_to(folder) if self.tls else None,
+            tls=self.tls and Tls(**{name: folder / path for name, path in self.tls}),
             ssh_config=folder / ssh_config if ssh_config and url.startswith("ssh://") else None,
         )
         return Host(endpoint=endpoint, **{field: getattr(self, field) for field in Claims.model_fields})
@@ -366,8 +359,8 @@ class _File(Frozen):
 
 _ENTRY: Final = re.compile(r"(?:(?P<user>[^@\s:]+)@)?(?P<name>[^@\s:]+)(?::(?P<slots>.*))?")
 _EQUALS: Final = re.compile(r"\s*=\s*")
-# Open MPI's limit for starting more processes than slots, which the suite never does.
-_LIMITS: Final = ("max_slots", "max-slots")
+# The others are Open MPI's limit for starting more processes than slots, which the suite never does.
+_SETTINGS: Final = ("slots", "max_slots", "max-slots")
 
 
 def _from_list(text: str) -> tuple[Host, ...]:
@@ -399,18 +392,13 @@ def _from_hostfile(path: Path) -> tuple[Host, ...]:
         match = _ENTRY.fullmatch(words[0])
         if not match or match["slots"] is not None:
             raise RequestError(f"{place}: {words[0]!r} is no host name; write for example `a slots=4`")
-        settings = dict(_setting(word, place=place) for word in words[1:])
+        settings = dict(word.partition("=")[::2] for word in words[1:])
+        if unknown := next((word for word in words[1:] if word.partition("=")[0] not in _SETTINGS), None):
+            raise RequestError(f"{place}: unknown word {unknown!r}; a line is a host and slots=N")
         found.append(_host(match, settings.get("slots"), place, found))
     if not found:
         raise RequestError(f"{path}: names no host; write one a line, for example `a slots=4`")
     return tuple(found)
-
-
-def _setting(word: str, *, place: str) -> tuple[str, str]:
-    key, _, value = word.partition("=")
-    if key not in ("slots", *_LIMITS):
-        raise RequestError(f"{place}: unknown word {word!r}; a line is a host and slots=N")
-    return key, value
 
 
 def _host(match: re.Match[str], text: str | None, place: str, before: list[Host]) -> Host:

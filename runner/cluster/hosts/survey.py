@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -114,6 +114,10 @@ class Reach(Protocol):
     """The way to a host that was found."""
 
     @property
+    def host(self) -> Claims:
+        """What the list says of it."""
+
+    @property
     def place(self) -> str:
         """Where it answers, for a sentence."""
 
@@ -179,7 +183,7 @@ class Snapshot(Frozen):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
 
-    def node(self, name: str, root: Path, *, no_gpus: str = "no GPU was asked for") -> Node:
+    def node(self, name: str, root: Path, *, no_gpus: str) -> Node:
         """The machine, as laid out at `root`; `no_gpus` is why its engine handed out none."""
         return read_node(
             name=name,
@@ -191,21 +195,36 @@ class Snapshot(Frozen):
             ports=self.ports,
         )
 
-    def describe(self, name: str, root: Path, *, no_gpus: str) -> Described:
-        """The machine with its facts and the state of its GPUs, by its files laid out below `root`, which is empty."""
-        self.lay_out(root)
-        node = self.node(name, root, no_gpus=no_gpus)
-        health = read_health(self.nvml, node.gpus) if self.nvml else ()
-        return Described(node, read_host(node, root), health, nvidia_pci_functions(root))
-
-
-class Described(NamedTuple):
-    """A machine as its snapshot tells."""
-
-    node: Node
-    facts: HostFacts
-    health: tuple[GpuHealth, ...]
-    nvidia_pci: tuple[str, ...]
+    def surveyed(
+        self,
+        connection: Reach,
+        *,
+        engine: EngineFacts,
+        engine_id: str | None,
+        clock: Clock,
+        told: Mapping[str, str],
+        no_gpus: str,
+    ) -> Surveyed:
+        """The host with all that its files tell; `told` are facts that they don't, and without an `engine_id` it is known by its boot."""
+        name = connection.host.name
+        with tempfile.TemporaryDirectory(prefix="dlscale-") as folder:
+            root = Path(folder)
+            self.lay_out(root)
+            node = self.node(name, root, no_gpus=no_gpus)
+            facts, nvidia_pci = read_host(node, root), nvidia_pci_functions(root)
+        return Surveyed(
+            host=connection.host,
+            connection=connection,
+            engine_id=engine_id or " ".join((facts.boot_id or name, *sorted(self.local))),
+            engine=engine,
+            node=node,
+            facts=facts.model_copy(update=dict(told)),
+            clock=clock,
+            local=self.local,
+            pairs=self.nvml.pairs if self.nvml else (),
+            health=read_health(self.nvml, node.gpus) if self.nvml else (),
+            nvidia_pci=nvidia_pci,
+        )
 
 
 def read_snapshot(name: str, said: str) -> Snapshot:
@@ -310,28 +329,20 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
 
 def examine(connection: Connection, reference: str) -> Surveyed:
     """Ask one host, by a container of an image with Python that its engine has; raises RequestError where it does not answer as it should."""
-    host = connection.host
     with engine_errors(connection):
         info, clock = read_clock(connection.client.info)
         podman_version = podman.behind(connection.client)
         way, said, no_gpus = _snapshot(connection, info, reference)
-    found = read_snapshot(host.name, said)
-    with tempfile.TemporaryDirectory(prefix="dlscale-") as folder:
-        described = found.describe(host.name, Path(folder), no_gpus=no_gpus)
+    found = read_snapshot(connection.host.name, said)
     told = {"hostname": "Name", "kernel": "KernelVersion", "architecture": "Architecture", "os": "OperatingSystem"}
-    return Surveyed(
-        host=host,
-        connection=connection,
+    return found.surveyed(
+        connection,
+        engine=docker.engine_facts(info, gpu_request=way, podman=podman_version),
         # The engine's ID alone is what its key file says, which copies of a machine have in common.
         engine_id=" ".join((info["ID"], info["Name"], info["DockerRootDir"])),
-        engine=docker.engine_facts(info, gpu_request=way, podman=podman_version),
-        node=described.node,
-        facts=described.facts.model_copy(update={field: info[key] for field, key in told.items()}),
         clock=clock,
-        local=found.local,
-        pairs=found.nvml.pairs if found.nvml else (),
-        health=described.health,
-        nvidia_pci=described.nvidia_pci,
+        told={field: info[key] for field, key in told.items()},
+        no_gpus=no_gpus,
     )
 
 

@@ -37,7 +37,7 @@ def take(*arguments):
 def test_this_machine_is_the_same_by_its_snapshot(tmp_path):
     found = Snapshot.model_validate_json(take(64))
     found.lay_out(tmp_path)
-    node, here = found.node(socket.gethostname(), tmp_path), inspect_local()
+    node, here = found.node(socket.gethostname(), tmp_path, no_gpus=""), inspect_local()
     differ = {"ports", "gpu_reason"}  # free at another moment, and in other words
     if here.gpus:
         differ |= {"gpus", "driver", "cuda_driver"}  # no NVML was sent
