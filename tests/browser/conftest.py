@@ -25,7 +25,7 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def visit(chromium):
     """Open a page: `with visit(path, scheme="dark") as page`; what goes wrong on it fails here."""
 
