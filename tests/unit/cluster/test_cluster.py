@@ -137,3 +137,4 @@ def test_a_bare_machine_has_no_governors_and_no_counters(tmp_path):
     node = inspect_local(sys_root=tmp_path, nvml=nvml)
     vitals = take_vitals(node, images=tmp_path, cache=tmp_path, results=tmp_path, sys_root=tmp_path, nvml=nvml)
     assert (vitals.governors, vitals.throttled_cores, vitals.gpus, vitals.nvidia_pci) == ((), None, (), ())
+    assert (node.nics, node.hcas, node.memory_mib, node.cpu_model) == ((), (), 0, None)

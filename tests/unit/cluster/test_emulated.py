@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from unit.plan.test_launch import GOLDEN, _words
 
 from runner.cluster.cluster import deal, emulated_nodes
-from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
 from runner.core.node import Hca, Member, Nic
 from runner.core.wire import IFACE, Link, NodeWires, Wire
@@ -86,27 +85,6 @@ def test_a_node_is_found_by_its_name_and_has_no_rights():
     line = docker_options.docker_run(node, None)
     assert line[line.index("--network") + 1] == "dlscale-run-1"
     assert line[line.index("--network-alias") + 1] == "node1"
-
-
-def test_the_network_has_no_way_out_and_is_found_by_clean():
-    first, second = (docker_options.command_line(spec, None).splitlines() for spec in launch(DDP)[:2])
-    assert first[0] == (
-        "docker network create --internal --opt com.docker.network.bridge.inhibit_ipv4=true --label dlscale.run-id=run-1 dlscale-run-1"
-    )
-    assert not any(line.startswith("docker network") for line in second)
-
-
-def test_what_shapes_a_link_is_in_the_nodes_namespace_and_has_one_capability():
-    node = launch(DDP)[0]
-    (helper,) = shaper.shapers(node)
-    assert helper.network == "container:dlscale-run-1-node1"
-    assert " ".join(helper.argv) == (
-        "tc qdisc replace dev eth0 root handle 1: tbf rate 1gbit burst 125000b limit 25125000b"
-    )
-    options = docker_options.create_options(helper, None)
-    assert (options["host"]["cap_drop"], options["host"]["cap_add"]) == (["ALL"], ["NET_ADMIN"])
-    assert "mounts" not in options["host"]
-    assert helper.labels[LABEL_RUN] == "run-1"
 
 
 def test_a_delay_takes_one_helper_more_and_no_link_takes_none():

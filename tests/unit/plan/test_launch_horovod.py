@@ -51,13 +51,6 @@ def test_command_lines_are_those_on_file(name):
     assert started == [("daemon", "n2", 0), ("worker", "n1", CASES[name].trial.processes)]
 
 
-def test_ranks_on_another_node_have_all_that_those_on_the_first_have():
-    there, here = launch(CASES["pytorch-horovod-8-gpus-2-nodes-infiniband"])
-    assert (there.verbs, there.gpus, there.mounts, there.memory_mib) == (True, here.gpus, here.mounts, here.memory_mib)
-    assert {**there.env, "DLSCALE_NODE": "", "NCCL_HOSTID": ""} == {**here.env, "DLSCALE_NODE": "", "NCCL_HOSTID": ""}
-    assert there.env["DLSCALE_NODE"] == there.env["NCCL_HOSTID"] == "n2"
-
-
 def test_an_sshd_listens_where_its_node_has_a_free_port_and_ssh_knows_where_that_is():
     nodes = [examples.node(name=f"n{number}", ports=(40000 + number, 50000)) for number in (1, 2, 3)]
     job = examples.job_on_nodes(ranks(3, **by("mxnet")), nodes)
@@ -107,6 +100,7 @@ def test_other_strategies_and_a_single_node_need_no_keys():
     assert horovod.logins(examples.job(alone)) == ()
     assert horovod.logins(examples.job_on_nodes(two(strategy="ddp", **program("pytorch")), cpu_nodes(2))) == ()
     assert horovod.KEYS not in str(launch(examples.job(alone)))
+    assert container_group.made(examples.job(alone), launch(examples.job(alone))) == {}
 
 
 JOB = CASES["mxnet-horovod-gloo-2-nodes"]
@@ -160,11 +154,6 @@ def test_nodes_of_one_engine_have_different_keys():
     lines = container_group.made(job, specs)
     assert sorted(lines) == sorted(spec.name for spec in specs if "worker" in spec.name or "daemon" in spec.name)
     assert sorted("id" in json.loads(line) for line in lines.values()) == [False, True]
-
-
-def test_a_job_on_one_node_gets_none():
-    job = examples.job(examples.trial())
-    assert container_group.made(job, launch(job)) == {}
 
 
 def test_containers_find_them_where_ssh_and_sshd_look():
