@@ -25,14 +25,10 @@ Level = Literal["ok", "warn", "bad"]
 GPU_WAYS: Final[dict[GpuRequest, str]] = {"nvidia": "NVIDIA's runtime", "cdi": "CDI device names"}
 _MEMORY_MIB: Final = 2048
 """ResNet-18 at 32x32 with two workers peaks near 1.5 GiB in MXNet; less than this swaps or is killed."""
-_RESULTS_MIB: Final = 512
-"""Records and logs of a long sweep with telemetry."""
-_SHM_MIB: Final = 64
-"""Docker's own default, known to be too small for data loaders that pass batches between processes."""
-_MEMLOCK_MIB: Final = 1024
-"""RDMA pins every buffer that it sends from; the usual 8 MiB end in "ibv_reg_mr failed"."""
-_BUSY: Final = 0.5
-"""Load a core above which something else is taking part in the measurement."""
+_RESULTS_MIB: Final = 512  # records and logs of a long sweep with telemetry
+_SHM_MIB: Final = 64  # Docker's own default, known to be too small for data loaders that pass batches between processes
+_MEMLOCK_MIB: Final = 1024  # RDMA pins every buffer that it sends from; the usual 8 MiB end in "ibv_reg_mr failed"
+_BUSY: Final = 0.5  # load a core above which something else is taking part in the measurement
 
 
 class Finding(Frozen):
@@ -228,10 +224,8 @@ _IMAGES: Final[dict[ImageState, str]] = {
     "missing": "not there, the next bench that needs one loads it",
     "other": "not as here, the next bench that needs one replaces it",
 }
-_LISTED: Final = 3
-"""Names before "and 9 more"."""
-_CLOCK_S: Final = 0.1
-"""Apart by more than this, the nodes' logs can't be read side by side; a job still runs."""
+_LISTED: Final = 3  # names before "and 9 more"
+_CLOCK_S: Final = 0.1  # apart by more than this, the nodes' logs can't be read side by side; a job still runs
 
 
 def refused(name: str, sentence: str) -> Finding:

@@ -181,12 +181,7 @@ def reproduce(
 
 @app.command()
 @takes(*(field for field in SHARED if field not in ("cluster", "slurm_flags", "out")))
-def studies(
-    request: Request,
-    *,
-    scale: AtScale = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+def studies(request: Request, *, scale: AtScale = None, as_json: Annotated[bool, AS_JSON] = False) -> None:
     """List the studies, and how many of their runs this hardware can run."""
     from runner.experiments.studies.flow import list_studies
 
@@ -333,8 +328,7 @@ def predict(
 
 @app.command()
 def clean(
-    *,
-    hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,
+    *, hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None
 ) -> None:
     """Remove every container, volume, network and process that a killed run left, here or with --hosts on other machines; runs that go on are left alone."""
     from runner.cluster import cleanup
@@ -378,8 +372,7 @@ def ablate(
 
 @app.command()
 def matrix(
-    *,
-    check: Annotated[bool, typer.Option("--check", help="fail if one of them is out of date")] = False,
+    *, check: Annotated[bool, typer.Option("--check", help="fail if one of them is out of date")] = False
 ) -> None:
     """Write the generated tables of docs/: the support matrix, figures of the H200s, and the reference of options."""
     from runner.commands.documents import export
@@ -389,8 +382,7 @@ def matrix(
 
 @app.command()
 def schema(
-    *,
-    check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False,
+    *, check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False
 ) -> None:
     """Write the JSON Schemas of a run record, of a published source and of an overhead to results/schema/."""
     from runner.commands.documents import export_schemas

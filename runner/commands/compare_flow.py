@@ -18,8 +18,7 @@ from runner.results.find import FoundRuns, by_matrix, read_runs, runs_at
 from runner.results.find import since as parted
 
 Form = Literal["table", "markdown", "json"]
-Side = tuple[str, FoundRuns]
-"""Its name, and its runs."""
+Side = tuple[str, FoundRuns]  # its name, and its runs
 _DAYS_AGO: Final[Mapping[str, int]] = {"today": 0, "yesterday": 1}
 _PERCENT: Final = re.compile(r"^(\d+(?:\.\d+)?)%$")
 

@@ -200,10 +200,7 @@ def list_images(*, as_json: Annotated[bool, AS_JSON] = False) -> None:
 
 @images_app.command()
 def archive(
-    directory: Annotated[
-        Path,
-        directory_argument("where to write", example="dlscale images archive /tmp/images"),
-    ],
+    directory: Annotated[Path, directory_argument("where to write", example="dlscale images archive /tmp/images")],
     names: Names = None,
 ) -> None:
     """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
@@ -226,8 +223,7 @@ def archive(
 @images_app.command()
 def load(
     directory: Annotated[
-        Path,
-        directory_argument("what `images archive` wrote", example="dlscale images load /tmp/images"),
+        Path, directory_argument("what `images archive` wrote", example="dlscale images load /tmp/images")
     ],
 ) -> None:
     """Check an archive and load its images."""

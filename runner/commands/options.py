@@ -31,8 +31,7 @@ from runner.images.catalog import load_images
 from runner.results.find import by_run, named, newest_first
 
 Text = str | None
-Read = Callable[[str, str], object]
-"""A variable's name and its text, which is not empty, → a value."""
+Read = Callable[[str, str], object]  # a variable's name and its text, which is not empty, → a value
 # Of fields whose words are read together, or may be given again.
 _LINKS: Final = {
     "link_rate": "hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
@@ -139,8 +138,7 @@ def _dashed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)
-"""How `make` has an option: `GPUS=4`."""
+VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)  # how `make` has an option: `GPUS=4`
 
 
 def _with_variables(words: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,11 +284,7 @@ def named_directory(example: str) -> Callable[[str], Path]:
 
 
 def runs_named(
-    word: str,
-    *,
-    example: str,
-    each: Callable[[Path], str] = by_run,
-    wanted: Callable[[Path], bool] = lambda _: True,
+    word: str, *, example: str, each: Callable[[Path], str] = by_run, wanted: Callable[[Path], bool] = lambda _: True
 ) -> list[Path]:
     """What every command makes of a run's name, as `names.named` has it. RequestError: none is meant, or several, or the word is empty."""
     return named(str(named_directory(example)(word)), each=each, wanted=wanted)
@@ -318,8 +312,7 @@ def complete_run(incomplete: str) -> list[str]:
     return [name for name in runs if name.startswith(incomplete)][:_OFFERED]
 
 
-_MEANT: Final = 2
-"""Options that a mistyped one may be."""
+_MEANT: Final = 2  # options that a mistyped one may be
 
 
 def sentence(error: TyperException) -> str:

@@ -20,8 +20,7 @@ from runner.results.query.tables import PUBLISHED, TABLES, Table
 
 Form = Literal["table", "csv", "json"]
 DEFAULT: Final = SUITE_ROOT / "results"
-MANY: Final = 200
-"""Records from which on their rows are kept between queries."""
+MANY: Final = 200  # records from which on their rows are kept between queries
 
 
 def query(sql: str, *, place: str | None, form: Form) -> None:

@@ -90,10 +90,7 @@ def _facts(run: Path, record: RunRecord) -> dict[str, Any]:
 
 
 def show(
-    run: Annotated[
-        Path | None,
-        run_argument(" (default: last)", metavar="[RUN]", example="dlscale show last"),
-    ] = None,
+    run: Annotated[Path | None, run_argument(" (default: last)", metavar="[RUN]", example="dlscale show last")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print its record")] = False,
 ) -> None:

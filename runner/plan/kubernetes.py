@@ -34,8 +34,7 @@ from runner.plan.launch.job import Job, take_seats
 Kind = Literal["job", "trainjob", "mpijob"]
 Resource = Literal["job", "jobset", "trainjob", "mpijob"]
 
-Containers = dict[str, list[ContainerSpec]]
-"""The containers of a pod by name, each as it is in the pods of every index."""
+Containers = dict[str, list[ContainerSpec]]  # the containers of a pod by name, each as it is in the pods of every index
 
 # A ConfigMap's own limit; all of the suite's programs are little more than half of it.
 MOST_BYTES: Final = 2**20

@@ -26,10 +26,7 @@ from runner.plan.profiling import passes
 from runner.plan.strategy import Chosen, check_shares, choose
 
 # Messages in bytes that are timed on the job's own wires before its first step: one that latency rules, one that bandwidth does.
-PROBE: Final[Mapping[Device, tuple[int, ...]]] = {
-    "cpu": (2**16, 2**20, 2**22),
-    "gpu": (2**16, 2**20, 2**24, 2**28),
-}
+PROBE: Final[Mapping[Device, tuple[int, ...]]] = {"cpu": (2**16, 2**20, 2**22), "gpu": (2**16, 2**20, 2**24, 2**28)}
 # A parameter server keeps each message that it was ever sent, so that it gets none larger than this.
 LARGEST_PUSH: Final = 2**26
 # Decoding processes or threads beside each GPU or CPU worker; more only move the wait elsewhere.

@@ -298,8 +298,7 @@ def networks(found: Networks) -> Report:
     )
 
 
-_DIGITS: Final = 12
-"""Of a UUID that are shown."""
+_DIGITS: Final = 12  # of a UUID that are shown
 
 
 def devices(found: Devices) -> Report:

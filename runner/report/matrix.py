@@ -54,8 +54,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
 LOPSIDED: Final = 1.5
 """How many times as far from the value one end of an interval is than the other where both are written."""
 
-_NOTHING: Final = 1e-9
-"""Share of a value below which an interval has no width but by rounding."""
+_NOTHING: Final = 1e-9  # share of a value below which an interval has no width but by rounding
 
 
 def with_interval(value: float | None, interval: Interval | None, *, scale: float = 1) -> str:
@@ -223,8 +222,7 @@ def notes(summary: Summary) -> tuple[str, ...]:
     return (*found, *summary.notes)
 
 
-MOST_EPOCHS: Final = 12
-"""Lines of a table of epochs; the CSV beside it has all."""
+MOST_EPOCHS: Final = 12  # lines of a table of epochs; the CSV beside it has all
 _ANSWERS: Final = (
     "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
     "samples in the host's memory to its predictions there, the median of the repeats"
@@ -369,8 +367,7 @@ _STYLES: Final[dict[Status, str]] = {
 NOISY: Final = 2.0
 """Upper end of an interval ÷ its lower one from which on it tells nothing: the rate may be half of what it may be."""
 ENOUGH_RUNS: Final = 5
-_OPTIONAL: Final = "training time (s)"
-"""The column that a terminal goes without where all do not fit."""
+_OPTIONAL: Final = "training time (s)"  # the column that a terminal goes without where all do not fit
 # Of a row's telemetry, what stands in its line of the CSV.
 WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
 

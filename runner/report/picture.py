@@ -97,8 +97,7 @@ def dress(axes: Axes, label: str, *, along: Literal["x", "y"], fontsize: float =
     axes.spines[stands_on].set_color(QUIET)
 
 
-MOST_BYTES: Final = 256 * 2**20
-"""Of the pictures that are kept."""
+MOST_BYTES: Final = 256 * 2**20  # of the pictures that are kept
 
 
 def prune() -> None:
@@ -124,21 +123,16 @@ def _drawn_by() -> str:
 
 
 _MARKERS: Final = "osD^vP*"
-_MANY: Final = 20
-"""From more curves on the legend has a column of its own, in small print."""
+_MANY: Final = 20  # from more curves on the legend has a column of its own, in small print
 _STYLES: Final = ("-", "--", "-.", ":")
 _NEEDED: Final[tuple[tuple[Literal["solid", "dashed"], str], ...]] = (("solid", VERMILION), ("dashed", "#000000"))
 """Line and colour of what is needed, where two are told apart."""
-_ACROSS: Final = 0.42
-"""How far these lines reach to either side of a bar's middle; bars are 1 apart."""
-_NAME: Final = 30
-"""Characters of a name in a line."""
+_ACROSS: Final = 0.42  # how far these lines reach to either side of a bar's middle; bars are 1 apart
+_NAME: Final = 30  # characters of a name in a line
 _PERCENT: Final = 105
 """Where an axis of percentages ends, so that 100 is not on its edge; one with more ends where that does."""
-_TICKS: Final = 12
-"""Up to so many whole numbers have a tick each."""
-_DENSE: Final = 60
-"""From so many points on a curve has no markers."""
+_TICKS: Final = 12  # up to so many whole numbers have a tick each
+_DENSE: Final = 60  # from so many points on a curve has no markers
 
 
 def draw(

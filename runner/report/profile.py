@@ -15,11 +15,9 @@ from runner.core.units import ABSENT, figure
 from runner.report.table import Columns, Entry, Table, fixed
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
-KERNELS: Final = 15
-"""Names that are shown; the record has more, and the run's table all."""
+KERNELS: Final = 15  # names that are shown; the record has more, and the run's table all
 CALLS: Final = 10
-NAME: Final = 64
-"""Characters of a kernel's name in a table."""
+NAME: Final = 64  # characters of a kernel's name in a table
 WORDS: Final = (
     *("GPU", "category", "kernel", "operator", "direction", "function", "class"),
     *("region", "phase", "device", "after", "before"),
@@ -154,15 +152,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
         legend="overlap: part of the copying in which the same GPU ran a kernel",
     )
     yield _table("Calls of the CUDA API by class", profile.call_classes, {**_CALLS, **_TIMED, **_SHARE})
-    yield _table(
-        "Most time by call",
-        profile.calls[:CALLS],
-        {
-            "function": lambda one: one.name,
-            **_CALLS,
-            **_MEAN,
-        },
-    )
+    yield _table("Most time by call", profile.calls[:CALLS], {"function": lambda one: one.name, **_CALLS, **_MEAN})
     yield _table(
         "Parts of a step",
         profile.regions,

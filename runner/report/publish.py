@@ -30,8 +30,7 @@ from runner.report.page.figures import Watched, over_time, watched
 from runner.results.store import write_report
 
 Run = tuple[Path, RunRecord]
-PICTURE_POINTS: Final = 1500
-"""Points of a curve over time: more than a picture has pixels for."""
+PICTURE_POINTS: Final = 1500  # points of a curve over time: more than a picture has pixels for
 
 
 @dataclass(frozen=True)
@@ -158,10 +157,7 @@ def profiled(run: Run) -> Report | None:
     degraded = record.validity.status == "degraded"
     shares = partial(drawn.time_shares, record.profile)
     picture_of_shares = partial(
-        picture.png,
-        *shares(name="shares", title=summary.title),
-        lead=(first,),
-        lines=(*more, *missing, *ran_on),
+        picture.png, *shares(name="shares", title=summary.title), lead=(first,), lines=(*more, *missing, *ran_on)
     )
     return Report(
         chapter="passes",

@@ -24,8 +24,7 @@ from runner.core.units import ABSENT
 from runner.results.query.tables import Table
 
 Row = Sequence[Any]
-_ANY_WIDTH: Final = 100_000
-"""Columns of a screen on which everything fits, to measure on."""
+_ANY_WIDTH: Final = 100_000  # columns of a screen on which everything fits, to measure on
 
 
 def print_answer(console: Console, names: Sequence[str], rows: Sequence[Row]) -> None:

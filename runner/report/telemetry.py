@@ -135,9 +135,7 @@ def _table(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tupl
 
 
 def _named(
-    watched: Sequence[tuple[Row, Telemetry]],
-    parts: Callable[[Telemetry], Sequence[Part]],
-    name: Callable[[Part], str],
+    watched: Sequence[tuple[Row, Telemetry]], parts: Callable[[Telemetry], Sequence[Part]], name: Callable[[Part], str]
 ) -> Iterator[tuple[str, Part]]:
     """Each part with its name, its node where there are several, and its scale where there are several."""
     for row, telemetry in watched:

@@ -15,8 +15,7 @@ from runner.cluster.hosts.survey import Surveyed, at_once
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 
-_SECONDS: Final = 10.0
-"""For containers that start one after the other on a busy node; all that is well ends at once."""
+_SECONDS: Final = 10.0  # for containers that start one after the other on a busy node; all that is well ends at once
 _PATIENCE_S: Final = 20
 """For each call to an engine: this is asked after a run that failed, when one of them may be why."""
 

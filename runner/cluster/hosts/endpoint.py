@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 BASE: Final = "bookworm"
 
-_FOLDER: Final = 70
-"""Characters; a socket's whole path has 107 at most (unix(7))."""
-_LOGIN_S: Final = 30.0
-"""ssh's own limit for the connection is 10 s; slow name services on the other side come on top."""
+_FOLDER: Final = 70  # characters; a socket's whole path has 107 at most (unix(7))
+_LOGIN_S: Final = 30.0  # ssh's own limit for the connection is 10 s; slow name services on the other side come on top
 
 _Table: TypeAlias = tuple[tuple[str, str, str], ...]
 _UP: Final = "see that it is up and that no firewall is in between"

@@ -26,8 +26,7 @@ Report = Callable[[str], None]
 
 _MIB: Final = 2**20
 _REPORT_MIB: Final = 256
-_BLOCKS: Final = 4
-"""Blocks of 2 MiB that a node may lag behind the others."""
+_BLOCKS: Final = 4  # blocks of 2 MiB that a node may lag behind the others
 _STALLED_S: Final = 120.0
 """A node that has taken nothing for this long is given up, so that it does not hold up the others."""
 _UNPACK_S: Final = 3600

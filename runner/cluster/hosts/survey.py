@@ -43,8 +43,7 @@ from runner.engines.images import find_image, run_confined
 from runner.images.base import ensure_base
 
 _AT_ONCE: Final = 16
-_ARGUMENT: Final = 100_000
-"""Characters of one argument; the kernel takes 131,072 (MAX_ARG_STRLEN)."""
+_ARGUMENT: Final = 100_000  # characters of one argument; the kernel takes 131,072 (MAX_ARG_STRLEN)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,8 +51,7 @@ R = TypeVar("R")
 
 _CALLS: Final = 3
 _TIME: Final = re.compile(r"(.*?)(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_APART_S: Final = 2.0
-"""Events of all nodes are put in one order by their clocks, and windows last some seconds."""
+_APART_S: Final = 2.0  # events of all nodes are put in one order by their clocks, and windows last some seconds
 
 
 @dataclass(frozen=True)

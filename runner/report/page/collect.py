@@ -26,11 +26,7 @@ CHAPTERS: Final = {
         "What a published source measured, run again here: its figures with the measured points beside them.",
         "dlscale reproduce STUDY",
     ),
-    "comparisons": (
-        "Interconnects",
-        "The same training over several transports.",
-        "dlscale bench --compare",
-    ),
+    "comparisons": ("Interconnects", "The same training over several transports.", "dlscale bench --compare"),
     "networks": (
         "Networks",
         "Several networks, trained alike on one device and on more: how well each scales.",
@@ -51,11 +47,7 @@ CHAPTERS: Final = {
         "The same training on synthetic images and on real ones: what reading and decoding them costs.",
         "dlscale bench --data DIR",
     ),
-    "ablations": (
-        "Techniques",
-        "The same training plainly, and with one technique more a line.",
-        "dlscale ablate",
-    ),
+    "ablations": ("Techniques", "The same training plainly, and with one technique more a line.", "dlscale ablate"),
     "devices": (
         "Devices",
         "The same training on one GPU and on others of its kind: what an interval over one GPU's runs can't tell.",

@@ -33,8 +33,7 @@ from runner.report.page.model import Figure, Series, error_bars, series_of, valu
 from runner.report.profile import spelt, worked
 from runner.results.store import read_table
 
-Runs = Mapping[int, tuple[str, ...]]
-"""By scale, the ids of the runs of a row."""
+Runs = Mapping[int, tuple[str, ...]]  # by scale, the ids of the runs of a row
 
 
 def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
@@ -71,8 +70,7 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     return tuple(figure for figure in found if len(figure.series[0].x) > 1)
 
 
-LINEAR_UP_TO: Final = 8
-"""Largest scale drawn on linear axes; beyond it powers of two would crowd at the origin."""
+LINEAR_UP_TO: Final = 8  # largest scale drawn on linear axes; beyond it powers of two would crowd at the origin
 
 
 def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
@@ -265,8 +263,7 @@ def throughput_by(
     )
 
 
-BARS: Final = 14
-"""Categories that have a bar of their own; the rest share one."""
+BARS: Final = 14  # categories that have a bar of their own; the rest share one
 
 
 def time_shares(
@@ -322,10 +319,8 @@ def watched(runs: Sequence[tuple[Path, RunRecord]], *, console: Console) -> Watc
     return None if frame is None else Watched(record, telemetry, frame)
 
 
-POINTS: Final = 300
-"""Points of a curve over time; more are not told apart on a screen."""
-CURVES: Final = 16
-"""Devices whose curves are drawn; the CSV of telemetry has all."""
+POINTS: Final = 300  # points of a curve over time; more are not told apart on a screen
+CURVES: Final = 16  # devices whose curves are drawn; the CSV of telemetry has all
 Floats = npt.NDArray[np.float64]
 
 

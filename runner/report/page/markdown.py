@@ -18,11 +18,9 @@ from runner.report.table import Table, escaped, line, listed
 
 MOST_BLOCKS: Final = 12
 """Of a chapter with more there is a line each, which leads to the report that the block has of its own."""
-MOST_ROWS: Final = 20
-"""Of a block: a table that does not fit is left out, with the number of its rows."""
+MOST_ROWS: Final = 20  # of a block: a table that does not fit is left out, with the number of its rows
 MOST_OVERVIEW_ROWS: Final = 80
-MOST_RUNS: Final = 12
-"""Of more runs their number is given, and the folders that they are in."""
+MOST_RUNS: Final = 12  # of more runs their number is given, and the folders that they are in
 _FIGURE: Final = re.compile(r"[<>≈≤≥+-]?\d[\d,.]*(?: ± [\d,.]+)?(?: \S+)?")
 
 

@@ -21,8 +21,7 @@ from runner.report.table import Table, csv_text
 
 Row = TypeVar("Row")
 SeriesKind = Literal["measured", "published", "ideal"]
-Place = float | str
-"""Where a point stands: a number, or the name of a bar."""
+Place = float | str  # where a point stands: a number, or the name of a bar
 
 
 class Series(Frozen):
@@ -266,10 +265,8 @@ def to_csv(figure: Figure) -> str:
     return csv_text(rows, columns=("series", "kind", x_name, y_name, "ci95_low", "ci95_high", "degraded", "runs"))
 
 
-FEW: Final = 8
-"""Points of a curve that are told one by one."""
-NAMED: Final = 16
-"""Bars that are, as nobody can see a name between two others."""
+FEW: Final = 8  # points of a curve that are told one by one
+NAMED: Final = 16  # bars that are, as nobody can see a name between two others
 
 
 def told(figure: Figure) -> str:

@@ -24,8 +24,7 @@ from runner.report.page import runs as lines
 from runner.report.page.model import Block, Figure, RunLine, anchor, apart, error_bars, series_of
 from runner.report.table import Table
 
-MOST = 40
-"""Lines of a table here; the table of all runs has the rest."""
+MOST = 40  # lines of a table here; the table of all runs has the rest
 BARS = 12
 
 

@@ -19,8 +19,7 @@ from runner.report.page.runs import COLUMNS, FILTERED, SHOWN
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-DIGITS: Final = 6
-"""Significant digits of a value on the page; its CSV has all."""
+DIGITS: Final = 6  # significant digits of a value on the page; its CSV has all
 SCRIPTS: Final = ("data.js", "table.js", "figure.js", "panel.js", "page.js")
 
 

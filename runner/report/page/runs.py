@@ -32,8 +32,7 @@ COLUMNS: Final = (
     "machine",
     "date",
 )
-SHOWN: Final = 6
-"""Of these, so many are shown at first: as many as a window of 1,200 pixels has room for."""
+SHOWN: Final = 6  # of these, so many are shown at first: as many as a window of 1,200 pixels has room for
 FILTERED: Final = ("machine", "framework", "model", "devices", "precision", "validity")
 """Columns that have a list of their values to choose from."""
 
