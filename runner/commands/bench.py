@@ -92,19 +92,8 @@ def collect(
 # A short training of each node by itself; GPUs and workers are those of one node.
 FIELDS: Final = (
     *("framework", "version", "model", "hosts", "nodes", "cluster", "slurm_flags", "gpus", "workers", "device"),
-    *(
-        "batch",
-        "image_size",
-        "precision",
-        "preset",
-        "threads",
-        "iterations",
-        "warmup",
-        "repeat",
-        "engine",
-        "timeout_s",
-        "out",
-    ),
+    *("batch", "image_size", "precision", "preset", "threads", "iterations", "warmup", "repeat"),
+    *("engine", "timeout_s", "out"),
 )
 
 

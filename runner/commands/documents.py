@@ -86,7 +86,7 @@ def _wires() -> str:
     """VGG-16 on four GPUs over each transport."""
     comparisons = across(list(records_under(H200 / "wires")))
     (runs,) = [runs for name, runs in comparisons.items() if "vgg16" in name and "4gpu" in name]
-    comparison = Measured.across(runs).comparison
+    comparison = Measured.of(runs, of_one_matrix=False).comparison
     if comparison is None:
         raise DlscaleError(f"{H200 / 'wires'}: fewer than two transports of VGG-16 on four GPUs; restore the records")
     return "\n".join([f"{escaped(comparison.setting)}.", "", *transports.table(comparison).markdown()])
@@ -170,9 +170,7 @@ def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) ->
         and not record.profiled
         and record.engine != "host"
     ]
-    lines = [HEADERS, ("---",) * len(HEADERS)]
-    lines += [_row(image, strategy, ran) for image in images for strategy in strategies_of(image)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return _table(HEADERS, (_row(image, strategy, ran) for image in images for strategy in strategies_of(image)))
 
 
 def strategies_of(image: ImageSpec) -> tuple[StrategyName, ...]:

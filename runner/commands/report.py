@@ -242,7 +242,7 @@ def _draw_experiments(folder: Path, found: Collected, *, out: Path | None, conso
 def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
     """Add what shows only across matrices, and write its reports; none where `out` is None."""
     for name, joined in across(runs).items():
-        measured = Measured.across(joined)
+        measured = Measured.of(joined, of_one_matrix=False)
         if measured.comparison and out:
             save(transports.report(measured.comparison, name=name).files(), out=out, console=console)
         found.add("comparisons", *collect.compared_block(measured, name=name))

@@ -140,26 +140,22 @@ def discover_own(request: Request, *, contact: bool = True, say: Callable[[str],
 
 
 def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) -> Resources:
-    cluster, device, engine = machines.cluster, machines.device, machines.engine
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     image, *others = images
     data = None
     if request.data:
         if workload.data == "none":
             raise RequestError(f"DATA={request.data} asked, but {workload.name} draws its own samples; leave it out")
-        by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.remote)
+        by_others = read_by_others(in_containers=machines.engine.in_containers, on_hosts=machines.cluster.remote)
         data = dataset.inspect(request.data, workload.data, by_others=by_others)
     resources = Resources(
-        cluster=cluster,
-        device=device,
-        engine=engine,
+        **vars(machines),
         image=image,
         others=tuple(others),
         workload=workload,
         dataset=data,
         workloads_sha256=programs_sha256(WORKLOADS),
-        out=machines.out,
-        nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
+        nsight=find_nsight() if "metrics" in request.profile and machines.device == "gpu" else Nsight(),
     )
     resources.check_engine()
     return resources
@@ -167,14 +163,7 @@ def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) 
 
 def _of_command(request: Request, machines: Machines, image: AnyImage) -> ExternalResources:
     assert isinstance(image, CustomImage)  # noqa: S101 - what a request with an image comes to
-    return ExternalResources(
-        cluster=machines.cluster,
-        device=machines.device,
-        engine=machines.engine,
-        out=machines.out,
-        image=image,
-        data=request.data.resolve() if request.data else None,
-    )
+    return ExternalResources(**vars(machines), image=image, data=request.data.resolve() if request.data else None)
 
 
 def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runner.core.errors import RequestError
-from runner.core.request import Controller, Device, KvStore, Operations, Request, StrategyName
+from runner.core.request import Device, KvStore, Operations, Request, StrategyName
 from runner.core.strategies import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 from runner.core.trial import Horovod
 from runner.core.workload import SHARED_BY, Model, Workload
 from runner.images.custom_image import AnyImage, CustomImage
 from runner.images.spec import ImageSpec
-
-# What carries gradients under each controller of Horovod on CPUs (Horovod user guide, "Installation Guide"). It documents Gloo's
-# operations under MPI too; Horovod 0.28.1 dies of a segmentation fault in their first exchange, with all three frameworks.
-CPU_OPERATIONS: dict[Controller, tuple[Operations, ...]] = {"gloo": ("gloo",), "mpi": ("mpi",)}
 
 
 @dataclass(frozen=True)
@@ -173,15 +169,16 @@ def _kvstore(request: Request, device: Device, nodes: int) -> KvStore:
 
 def _horovod(request: Request, device: Device) -> Horovod:
     controller = request.controller or "gloo"
-    offered: tuple[Operations, ...] = ("nccl",) if device == "gpu" else CPU_OPERATIONS[controller]
-    if request.operations and request.operations not in offered:
+    # On CPUs the controller carries gradients too (Horovod user guide, "Installation Guide"). It documents Gloo's operations under MPI as
+    # well; Horovod 0.28.1 dies of a segmentation fault in their first exchange, with all three frameworks.
+    offered: Operations = "nccl" if device == "gpu" else controller
+    if request.operations not in (None, offered):
         raise RequestError(
-            f"OPERATIONS={request.operations} does not go with CONTROLLER={controller} on DEVICE={device}; "
-            f"ask for OPERATIONS={' or '.join(offered)}"
+            f"OPERATIONS={request.operations} does not go with CONTROLLER={controller} on DEVICE={device}; ask for OPERATIONS={offered}"
         )
     return Horovod(
         controller=controller,
-        operations=request.operations or offered[0],
+        operations=offered,
         fusion_threshold_mib=request.fusion_threshold_mib,
         cycle_time_ms=request.cycle_time_ms,
         compression=request.compression or "none",

@@ -21,10 +21,10 @@ from rich.text import Text
 from runner.analysis.summarize import DEGRADED_BASELINE, Answers, Row, Status, Summary
 from runner.core import units
 from runner.core.console import spoken
-from runner.core.measurement import FEWEST_RUNS, EpochFigures, GenerationFigures, Interval, StepParts
+from runner.core.measurement import FEWEST_RUNS, EpochFigures, GenerationFigures, Interval, Percentiles, StepParts
 from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
 from runner.report import collectives, telemetry
-from runner.report.table import Table, csv_text, escaped, fields, plain_table, section
+from runner.report.table import Columns, Entry, Table, csv_text, escaped, fields, plain_table, section
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def screen(summary: Summary) -> Table:
 
 
 def scaling(summary: Summary) -> Table:
-    """The scaling table; an unusable row shows no figure, and what `py` declares has a column where it is known."""
+    """The scaling table; an unusable row shows no figure, and what `COLUMNS` declares has a column where it is known."""
     return Table.laid(
         summary.rows,
         {
@@ -247,24 +247,30 @@ def modes(summary: Summary) -> tuple[Table, ...]:
         legend = f"{_ANSWERS}{_ON_DEVICE * placed}{_ACCURACY * labelled}"
         found.append(Table.of(answers, _answer_columns(), legend=legend))
     if generated := [(row.devices, one) for row in summary.rows if row.answers for one in row.answers.generation]:
-        found.append(Table.of(generated, _generation_columns(), legend=_GENERATION))
+        found.append(Table.of(generated, _GENERATION_COLUMNS, legend=_GENERATION))
     if epochs := [(row.devices, one) for row in summary.rows for one in _few(row.epochs)]:
-        columns: dict[str, Callable[[tuple[str, EpochFigures]], str]] = {
-            "devices": lambda one: one[0],
-            "epoch": lambda one: str(one[1].epoch),
-            "train loss": lambda one: figure(one[1].train_loss),
-            "validation loss": lambda one: figure(one[1].val_loss),
-            "accuracy (%)": lambda one: f"{one[1].accuracy_percent:.1f}",
-            "elapsed (s)": lambda one: figure(one[1].elapsed_s),
-        }
-        found.append(Table.laid(epochs, columns, legend=_EPOCHS))
+        found.append(Table.laid(epochs, _EPOCH_COLUMNS, legend=_EPOCHS))
     return tuple(found)
 
 
-def _answer_columns() -> dict[str, Callable[[tuple[str, Answers]], str]]:
+_PERCENTILES: Final = ("p50", "p90", "p99")
 
-    def latency(one: tuple[str, Answers], *, field: str, name: str) -> str:
-        return figure(milliseconds(getattr(getattr(one[1].latency, field, None), name, None)))
+
+def _milliseconds(words: str, times: Callable[[Entry], Percentiles | None]) -> Columns[Entry]:
+    """A column for each percentile of some times."""
+
+    def cell(one: Entry, *, name: str) -> str:
+        return figure(milliseconds(getattr(times(one), name, None)))
+
+    return {f"{words} {name} (ms)": partial(cell, name=name) for name in _PERCENTILES}
+
+
+def _seconds(field: str, times: Percentiles | None) -> dict[str, float | None]:
+    """The same for a CSV."""
+    return {f"{field}_{name}_s": getattr(times, name, None) for name in _PERCENTILES}
+
+
+def _answer_columns() -> Columns[tuple[str, Answers]]:
 
     def accuracy(one: tuple[str, Answers], *, name: str, form: str) -> str:
         known = one[1].accuracy
@@ -274,11 +280,8 @@ def _answer_columns() -> dict[str, Callable[[tuple[str, Answers]], str]]:
         "devices": lambda one: one[0],
         "batch": lambda one: _batch(one[1]),
         "in flight": lambda one: str(one[1].in_flight),
-        **{
-            f"{words} {name} (ms)": partial(latency, field=field, name=name)
-            for words, field in (("latency", "with_transfer"), ("on device", "without_transfer"))
-            for name in ("p50", "p90", "p99")
-        },
+        **_milliseconds("latency", lambda one: one[1].latency.with_transfer if one[1].latency else None),
+        **_milliseconds("on device", lambda one: one[1].latency.without_transfer if one[1].latency else None),
         "accuracy (%)": partial(accuracy, name="percent", form=".1f"),
         "in fp32 (%)": partial(accuracy, name="reference_percent", form=".1f"),
         "difference (points)": partial(accuracy, name="difference", form="+.1f"),
@@ -286,24 +289,24 @@ def _answer_columns() -> dict[str, Callable[[tuple[str, Answers]], str]]:
     }
 
 
-def _generation_columns() -> dict[str, Callable[[tuple[str, GenerationFigures]], str]]:
-
-    def time(one: tuple[str, GenerationFigures], *, field: str, name: str) -> str:
-        return figure(milliseconds(getattr(getattr(one[1], field), name, None)))
-
-    return {
-        "devices": lambda one: one[0],
-        "batch": lambda one: str(one[1].batch),
-        "prompt": lambda one: str(one[1].prompt_tokens),
-        "new": lambda one: str(one[1].new_tokens),
-        **{
-            f"{words} token {name} (ms)": partial(time, field=field, name=name)
-            for words, field in (("first", "first_token"), ("next", "step"))
-            for name in ("p50", "p90", "p99")
-        },
-        "prefill (tokens/s)": lambda one: figure(one[1].prefill_tokens_per_s),
-        "decode (tokens/s)": lambda one: figure(one[1].decode_tokens_per_s),
-    }
+_GENERATION_COLUMNS: Final[Columns[tuple[str, GenerationFigures]]] = {
+    "devices": lambda one: one[0],
+    "batch": lambda one: str(one[1].batch),
+    "prompt": lambda one: str(one[1].prompt_tokens),
+    "new": lambda one: str(one[1].new_tokens),
+    **_milliseconds("first token", lambda one: one[1].first_token),
+    **_milliseconds("next token", lambda one: one[1].step),
+    "prefill (tokens/s)": lambda one: figure(one[1].prefill_tokens_per_s),
+    "decode (tokens/s)": lambda one: figure(one[1].decode_tokens_per_s),
+}
+_EPOCH_COLUMNS: Final[Columns[tuple[str, EpochFigures]]] = {
+    "devices": lambda one: one[0],
+    "epoch": lambda one: str(one[1].epoch),
+    "train loss": lambda one: figure(one[1].train_loss),
+    "validation loss": lambda one: figure(one[1].val_loss),
+    "accuracy (%)": lambda one: f"{one[1].accuracy_percent:.1f}",
+    "elapsed (s)": lambda one: figure(one[1].elapsed_s),
+}
 
 
 def generation_csv(summary: Summary) -> str | None:
@@ -311,14 +314,9 @@ def generation_csv(summary: Summary) -> str | None:
     rows = [
         {
             "scale": row.scale,
-            "batch": one.batch,
-            "prompt_tokens": one.prompt_tokens,
-            "new_tokens": one.new_tokens,
-            **{
-                f"{field}_{name}_s": getattr(getattr(one, field), name, None)
-                for field in ("first_token", "step")
-                for name in ("p50", "p90", "p99")
-            },
+            **fields(one, "batch", "prompt_tokens", "new_tokens"),
+            **_seconds("first_token", one.first_token),
+            **_seconds("step", one.step),
             **fields(one, "prefill_tokens_per_s", "decode_tokens_per_s"),
         }
         for row in summary.rows
@@ -334,11 +332,7 @@ def epochs_csv(summary: Summary) -> str | None:
         *("epoch", "iterations", "train_loss", "val_loss"),
         *("accuracy_percent", "validation_samples", "seconds", "elapsed_s"),
     )
-    rows = [
-        {"scale": row.scale, **{name: getattr(one, name) for name in names}}
-        for row in summary.rows
-        for one in row.epochs
-    ]
+    rows = [{"scale": row.scale, **fields(one, *names)} for row in summary.rows for one in row.epochs]
     return csv_text(rows) if rows else None
 
 
@@ -543,11 +537,10 @@ def _answered(row: Row) -> dict[str, float | None]:
     if row.answers is None:
         return {}
     latency, accuracy = row.answers.latency, row.answers.accuracy
-    times = {
-        f"latency_{field}_{name}_s": getattr(getattr(latency, field, None), name, None)
-        for field in ("with_transfer", "without_transfer")
-        for name in ("p50", "p90", "p99")
+    return {
+        "in_flight": row.answers.in_flight,
+        **_seconds("latency_with_transfer", latency.with_transfer if latency else None),
+        **_seconds("latency_without_transfer", latency.without_transfer if latency else None),
+        "accuracy_percent": accuracy.percent if accuracy else None,
+        "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
     }
-    shares = {"accuracy_percent": "percent", "reference_accuracy_percent": "reference_percent"}
-    own = {name: getattr(accuracy, field, None) for name, field in shares.items()}
-    return {"in_flight": row.answers.in_flight, **times, **own}

@@ -26,7 +26,6 @@ from runner.report.page.model import Figure, Series, place
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Sheet
-    from matplotlib.patheffects import AbstractPathEffect
 
 BLUE: Final = "#0072B2"
 VERMILION: Final = "#D55E00"
@@ -76,13 +75,6 @@ def footer(figure: Sheet, lines: Iterable[str], *, characters: int) -> None:
         fontsize=8.5,
         color=SMALL_PRINT,
     )
-
-
-def halo() -> list[AbstractPathEffect]:
-    """What keeps a word readable where it crosses a line."""
-    from matplotlib.patheffects import withStroke  # noqa: PLC0415
-
-    return [withStroke(linewidth=3, foreground="white")]
 
 
 def dress(axes: Axes, label: str, *, along: Literal["x", "y"], fontsize: float = 11) -> None:
@@ -315,6 +307,8 @@ def _scale(axes: Axes, figure: Figure) -> None:
 
 def _annotate(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[int, int]) -> None:
     """Write a value below its point, or behind the end of its bar."""
+    from matplotlib.patheffects import withStroke  # noqa: PLC0415
+
     axes.annotate(
         words,
         at,
@@ -324,7 +318,7 @@ def _annotate(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[
         va="center" if offset[0] else "top",
         fontsize=9.5,
         color=INK,
-        path_effects=halo(),
+        path_effects=[withStroke(linewidth=3, foreground="white")],  # readable where it crosses a line
     )
 
 

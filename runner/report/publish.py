@@ -45,17 +45,10 @@ class Measured:
     cases: tuple[Summary, tuple[CaseFigures, ...]] | None
 
     @classmethod
-    def across(cls, runs: Sequence[Run]) -> Measured:
-        """Set runs of several matrices side by side that differ in their wires only."""
-        found = curves(runs, of_one_matrix=False)
-        summaries = tuple((curve, summarize(curve.runs)) for curve in found)
-        return cls(curves=summaries, comparison=compare(found), cases=None)
-
-    @classmethod
-    def of(cls, runs: Sequence[Run]) -> Measured:
-        """Part the runs, without passes under a profiler; Ctrl-C or a baseline on file can leave none."""
+    def of(cls, runs: Sequence[Run], *, of_one_matrix: bool = True) -> Measured:
+        """Part the runs, of one matrix or of several, without passes under a profiler; Ctrl-C or a baseline on file can leave none."""
         measured = [run for run in runs if not run[1].profiled and not run[1].concurrent]
-        found = curves(measured) if measured else ()
+        found = curves(measured, of_one_matrix=of_one_matrix) if measured else ()
         return cls(
             curves=tuple((curve, summarize(curve.runs)) for curve in found),
             comparison=compare(found) if len(found) > 1 else None,
