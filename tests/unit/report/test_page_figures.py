@@ -6,8 +6,6 @@ another point's runs; a curve over time that loses its mean, or closes over a ho
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pages
 import pytest
@@ -21,7 +19,6 @@ from runner.report import comparisons
 from runner.report.page import figures
 from runner.report.page.model import Series
 
-ASSETS = Path(figures.__file__).with_name("assets")
 RUNS = {1: ("a",), 2: ("b1", "b2"), 3: ("c",), 4: ("never",)}
 
 
@@ -68,10 +65,6 @@ def test_no_two_bars_of_a_series_share_a_name(names):
     assert len(set(bars)) == len(bars)
     assert all(str(new).startswith(str(old)) for new, old in zip(series.x, names, strict=True))
     assert Series.model_validate(series.model_dump()) == series
-
-
-def test_bars_of_several_series_stand_beside_each_other():
-    assert "barmode: 'group'" in (ASSETS / "figure.js").read_text("utf-8")
 
 
 def test_one_scale_is_no_figure():

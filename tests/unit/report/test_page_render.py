@@ -26,7 +26,6 @@ from runner.core.errors import RequestError
 from runner.core.trial import ExternalTrial
 from runner.report.page import overview, render, runs
 from runner.report.page.collect import Collected, told_apart
-from runner.report.page.markdown import markdown
 from runner.report.page.model import Block, Figure, Series
 from runner.report.publish import Measured
 
@@ -84,12 +83,6 @@ def test_points_lead_to_their_runs_by_number(small):
     speedup = next(one for one in told["blocks"]["matrix-m001"]["figures"] if one["name"] == "m001-speedup")
     behind = {names[run] for run in speedup["series"][0]["runs"][1]}
     assert behind == {"m001-2-r1", "m001-2-r2"}
-
-
-def test_one_run_is_no_several(small):
-    (run, *_) = small.runs
-    text = markdown(small.model_copy(update={"runs": (run,)}))
-    assert "all 1 runs" not in text
 
 
 def test_the_newest_run_comes_first(small):

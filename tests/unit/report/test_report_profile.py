@@ -27,7 +27,7 @@ from runner.commands.runs import find_pass, show_profile
 from runner.core.errors import RequestError
 from runner.core.events import Memory
 from runner.report.page.figures import time_shares
-from runner.report.profile import profile_report, spelt
+from runner.report.profile import profile_report
 from runner.report.publish import profiled
 from runner.results.store import write_record
 
@@ -101,11 +101,6 @@ def reported(profile, **changes):
 def test_golden(name, text):
     path = GOLDEN / name
     assert text == expected(path, text)
-
-
-def test_categories_in_words():
-    assert spelt("copy_htod") == "copy HtoD"
-    assert spelt("convolution_implicit_precomp_gemm") == "convolution implicit precomp gemm"
 
 
 def test_categories_without_room_share_a_bar():

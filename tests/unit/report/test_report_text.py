@@ -180,12 +180,6 @@ def test_a_record_path_is_never_broken():
     assert f"record: {path}\n" in printed(print_whole, summary(row(1), record_dirs=(path,)), width=60)
 
 
-def test_markdown_survives_pipes_and_line_breaks_in_reasons():
-    text = matrix.markdown(summary(unusable(1, "failed", "exit 1: a | b\nsecond line")))
-    assert "- 1 GPU failed: exit 1: a \\| b second line\n" in text
-    assert all(line.count("|") == 8 for line in text.splitlines() if line.startswith("|"))
-
-
 ROOT = Path(__file__).parents[3]
 
 
