@@ -87,19 +87,18 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
 
 def check_pages(directories: Sequence[Path]) -> None:
     """Hold the page that is kept in each directory as Markdown against what its records give now. DlscaleError names all that differ."""
-    differing = [one for one in directories if not _is_current(one)]
+    differing = []
+    for one in directories:
+        found = _collected(
+            [one], page=one, beside=lambda folder: folder, write=False, pictures=False, console=open_console()
+        )
+        kept = one / KEPT_PAGE
+        if not kept.is_file() or kept.read_text(encoding="utf-8") != markdown(_page(found)):
+            differing.append(one)
     if differing:
         again = "; ".join(f"dlscale report {one}" for one in differing)
         pages = ", ".join(str(one / KEPT_PAGE) for one in differing)
         raise DlscaleError(f"not what the records give: {pages}; run `{again}` and commit what it wrote")
-
-
-def _is_current(directory: Path) -> bool:
-    found = _collected(
-        [directory], page=directory, beside=lambda folder: folder, write=False, pictures=False, console=open_console()
-    )
-    path = directory / KEPT_PAGE
-    return path.is_file() and path.read_text(encoding="utf-8") == markdown(_page(found))
 
 
 def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:

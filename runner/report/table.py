@@ -134,14 +134,9 @@ def line(cells: Sequence[str]) -> str:
 
 def escaped(text: str) -> str:
     """A text in Markdown, in a cell or outside of one, in which nothing is markup or ends a line, and no code reaches a terminal."""
-    return _MARKUP.sub(_escape, printable(text).replace("\n", " "))
+    return _MARKUP.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", printable(text).replace("\n", " "))
 
 
 def code(text: str) -> str:
     """A text as code in Markdown, outside of a table; without the mark that would end it."""
     return f"`{printable(text).replace('`', '').replace(chr(10), ' ')}`"
-
-
-def _escape(found: re.Match[str]) -> str:
-    word = found[0]
-    return f"{word[:-1]}\\{word[-1]}"

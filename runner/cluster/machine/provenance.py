@@ -71,7 +71,7 @@ def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
         memory_mib=None if memory_bytes is None else memory_bytes // 2**20,
         governors=hostfs.governors(sys_root) or None,
         cpu_current_mhz=_current_mhz(cpus, sys_root),
-        cpu_max_mhz=_max_mhz(cpus),
+        cpu_max_mhz=max(_mhz(cpus, "cpuinfo_max_freq"), default=None),
         clocksource=read_text(sys_root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         boot_id=read_text(sys_root / "proc/sys/kernel/random/boot_id"),
         load_average_1min=_load_average(sys_root),
@@ -109,17 +109,17 @@ def _distinct(cpus: list[Path], file: str) -> int | None:
     return len({text for cpu in cpus if (text := read_text(cpu / file)) is not None}) or None
 
 
+def _mhz(cpus: list[Path], file: str) -> list[float]:
+    return [khz / 1000 for cpu in cpus if (khz := read_int(cpu / "cpufreq" / file))]
+
+
 def _current_mhz(cpus: list[Path], sys_root: Path) -> float | None:
     """Mean current clock: cpufreq's where there is one, else the one in /proc/cpuinfo (a virtual machine's nominal clock)."""
-    mhz = [khz / 1000 for cpu in cpus if (khz := read_int(cpu / "cpufreq/scaling_cur_freq"))]
+    mhz = _mhz(cpus, "scaling_cur_freq")
     if not mhz:
         lines = (read_text(sys_root / "proc/cpuinfo") or "").splitlines()
         mhz = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
     return round(math.fsum(mhz) / len(mhz), 1) if mhz else None
-
-
-def _max_mhz(cpus: list[Path]) -> float | None:
-    return max((khz / 1000 for cpu in cpus if (khz := read_int(cpu / "cpufreq/cpuinfo_max_freq"))), default=None)
 
 
 def _os_name(sys_root: Path) -> str | None:

@@ -88,7 +88,7 @@ def logins(job: Job) -> tuple[Login, ...]:
     """The nodes that the first one reaches by ssh; none for a job on one node, or whose launcher is started on each."""
     if job.trial.horovod is None:
         return ()
-    return tuple(Login(seat.node.name, seat.address, seat.ports[0]) for seat in job.seats[1:])
+    return tuple(Login(seat.node.name, seat.address, seat.node.ports[0]) for seat in job.seats[1:])
 
 
 def _sshd(job: Job, seat: Seat) -> tuple[str, ...]:
@@ -97,7 +97,8 @@ def _sshd(job: Job, seat: Seat) -> tuple[str, ...]:
     if seat.network == "pod":  # one interface; and a folder of keys that is read-only, but not by its mode
         keys = f"{OPERATOR_KEYS}/authorized_keys"
         where = ("-h", f"{OPERATOR_KEYS}/id_rsa", "-o", f"AuthorizedKeysFile={keys}", "-o", "StrictModes=no")
-    return ("/usr/sbin/sshd", "-D", "-e", "-f", f"{job.site.workloads}/sshd_config", *where, "-p", str(seat.ports[0]))
+    port = str(seat.node.ports[0])
+    return ("/usr/sbin/sshd", "-D", "-e", "-f", f"{job.site.workloads}/sshd_config", *where, "-p", port)
 
 
 def client_config(logins: Sequence[Login], *, operator: bool = False) -> str:

@@ -33,11 +33,6 @@ class Seat:
     network: Network  # of its containers; `emulated` is the namespace of a container that stands for the node, `pod` that of a pod
 
     @property
-    def ports(self) -> tuple[int, ...]:
-        """TCP ports of the node that nobody else uses."""
-        return self.node.ports
-
-    @property
     def address(self) -> str:
         """Where the other nodes, or the ranks of the only one, find it."""
         return self.placed.wire.address if self.placed.wire else LOOPBACK
@@ -198,7 +193,8 @@ def spec(
         gpus=seat.gpus if gpus is None else gpus,
         cpus=seat.cores if cpus is None else cpus,
         memory_mib=seat.memory_mib,
-        shm_mib=_shm_mib(trial, seat),
+        # What loader workers hand over: two batches each, of which a rank with 16 workers at batch 256 fills more than a GiB.
+        shm_mib=max(SHM_MIB, seat.memory_mib // 2) if trial.loader_workers else SHM_MIB,
         user=job.user,
         network=network,
         hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
@@ -206,11 +202,6 @@ def spec(
         verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
     )
-
-
-def _shm_mib(trial: Trial, seat: Seat) -> int:
-    """Room for what loader workers hand over: two batches each, of which a rank with 16 workers at batch 256 fills more than a GiB."""
-    return max(SHM_MIB, seat.memory_mib // 2) if trial.loader_workers else SHM_MIB
 
 
 def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:

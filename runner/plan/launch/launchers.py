@@ -45,7 +45,7 @@ def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
             f"--nnodes={len(job.seats)}",
             f"--node-rank={number}",
             f"--master-addr={job.head.address}",
-            f"--master-port={job.head.ports[0]}",
+            f"--master-port={job.head.node.ports[0]}",
             f"--local-addr={seat.address}",  # without a network, the host's name leads nowhere
             "--tee=2",  # standard error carries each line's rank; the events on standard output stay as they are
             "--log-dir=/tmp/torchrun",
@@ -61,7 +61,7 @@ def multiworker(job: Job) -> tuple[ContainerSpec, ...]:
 
     One container a node; the suite's own launcher starts the workers in it, since TensorFlow brings none.
     """
-    cluster = ",".join(f"{seat.address}:{port}" for seat in job.seats for port in seat.ports[: seat.processes])
+    cluster = ",".join(f"{seat.address}:{port}" for seat in job.seats for port in seat.node.ports[: seat.processes])
 
     def argv(number: int, seat: Seat) -> tuple[str, ...]:
         return (
@@ -122,7 +122,7 @@ def parameter_servers(job: Job) -> tuple[ContainerSpec, ...]:
 
     On one host the workers share the network namespace of the server's.
     """
-    addresses = {seat.node.name: f"{seat.address}:{seat.ports[0]}" for seat in job.seats}
+    addresses = {seat.node.name: f"{seat.address}:{seat.node.ports[0]}" for seat in job.seats}
     inside = f"container:{name(job, 'server', 0)}" if len(job.seats) == 1 else None
     helper = (job.site.python, f"{job.site.workloads}/with_tensorflow/servers.py")
     servers = (
@@ -145,7 +145,7 @@ def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
     return {
         "DMLC_ROLE": role,
         "DMLC_PS_ROOT_URI": job.head.address,
-        "DMLC_PS_ROOT_PORT": str(job.head.ports[0]),
+        "DMLC_PS_ROOT_PORT": str(job.head.node.ports[0]),
         "DMLC_NUM_SERVER": str(len(job.seats)),
         "DMLC_NUM_WORKER": str(job.trial.processes),
         **_own_address(seat),

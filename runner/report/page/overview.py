@@ -51,10 +51,12 @@ def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str
     found = cells(records)
     own = [cell for cell in found if here in (None, hardware(cell.record))]
     others = [cell for cell in found if here not in (None, hardware(cell.record))]
+    elsewhere = fastest(others)
+    title = elsewhere.title + " on other machines" * ("machine" in elsewhere.columns)
     folders = [unquote(str(PurePosixPath(run.folder).parent)) for run in runs]
     every = (
         fastest(own),
-        _elsewhere(fastest(others)),
+        elsewhere.model_copy(update={"title": title, "folded": True}),
         *([_by("folder", folders, runs)] if len(set(folders)) > 1 else []),
         *(_by(name, [run.cells[lines.COLUMNS.index(name)] for run in runs], runs) for name in ("machine", "framework")),
     )
@@ -65,11 +67,6 @@ def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str
         figures=tuple(_frameworks(own)),
         tables=tuple(table for table in every if table.rows),
     )
-
-
-def _elsewhere(table: Table) -> Table:
-    title = table.title if "machine" not in table.columns else f"{table.title} on other machines"
-    return table.model_copy(update={"title": title, "folded": True})
 
 
 def _by(name: str, values: Sequence[str], runs: Sequence[RunLine]) -> Table:

@@ -3,6 +3,7 @@ machine lets nobody divide its cores.
 """
 
 import pytest
+from made_up_machine import write_tree
 from testbed import groups, layout
 
 
@@ -13,16 +14,11 @@ def node(tmp_path):
 
 def made_up(tmp_path, *mounts):
     """A tree whose mountinfo lists these mounts: (type, mount point, files by name)."""
-    (tmp_path / "proc/self").mkdir(parents=True)
-    lines = []
-    for number, (kind, place, files) in enumerate(mounts):
-        lines.append(f"{30 + number} 24 0:{number} / {place} rw,nosuid - {kind} {kind} rw")
-        directory = tmp_path / place.lstrip("/")
-        directory.mkdir(parents=True)
-        for name, text in files.items():
-            (directory / name).write_text(text)
-    (tmp_path / "proc/self/mountinfo").write_text("\n".join(lines))
-    return tmp_path
+    lines = [f"{30 + n} 24 0:{n} / {place} rw,nosuid - {kind} {kind} rw" for n, (kind, place, _) in enumerate(mounts)]
+    for _, place, files in mounts:
+        (tmp_path / place[1:]).mkdir(parents=True)
+        write_tree(tmp_path / place[1:], files)
+    return write_tree(tmp_path, {"proc/self/mountinfo": "\n".join(lines)})
 
 
 def test_under_v1_the_group_has_its_cores_and_the_machine_s_memory(tmp_path, node):

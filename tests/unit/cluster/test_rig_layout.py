@@ -24,23 +24,6 @@ def two(tmp_path):
     return layout.plan(number=3, nodes=2, parent=tmp_path, second="other", core_groups=[(0, 2), (1, 3)])
 
 
-def test_everything_has_the_place_that_its_numbers_say(two, tmp_path):
-    first, second = two.nodes
-    assert (first.name, second.name) == ("n1", "n2")
-    assert (first.namespace, second.namespace, two.switch) == ("dlrig3-n1", "dlrig3-n2", "dlrig3-sw")
-    assert layout.uplink(two.number) == "dlrig3"
-    assert first.addresses == {"eth0": "10.77.3.11", "eth1": "10.78.3.11"}
-    assert second.addresses == {"eth0": "10.77.3.12", "eth1": "10.78.3.12"}
-    assert two.networks == ("10.77.3.0/24", "10.78.3.0/24")
-    assert two.machine_address == "10.77.3.1"
-    assert two.bridges == {"eth0": "br0", "eth1": "br1"}
-    assert second.engine("ssh") == "ssh://root@10.77.3.12:22/run/dlscale-rig/3/n2/docker.sock"
-    assert second.engine("unix") == "unix:///run/dlscale-rig/3/n2/docker.sock"
-    assert second.data == tmp_path / "dlscale-rig-3" / "n2"
-    assert (first.cores, second.cores) == ((0, 2), (1, 3))
-    assert second.port_of("eth1") == "n2eth1"
-
-
 @pytest.mark.parametrize(
     ("second", "bridges", "address"),
     [("none", {"eth0": "br0"}, None), ("same", {"eth0": "br0", "eth1": "br0"}, "10.77.0.111")],
@@ -145,14 +128,6 @@ def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_el
     assert settings["cgroup-parent"] == "/dlrig3-n1"
     assert "live-restore" not in settings
     assert 'address = "/run/dlscale-rig/3/n1/containerd.sock"\n' in layout.containerd_config(two.nodes[0])
-
-
-def test_an_ssh_server_listens_at_its_node_s_address_alone(two):
-    lines = layout.sshd_config(two.nodes[1], authorized=two.run / "authorized_keys", pam=False).splitlines()
-    assert [line for line in lines if line.startswith("ListenAddress")] == ["ListenAddress 10.77.3.12:22"]
-    assert "AuthenticationMethods publickey" in lines
-    assert "AuthorizedKeysFile /run/dlscale-rig/3/authorized_keys" in lines
-    assert "UsePAM no" in lines
 
 
 @pytest.mark.parametrize(
