@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from runner.core.errors import RequestError
 from runner.engines import docker, owner
@@ -21,9 +21,6 @@ from runner.engines.base import EngineError, EngineRefusedError
 from runner.engines.leftovers import Ask, Finder, InDocker, InPodman, InProcesses
 from runner.engines.owner import Labelled
 from runner.engines.process import CommandError, find_program, on_path, run, when_killed
-
-if TYPE_CHECKING:
-    from runner.engines.docker import Client
 
 # The lease ends its container within seconds of its runner (`workloads/lease.py`: five and a moment), and the engine takes one more.
 LEASE_S: Final = 10.0
@@ -111,7 +108,7 @@ def remove_left(places: Sequence[Place], *, say: Callable[[str], object] = lambd
     return tuple(sorted(alive))
 
 
-def remove_certain(clients: Iterable[Client]) -> str | None:
+def remove_certain(clients: Iterable[docker.Client]) -> str | None:
     """Remove what certainly has no runner any more; a sentence on what that was, None for nothing. Waits for nothing."""
     places = [Place(InDocker(client)) for client in clients]
     for place in places:

@@ -29,7 +29,6 @@ from runner.engines.ways import Here, Way
 if TYPE_CHECKING:
     from runner.cluster.hosts.by_command import CommandReach
     from runner.cluster.hosts.survey import Surveyed
-    from runner.engines.docker import Client
 
 Kind = Literal["here", "emulated", "hosts", "commands"]
 """This machine, nodes emulated on it, hosts with Docker engines, or nodes that are reached by a command line."""
@@ -83,7 +82,7 @@ class Cluster:
             return "cpu"
         return "gpu" if request.gpus or self.node.gpus else "cpu"
 
-    def image_source(self) -> Client:
+    def image_source(self) -> docker.Client:
         """The engine that images are taken from: this machine's, or where that has none the first host's. RequestError: no engine answers."""
         if not self.surveyed:
             return docker.connect_or_refuse()

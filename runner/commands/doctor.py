@@ -6,7 +6,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +14,7 @@ from runner.cluster.doctor import (
     Finding,
     ImageFit,
     ImageState,
+    Level,
     common_findings,
     diagnose,
     host_findings,
@@ -42,12 +42,6 @@ from runner.images.catalog import Catalog, load_images, misfit
 from runner.images.custom_image import find_host_python
 from runner.images.lock import without_digest
 from runner.plan.discovery import WORKLOADS
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from runner.cluster.doctor import Level
-    from runner.engines.docker import EngineImage
 
 _ANSWER_S = 10  # an engine that is there answers at once; one behind a dead network address must not hold up the rest
 UNUSABLE = 2  # the exit code: a request for these hosts can't be met
@@ -172,7 +166,7 @@ def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Callable[[str], None
     return (*found, *pair_findings(meetings, interfaces))
 
 
-def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterator[Finding]:
+def _host(seen: Surveyed, here: Mapping[str, tuple[str, docker.EngineImage]]) -> Iterator[Finding]:
     images: dict[str, ImageState] = {}
     refusals_said = list(refusals(seen))
     try:
@@ -183,14 +177,14 @@ def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterat
     return host_findings(seen, images=images, refusals=refusals_said)
 
 
-def _image_state(seen: Surveyed, reference: str, image: EngineImage) -> ImageState:
+def _image_state(seen: Surveyed, reference: str, image: docker.EngineImage) -> ImageState:
     found = find_image(seen.docker.client, reference)
     if found is None:
         return "missing"
     return "same" if is_same(found, image) else "other"
 
 
-def _images_here() -> Mapping[str, tuple[str, EngineImage]]:
+def _images_here() -> Mapping[str, tuple[str, docker.EngineImage]]:
     """By name, those of the suite's images that this machine's engine has; none where there is no engine."""
     found = {}
     try:
@@ -207,7 +201,7 @@ def _images_here() -> Mapping[str, tuple[str, EngineImage]]:
 _STYLES: dict[Level, str] = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
-def findings_table(findings: Sequence[Finding]) -> RenderableType:
+def findings_table(findings: Sequence[Finding]) -> Table:
     """One line a finding, the next step under it; levels are words, so that colour is not needed to read it."""
     table = Table.grid("", "", "", padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = table.columns[1].no_wrap = True

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from runner.cluster.hosts.model import Endpoint, Host
 from runner.core.errors import RequestError
@@ -25,9 +25,6 @@ from runner.engines.process import CommandError, Tunnel, last_line, open_tunnel
 from runner.engines.ways import SSH
 from runner.images.catalog import load_images
 from runner.images.versions import BaseSpec
-
-if TYPE_CHECKING:
-    from runner.engines.docker import Client
 
 BASE: Final = "bookworm"
 
@@ -91,7 +88,7 @@ _DIRECT: Final[_Table] = (
 class Connection:
     """A client of one node's engine, and the tunnel to it if there is one."""
 
-    def __init__(self, host: Host, client: Client, *, tunnel: Tunnel | None, undo: contextlib.ExitStack) -> None:
+    def __init__(self, host: Host, client: docker.Client, *, tunnel: Tunnel | None, undo: contextlib.ExitStack) -> None:
         self.host = host
         self.client = client
         self._tunnel = tunnel
@@ -230,7 +227,7 @@ def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
         raise RequestError(ssh_sentence(host, error.stderr)) from error
 
 
-def _client(host: Host, url: str, *, words: Callable[[], str]) -> Client:
+def _client(host: Host, url: str, *, words: Callable[[], str]) -> docker.Client:
     tls = host.endpoint.tls
     files = (tls.ca, tls.cert, tls.key) if tls else None
     for path in files or ():
