@@ -12,7 +12,6 @@ from typing import Final, Literal
 from pydantic import TypeAdapter
 
 from runner.cluster.hosts.connectivity import Unreachable
-from runner.cluster.hosts.model import Claims
 from runner.cluster.hosts.survey import Surveyed
 from runner.cluster.machine.local_node import Vitals
 from runner.cluster.machine.nvml import GpuHealth, describe_pairs
@@ -246,7 +245,9 @@ def host_findings(
     slots = f", {seen.host.slots} slots" if seen.host.slots else ""
     cpu = f"{node.cpu_model or 'unnamed processor'}, {len(node.cores)} logical CPUs usable, {node.memory_mib:,} MiB{slots}"
     synchronise = "run chrony or ntpd on all hosts and on this machine"
-    nics = [nic for nic in node.nics if _wired(nic, seen.host)]
+    # Those that lead somewhere: hardware, or what the hosts file names.
+    named = {interface.name for interface in seen.host.interfaces.values()}
+    nics = [nic for nic in node.nics if nic.kind not in ("loopback", "virtual") or nic.name in named]
     found = [
         judge("engine", answers, "start Docker there", when=bool(podman)),
         judge("CPU", cpu),
@@ -294,8 +295,3 @@ def pair_findings(unreachable: Sequence[Unreachable], interfaces: Mapping[str, s
     if not unreachable and len(interfaces) > 1:
         used = ", ".join(sorted(set(interfaces.values())))
         yield judge("pairs", f"all {len(interfaces)} hosts reach each other on {used}")
-
-
-def _wired(nic: Nic, host: Claims) -> bool:
-    """Whether an interface leads somewhere: hardware, or one that the hosts file names."""
-    return nic.kind not in ("loopback", "virtual") or nic.name in {i.name for i in host.interfaces.values()}

@@ -212,7 +212,9 @@ def manifest(run_id: str, laid: Laid, *, kind: Kind, programs: Programs, deadlin
         job = _job_spec(name, own, programs, deadline_s)
         if several:
             job["template"]["spec"]["subdomain"] = name
-            objects.append(_service(meta, name))
+            # Names for the pods, from before they are ready: nothing serves there.
+            service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {LABEL_RUN: name}}
+            objects.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
         objects.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job})
     return _yaml(objects)
 
@@ -244,12 +246,6 @@ class Programs:
         """What shows the programs to a pod, each at its path."""
         items = [{"key": key, "path": path} for key, path in self._paths.items()]
         return {"name": "programs", "configMap": {"name": self.name, "defaultMode": 0o555, "items": items}}
-
-
-def _service(meta: dict[str, Any], name: str) -> dict[str, Any]:
-    """Names for the pods, from before they are ready: nothing serves there."""
-    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {LABEL_RUN: name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 
 
 def _job_spec(name: str, containers: Containers, programs: Programs, deadline_s: int) -> dict[str, Any]:

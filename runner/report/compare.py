@@ -169,7 +169,8 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
     console.print(
         f"\n{', '.join(f'{count[verdict]} {verdict}' for verdict in _STYLES if count[verdict])}", style="bold"
     )
-    common = _common([pair.trial.split(", ") for pair in compared.pairs])
+    parts = zip(*(pair.trial.split(", ") for pair in compared.pairs), strict=False)
+    common = [own[0] for own in takewhile(lambda own: len(set(own)) == 1, parts)]  # that all trials begin with
     if common:
         console.print(", ".join(common), markup=False)
     lines = [[cell(pair) for cell in _FIGURES.values()] for pair in compared.pairs]
@@ -187,11 +188,6 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
     console.print(f"\n{LEGEND}", style="dim", markup=False)
     for note in (*_screen_notes(compared), *passed_over):
         console.print(f"- {spoken(note)}", style="yellow", markup=False)
-
-
-def _common(trials: Sequence[Sequence[str]]) -> list[str]:
-    """The parts that all begin with."""
-    return [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*trials, strict=False))]
 
 
 def _aligned(cells: Iterable[str], widths: Sequence[int]) -> str:

@@ -304,11 +304,6 @@ def _from_yaml(path: Path) -> Hosts:
     return Hosts(hosts=found, link=link, source=str(path))
 
 
-def _check_url(url: str) -> str:
-    read_url(url)
-    return url
-
-
 Name = Annotated[str, _written(_NAME, "a host's name is made of letters, digits, '-', '_' and '.'")]
 Rate = Annotated[float, BeforeValidator(lambda value: parse_rate(str(value)))]
 Delay = Annotated[float, BeforeValidator(lambda value: parse_delay(str(value)))]
@@ -318,7 +313,7 @@ class _Entry(Claims):
     """A host as the file writes it."""
 
     name: Name
-    engine: Annotated[str, AfterValidator(_check_url)] | None = None
+    engine: Annotated[str, AfterValidator(lambda url: read_url(url) and url)] | None = None
     tls: Tls | None = None
 
     @model_validator(mode="after")

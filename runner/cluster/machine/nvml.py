@@ -109,7 +109,11 @@ def read_gpus(
     if answers.error is not None:
         if answers.loaded:
             return (), f"the NVIDIA driver answers with an error: {answers.error}"
-        return (), _why_no_driver(answers.error, sys_root)
+        functions = nvidia_pci_functions(sys_root)
+        if not functions:
+            return (), f"no NVIDIA GPU on the PCI bus and no driver ({answers.error})"
+        there = f"an NVIDIA GPU is on the PCI bus ({', '.join(functions)})"
+        return (), f"{there} and its driver does not answer ({answers.error})"
     every = tuple(
         Gpu(
             index=index,
@@ -169,10 +173,3 @@ def describe_pairs(pairs: Sequence[PairAnswer]) -> str:
     if len(kinds) == 1 and len(pairs) > 1:
         return f"all {len(pairs)} pairs: {next(iter(kinds))}"
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
-
-
-def _why_no_driver(error: str, sys_root: Path) -> str:
-    functions = nvidia_pci_functions(sys_root)
-    if not functions:
-        return f"no NVIDIA GPU on the PCI bus and no driver ({error})"
-    return f"an NVIDIA GPU is on the PCI bus ({', '.join(functions)}) and its driver does not answer ({error})"

@@ -53,7 +53,7 @@ def collect(
 def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
     """Read the machine's own facts; `node` gives what this process may use of it."""
     cpus = _online_cpus(sys_root)
-    memory_bytes = hostfs.memory_total_bytes(sys_root)
+    memory_bytes, load = hostfs.memory_total_bytes(sys_root), read_text(sys_root / "proc/loadavg")
     return Host(
         hostname=socket.gethostname(),
         kernel=platform.release(),
@@ -74,7 +74,7 @@ def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
         cpu_max_mhz=max(_mhz(cpus, "cpuinfo_max_freq"), default=None),
         clocksource=read_text(sys_root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         boot_id=read_text(sys_root / "proc/sys/kernel/random/boot_id"),
-        load_average_1min=_load_average(sys_root),
+        load_average_1min=float(load.split()[0]) if load else None,
         processor=read_processor(sys_root),
     )
 
@@ -140,11 +140,6 @@ def _virtualization(sys_root: Path) -> str | None:
         return "none"
     vendor = read_text(sys_root / "sys/class/dmi/id/sys_vendor")
     return f"hypervisor ({vendor})" if vendor else "hypervisor"
-
-
-def _load_average(sys_root: Path) -> float | None:
-    text = read_text(sys_root / "proc/loadavg")
-    return float(text.split()[0]) if text else None
 
 
 def read_processor(sys_root: Path = Path("/")) -> Processor | None:

@@ -26,20 +26,21 @@ _ALIVE_MISSED: Final = 3
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
     """One container with the launcher; before it, one with an sshd on each further node."""
-    trial = job.trial
-    assert trial.horovod is not None  # noqa: S101 - what the plan promises of this strategy
+    trial, asked = job.trial, job.trial.horovod
+    assert asked is not None  # noqa: S101 - what the plan promises of this strategy
+    tuning = {"fusion-threshold-mb": asked.fusion_threshold_mib, "cycle-time-ms": asked.cycle_time_ms}
     argv = (
         job.site.beside_python("horovodrun"),
-        f"--{trial.horovod.controller}",
+        f"--{asked.controller}",
         f"--num-proc={trial.processes}",
         *_hosts(job),
-        *_tuning(trial.horovod),
+        *(f"--{name}={value}" for name, value in tuning.items() if value is not None),  # else Horovod's own default
         # On several nodes, each rank takes what its own container was told over what the first node's launcher hands to all.
         *(() if len(job.seats) == 1 else (job.site.python, f"{job.site.workloads}/own_env.py")),
         job.site.python,
         *program(job),
     )
-    env = _environment(job, trial.horovod)
+    env = _environment(job, asked)
     if len(job.seats) == 1:
         return (spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=env),)
     # sshd lets in nobody but itself, and needs a user who has a name.
@@ -49,12 +50,6 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
         for number, seat in enumerate(job.seats[1:])
     )
     return (*daemons, spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=env))
-
-
-def _tuning(horovod: Horovod) -> tuple[str, ...]:
-    """Horovod's own flags for what was asked; what was not stays at its default."""
-    asked = {"fusion-threshold-mb": horovod.fusion_threshold_mib, "cycle-time-ms": horovod.cycle_time_ms}
-    return tuple(f"--{name}={value}" for name, value in asked.items() if value is not None)
 
 
 def _environment(job: Job, horovod: Horovod) -> dict[str, str]:

@@ -452,14 +452,10 @@ def _curves(frame: Samples, telemetry: Telemetry, devices: list[tuple[str, str, 
         if known.sum() > 1:
             words = f"{node} {name}" if len(starts) > 1 else name
             seconds = np.asarray(frame["t"][own], dtype=np.float64)[known] - starts[node]
-            found.append(_broken(Curve(words, seconds, values[known]), telemetry.hz))
+            # No line over holes in the samples, where nobody knows what was.
+            holes = 1 + np.flatnonzero(np.diff(seconds) > GAP_PERIODS / (telemetry.hz or 1))
+            found.append(Curve(words, np.insert(seconds, holes, np.nan), np.insert(values[known], holes, np.nan)))
     return found
-
-
-def _broken(curve: Curve, hz: float | None) -> Curve:
-    """The curve without a line over holes in the samples, where nobody knows what was."""
-    holes = 1 + np.flatnonzero(np.diff(curve.seconds) > GAP_PERIODS / (hz or 1))
-    return Curve(curve.name, np.insert(curve.seconds, holes, np.nan), np.insert(curve.values, holes, np.nan))
 
 
 def _rate(curve: Curve) -> Curve:

@@ -37,19 +37,14 @@ def markdown(page: Page) -> str:
         line(["--:"] * len(page.counts)),
         line([f"{number:,}" for _, number in page.counts]),
         "",
-        *_latest(page.latest, folders),
-        *_body(page.overview, folders, most_rows=MOST_OVERVIEW_ROWS),
     ]
+    if page.latest:
+        lines += [f"## Latest run: {escaped(page.latest.title)}", "", escaped(page.latest.lead), ""]
+        lines += [*_body(page.latest, folders), "## On file", ""]
+    lines += _body(page.overview, folders, most_rows=MOST_OVERVIEW_ROWS)
     for section in page.sections:
         lines += _chapter(section, folders)
     return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _latest(block: Block | None, folders: Mapping[str, str]) -> Iterator[str]:
-    if block:
-        yield from (f"## Latest run: {escaped(block.title)}", "", escaped(block.lead), "")
-        yield from _body(block, folders)
-        yield from ("## On file", "")
 
 
 def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:
