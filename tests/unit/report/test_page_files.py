@@ -89,11 +89,6 @@ def test_a_picture_is_drawn_again_for_other_values_and_by_another_program_alone(
     assert len(drawn) == 3
 
 
-def test_nothing_known_is_no_picture():
-    empty = Series(name="s", x=(1.0,), y=(None,))
-    assert picture.png(LINES.model_copy(update={"series": (empty,)})) is None
-
-
 def test_two_lines_across_a_bar_are_told_apart_and_cross_no_label():
     """Two entries of a legend had one mark between them, and the second line went through the bar's value."""
     sent = Series(name="sent", x=("one",), y=(1.0,), labels=("1.000",))

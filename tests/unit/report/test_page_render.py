@@ -85,10 +85,6 @@ def test_points_lead_to_their_runs_by_number(small):
     assert behind == {"m001-2-r1", "m001-2-r2"}
 
 
-def test_the_newest_run_comes_first(small):
-    assert [line.run_id for line in small.runs][:2] == ["m001-8-r2", "m001-4-r2"]
-
-
 def test_a_curve_of_one_run_names_it_once():
     series = Series(name="s", x=(1.0, 2.0), y=(0.1234567, 200.0), runs=(("a",), ("a",)))
     assert render._series(series, {"a": 7}) == {

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from goldens import expected, printed
 from monitored import beats, frame, gpu, rows, spans, started, stopped, trouble
-from pydantic import ValidationError
 from summaries import row, summary, unusable
 
 from runner.analysis.telemetry.summary import summarize
@@ -105,12 +104,6 @@ def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
     assert [line[idle] for line in each.rows] == ["70", "70", "70"]
 
 
-def test_columns_of_which_nothing_is_known_stay_away_and_are_explained():
-    pipes = telemetry.tables(GPUS)[3]
-    assert pipes.columns == ("devices", "tensor (%)", "DRAM (%)", "by")
-    assert any(note.startswith("fp32_percent, ") and "GPU 0" in note for note in telemetry.notes(GPUS))
-
-
 def test_clocks_stand_beside_what_held_them_down():
     clocks = telemetry.tables(GPUS)[2]
     assert clocks.columns == ("devices", "SM clock (MHz)", "limit (W)", "held down (%)")
@@ -130,12 +123,6 @@ def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
         "received (MB)": "4.000",
         "sent (MB)": "8.000",
     }
-
-
-def test_without_telemetry_there_is_no_table_of_it():
-    plain = summary(row(1))
-    assert telemetry.tables(plain) == telemetry.notes(plain) == ()
-    assert "measured windows" not in matrix.markdown(plain)
 
 
 def test_a_reason_is_said_once_for_all_that_it_is_of():
@@ -162,11 +149,6 @@ def read_by(reading):
     return plain.model_copy(
         update={"gpus": tuple(gpu.model_copy(update={"power_reading": reading}) for gpu in plain.gpus)}
     )
-
-
-def test_a_run_that_may_not_be_used_carries_no_telemetry():
-    with pytest.raises(ValidationError, match="may carry no figures"):
-        unusable(2, "failed", telemetry=watched())
 
 
 def test_devices_of_several_nodes_are_told_apart():

@@ -48,6 +48,7 @@ from runner.report.publish import publish
 from runner.results.store import read_record
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
+(INFERRED,) = (examples.ROOT / "results/h200/inference").glob("20261122T195314Z-107f-*-r1")
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,17 @@ def test_a_figure_is_never_off_by_more_than_half_a_last_digit_of_its_interval(va
 
 
 @pytest.mark.parametrize("status", ["invalid", "failed"])
-@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency", "mfu_percent", "parts"])
-def test_an_unusable_row_cannot_carry_a_figure(status, figure):
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        *((name, 1.0) for name in ("throughput", "training_time_s", "speedup", "efficiency", "mfu_percent")),
+        ("parts", parts()),
+        ("telemetry", read_record(INFERRED).telemetry),
+    ],
+)
+def test_an_unusable_row_cannot_carry_a_figure(status, figure, value):
     with pytest.raises(ValidationError, match=f"a row that is {status} may carry no figures"):
-        unusable(2, status, **{figure: parts() if figure == "parts" else 1.0})
+        unusable(2, status, **{figure: value})
 
 
 @pytest.mark.parametrize(("speedup", "flagged"), [(2.0, False), (2.0001, True), (1.9, False), (None, False)])
@@ -178,9 +186,6 @@ def test_a_record_path_is_never_broken():
     """A path cut by the terminal's width cannot be copied."""
     path = "results/" + "a-very-long-machine-name/" * 5 + "run"
     assert f"record: {path}\n" in printed(print_whole, summary(row(1), record_dirs=(path,)), width=60)
-
-
-ROOT = Path(__file__).parents[3]
 
 
 def inferred(run_id, *, p50, percent, used=64):
@@ -268,8 +273,7 @@ def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
 
 def test_inference_that_waited_for_each_batch_says_what_it_said():
     """A record of before latencies were told apart: its steps are they, and its throughput is of one batch at a time."""
-    (path,) = (ROOT / "results/h200/inference").glob("20261122T195314Z-107f-*-r1")
-    summary = summarize([(path, read_record(path))])
+    summary = summarize([(INFERRED, read_record(INFERRED))])
     answers = summary.rows[0].answers
     assert (answers.in_flight, answers.latency.without_transfer) == (1, None)
     assert answers.latency.with_transfer.p50 == pytest.approx(0.03355653349996146)
