@@ -9,7 +9,6 @@ import examples
 import studied
 from records import events, provenance, record
 from swept import leave, measured, samples, traced, watched
-from swept import trial as gpu_trial
 
 from runner.analysis.comparisons.sweeps import sweeps
 from runner.analysis.grading.measure import measure
@@ -126,6 +125,3 @@ def batches():
     runs = [run for batch in (4, 16) for run in (measured(batch, 100.0 * batch), traced(batch, 0.25))]
     (found,) = sweeps(runs)
     return found
-
-
-__all__ = ["HOSTILE", "at", "batches", "converging", "gpu_trial", "leave_everything", "matrix_of", "of_many", "scaled"]

@@ -8,6 +8,7 @@ that differ from node to node.
 import io
 import tarfile
 from contextlib import ExitStack
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -179,20 +180,11 @@ def test_a_node_that_takes_nothing_is_given_up(monkeypatch):
     monkeypatch.setattr(supply, "_STALLED_S", 1.0)
     monkeypatch.setattr(supply, "_BLOCKS", 1)
     stuck = Engine(becomes=image())
-    never = SimpleNamespace(timeout=60, load_image=lambda stream, quiet: iter(_wait_for_ever(stream)))
-    stuck.api = never
+    stuck.api = SimpleNamespace(timeout=60, load_image=lambda stream, quiet: [next(iter(stream)), Event().wait(60)])
     whole = Engine(becomes=image())
     said = refusal(Engine(image()), node("n1", stuck, lost="Timeout, server n1 not responding."), node("n2", whole))
     assert said.startswith(f"n1: {REFERENCE} could not be loaded (Timeout, server n1 not responding.)")
     assert tuple(whole.received) == BLOCKS
-
-
-def _wait_for_ever(stream):
-    import threading
-
-    next(iter(stream))
-    threading.Event().wait(60)
-    yield {}
 
 
 def test_programs_are_packed_the_same_from_the_same_files(tmp_path):

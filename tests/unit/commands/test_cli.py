@@ -355,15 +355,7 @@ CODE = """
 """
 
 
-def pipe():
-    return os.pipe()
-
-
-def terminal():
-    return os.openpty()
-
-
-@pytest.mark.parametrize("opened", [pipe, terminal])
+@pytest.mark.parametrize("opened", [os.pipe, os.openpty], ids=["a pipe", "a terminal"])
 def test_a_command_finishes_its_work_when_nobody_reads_it(tmp_path, opened):
     reading, writing = opened()
     argv = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path)]

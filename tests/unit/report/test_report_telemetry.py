@@ -135,20 +135,15 @@ def test_a_reason_is_said_once_for_all_that_it_is_of():
 
 @pytest.mark.parametrize(("reading", "lags"), [("instant", False), ("usage", True), (None, True)])
 def test_power_that_lags_is_told(reading, lags):
-    found = summary(*(row(count, telemetry=read_by(reading)) for count in (1, 2)))
+    plain = watched(gpu_rows(0))
+    read = tuple(gpu.model_copy(update={"power_reading": reading}) for gpu in plain.gpus)
+    found = summary(*(row(count, telemetry=plain.model_copy(update={"gpus": read})) for count in (1, 2)))
     told = [
         note
         for note in telemetry.notes(found)
         if note.startswith("samples of the power of GPU 0 by nvmlDeviceGetPowerUsage: ")
     ]
     assert len(told) == lags
-
-
-def read_by(reading):
-    plain = watched(gpu_rows(0))
-    return plain.model_copy(
-        update={"gpus": tuple(gpu.model_copy(update={"power_reading": reading}) for gpu in plain.gpus)}
-    )
 
 
 def test_devices_of_several_nodes_are_told_apart():
