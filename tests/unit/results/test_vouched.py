@@ -275,8 +275,10 @@ RUNS = [path for folder in folders_under(RESULTS) for path in run_directories(fo
 
 @pytest.fixture(scope="module")
 def regraded():
-    """(directory, record) of all, nothing written."""
-    return [(path, regrade(path)[1]) for path in RUNS]
+    """(directory, record) of all, each the same to the digit by its raw files."""
+    found = {path: regrade(path) for path in RUNS}
+    assert [path for path, (old, new) in found.items() if new != old] == []
+    return [(path, new) for path, (_, new) in found.items()]
 
 
 def test_no_run_contradicts_itself(regraded):
