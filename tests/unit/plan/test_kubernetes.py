@@ -167,10 +167,7 @@ def test_programs_larger_than_a_configmap_are_refused():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        (
-            {"data": "/data/set"},
-            "DATA can't be had with FORMAT=k8s: a pod sees no folder of this machine; leave it out",
-        ),
+        ({"data": "/data/set"}, "DATA can't be had with FORMAT=k8s: a pod sees no folder of this machine"),
         ({"telemetry_hz": 5}, "TELEMETRY_HZ can't be had"),
         ({"profile": ("kernels",)}, "PROFILE can't be had"),
         ({"interconnect": ("ethernet", "roce")}, "INTERCONNECT=roce can't be had"),
