@@ -145,23 +145,18 @@ def test_a_link_that_tc_refuses_is_told_in_tcs_words():
         ended.append(refusing("tbf")(spec))
         return ended[-1]
 
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(EngineError, match=r"emulated 1gbit \(Error: Specified qdisc kind is unknown\.\)"):
         shaper.shape(Engine(end), launch(DDP)[0])
     assert [container.removed for container in ended] == [True]
-    assert str(caught.value) == (
-        "its link could not be held to emulated 1gbit (Error: Specified qdisc kind is unknown.)"
-    )
 
 
 def test_what_the_kernel_can_not_do_is_refused_before_anything_starts():
     link = Link(rate_mbit=1000, delay_ms=0.2, emulated=True)
     engine = Engine(refusing("netem"))
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(
+        RequestError, match=r"^LINK_DELAY=200us asked, .*\(netem: Error: .*; load its module sch_netem, or"
+    ):
         shaper.check(engine, image=TOOLS, links=[GIGABIT, link])
-    assert str(caught.value) == (
-        "LINK_DELAY=200us asked, but the kernel below docker does not do it (netem: Error: Specified qdisc kind is unknown.); load its "
-        "module sch_netem, or leave LINK_DELAY out"
-    )
     # In a namespace of its own, where the loopback is all there is.
     assert {(spec.network, spec.argv[4]) for spec in engine.started} == {("none", "lo")}
 

@@ -101,7 +101,6 @@ def test_first_steps_that_did_not_wait_for_a_compiler_are_not_set_beside_others_
         return but(run, measurement={"compiled": CompiledGraphs(fresh=fresh, kept=kept)})
 
     (found,) = cross_checks((with_graphs(DOCKER, fresh=0, kept=2), with_graphs(HOST, fresh=2, kept=0)))
-    assert found.notes == (
-        "docker, hostroot:1: 1 of 1 runs found their network compiled by an earlier one, and began sooner",
-    )
+    (note,) = found.notes
+    assert note.startswith("docker, hostroot:1: 1 of 1 runs found their network compiled by an earlier one")
     assert cross_checks((DOCKER, HOST))[0].notes == ()
