@@ -22,17 +22,15 @@ from runner.report.progress import progress
 images_app = typer.Typer(help="Make, build and move the container images.")
 
 Names = Annotated[list[str] | None, typer.Argument(help="FRAMEWORK or FRAMEWORK:VERSION", show_default=False)]
-DeviceFlag = Annotated[str | None, typer.Option("--device", help="cpu or gpu", show_default=False)]
+DeviceFlag = Annotated[Text, flag("--device", help="cpu or gpu")]
 
 
 @images_app.command()
 def add(
     framework: Annotated[str, typer.Argument(help="mxnet, pytorch or tensorflow")],
     version: Annotated[str, typer.Argument(help="its version, ending as one that there is: 2.14.1, 2.14.1-cpu")],
-    cuda: Annotated[
-        str | None, typer.Option("--cuda", help="its build for a CUDA release: cu126, cu130", show_default=False)
-    ] = None,
-    python: Annotated[str | None, typer.Option("--python", help="the image's Python: 3.13", show_default=False)] = None,
+    cuda: Annotated[Text, flag("--cuda", help="its build for a CUDA release: cu126, cu130")] = None,
+    python: Annotated[Text, flag("--python", help="the image's Python: 3.13")] = None,
 ) -> None:
     """Add a version of a framework: its entry in versions.yaml, its lock and its Dockerfile."""
     from runner.images.add import add as add_version
@@ -102,10 +100,7 @@ def base(
     names: Annotated[
         list[str] | None, typer.Argument(help="bases of versions.yaml (default: all)", show_default=False)
     ] = None,
-    way: Annotated[
-        str | None,
-        typer.Option("--way", help="registry or mirror (default: the registry if it answers)", show_default=False),
-    ] = None,
+    way: Annotated[Text, flag("--way", help="registry or mirror (default: the registry if it answers)")] = None,
     *,
     refresh: Annotated[bool, typer.Option("--refresh", help="make it again with today's packages")] = False,
 ) -> None:

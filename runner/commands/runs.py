@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.commands.options import named_directory, run_argument, runs_named
+from runner.commands.options import Text, flag, named_directory, run_argument, runs_named
 from runner.core import parsing
 from runner.core.console import complain, open_console, open_screen
 from runner.core.errors import RequestError
@@ -142,10 +142,7 @@ def rerun(
     context: typer.Context,
     run: Annotated[Path, run_argument(metavar="RUN", example="dlscale rerun last")],
     *,
-    out: Annotated[
-        str,
-        typer.Option("--out", help="where records go (default: results/MACHINE)", metavar="DIR", show_default=False),
-    ] = "",
+    out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
 ) -> None:
     """Run the command of a run again: all that it measured, with the framework, version, network and engine that the run had."""
