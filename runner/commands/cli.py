@@ -266,14 +266,12 @@ def report(
     places, own = directories or [Path("results")], Path(out) if out else None
     if check and (out or form):
         raise RequestError("--check excludes --out and --format: it writes nothing; leave them out")
-    if parsing.choice("FORMAT", form, Literal["mllog"]):
-        from runner.commands.report import write_logs
-
-        write_logs(places, out=own)
-        return
+    logs = parsing.choice("FORMAT", form, Literal["mllog"])
     from runner.commands import report as drawing
 
-    if check:
+    if logs:
+        drawing.write_logs(places, out=own)
+    elif check:
         drawing.check_pages(places)
     else:
         drawing.report(places, out=own, beside_runs=bool(directories or out))
