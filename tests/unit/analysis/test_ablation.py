@@ -54,29 +54,6 @@ def test_a_line_that_lacks_what_the_one_before_has_tells_all_that_it_has():
     assert [line.label for line in found.rows][1:] == [f"+ {LAST}", f"bf16, {FUSED}, batch 64"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": "vgg16"},
-        {"version": "2.6.0"},
-        {"world_size": 2, "processes": 2},
-        {"mode": "converge"},
-        {"loader_workers": 4},
-    ],
-    ids=str,
-)
-def test_what_differs_in_more_is_another_training(changes):
-    assert ablations((PLAIN, measured(64, 1.0, run_id="x", techniques=(LAST,), **changes))) == ()
-
-
-def test_threads_that_train_tell_trainings_apart_and_those_beside_a_gpu_do_not():
-    def pair(**changes):
-        return measured(64, 1000.0, **changes), measured(64, 1.0, run_id="x", techniques=(LAST,), threads=2, **changes)
-
-    assert len(ablations(pair())) == 1
-    assert ablations(pair(device="cpu")) == ()
-
-
 def test_without_a_plain_line_the_one_with_fewest_techniques_is_the_first():
     (found,) = ablations((TWO, ONE))
     assert [line.label for line in found.rows] == [f"bf16, {LAST}, batch 64", f"+ {COMPILE}"]

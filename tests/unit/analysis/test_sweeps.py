@@ -14,11 +14,10 @@ import csv
 import io
 import struct
 
-import examples
 import pytest
 from records import but
 from scaled import ran
-from swept import H200, measured, samples, traced, watched
+from swept import measured, samples, traced, watched
 
 from runner.analysis.comparisons.sweeps import networks, sweeps
 from runner.report import comparisons
@@ -70,44 +69,10 @@ def test_one_batch_is_no_sweep():
     assert sweeps([]) == ()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": "vgg16"},
-        {"version": "2.6.0"},
-        {"framework": "mxnet"},
-        {"world_size": 2, "processes": 2},
-        {"image_shape": (3, 32, 32)},
-        {"xla": True},
-        {"interconnect": "shm"},
-        {"horovod": examples.horovod(compression="fp16")},
-        {"settings": {"n-critic": 1}},
-        {"fit": 20},
-        {"decode": "gpu"},
-        {"loader_workers": 2},
-        {"concurrent": {"trainings": 2, "case": "sequential", "number": 1}},
-    ],
-    ids=str,
-)
-def test_what_differs_in_more_than_the_batch_is_not_of_the_sweep(changes):
-    assert sweeps([FOUR, measured(16, 900.0, **changes)]) == ()
-
-
-def test_batches_of_a_device_kept_busy_are_no_sweep_with_one_batch_at_a_time():
-    runs = [measured(batch, 100.0, mode="infer") for batch in (32, 64)]
-    assert len(sweeps(runs)) == 1
-    assert not sweeps([runs[0], but(runs[1], measurement={"in_flight": 4})])
-
-
 def test_threads_that_train_are_of_the_sweep_and_those_beside_a_gpu_are_not():
     on_cpus = [measured(batch, 900.0, device="cpu", threads=number) for batch, number in ((4, 1), (16, 2))]
     assert sweeps(on_cpus) == ()
     assert len(sweeps([FOUR, measured(16, 900.0, threads=2)])) == 1
-
-
-def test_another_machine_is_another_sweep():
-    older = H200.model_copy(update={"name": "Tesla V100"})
-    assert sweeps([FOUR, but(SIXTEEN, provenance={"gpus": (older,)})]) == ()
 
 
 def test_a_run_that_is_invalid_has_a_line_and_no_figure():
