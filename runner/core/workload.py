@@ -6,7 +6,7 @@ Checks of a request against a workload live here, so that each ends in one sente
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
@@ -303,8 +303,9 @@ class Workload(Frozen):
             raise RequestError(f"PROFILE_REGION={region} is not offered by FRAMEWORK={framework}; {instead}")
 
 
+@cache
 def load_workloads(root: Path) -> tuple[Workload, ...]:
-    """Read every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name."""
+    """Every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name; read once."""
     found = []
     for path in sorted(root.glob("workloads/*/workload.yaml")):
         workload = yamlfile.load(path, Workload)
@@ -321,7 +322,7 @@ def load_workloads(root: Path) -> tuple[Workload, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _models() -> Mapping[str, tuple[Workload, Model]]:
     """Every model of the suite."""
     return {model.name: (workload, model) for workload in load_workloads(SUITE_ROOT) for model in workload.models}
