@@ -65,29 +65,40 @@ def test_after_a_pause_the_clock_starts_with_the_first_rank_and_stops_with_the_l
     assert metrics.global_windows(windows).seconds.tolist() == [2.0, 3.0]  # from 0 to 2 and from 5 to 8
 
 
-def test_slow_first_windows_are_left_out_and_it_is_said_how_long_they_were():
-    # 3 of 16 s are slow: a transient. What is kept is 130 samples in 13 s.
-    seconds = [1.6, 1.4, *[1.0, 1.01, 0.99] * 4, 1.0]
-    found = metrics.steadiness(joined([10] * 15, seconds))
-    assert (found.first_window, found.steady) == (2, True)
-    assert found.left_out_s == pytest.approx(3.0)
-    assert (found.kept, found.kept_s) == (130.0, pytest.approx(13.0))
+@pytest.mark.parametrize(
+    ("samples", "seconds", "first", "steady"),
+    [
+        # 3 of 16 s are slow: a transient.
+        ([10] * 15, [1.6, 1.4, *[1.0, 1.01, 0.99] * 4, 1.0], 2, True),
+        # Without the first window the rate is (1.014 - 1) / 8 = 0.175 % higher, which is none, and 0.2 %: of steps that are all alike two
+        # windows of ten were left out, by nothing but their noise.
+        ([10] * 8, [1.014, *[1.0] * 7], 0, True),
+        ([10] * 8, [1.016, *[1.0] * 7], 1, True),
+        # tf_cnn_benchmarks on two workers: 5 of 11 windows, 79 % of the seconds, were left out; 366 images/s read as 1,054, and valid.
+        ([640] * 11, [3.1, 2.9, 3.0, 2.8, 2.9, 0.6, 0.65, 0.6, 0.62, 0.6, 0.63], 0, False),
+        # 2.45 of 12.45 s are 19.7 %, 2.55 of 12.55 s are 20.3 %: a fifth is left out at the most.
+        ([10] * 11, [2.45] + [1.0] * 10, 1, True),
+        ([10] * 11, [2.55] + [1.0] * 10, 0, False),
+        # 5 of 12 windows take 0.5 of 7.5 s, at half of the rate: up to half of all windows are left out.
+        ([0.5] * 5 + [10] * 7, [0.1] * 5 + [1.0] * 7, 5, True),
+        # A rate that keeps falling is never steady, and nothing is dropped.
+        ([10] * 12, [1.1**i for i in range(12)], 0, False),
+        # Three windows are too few.
+        ([1] * 3, [1] * 3, 0, False),
+        ([1] * 4, [1] * 4, 0, True),
+    ],
+)
+def test_where_the_steady_state_begins_by_hand(samples, seconds, first, steady):
+    found = metrics.steadiness(joined(samples, seconds))
+    assert (found.first_window, found.steady) == (first, steady)
+    assert found.left_out_s == pytest.approx(sum(seconds[:first]))
+    assert (found.kept, found.kept_s) == (sum(samples[first:]), pytest.approx(sum(seconds[first:])))
 
 
-@pytest.mark.parametrize(("slow", "left_out"), [(1.014, 0), (1.016, 1)])
-def test_a_transient_that_changes_no_rate_is_none(slow, left_out):
-    """Of steps that are all alike two windows of ten were left out, by nothing but their noise."""
-    # The rate is (slow - 1) ÷ 8 higher without the first window: 0.175 % and 0.2 %.
-    found = metrics.steadiness(joined([10] * 8, [slow, *[1.0] * 7]))
-    assert (found.first_window, found.steady) == (left_out, True)
-
-
-def test_windows_that_are_most_of_the_time_are_no_transient():
-    """tf_cnn_benchmarks on two workers: 5 of 11 windows, 79 % of the seconds, were left out; 366 images/s read as 1,054, and valid."""
-    windows = joined([640] * 11, [3.1, 2.9, 3.0, 2.8, 2.9, 0.6, 0.65, 0.6, 0.62, 0.6, 0.63])
-    found = metrics.steadiness(windows)
-    assert (found.first_window, found.steady, found.left_out_s) == (0, False, 0.0)
-    assert (found.kept, found.kept_s) == (7040.0, pytest.approx(18.4))
+@pytest.mark.parametrize(("slower", "steady"), [(0.049, True), (0.051, False)])
+def test_a_rate_that_falls_by_a_twentieth_has_not_settled(slower, steady):
+    found = metrics.steadiness(joined([10] * 8, [1.0] * 4 + [1 / (1 - slower)] * 4))
+    assert (found.drift, found.steady) == (pytest.approx(-slower), steady)
 
 
 @given(st.lists(st.floats(0.01, 10.0), min_size=1, max_size=40))
@@ -115,34 +126,6 @@ def test_an_efficiency_that_a_wait_at_each_window_makes_is_not_one():
     even = timed([120] * 10, [0.3] * 10, 0.1003, iterations=3)
     assert metrics.incomparable([even], [one], scale=4) is None
     assert metrics.incomparable([joined([120] * 10, [0.33] * 10)], [one], scale=4) is None  # steps were not timed
-
-
-def test_a_rate_that_keeps_falling_is_reported_as_never_steady_and_nothing_is_dropped():
-    found = metrics.steadiness(joined([10] * 12, [1.1**i for i in range(12)]))
-    assert (found.first_window, found.steady) == (0, False)
-    assert found.drift < -0.05
-
-
-def test_three_windows_are_too_few_to_call_steady_and_four_are_not():
-    assert not metrics.steadiness(joined([1, 1, 1], [1, 1, 1])).steady
-    assert metrics.steadiness(joined([1] * 4, [1] * 4)).steady
-
-
-@pytest.mark.parametrize(("slower", "steady"), [(0.049, True), (0.051, False)])
-def test_a_rate_that_falls_by_a_twentieth_has_not_settled(slower, steady):
-    found = metrics.steadiness(joined([10] * 8, [1.0] * 4 + [1 / (1 - slower)] * 4))
-    assert (found.drift, found.steady) == (pytest.approx(-slower), steady)
-
-
-@pytest.mark.parametrize(("seconds", "first"), [(2.45, 1), (2.55, 0)])
-def test_a_transient_of_a_fifth_of_the_seconds_is_left_out_and_a_longer_one_is_none(seconds, first):
-    """2.45 of 12.45 s are 19.7 %, 2.55 of 12.55 s are 20.3 %."""
-    assert metrics.steadiness(joined([10] * 11, [seconds] + [1.0] * 10)).first_window == first
-
-
-def test_short_windows_of_a_transient_are_left_out_up_to_half_of_all():
-    # 5 of 12 windows take 0.5 of 7.5 s, at half of the rate.
-    assert metrics.steadiness(joined([0.5] * 5 + [10] * 7, [0.1] * 5 + [1.0] * 7)).first_window == 5
 
 
 def test_drift_is_of_the_later_half_against_the_earlier():
@@ -223,10 +206,10 @@ def test_student_t_is_that_of_the_tables(freedom, confidence, tabled):
     assert metrics.student_t(freedom, confidence) == pytest.approx(tabled, rel=1e-4)
 
 
-EXPERIMENTS = 4000
+EXPERIMENTS = 3000
 
 
-@pytest.mark.parametrize("count", [3, 5, 10])
+@pytest.mark.parametrize("count", [3, 10])
 @pytest.mark.parametrize(
     ("between", "within"),
     [(0.03, 0.01), (0.002, 0.02)],
