@@ -27,6 +27,7 @@ from runner.results import find
 from runner.results import find as by_name
 from runner.results.find import by_matrix, is_pass, named, newest_first, records_under, runs_at
 from runner.results.store import write_record
+from runner.run import bench
 
 RUNNER = CliRunner()
 OLD, NEW = "20260101T000000Z-00ff", "20260102T000000Z-0000"
@@ -49,6 +50,15 @@ def tree(tmp_path, monkeypatch):
     shutil.copytree(tmp_path / "old" / RUNS[-1], tmp_path / "old" / "zcopy")
     monkeypatch.setattr(by_name, "RESULTS", tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The requests that `bench` was asked to run, or to show; nothing is run."""
+    found = []
+    monkeypatch.setattr(bench, "bench", lambda request, command, **_: found.append((request, command)) or 0)
+    monkeypatch.setattr(bench, "dry_run", lambda request: found.append((request, None)) or 0)
+    return found
 
 
 def dlscale(*words):
@@ -195,11 +205,7 @@ def test_the_record_itself_is_the_json_of_a_run(tree):
     assert json.loads(dlscale("show", "--json").stdout)["run_id"] == RUNS[0]
 
 
-def test_a_run_is_run_again_with_what_it_left_to_the_suite(tree, monkeypatch):
-    from runner.run import bench
-
-    asked = []
-    monkeypatch.setattr(bench, "bench", lambda request, command, **_: asked.append((request, command)) or 0)
+def test_a_run_is_run_again_with_what_it_left_to_the_suite(tree, monkeypatch, asked):
     monkeypatch.setattr("sys.argv", ["dlscale", "rerun", RUNS[4]])
     done = dlscale("rerun", RUNS[4])
     assert done.exit_code == 0, done.output
@@ -216,12 +222,8 @@ def test_a_run_is_run_again_with_what_it_left_to_the_suite(tree, monkeypatch):
 
 @pytest.mark.parametrize("typed", [("--out=/of/another",), ("--out", "/of/another")])
 @pytest.mark.parametrize("out", ["", "here"])
-def test_a_run_that_is_run_again_is_recorded_here(tree, monkeypatch, typed, out):
+def test_a_run_that_is_run_again_is_recorded_here(tree, asked, typed, out):
     """Prevents records in a folder that the machine of the first run had, and this one need not have."""
-    from runner.run import bench
-
-    asked = []
-    monkeypatch.setattr(bench, "bench", lambda request, command, **_: asked.append((request, command)) or 0)
     found = record(run_id="elsewhere")
     command = ("dlscale", "bench", "--framework=mxnet", *typed, "--repeat=2")
     provenance = found.provenance.model_copy(update={"command": command})
@@ -321,14 +323,11 @@ def test_a_shell_completes_what_the_catalogue_has(tree, words, offers):
         (["vgg16", "--framework=torch"], "vgg16", "pytorch"),
     ],
 )
-def test_a_model_that_stands_alone_is_understood_and_said(monkeypatch, words, model, framework):
-    from runner.run import bench
-
-    asked = []
-    monkeypatch.setattr(bench, "dry_run", lambda request: asked.append(request) or 0)
+def test_a_model_that_stands_alone_is_understood_and_said(asked, words, model, framework):
     done = dlscale("bench", "--dry-run", *words)
     assert done.exit_code == 0, done.output
-    assert (asked[0].model, asked[0].framework, asked[0].command) == (model, framework, ())
+    ((request, _),) = asked
+    assert (request.model, request.framework, request.command) == (model, framework, ())
     assert f"is taken as MODEL={model}" in done.stderr
 
 
@@ -348,28 +347,20 @@ def test_what_stands_alone_and_is_no_model_is_refused(words, says):
     assert str(dlscale("bench", *words).exception).startswith(says)
 
 
-def test_a_variable_of_make_is_an_option(monkeypatch):
-    from runner.run import bench
-
-    asked = []
-    monkeypatch.setattr(bench, "dry_run", lambda request: asked.append(request) or 0)
+def test_a_variable_of_make_is_an_option(asked):
     done = dlscale("bench", "--dry-run", "WORKERS=1,2", "OVERSUBSCRIBE=1", "XLA=0", "TIMEOUT=2h", "mxnet", "lenet")
     assert done.exit_code == 0, done.output
-    (request,) = asked
+    ((request, _),) = asked
     assert (request.workers, request.oversubscribe, request.xla, request.timeout_s) == ((1, 2), True, False, 7200)
     assert (request.framework, request.model, request.command) == ("mxnet", "lenet", ())
     assert "WORKERS=1,2 is taken as --workers=1,2" in done.stderr
     assert dlscale("bench", "--dry-run", "--image=i:1", "--", "WORKERS=2", "train.py").exit_code == 0
-    assert asked[1].command == ("WORKERS=2", "train.py")
+    assert asked[1][0].command == ("WORKERS=2", "train.py")
 
 
 @pytest.mark.parametrize("typed", [("resnet50",), ("WORKERS=1", "resnet50"), ("MODEL=resnet50",)])
-def test_what_was_typed_in_short_is_run_again(tree, monkeypatch, typed):
+def test_what_was_typed_in_short_is_run_again(tree, asked, typed):
     """Prevents a command that the suite wrote itself and then refused: a model in its own right, beside the --model that it adds."""
-    from runner.run import bench
-
-    asked = []
-    monkeypatch.setattr(bench, "bench", lambda request, command, **_: asked.append(request) or 0)
     found = record(run_id="short")
     trial = found.trial.model_copy(update={"model": "resnet50"})
     provenance = found.provenance.model_copy(update={"command": ("dlscale", "bench", *typed)})
@@ -377,16 +368,14 @@ def test_what_was_typed_in_short_is_run_again(tree, monkeypatch, typed):
     write_record(tree / "short", found.model_copy(update={"trial": trial, "provenance": provenance}))
     done = dlscale("rerun", tree / "short")
     assert done.exit_code == 0, done.output
-    assert (asked[0].model, asked[0].command) == ("resnet50", ())
+    ((request, _),) = asked
+    assert (request.model, request.command) == ("resnet50", ())
 
 
-def test_what_stands_alone_beside_an_image_is_a_command(monkeypatch):
-    from runner.run import bench
-
-    asked = []
-    monkeypatch.setattr(bench, "dry_run", lambda request: asked.append(request) or 0)
+def test_what_stands_alone_beside_an_image_is_a_command(asked):
     assert dlscale("bench", "--dry-run", "--image=i:1", "--", "resnet50").exit_code == 0
-    assert (asked[0].model, asked[0].command) == (None, ("resnet50",))
+    ((request, _),) = asked
+    assert (request.model, request.command) == (None, ("resnet50",))
 
 
 def leave(folder, *names):
