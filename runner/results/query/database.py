@@ -34,7 +34,6 @@ from runner.results.query import tables
 from runner.results.query.tables import Table
 from runner.results.store import RECORD, read_record
 
-_RAW: Final[Mapping[str, TableName]] = {"telemetry": "telemetry", "kernels": "kernels"}
 # What SQL may do is read; a pivot is several statements.
 _READS: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
 _ZONE: Final = "WITH TIME ZONE"
@@ -60,10 +59,10 @@ class Database:
         for table in wanted:
             if table is tables.PUBLISHED:
                 insert(self._connection, table, tables.rows_of_published(published))
-            elif table in tables.OF_RECORDS:
-                insert(self._connection, table, tables.OF_RECORDS[table](runs))
-            else:
-                self._insert_files(_RAW[table.name], [(directory, record.run_id) for directory, record in runs])
+            elif table.rows:
+                insert(self._connection, table, (row for run in runs for row in table.rows(*run)))
+            elif table.raw:
+                self._insert_files(table.raw, [(directory, record.run_id) for directory, record in runs])
 
     def fill_from(self, index: Path, wanted: Iterable[Table], *, runs: Sequence[tuple[int, Path, str]]) -> None:
         """Fill the tables of records from an index, and those of files from the run directories.
@@ -84,8 +83,8 @@ class Database:
         self._connection.execute("BEGIN")
         try:
             for table in wanted:
-                if table.name in _RAW:
-                    self._insert_files(_RAW[table.name], [(directory, name) for _, directory, name in runs])
+                if table.raw:
+                    self._insert_files(table.raw, [(directory, name) for _, directory, name in runs])
                 elif table is not tables.PUBLISHED:
                     self._connection.execute(
                         f'INSERT INTO "{table.name}" BY NAME '  # noqa: S608 - our own name
@@ -332,9 +331,7 @@ def _read(
         settled = mark is not None and now - max(mark[1:3]) > SETTLED_NS
         files.append((number, str(directory), record.run_id, *(mark if mark and settled else (-1, 0, 0, 0))))
         for table, rows_of in tables.OF_RECORDS.items():
-            for row in rows_of([(directory, record)]):
-                row["file"] = number
-                rows[table.name].append(row)
+            rows[table.name] += ({**row, "file": number} for row in rows_of(directory, record))
     if files:
         connection.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", files)
     for table in tables.OF_RECORDS:

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from runner.core.events.parse import COLUMNS, Kind, TableName
 from runner.core.measurement import EpochFigures, RawWindow
 from runner.core.record import RunRecord
-from runner.results.find import RESULTS, Run
+from runner.results.find import RESULTS
 from runner.results.published.derive import scaled
 from runner.results.published.model import Conditions, Published, Row
 
@@ -163,11 +163,6 @@ _OF_RUNS: Final = (
 )
 
 
-def _raw(table: TableName) -> tuple[Column, ...]:
-    """The columns of a table that runs leave beside their events."""
-    return (_RUN_ID, *(Column(name=name, type=_RAW[kind]) for name, kind in COLUMNS[table].items()))
-
-
 _OF_PUBLISHED: Final = (
     Column(name="source", type="VARCHAR", meaning="the source's id"),
     Column(name="title", type="VARCHAR"),
@@ -190,46 +185,18 @@ _OF_PUBLISHED: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One table; `row` says what a row of it is."""
+    """One table; `row` says what a row of it is, `rows` gives those of a record, `raw` is the table that runs leave beside their events."""
 
     name: str
     row: str
     columns: tuple[Column, ...]
+    rows: Callable[[Path, RunRecord], Rows] | None = None
+    raw: TableName | None = None
 
 
-RUNS: Final = Table(
-    name="runs",
-    row="one run: its record, without what has a table of its own",
-    columns=(*_OF_RUNS, *columns_of(RunRecord, without=_LEFT_OUT)),
-)
-WINDOWS: Final = Table(
-    name="windows",
-    row="one window of one rank, between two points at which its devices were synchronized",
-    columns=(_RUN_ID, *columns_of(RawWindow), _COUNTED),
-)
-LOSSES: Final = Table(name="losses", row="one iteration of one rank, warm-up included", columns=(_RUN_ID, *_OF_LOSSES))
-EPOCHS: Final = Table(
-    name="epochs",
-    row="one epoch of a training that is watched to converge",
-    columns=(_RUN_ID, *columns_of(EpochFigures)),
-)
-TELEMETRY: Final = Table(name="telemetry", row="one sample of one device", columns=_raw("telemetry"))
-KERNELS: Final = Table(
-    name="kernels", row="one kernel, copy, call or operator of a pass under a profiler", columns=_raw("kernels")
-)
-PUBLISHED: Final = Table(name="published", row="one figure that somebody published", columns=_OF_PUBLISHED)
-TABLES: Final = (RUNS, WINDOWS, LOSSES, EPOCHS, TELEMETRY, KERNELS, PUBLISHED)
-
-
-def rows_of_runs(runs: Sequence[Run]) -> Rows:
-    """Rows of RUNS."""
-    for directory, record in runs:
-        fields = record.model_dump(mode="json", by_alias=True)
-        yield {
-            **_picked(RUNS.columns, fields),
-            "directory": str(directory),
-            "machine": _machine(directory),
-        }
+def _of_run(directory: Path, record: RunRecord) -> Rows:
+    fields = _picked(RUNS.columns, record.model_dump(mode="json", by_alias=True))
+    yield {**fields, "directory": str(directory), "machine": _machine(directory)}
 
 
 def _machine(directory: Path) -> str:
@@ -239,41 +206,59 @@ def _machine(directory: Path) -> str:
     return above[place + 1]
 
 
-def rows_of_windows(runs: Sequence[Run]) -> Rows:
-    """Rows of WINDOWS."""
-    for _, record in runs:
-        steady = record.measurement.steady
-        for window in record.measurement.windows:
-            fields = _picked(WINDOWS.columns, window.model_dump())
-            yield {
-                **fields,
-                "run_id": record.run_id,
-                "counted": steady is not None and window.index >= steady.first_window,
-            }
+def _of_windows(_: Path, record: RunRecord) -> Rows:
+    steady = record.measurement.steady
+    for window in record.measurement.windows:
+        counted = steady is not None and window.index >= steady.first_window
+        yield {**_picked(WINDOWS.columns, window.model_dump()), "run_id": record.run_id, "counted": counted}
 
 
-def rows_of_losses(runs: Sequence[Run]) -> Rows:
-    """Rows of LOSSES."""
-    for _, record in runs:
-        for rank, curve in record.measurement.losses.items():
-            for iteration, loss in enumerate(curve):
-                yield {"run_id": record.run_id, "rank": int(rank), "iteration": iteration, "loss": loss}
+def _of_losses(_: Path, record: RunRecord) -> Rows:
+    for rank, curve in record.measurement.losses.items():
+        for iteration, loss in enumerate(curve):
+            yield {"run_id": record.run_id, "rank": int(rank), "iteration": iteration, "loss": loss}
 
 
-def rows_of_epochs(runs: Sequence[Run]) -> Rows:
-    """Rows of EPOCHS."""
-    for _, record in runs:
-        for epoch in record.measurement.epochs:
-            yield {**_picked(EPOCHS.columns, epoch.model_dump()), "run_id": record.run_id}
+def _of_epochs(_: Path, record: RunRecord) -> Rows:
+    for epoch in record.measurement.epochs:
+        yield {**_picked(EPOCHS.columns, epoch.model_dump()), "run_id": record.run_id}
 
 
-OF_RECORDS: Final[Mapping[Table, Callable[[Sequence[Run]], Rows]]] = {
-    RUNS: rows_of_runs,
-    WINDOWS: rows_of_windows,
-    LOSSES: rows_of_losses,
-    EPOCHS: rows_of_epochs,
-}
-"""The tables that are filled from records, and what makes their rows."""
+def _raw(table: TableName, row: str) -> Table:
+    columns = (Column(name=name, type=_RAW[kind]) for name, kind in COLUMNS[table].items())
+    return Table(name=table, row=row, columns=(_RUN_ID, *columns), raw=table)
+
+
+RUNS: Final = Table(
+    name="runs",
+    row="one run: its record, without what has a table of its own",
+    columns=(*_OF_RUNS, *columns_of(RunRecord, without=_LEFT_OUT)),
+    rows=_of_run,
+)
+WINDOWS: Final = Table(
+    name="windows",
+    row="one window of one rank, between two points at which its devices were synchronized",
+    columns=(_RUN_ID, *columns_of(RawWindow), _COUNTED),
+    rows=_of_windows,
+)
+LOSSES: Final = Table(
+    name="losses",
+    row="one iteration of one rank, warm-up included",
+    columns=(_RUN_ID, *_OF_LOSSES),
+    rows=_of_losses,
+)
+EPOCHS: Final = Table(
+    name="epochs",
+    row="one epoch of a training that is watched to converge",
+    columns=(_RUN_ID, *columns_of(EpochFigures)),
+    rows=_of_epochs,
+)
+TELEMETRY: Final = _raw("telemetry", "one sample of one device")
+KERNELS: Final = _raw("kernels", "one kernel, copy, call or operator of a pass under a profiler")
+PUBLISHED: Final = Table(name="published", row="one figure that somebody published", columns=_OF_PUBLISHED)
+TABLES: Final = (RUNS, WINDOWS, LOSSES, EPOCHS, TELEMETRY, KERNELS, PUBLISHED)
+OF_RECORDS: Final = {table: table.rows for table in TABLES if table.rows}
+"""The tables that are filled from records, and what gives their rows."""
 
 
 def rows_of_published(sources: Sequence[Published]) -> Rows:
