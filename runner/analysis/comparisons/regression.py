@@ -191,12 +191,12 @@ def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
 
 def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
     """The trials that only one side has, each with what keeps it from the nearest of the other side."""
-    alone = {trial: tuple(record.run_id for record in own[trial]) for trial in own if trial not in other}
     found = []
-    for trial, run_ids in alone.items():
+    for trial in (one for one in own if one not in other):
         nearest = min(other, key=lambda one: len(distance(trial, one)), default=None)
         differs = tuple(name.replace("_", " ") for name in distance(trial, nearest)) if nearest else ()
         words = in_words(nearest) if nearest else None
+        run_ids = tuple(record.run_id for record in own[trial])
         found.append(Unpaired(side=side, trial=in_words(trial), run_ids=run_ids, nearest=words, differs=differs))
     return found
 

@@ -37,13 +37,10 @@ class Spans:
         return float((self.end - self.start).sum())
 
 
-NOTHING = Spans(start=np.empty(0), end=np.empty(0))
-
-
 def union(start: Floats, end: Floats) -> Spans:
     """The time that at least one interval covers; intervals that touch become one."""
     if not len(start):
-        return NOTHING
+        return Spans(start=start, end=end)
     order = np.argsort(start, kind="stable")
     begins = start[order]
     # How far anything has reached up to each interval: an interval within an earlier one must not cut that short.

@@ -140,11 +140,8 @@ def _unavailable(
     """Every figure that a reader may look for in vain, and why."""
     if rows.dropped:
         yield "some rows", f"{rows.dropped} have no duration and are left out"
-    if start.kind in {"memory", "region"}:
+    if start.kind in {"memory", "region", "calls"}:
         yield "kernels", f"a pass for {start.kind} traces none; ask for PROFILE=kernels"
-        return
-    if start.kind == "calls":
-        yield "kernels", "a pass for calls traces none; ask for PROFILE=kernels"
         return
     of_gpus = any(env.device != "cpu" for env in _by_rank(events, Env).values())
     if not of_gpus and not (rows.device_work["device"] >= 0).any():

@@ -84,7 +84,7 @@ def regions(
         spent[name] = {event.rank: math.fsum(event.seconds) for event in timed if event.name == name}
     if not spent:
         return ()
-    table = _summed(work, work["region"].fillna(""), seconds)
+    table = _summed(work.fillna({"region": ""}), "region", seconds)
     order = [*(name for name in ORDER if name in spent), ""]
     some = len(work) > 0
     pieces, took, share = (
@@ -138,10 +138,9 @@ def _weighted(values: pd.Series[float], seconds: pd.Series[float]) -> float | No
     return float((values * seconds)[known].sum()) / weight if weight else None
 
 
-def _summed(rows: pd.DataFrame, by: str | list[str] | pd.Series[str], seconds: pd.Series[float]) -> pd.DataFrame:
+def _summed(rows: pd.DataFrame, by: str | list[str], seconds: pd.Series[float]) -> pd.DataFrame:
     """Pieces, seconds and share of each group, most seconds first, groups of equal time by name."""
-    keys = rows[by] if isinstance(by, str) else [rows[name] for name in by] if isinstance(by, list) else by
-    groups = seconds.groupby(keys)
+    groups = rows.assign(seconds=seconds).groupby(by)["seconds"]
     table = pd.DataFrame({"count_": groups.size(), "seconds": groups.sum()})
     whole = float(table["seconds"].sum())
     table["share"] = 100 * table["seconds"] / whole if whole else 0.0
