@@ -91,18 +91,16 @@ def _categories(rows: pd.DataFrame) -> pd.Series[str]:
 
 def _begun(work: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) -> pd.Series[float]:
     """When each piece of a device's work was asked for; its own start where neither its call nor its operator is known."""
-    by_call = _looked_up(work, "correlation", calls, "correlation", "start")
-    by_operator = _looked_up(work, "op", operators, "op", "start")
+    by_call, by_operator = _start_of(calls, "correlation", work), _start_of(operators, "op", work)
     begun: pd.Series[float] = by_call.fillna(by_operator).fillna(work["start"])
     return begun
 
 
-def _looked_up(rows: pd.DataFrame, key: str, other: pd.DataFrame, other_key: str, value: str) -> pd.Series[float]:
-    """For each row the `value` of the earliest row of `other` with the same rank and key; NaN where there is none."""
-    known = other[other[other_key].notna()].sort_values("start", kind="stable").drop_duplicates(["rank", other_key])
-    table = known.set_index(["rank", other_key])[value]
-    wanted = pd.MultiIndex.from_frame(rows[["rank", key]])
-    found: pd.Series[float] = pd.Series(table.reindex(wanted).to_numpy(dtype="float64"), index=rows.index)
+def _start_of(asked: pd.DataFrame, key: str, work: pd.DataFrame) -> pd.Series[float]:
+    """For each row of `work` the start of the earliest row of `asked` with the same rank and key; NaN where there is none."""
+    known = asked[asked[key].notna()].sort_values("start", kind="stable").drop_duplicates(["rank", key])
+    starts = known.set_index(["rank", key])["start"].reindex(pd.MultiIndex.from_frame(work[["rank", key]]))
+    found: pd.Series[float] = pd.Series(starts.to_numpy(dtype="float64"), index=work.index)
     return found
 
 
@@ -122,7 +120,6 @@ def _regions(rows: pd.DataFrame, begun: pd.Series[float], regions: pd.DataFrame)
 def _own(operators: pd.DataFrame) -> pd.Series[float]:
     """Duration of each operator less that of its children; never below zero where children ran at once on other threads."""
     within = operators[operators["parent"].notna()].groupby(["rank", "parent"])["duration"].sum()
-    wanted = pd.MultiIndex.from_frame(operators[["rank", "op"]])
-    children = pd.Series(within.reindex(wanted).to_numpy(dtype="float64"), index=operators.index).fillna(0.0)
+    children = within.reindex(pd.MultiIndex.from_frame(operators[["rank", "op"]])).fillna(0.0).to_numpy(dtype="float64")
     own: pd.Series[float] = (operators["duration"] - children).clip(lower=0.0)
     return own

@@ -18,9 +18,9 @@ from runner.results.published.model import Conditions, Published
 DIRECTORY: Final = SUITE_ROOT / "results" / "published"
 
 
-def load_all(directory: Path = DIRECTORY) -> tuple[Published, ...]:
-    """Every source of a directory, by id; a RequestError names file and line of what can't be read, does not fit its model or contradicts itself."""
-    return tuple(load(path) for path in sorted(directory.glob("*.yaml")))
+def load_all() -> tuple[Published, ...]:
+    """Every source, by id; a RequestError names file and line of what can't be read, does not fit its model or contradicts itself."""
+    return tuple(load(path) for path in sorted(DIRECTORY.glob("*.yaml")))
 
 
 def load(path: Path) -> Published:
