@@ -237,11 +237,6 @@ def test_without_a_baseline_or_with_an_invalid_run_there_is_no_speedup():
     assert scaling(one, "one", graded(one, events(one)), None).speedup.value == 1.0
 
 
-def test_grading_twice_gives_the_same_digits():
-    said = events(TWO, seconds=0.1234567)
-    assert graded(TWO, said) == graded(TWO, list(said))
-
-
 def test_what_the_arithmetic_came_to_is_of_the_throughput_and_absent_where_nobody_counted():
     """1,280 images in 4 s, 3 GFLOP each: 0.96 TFLOP/s."""
     trial = examples.trial()

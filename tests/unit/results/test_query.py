@@ -10,7 +10,6 @@ import io
 import json
 from datetime import datetime, timezone
 
-import duckdb
 import examples
 import pandas as pd
 import pytest
@@ -156,12 +155,6 @@ def test_every_field_of_a_trial_has_a_column():
     for model in (Trial, ExternalTrial):
         for field in model.model_fields:
             assert any(name == f"trial_{field}" or name.startswith(f"trial_{field}_") for name in names), field
-
-
-def test_columns_have_names_of_their_own():
-    for table in TABLES:
-        names = [column.name.lower() for column in table.columns]
-        assert len(names) == len(set(names)), table.name
 
 
 def test_raw_tables_have_every_column_that_programs_write():
@@ -311,10 +304,3 @@ def test_damaged_files_are_named(place):
     done = dlscale("query", "SELECT count(*) FROM runs", "--in", place)
     assert done.code == 0
     assert "two/record.json: is not a run record" in done.stderr
-
-
-def test_the_types_of_columns_are_types_of_the_database():
-    """A type that DuckDB does not know would fail at the first query."""
-    with duckdb.connect() as connection:
-        for kind in {column.type for table in TABLES for column in table.columns}:
-            connection.execute(f"SELECT NULL::{kind}")
