@@ -71,18 +71,8 @@ The first process to do so was:
 Process name: 1
 Exit code: 1
 """
-
-
-def test_horovodrun_the_first_that_it_names_is_to_blame():
-    found = explain(1, HOROVODRUN.splitlines())
-    assert found == "rank 1: exit code 1; it last said: TypeError: zero_grad() got an unexpected keyword argument"
-    killed = HOROVODRUN.replace("status code 1.", "status code 1.\nProcess 3 exit with status code 137.", 1)
-    assert explain(1, killed.splitlines()).startswith("rank 3: killed (exit code 137, SIGKILL)")
-
-
-def test_horovodrun_a_rank_that_was_killed_on_another_node_comes_before_those_that_missed_it():
-    """As written where the rank on the second node was killed; rank 0, which waited for it, was terminated."""
-    lines = """\
+# The rank on the second node was killed; rank 0, which waited for it, was terminated.
+MISSED = """\
 [0]<stderr>:mxnet.base.MXNetError: MXNetError: Horovod has been shut down.
 Process 1 exit with status code 137.
 Terminating remaining workers after failure of Process 1.
@@ -90,11 +80,6 @@ Terminating remaining workers after failure of Process 1.
 Process 0 exit with status code 143.
 Exit code: 137
 """
-    found = explain(1, lines.splitlines(), last_events={0: "window", 1: "loss"})
-    assert found.startswith("rank 1: killed (exit code 137, SIGKILL)")
-    assert "its last event was loss" in found
-
-
 LOST_NODE = """\
 [1]<stderr>:Connection to 10.0.0.2 closed by remote host.\r[1]<stderr>:
 [0]<stderr>:MXNetError: Connection reset by peer
@@ -102,36 +87,17 @@ Process 1 exit with status code 255.
 Terminating remaining workers after failure of Process 1.
 Process 0 exit with status code 143.
 """
-
-
-@pytest.mark.parametrize("first", [1, 0])
-def test_horovodrun_a_node_that_was_lost_is_named_in_sshs_words_whoever_ended_first(first):
-    lines = (
-        LOST_NODE
-        if first
-        else LOST_NODE.replace("Process 1 exit", "Process 0 exit with status code 1.\nProcess 1 exit")
-    )
-    assert explain(1, lines.split("\n")) == (
-        "rank 1: ssh lost a node in mid-run; see whether it is up and its cable in "
-        "(Connection to 10.0.0.2 closed by remote host.)"
-    )
-
-
-def test_horovodrun_ranks_that_it_ended_itself_were_not_lost():
-    """ssh that is terminated ends with 255 too: rank 0 failed, and took rank 1 on the other node along."""
-    lines = """\
+LOST = "ssh lost a node in mid-run; see whether it is up and its cable in"
+# ssh that is terminated ends with 255 too: rank 0 failed, and took rank 1 on the other node along.
+ENDED_BOTH = """\
 [0]<stderr>:ValueError: no such label
 Process 0 exit with status code 1.
 Terminating remaining workers after failure of Process 0.
 [1]<stderr>:Killed by signal 15.
 Process 1 exit with status code 255.
 """
-    assert explain(1, lines.splitlines()) == "rank 0: exit code 1; it last said: ValueError: no such label"
-
-
-def test_mpirun_names_no_rank_of_a_node_that_it_lost_but_ssh_names_the_node():
-    """As written where the network of the second node went down; mpirun's own guesses fill the rest."""
-    lines = """\
+# The network of the second node went down; mpirun names no rank, and its own guesses fill the rest.
+MPIRUN = """\
 Timeout, server 10.0.0.2 not responding.
 --------------------------------------------------------------------------
 ORTE was unable to reliably start one or more daemons.
@@ -142,9 +108,30 @@ This usually is caused by:
   settings, or configure OMPI with --enable-orterun-prefix-by-default
 --------------------------------------------------------------------------
 """
-    assert explain(255, lines.splitlines(), last_events={0: "loss", 1: "loss"}) == (
-        "ssh lost a node in mid-run; see whether it is up and its cable in (Timeout, server 10.0.0.2 not responding.)"
-    )
+TYPE_ERROR = "TypeError: zero_grad() got an unexpected keyword argument"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (HOROVODRUN, f"rank 1: exit code 1; its last event was loss; it last said: {TYPE_ERROR}"),
+        (
+            HOROVODRUN.replace("status code 1.", "status code 1.\nProcess 3 exit with status code 137.", 1),
+            "rank 3: killed (exit code 137, SIGKILL)",
+        ),
+        (MISSED, "rank 1: killed (exit code 137, SIGKILL), by hand or by the kernel at its memory limit"),
+        (LOST_NODE, f"rank 1: {LOST} (Connection to 10.0.0.2 closed by remote host.)"),
+        (
+            LOST_NODE.replace("Process 1 exit", "Process 0 exit with status code 1.\nProcess 1 exit"),
+            f"rank 1: {LOST} (Connection to 10.0.0.2 closed by remote host.)",
+        ),
+        (ENDED_BOTH, "rank 0: exit code 1; its last event was window; it last said: ValueError: no such label"),
+        (MPIRUN, f"{LOST} (Timeout, server 10.0.0.2 not responding.)"),
+    ],
+    ids=["first", "killed", "missed", "lost", "lost, and another first", "ended by horovodrun", "mpirun"],
+)
+def test_the_rank_that_ended_first_or_was_cut_off_is_to_blame_whoever_the_launcher_names_as_well(log, said):
+    assert explain(1, log.split("\n"), last_events={0: "window", 1: "loss"}).startswith(said)
 
 
 @pytest.mark.parametrize(
