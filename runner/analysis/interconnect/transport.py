@@ -13,8 +13,8 @@ wire did as well, is contradicted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 from runner.analysis.interconnect import evidence
 from runner.analysis.interconnect.evidence import Channels, NodeSent, Via, collect, read_channels, sent_by_node
@@ -86,26 +86,14 @@ class Observed:
         layers = self.channels.layers or {port.link_layer for port in self.evidence.ports}
         return "roce" if layers & {"RoCE", "Ethernet"} else "infiniband"
 
+    def judged(self, used: Used, *counts: Counted | None, **more: Any) -> Transport:
+        """What was used, the counts that tell, and more fields of a `Transport`."""
+        told = {"requested": self.trial.interconnect, "evidence": self.evidence}
+        return Transport(used=used, counted=known(*counts), **told, **more)
 
-@dataclass(frozen=True)
-class Verdict:
-    """What was used and the counts that tell, with the fields of a `Transport`.
-
-    `contradiction` says what speaks against what the library says, `unproved` what is missing to know.
-    """
-
-    used: Used
-    counted: tuple[Counted, ...] = ()
-    contradiction: str | None = None
-    unproved: str | None = None
-    interfaces: Mapping[str, str] = field(default_factory=dict)
-    hcas: tuple[str, ...] = ()
-    sent_bytes_per_step: Mapping[str, float] = field(default_factory=dict)
-
-
-def unproved(why: str, *counts: Counted | None) -> Verdict:
-    """Nobody knows what was used."""
-    return Verdict("unknown", known(*counts), unproved=why)
+    def unproved(self, why: str, *counts: Counted | None) -> Transport:
+        """Nobody knows what was used."""
+        return self.judged("unknown", *counts, unproved=why)
 
 
 def known(*counts: Counted | None) -> tuple[Counted, ...]:
@@ -113,25 +101,25 @@ def known(*counts: Counted | None) -> tuple[Counted, ...]:
     return tuple(count for count in counts if count)
 
 
-def within_a_node(run: Observed) -> Verdict:
+def within_a_node(run: Observed) -> Transport:
     """Judge a run on one node."""
     if run.carrier == "none":
-        return Verdict("none")
+        return run.judged("none")
     if run.carrier == "memory" and run.trial.device == "cpu":
-        return Verdict("process")  # one process has nobody to send to
+        return run.judged("process")  # one process has nobody to send to
     if run.needed is None or run.least is None:
-        return unproved("the program does not tell how large its gradients are")
+        return run.unproved("the program does not tell how large its gradients are")
     counts = _counts(run, needed=run.needed, least=run.least)
     claim = _claim(run, counts)
     if claim == "p2p":
         links = counts.get("nvlink")
         if links and links.found and not links.carried:
             said = f"{run.library} copies from GPU to GPU, and {evidence.in_words([links])}"
-            return unproved(said, *counts.values())
+            return run.unproved(said, *counts.values())
         # Without a count, NVLink is what has to be proved.
         claim = "pcie" if "nvlink" not in counts or (links and not links.carried) else "nvlink"
     if claim is None:
-        return unproved(f"{run.library} names no wire that is known here", *counts.values())
+        return run.unproved(f"{run.library} names no wire that is known here", *counts.values())
     return _held_against(run, claim, counts)
 
 
@@ -170,7 +158,7 @@ def _claim(run: Observed, counts: Counts) -> _Claim | Literal["p2p"] | None:
     return next((claim for via, claim in slowest_first if via in run.channels.via), None)
 
 
-def _held_against(run: Observed, claim: _Claim, counts: Counts) -> Verdict:
+def _held_against(run: Observed, claim: _Claim, counts: Counts) -> Transport:
     """Hold what is claimed against every counter that would have to agree."""
     faster, own = _FASTER[claim], _OWN.get(claim)
     counts = {**counts, own: counts.get(own)} if own else counts
@@ -180,18 +168,18 @@ def _held_against(run: Observed, claim: _Claim, counts: Counts) -> Verdict:
     for wire in (*others, *((own,) if own else ())):
         if wire in counts and counts[wire] is None:
             of = f" of all {run.trial.world_size} GPUs" if wire == "nvlink" else ""
-            return unproved(f"{says}, and the bytes of {transport.NAMES[wire]}{of} were not counted", *found)
+            return run.unproved(f"{says}, and the bytes of {transport.NAMES[wire]}{of} were not counted", *found)
     by_wire = {count.wire: count for count in found}
     mine = [by_wire[wire] for wire in (own or "pcie",) if wire in by_wire]
     for wire, other in ((wire, by_wire[wire]) for wire in others if wire in by_wire):
         if other.carried or (other.found and wire in faster):
             used = _NAMED.get(wire, run.verbs) if other.carried else "unknown"
-            return Verdict(used, found, contradiction=against(says, other, *mine))
+            return run.judged(used, *found, contradiction=against(says, other, *mine))
         if other.found:
-            return unproved(f"{says}, and {evidence.in_words([other])}", *found)
+            return run.unproved(f"{says}, and {evidence.in_words([other])}", *found)
     if any(not one.carried for one in mine):
-        return Verdict("unknown", found, contradiction=against(says, *mine))
-    return Verdict(claim, found)
+        return run.judged("unknown", *found, contradiction=against(says, *mine))
+    return run.judged(claim, *found)
 
 
 _NAMED: Final[Mapping[CountedWire, Used]] = {"nvlink": "nvlink", "loopback": "loopback"}
@@ -238,32 +226,30 @@ def used(
         iterations=evidence.measured_iterations(trial, events),
     )
     if not several:
-        return Transport(requested=trial.interconnect, evidence=run.evidence, **vars(within_a_node(run)))
+        return within_a_node(run)
     gradients = evidence.gradient_bytes(events)
     emulated = "emulated: nodes of one machine" if one_machine else None
-    return Transport(
-        requested=trial.interconnect,
-        evidence=run.evidence,
-        **vars(_between_nodes(run, nics or {}, one_machine=one_machine)),
-        gradient_bytes=gradients,
-        expected_bytes_per_step=None if gradients is None else gradients * evidence.gradient_factor(trial),
-        emulated=trial.link.label if trial.link and trial.link.emulated else emulated,
-    )
+    between = {
+        "gradient_bytes": gradients,
+        "expected_bytes_per_step": None if gradients is None else gradients * evidence.gradient_factor(trial),
+        "emulated": trial.link.label if trial.link and trial.link.emulated else emulated,
+    }
+    return _between_nodes(run, nics or {}, one_machine=one_machine).model_copy(update=between)
 
 
-def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Verdict:
+def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Transport:
     if silent := [placed.node for placed in run.trial.placement if placed.node not in run.sent]:
-        return unproved(f"{', '.join(silent)} told no counters")
+        return run.unproved(f"{', '.join(silent)} told no counters")
     if run.least is None or run.needed is None:
-        return unproved("the program does not tell how large its gradients are")
+        return run.unproved("the program does not tell how large its gradients are")
     needed = run.least // len(run.trial.placement)
     links = evidence.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.needed)
     via = run.channels.via if run.carrier == "nccl" else frozenset()
     if via and not via & {"socket", "verbs"}:
         if "other" in via:
-            return unproved("NCCL uses a network whose bytes are not counted here")
+            return run.unproved("NCCL uses a network whose bytes are not counted here")
         if links and links.carried and not one_machine and "shm" not in via:
-            return Verdict("nvlink", known(links))
+            return run.judged("nvlink", links)
     links = links if run.trial.world_size == len(run.trial.placement) else None
     if ("verbs" in via and "socket" not in via) or (not via and run.carrier not in IP_ONLY):
         verbs = _by_verbs(run, needed=needed, links=links)
@@ -272,7 +258,7 @@ def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_mach
     return _by_sockets(run, nics, needed=needed, links=links)
 
 
-def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Verdict:
+def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Transport:
     """RDMA, if its ports moved enough; those that NCCL names where it does, else those that the wires were chosen with."""
     wires = {placed.node: placed.wire for placed in run.trial.placement}
     chosen = {node: wire.hcas if wire else () for node, wire in wires.items()}
@@ -282,25 +268,25 @@ def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Verdict:
     }
     says = "NCCL says RDMA" if run.channels.via else "RDMA was chosen"
     if silent := [node for node, own in ports.items() if not own]:
-        return unproved(f"{says}, and {', '.join(silent)} told no counters of its ports")
+        return run.unproved(f"{says}, and {', '.join(silent)} told no counters of its ports")
     moved = {node: sum(own) for node, own in ports.items()}
     count = evidence.of_nodes("rdma", list(moved.values()), needed=needed)
     if not count.carried:
-        return Verdict("unknown", known(count), contradiction=against(says, count))
+        return run.judged("unknown", count, contradiction=against(says, count))
     if links and links.found:
         really: Used = "nvlink" if links.carried else "unknown"
-        return Verdict(really, known(count, links), contradiction=against(says, links, count))
+        return run.judged(really, count, links, contradiction=against(says, links, count))
     kinds = {wire.kind for wire in wires.values() if wire}
     roce = "RoCE" in run.channels.layers if run.channels.layers else kinds == {"roce"}
-    return Verdict(
+    return run.judged(
         "roce" if roce else "infiniband",
-        known(count),
+        count,
         hcas=run.channels.hcas or tuple(sorted({hca for hcas in chosen.values() for hca in hcas})),
         sent_bytes_per_step=_per_step(run, moved),
     )
 
 
-def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int, links: Counted | None) -> Verdict:
+def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int, links: Counted | None) -> Transport:
     """Sockets: on each node the interface that sent most, if that is enough (`needed`), and no faster wire carried them as well.
 
     `links` is NVLink, where no two GPUs of a node could have used it.
@@ -309,7 +295,7 @@ def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int
     for placed in run.trial.placement:
         abroad = {name: count for name, count in run.sent[placed.node].interfaces.items() if name != "lo"}
         if not abroad:
-            return unproved(f"{placed.node} told of no network interface")
+            return run.unproved(f"{placed.node} told of no network interface")
         busiest[placed.node] = _busiest(abroad, placed)
     moved = {node: run.sent[node].interfaces[name] for node, name in busiest.items()}
     count = evidence.of_nodes("sockets", list(moved.values()), needed=needed)
@@ -318,7 +304,7 @@ def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int
         inner = ", ".join(sorted(run.channels.via)) if not run.channels.via & {"socket", "verbs"} else ""
         says = f"NCCL says {inner} between the nodes" if inner else f"{run.library} is to use {names}"
         really: Used = "nvlink" if links and links.carried else "unknown"
-        return Verdict(really, known(count, links), contradiction=against(says, *known(count, links)))
+        return run.judged(really, count, links, contradiction=against(says, *known(count, links)))
     kinds = [_kind(placed, busiest[placed.node], nics) for placed in run.trial.placement]
     used = min(kinds, key=_WEAKEST_FIRST.index)
     contradiction = None
@@ -326,9 +312,10 @@ def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int
         wire, other = faster
         contradiction = against(f"{run.library} is to use {used} ({names})", other, count)
         used = wire if other.carried else "unknown"
-    return Verdict(
+    return run.judged(
         used,
-        known(count, links),
+        count,
+        links,
         contradiction=contradiction,
         interfaces=busiest,
         sent_bytes_per_step=_per_step(run, moved),
