@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
+from says import says
 
 from runner.core.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Phase, Trouble, Window
 from runner.core.events.parse import COLUMNS
 from runner.core.telemetry import NodeSpans, Span
 
 MONITOR = "dlscale-x-monitor0"
-SAID = {"rank": 0, "received": 0.0, "container": MONITOR}
 
 
 def beats(start, end, hz=10):
@@ -47,42 +47,28 @@ def started(*gpus, node="here", hz=10, cores=4, t=0.0, **changes):
     if not gpus:
         sources |= dict.fromkeys(("nvml", "gpm", "dcgm"), "no NVIDIA device")
     fields = {"gpus": gpus, "node": node, "hz": hz, "cores": cores, "sources": sources, "t": t}
-    return MonitorStart(event="monitor_start", **(SAID | fields | changes))
+    return says(MonitorStart, **({"container": MONITOR} | fields | changes))
 
 
 def stopped(seconds=20.0, cpu_s=0.02, **changes):
-    return MonitorStop(
-        event="monitor_stop", samples=200, seconds=seconds, cpu_s=cpu_s, **(SAID | {"t": 20.0} | changes)
-    )
+    return says(MonitorStop, samples=200, seconds=seconds, cpu_s=cpu_s, **({"container": MONITOR, "t": 20.0} | changes))
 
 
 def trouble(device, *fields, reason, t=0.0, **changes):
-    return Trouble(event="trouble", device=device, fields=fields, reason=reason, **(SAID | {"t": t} | changes))
+    return says(Trouble, device=device, fields=fields, reason=reason, **({"container": MONITOR, "t": t} | changes))
 
 
 def window(rank=0, index=0, *, start=10.0, seconds=1.0):
-    return Window(
-        event="window",
-        index=index,
-        start=start,
-        iterations=1,
-        samples=32,
-        seconds=seconds,
-        rank=rank,
-        t=start + seconds,
-        received=0.0,
-        container=f"w{rank}",
-    )
+    length = {"start": start, "seconds": seconds, "iterations": 1, "samples": 32}
+    return says(Window, rank=rank, index=index, t=start + seconds, **length)
 
 
 def net(rank, node):
-    return Net(
-        event="net", where="start", interfaces={}, node=node, rank=rank, t=0.0, received=0.0, container=f"w{rank}"
-    )
+    return says(Net, rank=rank, where="start", interfaces={}, node=node)
 
 
 def phase(name, *, rank=0, t):
-    return Phase(event="phase", name=name, seconds=2.0, rank=rank, t=t, received=0.0, container=f"w{rank}")
+    return says(Phase, rank=rank, name=name, seconds=2.0, t=t)
 
 
 def spans(start=10.0, end=14.0, *, idle=(0.0, 3.0), gpus_idle=None, node="here"):

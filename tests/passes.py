@@ -2,6 +2,7 @@
 
 import examples
 from records import provenance, record
+from says import says
 
 from runner.analysis.grading.grade import grade, scaling
 from runner.core.events import Loss, Memory, ProfileStart, ProfileStop, Regions
@@ -19,20 +20,17 @@ def trial(kind="kernels", *, device="cpu", ranks=2, counting=None, **changes):
 
 def said(rank, *, kind="kernels", iterations=5, steady=True, values=(2.3, 2.2)):
     """What a rank says that does everything right."""
-    common = {"rank": rank, "t": 0.0, "received": 50.0, "container": f"w{rank}"}
     start = {"kind": kind, "source": "made up", "iteration": 8, "region": None, "steady": steady}
     found = [
-        Loss(event="loss", first_iteration=0, values=values, **common),
-        ProfileStart(event="profile_start", plain_step_seconds=(0.1,), **start, **common),
-        ProfileStop(
-            event="profile_stop", iterations=iterations, step_seconds=(0.1,) * iterations, **common | {"t": 1.0}
-        ),
+        says(Loss, rank=rank, first_iteration=0, values=values),
+        says(ProfileStart, rank=rank, plain_step_seconds=(0.1,), **start),
+        says(ProfileStop, rank=rank, iterations=iterations, step_seconds=(0.1,) * iterations, t=1.0),
     ]
     if kind == "region":
-        found.append(Regions(event="regions", name="forward", seconds=(0.05,) * iterations, **common))
+        found.append(says(Regions, rank=rank, name="forward", seconds=(0.05,) * iterations))
     if kind == "memory":
         sizes = {"allocated_bytes": 1, "reserved_bytes": None, "peak_bytes": 2}
-        found.append(Memory(event="memory", phase="model", device="host", **sizes, **common))
+        found.append(says(Memory, rank=rank, phase="model", device="host", **sizes))
     return found
 
 

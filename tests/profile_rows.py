@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from says import says
 
 from runner.core.events import Env, ProfileStart, ProfileStop
 from runner.core.events.parse import COLUMNS
@@ -11,29 +12,17 @@ GEMM, WINOGRAD, BN = "ampere_sgemm_128x64_nn", "winograd3x3Kernel", "void cudnn:
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
 
-def said(rank=0):
-    return {"rank": rank, "t": 0.0, "received": 0.0, "container": f"w{rank}"}
-
-
 def start(rank=0, *, kind="kernels", source="torch.profiler", region=None, plain=(1.0, 1.0), steady=True):
-    return ProfileStart(
-        event="profile_start",
-        kind=kind,
-        source=source,
-        iteration=20,
-        region=region,
-        steady=steady,
-        plain_step_seconds=plain,
-        **said(rank),
-    )
+    asked = {"kind": kind, "source": source, "region": region}
+    return says(ProfileStart, rank=rank, iteration=20, steady=steady, plain_step_seconds=plain, **asked)
 
 
 def stop(rank=0, *, steps=(1.0, 1.0)):
-    return ProfileStop(event="profile_stop", iterations=len(steps), step_seconds=steps, **said(rank))
+    return says(ProfileStop, rank=rank, iterations=len(steps), step_seconds=steps)
 
 
 def env(device="gpu", rank=0):
-    return Env(event="env", python="3.11", framework="pytorch", framework_version="2.13", device=device, **said(rank))
+    return says(Env, rank=rank, python="3.11", framework="pytorch", framework_version="2.13", device=device)
 
 
 def table(*rows):

@@ -3,6 +3,7 @@
 from datetime import datetime, timezone
 
 import examples
+from says import says
 
 from runner.analysis.grading.grade import Graded, scaling
 from runner.analysis.grading.measure import measure
@@ -28,11 +29,11 @@ def events(trial, seconds=0.1, losses=None):
     whole = {"iterations": trial.iterations, "samples": trial.iterations * trial.batch_per_device}
     found = []
     for rank in range(trial.processes):
-        said = {"rank": rank, "t": 0.0, "received": 50.0, "container": f"w{rank}"}
         windows = range(trial.iterations // trial.window)
-        found += [Window(event="window", index=at, start=at * length, **samples, **said) for at in windows]
-        found.append(Loss(event="loss", first_iteration=0, values=values, **said))
-        found.append(RunStop(event="run_stop", parameter_norm=12.5, **whole, **said))
+        heard = {"rank": rank, "received": 50.0}
+        found += [says(Window, index=at, start=at * length, **samples, **heard) for at in windows]
+        found.append(says(Loss, first_iteration=0, values=values, **heard))
+        found.append(says(RunStop, parameter_norm=12.5, **whole, **heard))
     return found
 
 

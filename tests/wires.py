@@ -1,6 +1,7 @@
 """What ranks on several nodes tell of their wires, for tests: nodes n1, n2, ... with eth0 and eth1, and what each of them sent."""
 
 import examples
+from says import says
 
 from runner.core.events import Nccl, Net, RunStart, Window
 from runner.core.trial import Placed, Trial
@@ -8,7 +9,6 @@ from runner.core.wire import Wire
 
 # The example trial measures so many iterations.
 ITERATIONS = 40
-SAID = {"t": 0.0, "received": 0.0}
 DDP = {"framework": "pytorch", "strategy": "ddp"}
 ON_GPU = {"device": "gpu", "cpus_per_worker": None}
 
@@ -35,10 +35,9 @@ def on_nodes(nodes=2, *, ranks=None, wires=None, **changes):
 
 def start(gradient_bytes=1_000_000, parameters=250_000, **changes):
     """What rank 0 says of its model: by default a megabyte of gradients."""
-    usual = {"rank": 0, "container": "w0", "world_size": 2, "batch_per_device": 32, "global_batch": 64}
+    usual = {"world_size": 2, "batch_per_device": 32, "global_batch": 64}
     model = {"image_shape": (3, 32, 32), "num_classes": 10, "parameters": parameters, "gradient_bytes": gradient_bytes}
-    loop = {"event": "run_start", "iterations": ITERATIONS, "warmup": 4, "seed": 1}
-    return RunStart.model_validate(usual | model | loop | SAID | changes)
+    return says(RunStart, **(usual | model | {"iterations": ITERATIONS, "warmup": 4, "seed": 1} | changes))
 
 
 def counted(tx, rx=None):
@@ -48,8 +47,7 @@ def counted(tx, rx=None):
 def net(where, tx, *, rank=0, node=None, **fields):
     """Counters as one rank reads them; `tx` by interface."""
     interfaces = {name: counted(count) for name, count in tx.items()}
-    values = {"event": "net", "rank": rank, "container": f"w{rank}", "where": where, "interfaces": interfaces}
-    return Net.model_validate({**values, "node": node, **SAID, **fields})
+    return says(Net, rank=rank, where=where, interfaces=interfaces, node=node, **fields)
 
 
 def sent(node, tx, *, rank=0, before=10**9, ports=None, layer="InfiniBand", peers=None):
@@ -89,11 +87,11 @@ def counts(*, nvlink=(), lo=0, ports=None, layer="InfiniBand", before=10**9, **s
 def window(rank, *, iterations):
     """All measured iterations of a rank in one window."""
     values = {"index": 0, "start": 0.0, "iterations": iterations, "samples": 32 * iterations, "seconds": 1.0}
-    return Window(event="window", rank=rank, container=f"w{rank}", **values, **SAID)
+    return says(Window, rank=rank, **values)
 
 
 def nccl(*lines, rank=0):
-    return Nccl(event="nccl", rank=rank, container=f"w{rank}", lines=lines, **SAID)
+    return says(Nccl, rank=rank, lines=lines)
 
 
 def gpu_trial(nodes=2, **changes) -> Trial:

@@ -120,11 +120,13 @@ def choice(variable: str, text: str | None, allowed: object, *, aliases: Mapping
     return one_of(variable, text, get_args(allowed), aliases=aliases) if text else None
 
 
-def choices(variable: str, text: str | None, allowed: object) -> tuple[str, ...] | None:
+def choices(
+    variable: str, text: str | None, allowed: object, *, aliases: Mapping[str, str] = _NO_ALIASES
+) -> tuple[str, ...] | None:
     """Check a comma-separated sweep of words against the values of a Literal type; each counts once, in the order given."""
     if not text:
         return None
-    words = [choice(variable, part.strip(), allowed) for part in text.split(",")]
+    words = [choice(variable, part.strip(), allowed, aliases=aliases) for part in text.split(",")]
     found = tuple(dict.fromkeys(word for word in words if word))
     if not all(words):
         raise RequestError(

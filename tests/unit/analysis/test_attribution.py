@@ -5,6 +5,7 @@ import pytest
 import wires
 from hypothesis import example, given
 from hypothesis import strategies as st
+from says import says
 
 from runner.analysis.grading.measure import collectives, exchange_seconds, exchanges, measure, phases, step_parts
 from runner.core.events import (
@@ -20,42 +21,20 @@ from runner.core.events import (
 )
 from runner.core.measurement import Exchange
 
-SAID = {"t": 0.0, "received": 0.0, "container": "c"}
-
 
 def window(rank, index, *, seconds=1.0, waited=0.0, iterations=10):
-    return Window(
-        event="window",
-        rank=rank,
-        index=index,
-        start=index * seconds,
-        iterations=iterations,
-        samples=iterations,
-        seconds=seconds,
-        input_seconds=waited,
-        **SAID,
-    )
+    length = {"start": index * seconds, "seconds": seconds, "iterations": iterations, "samples": iterations}
+    return says(Window, rank=rank, index=index, input_seconds=waited, **length)
 
 
 def compute(rank, *seconds):
-    return Compute(event="compute", rank=rank, seconds=seconds, **SAID)
+    return says(Compute, rank=rank, seconds=seconds)
 
 
 def bandwidth(size_bytes, *seconds, operation="all_reduce", wrong=0):
-    return Bandwidth(
-        event="bandwidth",
-        rank=0,
-        operation=operation,
-        size_bytes=size_bytes,
-        elements=size_bytes // 4,
-        dtype="float",
-        seconds=seconds or None,
-        time_us=1e6,
-        algbw_gb_s=1.0,
-        busbw_gb_s=1.5,
-        wrong=wrong,
-        **SAID,
-    )
+    rates = {"time_us": 1e6, "algbw_gb_s": 1.0, "busbw_gb_s": 1.5}
+    message = {"size_bytes": size_bytes, "elements": size_bytes // 4, "dtype": "float"}
+    return says(Bandwidth, operation=operation, seconds=seconds or None, wrong=wrong, **message, **rates)
 
 
 def parts(events, *, first=0, seconds=2.0, gradient_bytes=None):
@@ -142,8 +121,8 @@ def test_the_probe_is_the_programs_own_in_the_order_of_sizes_and_by_its_median()
 
 def test_collectives_are_no_part_of_what_gradients_are_predicted_from():
     """Prevents an all-gather, which sends half of it, in the line from which the exchange of the gradients is read."""
-    said = NoCollectives(event="no_collectives", rank=0, operations=("all_to_all",), reason="none", **SAID)
-    events = [bandwidth(64, 0.5), bandwidth(96, 0.2, operation="reduce_scatter"), said]
+    missing = says(NoCollectives, operations=("all_to_all",), reason="none")
+    events = [bandwidth(64, 0.5), bandwidth(96, 0.2, operation="reduce_scatter"), missing]
     events += [bandwidth(size, 0.1, operation="all_gather") for size in (96, 48)]
     assert [one.operation for one in exchanges(events)] == ["all_reduce"]
     found = [(one.operation, one.size_bytes) for one in collectives(events)]
@@ -198,7 +177,7 @@ def test_no_second_is_lost_or_invented_and_no_part_is_negative(waits, passes, se
 
 
 def phase(rank, name, seconds):
-    return Phase(event="phase", rank=rank, name=name, seconds=seconds, **SAID)
+    return says(Phase, rank=rank, name=name, seconds=seconds)
 
 
 def test_a_measurement_holds_probe_and_parts():
@@ -214,14 +193,13 @@ def test_a_measurement_holds_probe_and_parts():
 
 def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up():
     events = [
-        FirstStep(event="first_step", rank=0, t=8.0, received=30.0, container="c"),
-        FirstStep(event="first_step", rank=1, t=8.5, received=30.5, container="c"),
+        says(FirstStep, t=8.0, received=30.0),
+        says(FirstStep, rank=1, t=8.5, received=30.5),
         *(phase(rank, "probe_wires", 1.5 + rank) for rank in (0, 1)),
         *(phase(rank, "probe_collectives", 0.5) for rank in (0, 1)),
         *(phase(rank, "probe_peak", 1.0 + rank / 4) for rank in (0, 1)),
         *(phase(rank, "probe_compute", 1.0) for rank in (0, 1)),
-        WarmupEnd(event="warmup_end", rank=0, iterations=4, t=12.0, received=34.0, container="c"),
-        WarmupEnd(event="warmup_end", rank=1, iterations=4, t=12.0, received=34.0, container="c"),
+        *(says(WarmupEnd, rank=rank, iterations=4, t=12.0, received=34.0) for rank in (0, 1)),
     ]
     assert measure(events, started=20.0, unit="images/s").first_step_s == pytest.approx(6.25)  # 30.5 - 20 - 3 - 1.25
     found = phases(events)
@@ -230,13 +208,12 @@ def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up
 
 
 def test_input_by_itself_is_of_all_ranks_and_no_part_of_the_measured_phase():
-    at = {"received": 0.0, "container": "c"}
     events = [
-        WarmupEnd(event="warmup_end", rank=0, iterations=4, t=10.0, **at),
-        InputAlone(event="input_alone", rank=0, batches=8, samples=512, seconds=2.0, t=19.0, **at),
-        InputAlone(event="input_alone", rank=1, batches=4, samples=256, seconds=2.5, t=19.5, **at),
+        says(WarmupEnd, iterations=4, t=10.0),
+        says(InputAlone, batches=8, samples=512, seconds=2.0, t=19.0),
+        says(InputAlone, rank=1, batches=4, samples=256, seconds=2.5, t=19.5),
         *(phase(rank, "input_alone", 3.0 + rank) for rank in (0, 1)),
-        RunStop(event="run_stop", rank=0, iterations=10, samples=640, t=20.0, **at),
+        says(RunStop, iterations=10, samples=640, t=20.0),
     ]
     assert measure(events, started=0.0, unit="images/s").input_alone_per_s == pytest.approx(256 + 102.4)
     assert phases(events)["measure"] == pytest.approx(6.0)  # 20 - 10 - 4

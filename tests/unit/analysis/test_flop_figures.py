@@ -12,17 +12,18 @@ for a slice of a GPU; a utilisation against arithmetic that a GPU does not have.
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import examples
 import pytest
 import wires
+from says import says
 
 from runner.analysis.flop.figures import METHOD, flop_figures, gpu_peak, gpus_peak, known_gpus
 from runner.core.events import CpuPeak, Env, FlopPerSample
 from runner.core.trial import Concurrent
 
-SAID = {"t": 0.0, "received": 1.0, "container": "w0"}
 GPU_TRIAL = examples.trial(device="gpu", precision="bf16", world_size=2, processes=2, cpus_per_worker=None)
 
 
@@ -32,23 +33,12 @@ def start(flop=(1e9, 2e9), rank=0):
 
 
 def env(rank=0, names=(), cpus=(0, 1), threads=2):
-    return Env(
-        event="env",
-        rank=rank,
-        python="3.11",
-        framework="mxnet",
-        framework_version="1.9.1",
-        device="gpu" if names else "cpu",
-        device_names=names,
-        threads=threads,
-        cpus=cpus,
-        **SAID,
-    )
+    software = {"python": "3.11", "framework": "mxnet", "framework_version": "1.9.1", "threads": threads, "cpus": cpus}
+    return says(Env, rank=rank, device="gpu" if names else "cpu", device_names=names, **software)
 
 
 def peak(rank, flop_per_s):
-    said = {"precision": "fp32", "cores": 2, "library": "torch.mm in fp32"}
-    return CpuPeak(event="peak", rank=rank, flop_per_s=flop_per_s, **said, **SAID)
+    return says(CpuPeak, rank=rank, flop_per_s=flop_per_s, precision="fp32", cores=2, library="torch.mm in fp32")
 
 
 def figures(*events, trial=None, throughput=100.0, telemetry=None):
@@ -219,8 +209,6 @@ def test_a_gpu_is_found_by_the_name_that_the_driver_gives_it(name):
 
 def test_every_entry_is_found_by_some_name_and_no_name_by_two_entries():
     assert {gpu_peak(name).name for name in NAMES} == {gpu.name for gpu in known_gpus()}
-    import re
-
     for name in NAMES:
         plain = re.sub(r"^(NVIDIA |Tesla |GeForce )+", "", name)
         assert sum(bool(re.fullmatch(gpu.name, plain, re.IGNORECASE)) for gpu in known_gpus()) == 1

@@ -8,6 +8,7 @@ import pytest
 import wires
 from monitored import MONITOR, beats, frame, rows, started, stopped
 from records import events, provenance, record
+from says import says
 
 from runner.analysis.grading.grade import grade, scaling
 from runner.core.container_spec import ContainerSpec
@@ -50,7 +51,7 @@ def on_cores(trial, *, used_s, cpus=(0,)):
     """Validity of a run whose cores were busy all the 4 s that were measured; `used_s` by container."""
     containers = [spec(f"w{number}", cpus=cpus) for number in range(len(used_s))]
     usage = [
-        Usage(event="usage", where=where, cpu_s=seconds * at, rank=0, t=4.0 * at, received=50.0, container=f"w{number}")
+        says(Usage, where=where, cpu_s=seconds * at, t=4.0 * at, container=f"w{number}")
         for number, seconds in enumerate(used_s)
         if seconds is not None
         for at, where in enumerate(("start", "stop"))
@@ -122,10 +123,9 @@ def test_what_makes_a_run_invalid(said, reason):
     assert reason in reasons(TWO, said)
 
 
-def evaluated(trial, *losses, iteration=44):
+def evaluated(trial, *losses):
     """One evaluation a rank; each of `losses` is what a rank's devices say."""
-    said = {"event": "eval", "iteration": iteration, "t": 0.0, "received": 50.0, "container": "w"}
-    return [*events(trial), *(Eval(rank=rank, losses=own, **said) for rank, own in enumerate(losses))]
+    return [*events(trial), *(says(Eval, rank=rank, iteration=44, losses=own) for rank, own in enumerate(losses))]
 
 
 def test_ranks_whose_losses_on_one_batch_differ_hold_different_weights():
@@ -137,9 +137,8 @@ def test_ranks_whose_losses_on_one_batch_differ_hold_different_weights():
 
 
 def test_a_collective_that_came_out_wrong_makes_the_run_invalid():
-    said = {"t": 0.0, "received": 9.0, "container": "w", "rank": 0, "elements": 256, "dtype": "float", "time_us": 1e6}
-    rates = {"algbw_gb_s": 1e-6, "busbw_gb_s": 5e-7, "seconds": (1.0,), "size_bytes": 1024}
-    probed = Bandwidth(event="bandwidth", operation="reduce_scatter", wrong=3, **rates, **said)
+    message = {"size_bytes": 1024, "elements": 256, "dtype": "float", "seconds": (1.0,), "time_us": 1e6}
+    probed = says(Bandwidth, operation="reduce_scatter", wrong=3, algbw_gb_s=1e-6, busbw_gb_s=5e-7, **message)
     assert reasons(TWO, [*events(TWO), probed]) == (
         "3 elements of the reduce-scatter of 1024 bytes came out wrong before the first step: the wires or the library that drives them lose "
         "data"
@@ -147,8 +146,7 @@ def test_a_collective_that_came_out_wrong_makes_the_run_invalid():
 
 
 def test_a_technique_that_changed_nothing_on_one_rank_makes_the_run_invalid():
-    said = {"event": "techniques", "t": 0.0, "received": 9.0, "container": "w"}
-    told = [Techniques(rank=rank, effects={"amp": 21, "aggregated-updates": 60 * rank}, **said) for rank in (1, 0)]
+    told = [says(Techniques, rank=rank, effects={"amp": 21, "aggregated-updates": 60 * rank}) for rank in (1, 0)]
     found = graded(TWO, [*events(TWO), *told])
     assert found.measurement.effects == {"amp": 21, "aggregated-updates": 0}
     assert found.validity.reasons == (

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
+from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, start, stop, table
+from says import says
 
 from runner.analysis.profile.figures import analyse
 from runner.core.events import FlopCount, Memory, Regions
@@ -213,8 +214,7 @@ class TestRegions:
 
     def test_a_pass_for_regions_has_only_their_times(self):
         timed = [
-            Regions(event="regions", name=name, seconds=seconds, **said())
-            for name, seconds in (("step", (0.8, 0.9)), ("input", (0.1, 0.3)))
+            says(Regions, name=name, seconds=seconds) for name, seconds in (("step", (0.8, 0.9)), ("input", (0.1, 0.3)))
         ]
         found = profile(None, env("cpu"), start(kind="region", source="clock"), *timed, stop())
         assert [(one.name, one.step_s, one.work_s) for one in found.regions] == [
@@ -306,7 +306,7 @@ class TestCpu:
 
 def memory(phase, *, rank=0, device="host", peak_bytes=1):
     sizes = {"allocated_bytes": 1, "reserved_bytes": None, "peak_bytes": peak_bytes}
-    return Memory(event="memory", phase=phase, device=device, **sizes, **said(rank))
+    return says(Memory, rank=rank, phase=phase, device=device, **sizes)
 
 
 def test_memory_and_counts_of_a_pass_are_kept_in_the_order_of_a_step():
@@ -316,10 +316,7 @@ def test_memory_and_counts_of_a_pass_are_kept_in_the_order_of_a_step():
         memory("model"),
         memory("forward"),
     ]
-    flop = [
-        FlopCount(event="flop_count", source="torch", phase="forward", flop_per_sample=2e9, **said(rank))
-        for rank in (1, 0)
-    ]
+    flop = [says(FlopCount, rank=rank, source="torch", phase="forward", flop_per_sample=2e9) for rank in (1, 0)]
     found = profile(None, env("cpu"), start(kind="memory"), stop(), *told, *flop)
     places = [(one.rank, one.phase) for one in found.memory]
     assert places == [(0, "model"), (0, "forward"), (0, "backward"), (1, "forward")]

@@ -9,6 +9,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from says import says
 
 from runner.analysis.grading import measure as quality
 from runner.analysis.grading.measure import measure, phases
@@ -29,20 +30,11 @@ from runner.core.events import (
 from runner.core.measurement import BatchUsed as BatchFigures
 from runner.core.workload import RealBand, SanityBand, SyntheticBand
 
-COMMON = {"t": 1.0, "container": "worker0", "received": 1.0}
-
 
 def epoch(number, rank, *, correct, samples, loss_sum, seconds=2.0, train_loss=1.0):
-    return Epoch(
-        event="epoch",
-        rank=rank,
-        epoch=number,
-        iterations=5,
-        seconds=seconds,
-        train_loss=train_loss,
-        validation=Validated(samples=samples, loss_sum=loss_sum, correct=correct),
-        **COMMON,
-    )
+    validation = Validated(samples=samples, loss_sum=loss_sum, correct=correct)
+    trained = {"iterations": 5, "seconds": seconds, "train_loss": train_loss}
+    return says(Epoch, rank=rank, epoch=number, validation=validation, **trained)
 
 
 def test_an_epoch_is_that_of_all_ranks_by_their_samples():
@@ -71,8 +63,8 @@ def test_an_epoch_that_a_rank_did_not_end_is_not_there():
 
 
 def accuracy(**changes):
-    said = {"samples": 200, "correct": 90, "reference": "fp32", "reference_correct": 100, "agree": 150}
-    return Accuracy(event="accuracy", rank=0, precision="int8", fit_iterations=40, **COMMON, **(said | changes))
+    told = {"samples": 200, "correct": 90, "reference": "fp32", "reference_correct": 100, "agree": 150}
+    return says(Accuracy, precision="int8", fit_iterations=40, **(told | changes))
 
 
 def test_what_a_precision_costs_is_negative_where_it_loses():
@@ -84,19 +76,19 @@ def test_what_a_precision_costs_is_negative_where_it_loses():
 
 
 def test_a_batch_says_what_became_of_it():
-    said = BatchUsed(event="batch", rank=0, asked=10000, used=512, reason="10000 images take 61 GiB", **COMMON)
-    found = measure([said], started=0.0, unit="images/s").batch
+    told = says(BatchUsed, asked=10000, used=512, reason="10000 images take 61 GiB")
+    found = measure([told], started=0.0, unit="images/s").batch
     assert found == BatchFigures(asked=10000, used=512, reason="10000 images take 61 GiB")
 
 
 def window(*step_seconds):
     times = {"start": 0.0, "seconds": sum(step_seconds), "step_seconds": step_seconds}
-    return Window(event="window", rank=0, index=0, iterations=len(step_seconds), samples=8, **times, **COMMON)
+    return says(Window, index=0, iterations=len(step_seconds), samples=8, **times)
 
 
 def lone(with_transfer, without_transfer, *, in_flight=4):
     seconds = {"with_transfer": with_transfer, "without_transfer": without_transfer}
-    return Latency(event="latency", rank=0, in_flight=in_flight, batch=8, **seconds, **COMMON)
+    return says(Latency, in_flight=in_flight, batch=8, **seconds)
 
 
 def test_latencies_are_percentiles_of_batches_by_themselves():
@@ -121,24 +113,23 @@ def test_programs_that_waited_for_each_batch_had_their_latencies_in_their_window
 
 
 def test_a_batch_by_itself_is_no_part_of_the_measured_phase():
-    common = {"rank": 0, "container": "w", "received": 0.0}
-    said = [
-        WarmupEnd(event="warmup_end", iterations=1, t=10.0, **common),
-        Phase(event="phase", name="latency", seconds=4.0, t=34.0, **common),
-        RunStop(event="run_stop", iterations=1, samples=8, t=34.5, **common),
+    told = [
+        says(WarmupEnd, iterations=1, t=10.0),
+        says(Phase, name="latency", seconds=4.0, t=34.0),
+        says(RunStop, iterations=1, samples=8, t=34.5),
     ]
-    assert phases(said)["measure"] == 20.5
+    assert phases(told)["measure"] == 20.5
 
 
 def generated(batch, first_token_s, *step_s):
     told = {"prompt_tokens": 96, "new_tokens": 4, "first_token_s": first_token_s, "step_s": step_s}
-    return Generation(event="generation", rank=0, batch=batch, **told, **COMMON)
+    return says(Generation, batch=batch, **told)
 
 
 def test_prompts_and_tokens_are_timed_by_batch_and_their_rates_are_amounts_by_time():
     """The steps of a batch may come in several events, and a batch may have been answered often."""
-    said = [generated(2, 0.5, 0.1, 0.2), generated(2, None, 0.3), generated(2, 0.3, 0.1, 0.1, 0.2), generated(1, 0.25)]
-    one, two = measure(said, started=0.0, unit="tokens/s", mode="infer").generation
+    told = [generated(2, 0.5, 0.1, 0.2), generated(2, None, 0.3), generated(2, 0.3, 0.1, 0.1, 0.2), generated(1, 0.25)]
+    one, two = measure(told, started=0.0, unit="tokens/s", mode="infer").generation
     assert (one.batch, one.step, one.decode_tokens_per_s) == (1, None, None)
     assert one.prefill_tokens_per_s == 96 / 0.25
     assert (two.batch, two.first_token.p50, two.first_token.repeats) == (2, 0.4, 2)
@@ -157,8 +148,8 @@ def test_prompts_and_tokens_are_timed_by_batch_and_their_rates_are_amounts_by_ti
     ],
 )
 def test_scores_by_kept_keys_and_values_are_those_of_the_whole_sequence(precision, difference, reason):
-    said = [generated(2, 0.5, 0.1), CacheCheck(event="cache", rank=0, difference=difference, **COMMON)]
-    found = measure(said, started=0.0, unit="tokens/s", mode="infer")
+    told = [generated(2, 0.5, 0.1), says(CacheCheck, difference=difference)]
+    found = measure(told, started=0.0, unit="tokens/s", mode="infer")
     faults = list(cache_faults(found, precision))
     assert [reason in fault for fault in faults] == [True] * (reason is not None)
 

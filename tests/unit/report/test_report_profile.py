@@ -19,8 +19,9 @@ import examples
 import passes
 import pytest
 from goldens import expected, printed
-from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
+from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, start, stop, table
 from records import provenance, record
+from says import says
 
 from runner.analysis.profile.figures import analyse
 from runner.commands.runs import find_pass, show_profile
@@ -58,14 +59,13 @@ GPUS = analyse(
         stop(0, steps=(0.005, 0.006)),
         stop(1, steps=(0.0055, 0.0055)),
         *(
-            Memory(
-                event="memory",
+            says(
+                Memory,
                 phase=phase,
                 device="gpu0",
                 allocated_bytes=size << 20,
                 reserved_bytes=900 << 20,
                 peak_bytes=None,
-                **said(),
             )
             for phase, size in (("forward", 700), ("backward", 150))
         ),
