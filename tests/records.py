@@ -53,12 +53,12 @@ def provenance(**changes):
     ).model_copy(update=changes)
 
 
-def record(*, run_id="run-1", trial=None, status="valid", rates=(), outcome=None):
-    """A record of a run; `rates` replace the throughput's digits."""
+def record(*, run_id="run-1", trial=None, status="valid", seconds=0.1, rates=(), outcome=None):
+    """A record of a run, each step of which took `seconds`; `rates` replace digits of its times."""
     trial = trial or examples.trial()
     if isinstance(trial, Trial) and not trial.iterations:  # it has what its program chose
         trial = paced(trial, iterations=24, window=4)
-    measurement = measure(events(trial), started=40.0, unit="images/s")
+    measurement = measure(events(trial, seconds), started=40.0, unit="images/s")
     if rates:
         measurement = measurement.model_copy(update={"first_step_s": rates[0], "training_time_s": rates[-1]})
     phases = {"create": 0.5, "total": 0.5 + (measurement.training_time_s or 0.0)}

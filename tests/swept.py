@@ -7,9 +7,8 @@ import examples
 import passes
 from monitored import beats, frame, gpu, rows, spans, started, stopped
 from profile_rows import BN, GEMM, kernel, table
-from records import events, provenance, record
+from records import provenance, record
 
-from runner.analysis.grading.measure import measure
 from runner.analysis.telemetry.summary import summarize
 from runner.core.measurement import FlopFigures
 from runner.core.node import Gpu
@@ -67,8 +66,7 @@ def measured(batch, rate, *, precision="fp32", run_id=None, matrix="m", status="
     """A run of `rate` images/s on one H200, and 4 s of telemetry; changes whose names are those of `samples` are for it."""
     seen = {name: changes.pop(name) for name in ("utilisation", "active", "power") if name in changes}
     one = trial(batch, precision, **changes)
-    found = record(run_id=run_id or f"{matrix}-{precision}-{batch}", trial=one, status=status)
-    figures = measure(events(one, seconds=batch / rate), started=0.0, unit="images/s")
+    found = record(run_id=run_id or f"{matrix}-{precision}-{batch}", trial=one, status=status, seconds=batch / rate)
     flop = FlopFigures(
         forward_flop_per_sample=8e9,
         backward_flop_per_sample=16e9,
@@ -80,7 +78,7 @@ def measured(batch, rate, *, precision="fp32", run_id=None, matrix="m", status="
         roofline_source="made up",
     )
     when = datetime(2026, 1, 1, second=second, tzinfo=timezone.utc)
-    changed = {"matrix_id": matrix, "measurement": figures.model_copy(update={"flop": flop})}
+    changed = {"matrix_id": matrix, "measurement": found.measurement.model_copy(update={"flop": flop})}
     changed |= {"telemetry": watched(samples(**seen), trained=round(4 * rate))}
     changed |= {"provenance": provenance(gpus=(H200,), recorded_at=when)}
     return Path(found.run_id), found.model_copy(update=changed)

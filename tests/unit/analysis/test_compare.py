@@ -20,12 +20,11 @@ import pytest
 from commands import dlscale
 from hypothesis import given
 from hypothesis import strategies as st
-from records import events, record
+from records import record
 
 from runner.analysis.comparisons import regression
 from runner.analysis.comparisons.identity import identity, in_words
 from runner.analysis.comparisons.regression import EXACT, compare, holm, mann_whitney, smallest_p, verdict
-from runner.analysis.grading.measure import measure
 from runner.commands.compare_flow import read_percent
 from runner.core.console import open_console
 from runner.core.errors import RequestError
@@ -37,20 +36,10 @@ from runner.results.store import write_record
 NAMES = ("before", "after")
 
 
-def run(run_id, seconds=0.1, *, status="valid", jitter=0.0, image=None, **changes):
-    """A run whose steps take `seconds`, every second window a little longer."""
-    trial = examples.trial(**changes)
-    said = [
-        event.model_copy(update={"seconds": event.seconds * (1 + jitter * (event.index % 2))})
-        if event.event == "window"
-        else event
-        for event in events(trial, seconds=seconds)
-    ]
-    found = record(run_id=run_id, trial=trial, status=status)
-    update = {"measurement": measure(said, started=0.0, unit="images/s")}
-    if image:
-        update["image"] = found.image.model_copy(update=image)
-    return found.model_copy(update=update)
+def run(run_id, seconds=0.1, *, status="valid", image=None, **changes):
+    """A run whose steps take `seconds`."""
+    found = record(run_id=run_id, trial=examples.trial(**changes), status=status, seconds=seconds)
+    return found.model_copy(update={"image": found.image.model_copy(update=image or {})})
 
 
 def repeats(name, seconds, count=1, **changes):
@@ -319,10 +308,10 @@ def test_a_damaged_record_is_named(sides):
 
 def test_a_backup_within_a_side_is_no_repeat(tmp_path):
     """A copy of the one run of a side lowered p and hid that the side is of one run."""
-    leave(tmp_path / "before", run("a", 0.1, jitter=0.1))
-    leave(tmp_path / "after", run("b", 0.12, jitter=0.1))
+    leave(tmp_path / "before", run("a", 0.1))
+    leave(tmp_path / "after", run("b", 0.12))
     honest = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
-    leave(tmp_path / "after" / "backup", run("b", 0.12, jitter=0.1))
+    leave(tmp_path / "after" / "backup", run("b", 0.12))
     done = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
     assert (done.code, done.stdout) == (0, honest.stdout)
     assert "a side of fewer than 3 runs in 1 of 1" in done.stdout

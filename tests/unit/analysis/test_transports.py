@@ -12,12 +12,11 @@ from pathlib import Path
 import examples
 import pytest
 from goldens import expected
-from records import but, events, record
+from records import but, record
 from rich.console import Console
 from wires import DDP, ITERATIONS, ON_GPU, counts, nccl, on_nodes, sent, start
 
 from runner.analysis.comparisons.transports import across, compare, curves
-from runner.analysis.grading.measure import measure
 from runner.analysis.interconnect import transport
 from runner.analysis.summarize import summarize
 from runner.core.measurement import Exchange
@@ -37,21 +36,19 @@ MEGABYTE = 1_000_000
 
 def run(run_id, trial, *, seconds, iface="eth0", sent_bytes=1.01 * MEGABYTE, probe_gb_s=None, reasons=()):
     """A record of a trial whose steps took so many seconds and sent so many bytes from each node."""
-    found = record(run_id=run_id, trial=trial)
-    measurement = measure(events(trial, seconds=seconds), started=0.0, unit="images/s")
-    if probe_gb_s:
-        one = Exchange(
-            operation="all_reduce", size_bytes=2**20, seconds=1, algbw_gb_s=1, busbw_gb_s=probe_gb_s, wrong=0
-        )
-        measurement = measurement.model_copy(update={"probe": (one.model_copy(update={"size_bytes": 65536}), one)})
-    changes = {"measurement": measurement}
+    found = record(run_id=run_id, trial=trial, seconds=seconds)
+    changes = {}
     if trial.world_size > 1:
         moved = round(ITERATIONS * sent_bytes)
         said = [start(), *(e for n in (1, 2) for e in sent(f"n{n}", {iface: moved}, rank=n - 1))]
         changes["transport"] = transport.used(trial, (), said, one_machine=True)
     if reasons:
         changes["validity"] = Validity(status="invalid", reasons=reasons)
-    return Path(run_id), found.model_copy(update=changes)
+    made = Path(run_id), found.model_copy(update=changes)
+    if not probe_gb_s:
+        return made
+    largest = timed("all_reduce", 2**20, 2**20 / (1e9 * probe_gb_s))
+    return but(made, measurement={"probe": (timed("all_reduce", 65536, 1), largest)})
 
 
 def of(name, trial, matrix, seconds):
@@ -244,12 +241,11 @@ def test_within_a_node_bytes_are_those_of_the_wire_that_was_used():
         ("loopback", 0, "via NET/Socket/0", slots),
     ):
         trial = inner(kind, **ON_GPU)
-        path, found = run(kind, trial, seconds=0.1)
         lo = 2 * steps if kind == "loopback" else 0
         said = [*counts(nvlink=[(moved, moved)] * 2, lo=lo), nccl(f"Channel 00 : 0 -> 1 {via}")]
         used = transport.used(trial, gpus, said, pcie=pcie)
-        measurement = found.measurement.model_copy(update={"gradient_bytes": MEGABYTE})
-        ways.append((path, found.model_copy(update={"transport": used, "measurement": measurement})))
+        path, found = but(run(kind, trial, seconds=0.1), measurement={"gradient_bytes": MEGABYTE})
+        ways.append((path, found.model_copy(update={"transport": used})))
     rows = compare(curves(ways)).rows
     assert [row.sent_bytes / MEGABYTE for row in rows] == [1.5, 2.0, 2.0]
     assert [row.factor for row in rows] == [1.5, 2.0, 2.0]
@@ -359,13 +355,12 @@ def test_collectives_are_a_table_of_medians_by_transport_and_say_what_is_missing
     """Three repeats of an all-gather of 4,000,000 bytes in 4, 2 and 1 ms: 2 ms, 2 GB/s, of which half leaves each of two devices."""
     runs = []
     for repeat, seconds in enumerate((0.004, 0.002, 0.001), 1):
-        path, found = run(f"fast-{repeat}", two(link=FAST, repeat=repeat), seconds=0.1)
         probed = {
             "probe": (timed("all_reduce", 4_000_000, 0.008),),
             "collectives": (timed("all_gather", 4_000_000, seconds),),
             "no_collectives": "all-to-all: this Horovod has none",
         }
-        runs.append((path, found.model_copy(update={"measurement": found.measurement.model_copy(update=probed)})))
+        runs.append(but(run(f"fast-{repeat}", two(link=FAST, repeat=repeat), seconds=0.1), measurement=probed))
     found = transports.report(compare(curves([*runs, SLOW_RUN])), name="wires")
     table = found.tables[1]
     assert table.columns[-4:] == ("size (bytes)", "time (ms)", "algorithm (GB/s)", "bus (GB/s)")
