@@ -269,9 +269,9 @@ def test_no_ring_sends_less_than_any_algorithm_has_to(nodes, each):
 # ---- between nodes
 
 
-def on_both(first, second=None):
+def on_both(first, second=None, **ports):
     """What two nodes sent by interface; the same where only one is given."""
-    return [start(), *sent("n1", first), *sent("n2", second or first, rank=1)]
+    return [start(), *sent("n1", first, **ports), *sent("n2", second or first, rank=1, **ports)]
 
 
 def test_the_interface_that_moved_the_gradients_carried_them():
@@ -318,33 +318,27 @@ def test_interfaces_that_sent_too_little_carried_nothing():
     assert transport.used(on_nodes(2, **DDP), (), said[:3], nics=NICS).used == "unknown"  # the other node told nothing
 
 
-def test_a_bond_counts_what_its_card_counts_and_the_chosen_one_is_named():
-    trial = on_nodes(2, wires=[wire(1, iface="bond0"), wire(2, iface="bond0")], **DDP)
-    both = {"bond0": STEPS, "eth0": STEPS + 100, "eth1": 0}
-    found = transport.used(trial, (), on_both(both))
-    assert (found.used, found.interface) == ("ethernet", "bond0")
+OVER_IB = {"iface": "ib0", "kind": "infiniband"}
 
 
-def test_ip_over_infiniband_is_not_verbs():
-    trial = on_nodes(
-        2, wires=[wire(n, iface="ib0", kind="infiniband") for n in (1, 2)], interconnect="infiniband", **DDP
-    )
-    said = on_both({"ib0": STEPS})
-    assert transport.used(trial, (), said, nics=NICS).used == "ipoib"
-    assert transport.used(trial, (), said).used == "ipoib"  # as it was chosen, where the nodes' own words are missing
-
-
-def test_where_nodes_differ_the_weaker_end_names_the_link():
-    trial = on_nodes(2, wires=[wire(1, iface="ib0", kind="infiniband"), wire(2)], **DDP)
-    said = on_both({"ib0": STEPS}, {"eth0": STEPS})
-    found = transport.used(trial, (), said, nics=NICS)
-    assert (found.used, found.interface) == ("ethernet", "ib0, eth0")
-
-
-def test_an_interface_that_nobody_knows_is_named_and_not_classified():
-    said = on_both({"eth9": STEPS})
-    found = transport.used(on_nodes(2, **DDP), (), said)
-    assert (found.used, found.interface) == ("unknown", "eth9")
+@pytest.mark.parametrize(
+    ("wires", "moved", "nics", "used", "interface"),
+    [
+        # A bond counts what its card counts, and the chosen one is named.
+        ([{"iface": "bond0"}] * 2, [{"bond0": STEPS, "eth0": STEPS + 100, "eth1": 0}], None, "ethernet", "bond0"),
+        # IP over InfiniBand is not verbs; it is what was chosen where the nodes' own words are missing.
+        ([OVER_IB] * 2, [{"ib0": STEPS}], NICS, "ipoib", "ib0"),
+        ([OVER_IB] * 2, [{"ib0": STEPS}], None, "ipoib", "ib0"),
+        # Where nodes differ the weaker end names the link.
+        ([OVER_IB, {}], [{"ib0": STEPS}, {"eth0": STEPS}], NICS, "ethernet", "ib0, eth0"),
+        # One that nobody knows is named and not classified.
+        ([{}, {}], [{"eth9": STEPS}], None, "unknown", "eth9"),
+    ],
+)
+def test_an_interface_is_what_its_node_says_or_what_was_chosen(wires, moved, nics, used, interface):
+    trial = on_nodes(2, wires=[wire(number, **own) for number, own in enumerate(wires, 1)], **DDP)
+    found = transport.used(trial, (), on_both(*moved), nics=nics)
+    assert (found.used, found.interface) == (used, interface)
 
 
 HCAS = {"kind": "infiniband", "iface": "eth0", "hcas": ("mlx5_0:1", "mlx5_1:1")}
@@ -355,33 +349,26 @@ def verbs_trial(**changes):
 
 
 def test_verbs_are_what_nccl_says_and_the_ports_count():
-    said = [
-        start(),
-        nccl(ADAPTERS, IB),
-        nccl(ADAPTERS, IB, rank=1),
-        *sent("n1", {"eth0": 3000}, ports={"mlx5_0:1": STEPS, "mlx5_1:1": 77}),
-        *sent("n2", {"eth0": 3000}, ports={"mlx5_0:1": STEPS, "mlx5_1:1": 77}, rank=1),
-    ]
+    both = on_both({"eth0": 3000}, ports={"mlx5_0:1": STEPS, "mlx5_1:1": 77})
+    said = [nccl(ADAPTERS, IB), nccl(ADAPTERS, IB, rank=1), *both]
     found = transport.used(verbs_trial(), (), said, nics=NICS)
     assert (found.used, found.hcas, found.interfaces) == ("infiniband", ("mlx5_0:1",), {})
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
     assert [(p.node, p.port, p.link_layer, p.tx_bytes) for p in found.evidence.ports] == [
-        ("n1", "mlx5_0:1", "InfiniBand", STEPS),
-        ("n1", "mlx5_1:1", "InfiniBand", 77),
-        ("n2", "mlx5_0:1", "InfiniBand", STEPS),
-        ("n2", "mlx5_1:1", "InfiniBand", 77),
+        (node, port, "InfiniBand", count)
+        for node in ("n1", "n2")
+        for port, count in (("mlx5_0:1", STEPS), ("mlx5_1:1", 77))
     ]
 
 
 def between(lines, *, eth0=9, ports=None, nvlink=0):
     """What two nodes of a GPU each tell: NCCL's lines, and what each interface, port and GPU moved."""
-    of = {} if ports is None else {"ports": {"mlx5_0:1": ports}}
-    both = [event for n in (1, 2) for event in sent(f"n{n}", {"eth0": eth0}, rank=n - 1, **of)]
+    both = on_both({"eth0": eth0}, ports=None if ports is None else {"mlx5_0:1": ports})
     links = [
         net(where, {}, node="n1", nvlink={f"GPU-{n}": {"rx_bytes": at, "tx_bytes": at} for n in (0, 1)})
         for where, at in (("start", 0), ("stop", nvlink))
     ]
-    return [start(), nccl(*lines), *both, *links]
+    return [nccl(*lines), *both, *links]
 
 
 @pytest.mark.parametrize(
@@ -440,19 +427,14 @@ def test_nodes_that_nccl_took_for_one_have_no_wire_between_them():
 def test_mpi_over_verbs_is_seen_by_the_ports():
     mpi = {"strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
     trial = on_nodes(2, wires=[wire(n, **HCAS) for n in (1, 2)], interconnect="infiniband", **mpi)
-    said = [
-        start(),
-        *sent("n1", {"eth0": 9}, ports={"mlx5_0:1": STEPS}),
-        *sent("n2", {"eth0": 9}, ports={"mlx5_0:1": STEPS}, rank=1),
-    ]
-    assert transport.used(trial, (), said, nics=NICS).used == "infiniband"
-    over_tcp = [start(), *sent("n1", {"eth0": STEPS}, ports={"mlx5_0:1": 0}), *sent("n2", {"eth0": STEPS}, rank=1)]
-    assert transport.used(trial, (), over_tcp, nics=NICS).used == "ethernet"
+    for eth0, port, used in ((9, STEPS, "infiniband"), (STEPS, 0, "ethernet")):
+        said = on_both({"eth0": eth0}, ports={"mlx5_0:1": port})
+        assert transport.used(trial, (), said, nics=NICS).used == used
 
 
 def test_sockets_are_sockets_however_busy_an_adapter_was():
     """Another job's RDMA counts on the same ports, and Gloo can't use them."""
-    said = [start(), *sent("n1", {"eth0": STEPS}, ports={"mlx5_0:1": 10**12}), *sent("n2", {"eth0": STEPS}, rank=1)]
+    said = on_both({"eth0": STEPS}, ports={"mlx5_0:1": 10**12})
     assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
 
 
