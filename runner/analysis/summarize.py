@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -36,6 +36,7 @@ from runner.core.workload import settings_to_tell
 
 DEGRADED_BASELINE: Final = "speedup and efficiency are over a baseline that is degraded"
 Status = Literal["valid", "degraded", "invalid", "failed"]
+Figures = TypeVar("Figures", bound=Frozen)
 
 
 class Answers(Frozen):
@@ -356,35 +357,15 @@ def _answers(records: Sequence[RunRecord]) -> Answers | None:
     if not told:
         return None
     latencies = [found for measured in told if (found := latency(measured))]
-    without = [found.without_transfer for found in latencies if found.without_transfer]
-    both = (
-        LatencyFigures(
-            with_transfer=_middle_percentiles([found.with_transfer for found in latencies]),
-            without_transfer=_middle_percentiles(without) if len(without) == len(latencies) else None,
-        )
-        if latencies
-        else None
-    )
     # Repeats differ in accuracy where a framework adds up in no fixed order: the one in the middle.
     accuracies = sorted((found.accuracy for found in told if found.accuracy), key=lambda one: one.percent)
     return Answers(
-        latency=both,
+        latency=_middle(latencies) if latencies else None,
         in_flight=min(found.in_flight for found in told),
         batch=min((found.batch for found in told if found.batch), key=lambda one: one.used, default=None),
         accuracy=accuracies[len(accuracies) // 2] if accuracies else None,
-        generation=tuple(_generation(own) for own in zip(*(found.generation for found in told), strict=False)),
+        generation=tuple(map(_middle, zip(*(found.generation for found in told), strict=False))),
     )
-
-
-def _generation(repeats: Sequence[GenerationFigures]) -> GenerationFigures:
-    """Of one batch, the medians of the repeats."""
-    steps = [found.step for found in repeats if found.step]
-    rates = _medians(repeats, "prefill_tokens_per_s", "decode_tokens_per_s")
-    percentiles = {
-        "first_token": _middle_percentiles([found.first_token for found in repeats]),
-        "step": _middle_percentiles(steps) if steps else None,
-    }
-    return repeats[0].model_copy(update={**rates, **percentiles})
 
 
 def latency(measured: Measurement) -> LatencyFigures | None:
@@ -396,21 +377,24 @@ def latency(measured: Measurement) -> LatencyFigures | None:
     return LatencyFigures(with_transfer=known, without_transfer=None)
 
 
-def _middle_percentiles(repeats: Sequence[Percentiles]) -> Percentiles:
-    return Percentiles(**_medians(repeats, "p50", "p90", "p99"), repeats=sum(one.repeats for one in repeats))
-
-
 def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
-    """How a training converged: of each epoch that all repeats have, the median of each figure."""
+    """How a training converged: each epoch that all repeats have."""
     curves = [record.measurement.epochs for record in records if record.measurement.epochs]
-    names = ("train_loss", "val_loss", "accuracy_percent", "seconds", "elapsed_s")
-    return tuple(own[0].model_copy(update=_medians(own, *names)) for own in zip(*curves, strict=False))
+    return tuple(map(_middle, zip(*curves, strict=False)))
 
 
-def _medians(repeats: Sequence[Frozen], *names: str) -> dict[str, float | None]:
-    """Of each figure the median of the repeats; None where one does not have it."""
-    columns = {name: [getattr(one, name) for one in repeats] for name in names}
-    return {name: None if None in values else statistics.median(values) for name, values in columns.items()}
+def _middle(repeats: Sequence[Figures]) -> Figures:
+    """Of each figure the median of the repeats, None where one does not have it; of percentiles, how many timings all are over."""
+
+    def of(name: str) -> Any:
+        values = [getattr(one, name) for one in repeats]
+        if None in values:
+            return None
+        if isinstance(values[0], Percentiles):
+            return _middle(values).model_copy(update={"repeats": sum(one.repeats for one in values)})
+        return statistics.median(values) if isinstance(values[0], float) else values[0]
+
+    return repeats[0].model_copy(update={name: of(name) for name in type(repeats[0]).model_fields})
 
 
 def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]:
