@@ -91,25 +91,6 @@ def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        (IMAGE, "--image corp/net:7 without a command; type `dlscale bench --image corp/net:7 -- COMMAND ...` to"),
-        ({**TRAINS, "version": "2.6.0"}, "VERSION=2.6.0 picks an image of the suite, and --image corp/net:7 is given"),
-        ({**TRAINS, "dialect": "mxnet"}, "--dialect reads the log of a command of yours; give -- COMMAND ... too"),
-        ({**TRAINS, "engine": "venv"}, "ENGINE=venv asked, and --image corp/net:7 runs in a container; ask for"),
-        ({**TRAINS, "command": ("x",)}, "--framework describes a training program of the suite, --image runs your own"),
-        ({"framework": "pytorch", "mounts": (OPT,)}, "MOUNT=/opt shows a folder in an image that is given; add"),
-        ({**TRAINS, "mounts": (OPT,), "hosts": "a:4,b:4"}, "MOUNT shows folders of this machine, and HOSTS=a:4,b:4"),
-    ],
-)
-def test_words_that_do_not_go_together_are_refused_in_one_sentence(asked, says):
-    with pytest.raises(RequestError) as caught:
-        refuse_contradictions(Request.model_validate(asked))
-    assert str(caught.value).startswith(says)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     "asked",
     [
         TRAINS,

@@ -4,6 +4,7 @@ import pytest
 
 from runner.core import parsing
 from runner.core import request as ask
+from runner.core.container_spec import Mount
 from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.parsing import MOST, MOST_OF_ALL, MOST_SLOTS
@@ -11,6 +12,8 @@ from runner.core.request import Request
 from runner.core.wire import Link
 
 SLOW = Link(rate_mbit=100, emulated=True)
+IN_IMAGE = {"image": "i:1", "framework": "pytorch"}
+OPT = Mount(source="/opt", target="/opt")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "abc", "1.5", "1e3", "٣"])
@@ -186,6 +189,13 @@ def test_what_is_no_link_or_none_that_tc_can_make(rate, delay, says):
         ),
         ({"concurrent": 2, "profile": ("kernels",)}, "PROFILE does not go with CONCURRENT"),
         ({"concurrent": 2, "hosts": "a:1,b:1"}, "HOSTS does not go with CONCURRENT"),
+        ({"image": "i:1"}, "--image i:1 without a command; type `dlscale bench --image i:1 -- COMMAND ...` to"),
+        ({**IN_IMAGE, "version": "2.6.0"}, "VERSION=2.6.0 picks an image of the suite, and --image i:1 is given"),
+        ({**IN_IMAGE, "dialect": "mxnet"}, "--dialect reads the log of a command of yours; give -- COMMAND ... too"),
+        ({**IN_IMAGE, "engine": "venv"}, "ENGINE=venv asked, and --image i:1 runs in a container; ask for"),
+        ({**IN_IMAGE, "command": ("x",)}, "--framework describes a training program of the suite, --image runs your"),
+        ({"framework": "pytorch", "mounts": (OPT,)}, "MOUNT=/opt shows a folder in an image that is given; add"),
+        ({**IN_IMAGE, "mounts": (OPT,), "hosts": "a:4,b:4"}, "MOUNT shows folders of this machine, and HOSTS=a:4,b:4"),
     ],
 )
 def test_requests_that_contradict_themselves_or_would_be_ignored(fields, sentence):
