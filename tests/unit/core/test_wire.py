@@ -12,30 +12,31 @@ from runner.core.wire import Link, parse_delay, parse_rate, show_delay, show_rat
 
 
 @pytest.mark.parametrize(
-    ("text", "mbit"),
-    [("1gbit", 1000), ("100mbit", 100), ("2.5Gbit", 2500), ("512kbit", 0.512), ("1tbit", 1_000_000), (" 8bit ", 8e-6)],
+    ("parse", "text", "value"),
+    [
+        # Decimal bits as tc counts them, in megabits a second; milliseconds.
+        *((parse_rate, text, mbit) for text, mbit in (("1gbit", 1000), ("100mbit", 100), ("2.5Gbit", 2500))),
+        *((parse_rate, text, mbit) for text, mbit in (("512kbit", 0.512), ("1tbit", 1_000_000), (" 8bit ", 8e-6))),
+        *((parse_delay, text, ms) for text, ms in (("0.2ms", 0.2), ("50us", 0.05), ("1s", 1000), ("0ms", 0))),
+    ],
 )
-def test_rates_are_decimal_bits_as_tc_counts_them(text, mbit):
-    assert parse_rate(text) == pytest.approx(mbit)
+def test_rates_and_delays(parse, text, value):
+    assert parse(text) == pytest.approx(value)
+
+
+NO_RATES = ("1gbps", "1000", "fast", "", "0gbit", "-1gbit", "1 gbit", "1gbit2", "1gibit", "inf gbit")
 
 
 @pytest.mark.parametrize(
-    "text", ["1gbps", "1000", "fast", "", "0gbit", "-1gbit", "1 gbit", "1gbit2", "1gibit", "inf gbit"]
+    ("parse", "text", "example"),
+    [
+        *((parse_rate, text, "1gbit or 100mbit") for text in NO_RATES),
+        *((parse_delay, text, "50us") for text in ("10", "1m", "ms", "-1ms")),
+    ],
 )
-def test_a_rate_that_could_be_read_in_two_ways_is_no_rate(text):
-    with pytest.raises(ValueError, match="1gbit or 100mbit"):
-        parse_rate(text)
-
-
-@pytest.mark.parametrize(("text", "ms"), [("0.2ms", 0.2), ("50us", 0.05), ("1s", 1000), ("0ms", 0)])
-def test_delays(text, ms):
-    assert parse_delay(text) == pytest.approx(ms)
-
-
-@pytest.mark.parametrize("text", ["10", "1m", "ms", "-1ms"])
-def test_a_delay_without_its_unit_is_no_delay(text):
-    with pytest.raises(ValueError, match="50us"):
-        parse_delay(text)
+def test_what_could_be_read_in_two_ways_is_refused_with_an_example(parse, text, example):
+    with pytest.raises(ValueError, match=example):
+        parse(text)
 
 
 @given(st.floats(min_value=1e-5, max_value=1e6))

@@ -85,36 +85,31 @@ def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, old, new, sente
     assert refusal(tmp_path, GOOD.replace(old, new, 1)).startswith(sentence)
 
 
-def test_text_that_is_no_yaml_names_the_line(tmp_path):
-    assert refusal(tmp_path, "images: {}\nlimit: [1, 2\n").startswith("file.yaml:3: is no valid YAML (")
-    assert refusal(tmp_path, b"images: \x00").startswith("file.yaml: is no valid YAML (")
-    assert refusal(tmp_path, b"images: \xff") == "file.yaml: is not UTF-8 text (byte 8); save it as UTF-8"
-
-
-def test_a_file_that_is_empty_absent_or_a_list_is_an_error(tmp_path):
-    assert refusal(tmp_path, "# nothing\n") == "file.yaml:1: is empty; expected the keys extra, images, limit"
-    assert refusal(tmp_path, "- 1\n").startswith(
-        "file.yaml:1: the top level is [1]: input should be a valid dictionary"
-    )
-    with pytest.raises(RequestError, match=r"absent.yaml: can't be read \(No such file or directory\)"):
-        yamlfile.load(tmp_path / "absent.yaml", File)
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("images: &a\n  mxnet: *a\n", "2: *a is within what it stands for; write out what it is"),
-        ("limit: 2020-13-45\n", "1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text)"),
-        ("2020-13-45: 1\n", "1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text)"),
-        ("images:\n  a: !!bool perhaps\n", "2: is no valid YAML ('perhaps' is no bool, put it in quotes if it is"),
-        ("limit: !!int ''\n", "1: is no valid YAML ('' is no int, put it in quotes if it is text)"),
-        ("limit: " + "9" * 5000, "1: is no valid YAML ('999"),
-        ("images: " + "[" * 100_000, "1: is nested deeper than 50 levels; no file of the suite is"),
+        ("images: {}\nlimit: [1, 2\n", ":3: is no valid YAML ("),
+        (b"images: \x00", ": is no valid YAML ("),
+        (b"images: \xff", ": is not UTF-8 text (byte 8); save it as UTF-8"),
+        ("# nothing\n", ":1: is empty; expected the keys extra, images, limit"),
+        ("- 1\n", ":1: the top level is [1]: input should be a valid dictionary"),
+        # A recursion, ValueErrors of PyYAML's and a stack overflow of libyaml's, which ends the process.
+        ("images: &a\n  mxnet: *a\n", ":2: *a is within what it stands for; write out what it is"),
+        ("limit: 2020-13-45\n", ":1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text)"),
+        ("2020-13-45: 1\n", ":1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text)"),
+        ("images:\n  a: !!bool perhaps\n", ":2: is no valid YAML ('perhaps' is no bool, put it in quotes if it is"),
+        ("limit: !!int ''\n", ":1: is no valid YAML ('' is no int, put it in quotes if it is text)"),
+        ("limit: " + "9" * 5000, ":1: is no valid YAML ('999"),
+        ("images: " + "[" * 100_000, ":1: is nested deeper than 50 levels; no file of the suite is"),
     ],
 )
-def test_what_would_end_the_reader_is_refused(tmp_path, text, sentence):
-    """A recursion, a ValueError of PyYAML's and a stack overflow of libyaml's, which ends the process."""
-    assert refusal(tmp_path, text).startswith(f"file.yaml:{sentence}")
+def test_what_is_no_file_of_its_kind_or_would_end_its_reader_is_refused(tmp_path, text, sentence):
+    assert refusal(tmp_path, text).startswith(f"file.yaml{sentence}")
+
+
+def test_a_file_that_is_absent_is_refused(tmp_path):
+    with pytest.raises(RequestError, match=r"absent.yaml: can't be read \(No such file or directory\)"):
+        yamlfile.load(tmp_path / "absent.yaml", File)
 
 
 def test_aliases_count_as_what_they_stand_for(tmp_path):
