@@ -64,27 +64,27 @@ class Database:
             elif table.raw:
                 self._insert_files(table.raw, [(directory, record.run_id) for directory, record in runs])
 
-    def fill_from(self, index: Path, wanted: Iterable[Table], *, runs: Sequence[tuple[int, Path, str]]) -> None:
+    def fill_from(self, index: Path, wanted: Iterable[Table], *, runs: Sequence[tuple[Path, str]]) -> None:
         """Fill the tables of records from an index, and those of files from the run directories.
 
         Args:
-            index: a file whose tables have the same columns and the number of the record.
+            index: a file whose tables have the same columns and, as `file`, the run directory.
             wanted: the tables.
-            runs: of the runs that count, the number, the directory and the id.
+            runs: of the runs that count, the directory and the id.
 
         Raises:
             RequestError: a table of a run can't be read.
             duckdb.Error: the index can't; nothing was filled.
         """
-        numbers = [number for number, _, _ in runs]
+        directories = [str(directory) for directory, _ in runs]
         place = str(index).replace("'", "''")
         self._connection.execute(f"ATTACH '{place}' AS kept (READ_ONLY)")
-        self._connection.execute("CREATE TEMP TABLE counts AS SELECT unnest(?::BIGINT[]) AS file", [numbers])
+        self._connection.execute("CREATE TEMP TABLE counts AS SELECT unnest(?::VARCHAR[]) AS file", [directories])
         self._connection.execute("BEGIN")
         try:
             for table in wanted:
                 if table.raw:
-                    self._insert_files(table.raw, [(directory, name) for _, directory, name in runs])
+                    self._insert_files(table.raw, runs)
                 elif table is not tables.PUBLISHED:
                     self._connection.execute(
                         f'INSERT INTO "{table.name}" BY NAME '  # noqa: S608 - our own name
@@ -144,17 +144,17 @@ class Database:
             raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
 
 
-def create(connection: duckdb.DuckDBPyConnection, table: Table, *, numbered: bool = False) -> None:
-    """Make an empty table if there is none; with the number of the record that a row is of."""
-    columns = ", ".join(f'"{name}" {kind}' for name, kind in _columns(table, numbered=numbered).items())
+def create(connection: duckdb.DuckDBPyConnection, table: Table, *, in_index: bool = False) -> None:
+    """Make an empty table if there is none; in an index, with the directory of the run that a row is of."""
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in _columns(table, in_index=in_index).items())
     connection.execute(f'CREATE TABLE IF NOT EXISTS "{table.name}" ({columns})')
 
 
 def insert(
-    connection: duckdb.DuckDBPyConnection, table: Table, rows: Iterable[Mapping[str, Any]], *, numbered: bool = False
+    connection: duckdb.DuckDBPyConnection, table: Table, rows: Iterable[Mapping[str, Any]], *, in_index: bool = False
 ) -> None:
     """Add rows, by a file of lines of JSON; what a row lacks is null."""
-    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _columns(table, numbered=numbered).items())
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _columns(table, in_index=in_index).items())
     with tempfile.NamedTemporaryFile("w", prefix="dlscale-rows-", suffix=".json", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(row)}\n" for row in rows)
         file.flush()
@@ -165,8 +165,8 @@ def insert(
         )
 
 
-def _columns(table: Table, *, numbered: bool) -> dict[str, str]:
-    return {column.name: column.type for column in table.columns} | ({"file": "BIGINT"} if numbered else {})
+def _columns(table: Table, *, in_index: bool) -> dict[str, str]:
+    return {column.name: column.type for column in table.columns} | ({"file": "VARCHAR"} if in_index else {})
 
 
 def _literal(path: Path) -> str:
@@ -200,8 +200,8 @@ MOST: Final = 8
 AT_ONCE: Final = 200
 """Records in memory."""
 
-Mark = tuple[int, int, int, int]
-"""Size of a file, times of its content and of its entry in nanoseconds, and inode."""
+Mark = tuple[int, ...]
+"""Size of a file, times of its content and of its entry in nanoseconds, and inode; empty of one that is to be read again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,13 +209,13 @@ class Indexed:
     """The index of a place, up to date.
 
     Attributes:
-        path: the file; `file` in its tables is the number of a record.
-        runs: of the runs that count, the number, the directory and the id.
+        path: the file; `file` in its tables is the directory of a run.
+        runs: of the runs that count, the directory and the id.
         passed_over: a sentence about each record that does not.
     """
 
     path: Path
-    runs: tuple[tuple[int, Path, str], ...]
+    runs: tuple[tuple[Path, str], ...]
     passed_over: tuple[str, ...]
 
 
@@ -231,13 +231,11 @@ def indexed(place: str, directories: Sequence[Path]) -> Iterator[Indexed]:
             folder = Path(scratch)
         path = folder / f"{_digest(os.path.abspath(place), place)}.{_digest(suite_digest(), duckdb.__version__)}"  # noqa: PTH100 - not through links
         known = _known(path)
-        marks = {directory: mark for directory in directories if (mark := _mark(directory))}
+        marks = {directory: _mark(directory) for directory in directories}
         stale = [
-            directory
-            for directory in directories
-            if directory not in marks or known.get(directory, (0, None, ""))[1] != marks[directory]
+            directory for directory, mark in marks.items() if not mark or known.get(directory, ("", ()))[1] != mark
         ]
-        gone = [number for directory, (number, mark, _) in known.items() if mark != marks.get(directory)]
+        gone = [directory for directory, (_, mark) in known.items() if mark != marks.get(directory)]
         passed_over: list[str] = []
         if stale or gone or not path.exists():
             path, passed_over = _renewed(path, stale, marks, gone, scratch=Path(scratch))
@@ -245,9 +243,9 @@ def indexed(place: str, directories: Sequence[Path]) -> Iterator[Indexed]:
         with suppress(OSError):
             os.utime(path)
             _prune(folder)
-        named = [(directory, known[directory][2]) for directory in directories if directory in known]
+        named = [(directory, known[directory][0]) for directory in directories if directory in known]
         kept, copies = each_once(named)
-        runs = tuple((known[directory][0], directory, name) for directory, name in named if directory in kept)
+        runs = tuple((directory, name) for directory, name in named if directory in kept)
         yield Indexed(path=path, runs=runs, passed_over=(*passed_over, *copies))
 
 
@@ -255,31 +253,30 @@ def _digest(*words: str) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
-def _mark(directory: Path) -> Mark | None:
-    """None of a file that is not there."""
+def _mark(directory: Path) -> Mark:
+    """Of the record in a run directory."""
     with suppress(OSError):
         about = (directory / RECORD).stat()
         return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
-    return None
+    return ()
 
 
-def _known(path: Path) -> dict[Path, tuple[int, Mark, str]]:
-    """By directory, the number, the mark and the run of what an index holds; nothing where there is none, or it is damaged."""
+def _known(path: Path) -> dict[Path, tuple[str, Mark]]:
+    """By directory, the run and the mark of what an index holds; nothing where there is none, or it is damaged."""
     with suppress(duckdb.Error, OSError):
         if path.stat().st_size:
             with duckdb.connect(str(path), read_only=True) as connection:
                 found = connection.execute("SELECT * FROM files").fetchall()
-            return {Path(place): (number, tuple(mark), name) for number, place, name, *mark in found}
+            return {Path(place): (name, tuple(mark)) for place, name, mark in found}
     return {}
 
 
 def _renewed(
-    path: Path, stale: Sequence[Path], marks: Mapping[Path, Mark], gone: Sequence[int], *, scratch: Path
+    path: Path, stale: Sequence[Path], marks: Mapping[Path, Mark], gone: Sequence[Path], *, scratch: Path
 ) -> tuple[Path, list[str]]:
     """Write the index anew with what was read again and without what is gone; returns where it is, and what can't be read."""
-    draft = (
-        scratch / "draft"
-    )  # nobody else sees it before it is whole, so that it needs no transaction, which memory would hold
+    # Nobody else sees it before it is whole, so that it needs no transaction, which memory would hold.
+    draft = scratch / "draft"
     passed_over: list[str] = []
     with suppress(FileNotFoundError):
         shutil.copyfile(path, draft)
@@ -289,11 +286,10 @@ def _renewed(
         draft.unlink()
         connection = _opened(draft)
     with connection:
-        numbers = ", ".join(map(str, gone)) or "NULL"
         for name in ("files", *(table.name for table in tables.OF_RECORDS)):
-            connection.execute(f'DELETE FROM "{name}" WHERE file IN ({numbers})')  # noqa: S608 - our own names and numbers
-        (first,) = connection.execute("SELECT coalesce(max(file), 0) + 1 FROM files").fetchone() or (1,)
-        left = enumerate(stale, start=first)
+            delete = f'DELETE FROM "{name}" WHERE list_contains(?::VARCHAR[], file)'  # noqa: S608 - our own names
+            connection.execute(delete, [list(map(str, gone))])
+        left = iter(stale)
         while some := list(islice(left, AT_ONCE)):
             passed_over += _read(connection, some, marks)
     with suppress(OSError):
@@ -305,37 +301,32 @@ def _renewed(
 
 def _opened(path: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(str(path))
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS files "
-        "(file BIGINT, directory VARCHAR, run_id VARCHAR, size BIGINT, mtime_ns BIGINT, ctime_ns BIGINT, inode UBIGINT)"
-    )
+    connection.execute("CREATE TABLE IF NOT EXISTS files (file VARCHAR, run_id VARCHAR, mark UBIGINT[])")
     for table in tables.OF_RECORDS:
-        create(connection, table, numbered=True)
+        create(connection, table, in_index=True)
     return connection
 
 
-def _read(
-    connection: duckdb.DuckDBPyConnection, numbered: Sequence[tuple[int, Path]], marks: Mapping[Path, Mark]
-) -> list[str]:
+def _read(connection: duckdb.DuckDBPyConnection, directories: Sequence[Path], marks: Mapping[Path, Mark]) -> list[str]:
     """Read records and add their rows; returns a sentence about each that can't be read."""
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in tables.OF_RECORDS}
     files, passed_over = [], []
     now = time.time_ns()
-    for number, directory in numbered:
+    for directory in directories:
         try:
             record = read_record(directory)
         except RequestError as error:
             passed_over.append(str(error))
             continue
-        mark = marks.get(directory)
-        settled = mark is not None and now - max(mark[1:3]) > SETTLED_NS
-        files.append((number, str(directory), record.run_id, *(mark if mark and settled else (-1, 0, 0, 0))))
+        mark, place = marks[directory], str(directory)
+        settled = mark and now - max(mark[1:3]) > SETTLED_NS
+        files.append((place, record.run_id, mark if settled else ()))
         for table, rows_of in tables.OF_RECORDS.items():
-            rows[table.name] += ({**row, "file": number} for row in rows_of(directory, record))
+            rows[table.name] += ({**row, "file": place} for row in rows_of(directory, record))
     if files:
-        connection.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", files)
+        connection.executemany("INSERT INTO files VALUES (?, ?, ?)", files)
     for table in tables.OF_RECORDS:
-        insert(connection, table, rows[table.name], numbered=True)
+        insert(connection, table, rows[table.name], in_index=True)
     return passed_over
 
 
