@@ -73,7 +73,7 @@ class RunWriter:
 
     def rows(self, rows: Rows) -> None:
         """Append rows of a table; `tables` turns the file into Parquet once the run has ended."""
-        self._append(f"{rows.table}.jsonl", rows.model_dump_json())
+        self._append(tables.lines_file(rows.table), rows.model_dump_json())
 
     def _append(self, name: str, text: str) -> None:
         with self._writing():
