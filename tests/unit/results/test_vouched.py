@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from examples import ROOT
 
 from runner.analysis.comparisons.ablation import ablations
 from runner.analysis.interconnect.evidence import gradient_factor, least_factor
@@ -41,8 +41,8 @@ from runner.report import picture
 from runner.results.find import records_under
 from runner.results.store import folders_under, read_record, run_directories
 
-WIRES = Path(__file__).parents[3] / "results/h200/wires"
-OF_WIRES = list(records_under(WIRES))
+RESULTS = ROOT / "results"
+OF_WIRES = list(records_under(RESULTS / "h200/wires"))
 SEVERAL = [record for _, record in OF_WIRES if record.trial.world_size > 1]
 
 
@@ -80,23 +80,17 @@ def test_the_suite_that_measured_was_a_commit(path):
     assert read_record(path).provenance.git.dirty is False
 
 
-ROOT = Path(__file__).parents[3]
-H200 = ROOT / "results/h200"
 DOCUMENT = " ".join((ROOT / "docs/results-h200.md").read_text("utf-8").split())
 
 
-def rate(topic, **wanted):
-    found = [
-        (path, record)
-        for path, record in records_under(H200 / topic)
-        if all(getattr(record.trial, name) == value for name, value in wanted.items())
-    ]
-    (row,) = summarize(found).rows
-    return row.throughput
+def rows_of(topic, matrix="", **wanted):
+    """The scales of the runs of a topic that are of a matrix, by the end of its id, and of such trials."""
+    of_matrix = [run for run in records_under(RESULTS / "h200" / topic) if run[1].matrix_id.endswith(matrix)]
+    return summarize([run for run in of_matrix if wanted.items() <= dict(run[1].trial).items()]).rows
 
 
 def test_what_all_techniques_are_worth():
-    (found,) = ablations(list(records_under(H200 / "ablation-rounds")))
+    (found,) = ablations(list(records_under(RESULTS / "h200" / "ablation-rounds")))
     first, last = found.rows[0], found.rows[-1]
     assert (first.row.repeats, last.row.repeats) == (3, 3)
     ratio = figure(last.ratio, half_width(last.ratio_ci95))
@@ -107,19 +101,16 @@ def test_what_all_techniques_are_worth():
 def test_plain_ddp_on_four_gpus_is_not_left_out():
     """A table of four GPUs left the faster variant out."""
     of = {"model": "resnet50", "world_size": 4, "interconnect": "nvlink", "batch_per_device": 256}
-    plain, bf16 = rate("wires", **of), rate("scaling", **of)
+    plain, bf16 = (rows_of(topic, **of)[0].throughput for topic in ("wires", "scaling"))
     assert plain > bf16
     assert f"{plain:,.0f} against {bf16:,.0f} images/s, one run each." in DOCUMENT
 
 
-def rows_of(topic, batch=256, matrix=""):
-    records = [(path, record) for path, record in records_under(H200 / topic) if record.matrix_id.endswith(matrix)]
-    return summarize([(path, record) for path, record in records if record.trial.batch_per_device == batch]).rows
-
-
 def test_inference_fed_with_several_batches_in_flight_and_one_at_a_time():
     """Throughput was the host's: 7,464 images/s with the GPU half idle, less than training."""
-    (tuned,), (plain,), (alone,) = (rows_of(topic) for topic in ("own-inference", "inference-in-flight", "inference"))
+    (tuned,), (plain,), (alone,) = (
+        rows_of(topic, batch_per_device=256) for topic in ("own-inference", "inference-in-flight", "inference")
+    )
     assert (tuned.repeats, plain.repeats, alone.repeats) == (5, 3, 1)
     assert min(tuned.telemetry.utilisation_percent, plain.telemetry.utilisation_percent) > 95
     told = f"{with_interval(tuned)} images/s of ResNet-50 in bf16 at batch 256, fed from the host's memory, the GPU "
@@ -131,7 +122,9 @@ def test_inference_fed_with_several_batches_in_flight_and_one_at_a_time():
 
 
 def test_llama_in_two_precisions_on_two_gpus():
-    found = {matrix: rows_of("own-language", 4, matrix)[0] for matrix in ("4400", "4657", "83b1", "0801")}
+    found = {
+        matrix: rows_of("own-language", matrix, batch_per_device=4)[0] for matrix in ("4400", "4657", "83b1", "0801")
+    }
     assert [row.repeats for row in found.values()] == [3, 2, 2, 3]
     for matrix, row in found.items():
         rate = with_interval(row) if row.repeats > 2 else f"{row.throughput:,.0f}"
@@ -140,7 +133,7 @@ def test_llama_in_two_precisions_on_two_gpus():
 
 
 def test_gpt2_compiled_on_four_gpus():
-    _, four = rows_of("own-four", 64)
+    _, four = rows_of("own-four", batch_per_device=64)
     assert (
         f"{with_interval(four)} tokens/s, {four.speedup:.3f} ± {half_width(four.speedup_ci95):.3f} times one."
         in DOCUMENT
@@ -149,7 +142,7 @@ def test_gpt2_compiled_on_four_gpus():
 
 def test_a_study_on_an_h200():
     text = " ".join((ROOT / "docs/studies.md").read_text("utf-8").split())
-    (path,) = (H200 / "dell-p100").glob("*.reproduction.json")
+    (path,) = (RESULTS / "h200/dell-p100").glob("*.reproduction.json")
     found = read_reproduction(path)
     rates = [one for one in found.observations if one.metric == "throughput" and one.where.gpus == 1]
     told = [figure(one.value, half_width(one.ci95)) for one in rates if one.iterations is None]
@@ -169,7 +162,6 @@ def with_interval(row):
     return figure(row.throughput, half_width(row.throughput_ci95))
 
 
-RESULTS = Path(__file__).parents[3] / "results"
 FOLDERS = [RESULTS / "h200" / topic for topic in ("telemetry", "cern-wgan")]
 RECORDS = [read_record(path) for folder in FOLDERS for path in run_directories(folder)]
 WATCHED = [record for record in RECORDS if record.telemetry]
@@ -178,7 +170,7 @@ SWEEP = sorted(
     (record for record in RECORDS if record.trial.precision == "bf16" and record.validity.status == "valid"),
     key=lambda record: record.trial.batch_per_device,
 )
-PAGE = " ".join((RESULTS.parent / "docs/telemetry.md").read_text("utf-8").split())
+PAGE = " ".join((ROOT / "docs/telemetry.md").read_text("utf-8").split())
 SATURATED = 95  # percent of time in which some kernel ran; NVML's figure is of a sixth of a second, and behind at the beginning of a span
 
 
@@ -349,8 +341,8 @@ def tables(folder):
 
 def test_the_documents_print_what_compare_prints(monkeypatch, capsys):
     """README had another interval than the command beside it gives."""
-    monkeypatch.chdir(RESULTS.parent)
-    documents = [RESULTS.parent / "README.md", *(RESULTS.parent / "docs").rglob("*.md")]
+    monkeypatch.chdir(ROOT)
+    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = [text for path in documents if "| trial | runs | A | B | B/A |" in (text := path.read_text("utf-8"))]
     assert shown
     for text in shown:
