@@ -14,7 +14,7 @@ import numpy as np
 from flop import per_sample
 
 CATALOG = json.loads(sys.argv[1])
-# Deeper ones of a family: more layers that leave the map as it is.
+# Deeper ones of a family: more layers that leave the map as it is, looked at in their own size alone.
 DEEPER = {"inception-v3-aux", "resnet101", "resnet152", "resnet152-imagenet-stem", "vgg19", "vit-b16"}
 # Half of the loss is that of classifiers which drop 0.7 of their units: six steps prove nothing of it.
 UNSTEADY = {"googlenet-bvlc"}
@@ -45,12 +45,12 @@ def hold_rmsprop(step):
 
 def counted(name):
     """The sizes at which operations are counted."""
-    return sorted({32, CATALOG[name][0]})
+    return sorted({CATALOG[name][0]} | (set() if name in DEEPER else {32}))
 
 
 def sizes(name):
     """The sizes at which shapes are looked at."""
-    return counted(name) if name in DEEPER else sorted({32, 33, 224, 299, CATALOG[name][0]})
+    return counted(name) if name in DEEPER else sorted({32, 33, 299, CATALOG[name][0]})
 
 
 def hold_parameters(name, found):

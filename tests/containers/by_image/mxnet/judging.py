@@ -96,6 +96,5 @@ else:
     several_batches_are_answered_in_order()
     parameter_server((sys.executable, "-c", SHARING))
     strategies_validate_one_network(folder)
-    for name in ("fp32", "int8"):
-        judged.infer("mxnet", folder, name)
+    judged.infer("mxnet", folder, "int8")
     judged.infer_for_a_while("mxnet")

@@ -27,6 +27,7 @@ WORDS = (
 )
 
 
+@functools.cache
 def trained(model, names=(), *, how="train", **changes):
     """Losses, effects, parameters, the norm of the weights and FLOPs of a training of its own process, as the program makes it."""
     words = [f"--model={model}", *(f"--{name}={value}" for name, value in changes.items())]
@@ -61,7 +62,7 @@ def hold_updates():
     for model, weights in (("alexnet", 16), ("resnet18", 62)):
         plain, nothing, *others = trained(model)
         assert abs(plain[-1] - plain[0]) > 0.01, "a curve this flat would prove nothing"
-        losses, effects, *same = trained(model, ["aggregated-updates"])
+        losses, effects, *same = trained(model, ("aggregated-updates",))
         assert (nothing, effects) == ({}, {"aggregated-updates": STEPS * min(weights, 60)})
         np.testing.assert_allclose(losses, plain, rtol=1e-5, err_msg=model)
         np.testing.assert_allclose(same[1], others[1], rtol=1e-6)

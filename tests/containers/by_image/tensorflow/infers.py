@@ -33,7 +33,7 @@ def scores(made, samples):
 
 
 def all_precisions_answer_as_fp32_does():
-    for model, precision in (("resnet18", "fp32"), ("resnet18", "bf16"), ("resnet18", "int8"), ("alexnet", "int8")):
+    for model, precision in (("alexnet", "fp32"), ("resnet18", "bf16"), ("resnet18", "int8")):
         made = predictor(model, precision)
         samples, labels = made.library(64)
         assert (samples.shape, samples.dtype, labels) == ((64, 32, 32, 3), np.float32, None)

@@ -28,8 +28,8 @@ LAST_MAP = {
     "googlenet": {32: 4, 33: 4, 224: 7, 299: 9},
     "googlenet-bvlc": {32: 1, 33: 1, 224: 1, 299: 3},
     "inception-bn": {32: 4, 33: 5, 224: 7, 299: 10},
-    "inception-v3": {32: 3, 33: 3, 224: 5, 299: 8},
-    "inception-v3-aux": {32: 1, 299: 1},  # of the auxiliary classifier
+    "inception-v3": {32: 3, 33: 3, 299: 8},
+    "inception-v3-aux": {299: 1},  # of the auxiliary classifier
     "lenet": {32: 5, 33: 5},
     "resnet18": {32: 4, 33: 5, 224: 7, 299: 10},
     "resnet50-imagenet-stem": {32: 1, 33: 2, 224: 7, 299: 10},
