@@ -13,7 +13,7 @@ from runner.core.cache import cache_dir
 from runner.core.errors import RequestError
 from runner.engines.images import image_id
 from runner.images import build
-from runner.images.base import build_archive, debian_sources
+from runner.images.base import build_archive, debian_sources, fetch_base
 from runner.images.build import LABEL_BUILDER, ensure
 from runner.images.catalog import load_images
 from runner.images.wheelhouse import Target, file_sha256
@@ -61,9 +61,23 @@ def test_it_says_what_it_was_made_from(client, image):
     assert len(labels["org.opencontainers.image.revision"]) == 40
 
 
-def test_its_smoke_test_passes_as_a_job_runs(client, image):
-    said = inside(client, image, "python3", "/opt/dlscale/smoke.py", image.version.partition("-")[0], "cpu")
-    assert said.splitlines()[-1].endswith("works")
+def module(image):
+    """What its programs import."""
+    name = MODULES.get(image.framework, image.framework)
+    return f"{image.extension}.{name}" if image.extension else name
+
+
+def test_its_smoke_test_passes_as_a_job_runs_and_importing_it_compiles_nothing(client, image):
+    """The root is read-only: byte code that is not in the image would be compiled at each start of each rank."""
+    code = (
+        f"import os, runpy, sys, {module(image)}; "
+        "print([m.__name__ for m in sys.modules.values() if isinstance(c := getattr(m, '__cached__', None), str) and not os.path.exists(c)]); "
+        "runpy.run_path('/opt/dlscale/smoke.py', run_name='__main__')"
+    )
+    said = inside(client, image, "python3", "-c", code, image.version.partition("-")[0], "cpu")
+    compiled, *_, works = said.splitlines()
+    assert compiled == "[]"
+    assert works.endswith("works")
 
 
 HOROVOD = [image for image in CPU if image.extension]
@@ -72,28 +86,20 @@ HOROVOD = [image for image in CPU if image.extension]
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 @pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
 def test_two_ranks_add_up_as_a_job_runs(client, image, controller):
-    """In a container without a network, whose name has no address: Gloo's collectives have to take the interface that was named."""
-    words = ("python3", "/opt/dlscale/smoke_horovod.py", image.framework, image.extension_version, controller)
-    said = inside(client, image, "horovodrun", f"--{controller}", "--network-interfaces", "lo", "-np", "2", *words)
-    assert [f"rank {rank} of 2 by {controller} works" in said for rank in (0, 1)] == [True, True]
+    """In a container without a network, whose name has no address: Gloo's collectives have to take the interface that was named.
 
-
-@pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
-def test_open_mpi_has_nothing_to_complain_of_as_a_job_runs(client, image):
-    """Without a word in its environment, it tries to read the other rank's memory for each message, and says that it may not."""
+    Without a word in its environment, Open MPI tries to read the other rank's memory for each message, and says that it may not.
+    """
     code = (
-        "import importlib, sys; hvd = importlib.import_module(sys.argv[1]); hvd.init(); "
+        f"import runpy; runpy.run_path('/opt/dlscale/smoke_horovod.py'); import {module(image)} as hvd; "
         "print(len(hvd.allgather_object(bytes(10**7))))"
     )
-    name = f"horovod.{MODULES.get(image.framework, image.framework)}"
-    said = inside(
-        client,
-        image,
-        *("horovodrun", "--mpi", "-np", "2", "python3", "-c", code, name),
-        stderr=True,
-    )
+    words = ("python3", "-c", code, image.framework, image.extension_version, controller)
+    launcher = ("horovodrun", f"--{controller}", "--network-interfaces", "lo", "-np", "2")
+    said = inside(client, image, *launcher, *words, stderr=True)
+    assert [f"rank {rank} of 2 by {controller} works" in said for rank in (0, 1)] == [True, True]
     assert said.count("<stdout>:2") == 2
-    assert "errno" not in said
+    assert controller == "gloo" or "errno" not in said
 
 
 @pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
@@ -139,14 +145,6 @@ def test_it_holds_the_locked_packages_and_no_others(client, image):
     assert {**locked, "pip": held["pip"], "setuptools": held["setuptools"]} == held
 
 
-def test_importing_it_compiles_nothing(client, image):
-    """The root is read-only: byte code that is not in the image would be compiled at each start of each rank."""
-    name = MODULES.get(image.framework, image.framework)
-    name = f"{image.extension}.{name}" if image.extension else name
-    code = f"import sys, {name}; print([m.__name__ for m in sys.modules.values() if isinstance(c := getattr(m, '__cached__', None), str) and not __import__('os').path.exists(c)])"
-    assert inside(client, image, "python3", "-c", code).strip() == "[]"
-
-
 def test_it_tells_nothing_of_this_machine(client, image):
     left = inside(
         client,
@@ -180,12 +178,12 @@ def test_a_build_leaves_nothing_behind(client, image):
     assert client.images.list(filters={"dangling": True, "label": f"{LABEL_BUILDER}={image.reference}"}) == []
 
 
-def test_a_base_comes_out_the_same_twice(tmp_path):
+def test_a_base_comes_out_as_it_did_before(tmp_path):
     """That of Open MPI: it has all that the plain one has, and the packages with the most scripts of their own."""
     base = next(base for base in CATALOG.bases if base.name == "bookworm-mpi")
-    first, second = (build_archive(base, tmp_path / f"{n}.tar", report=print) for n in (1, 2))
-    assert first == second
-    assert file_sha256(tmp_path / "1.tar") == file_sha256(tmp_path / "2.tar")
+    before = fetch_base(base, cache=cache_dir(), report=print)
+    build_archive(base, tmp_path / "again.tar", report=print)
+    assert file_sha256(tmp_path / "again.tar") == file_sha256(before)
 
 
 def test_a_set_of_images_moves_through_files(client, tmp_path):

@@ -8,7 +8,8 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 LEARN = ("--batch=16", "--iterations=30", "--warmup=2", "--workers=1", "--device=cpu", "--image-size=32")
 
 
-@pytest.fixture(scope="module", params=["caffe", "mxnet", "pytorch", "tensorflow"])
+# First the one that a test takes alone, whose number it has there: pytest would train another one twice.
+@pytest.fixture(scope="module", params=["pytorch", "caffe", "mxnet", "tensorflow"])
 def ended(request, dlscale, sample, tmp_path_factory):
     words = (f"--framework={request.param}", f"--data={sample}", *LEARN)
     loaders = ("--loader-workers=2",) if request.param == "pytorch" else ()
