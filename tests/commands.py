@@ -55,21 +55,25 @@ LOADED = multiprocessing.get_context("forkserver")
 LOADED.set_forkserver_preload(["runner.commands.cli", "runner.commands.report", *ahead.MODULES])
 
 
-def in_loaded(argv, environment, folder, stdout, stderr):
+def in_loaded(argv, environment, folder, said, only):
     """What a fork of the loaded process does: the words of `argv` as `python -m runner.commands` has them in a folder, its output to two files."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    for number, (path, how) in enumerate(((os.devnull, "r"), (stdout, "w"), (stderr, "w"))):
+    for number, (path, how) in enumerate(((os.devnull, "r"), *((path, "w") for path in said))):
         with Path(path).open(how) as file:
             os.dup2(file.fileno(), number)
     sys.argv = [str(ROOT / "runner" / "commands" / "__main__.py"), *argv]
     from runner.commands.cli import main
 
+    if only:
+        from only import run_only
+
+        run_only(only)
     main()
 
 
-def call(*words, out=None, timeout=900):
+def call(*words, out=None, only=None):
     """Run a command to its end as `to_its_end` does; a small training unless told otherwise."""
     argv = [*words]
     if words[0] == "bench":
@@ -78,11 +82,13 @@ def call(*words, out=None, timeout=900):
         argv += [flag for flag in QUICK if flag.partition("=")[0] not in told]
     if out:
         argv.append(f"--out={out}")
-    return to_its_end(argv, out=out, timeout=timeout)
+    return to_its_end(argv, out=out, only=only)
 
 
-def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900):
+def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900, only=None):
     """Run a command to its end; `out` is where it has its records put, `env` what its environment has beside that of this process.
+
+    A `bench` runs all its trainings, or those of a name in `only.py`: what no speedup is looked at of needs no run on one device.
 
     Raises:
         TimeoutError: it did not end; it was killed.
@@ -90,7 +96,7 @@ def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900):
     with tempfile.TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
         process = LOADED.Process(
-            target=in_loaded, args=([*map(str, argv)], {**os.environ, **(env or {})}, cwd, *map(str, said))
+            target=in_loaded, args=([*map(str, argv)], {**os.environ, **(env or {})}, cwd, said, only)
         )
         process.start()
         try:

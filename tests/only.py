@@ -1,5 +1,5 @@
-"""`dlscale` whose trainings are some of those that it would run: `python only.py WHICH WORDS...`, for one that is ended from outside and need
-not wait for what comes before it.
+"""`dlscale` whose trainings are some of those that it would run: `python only.py WHICH WORDS...`, for tests that look at those alone, or end
+one from outside.
 """
 
 import sys
@@ -15,6 +15,11 @@ WHICH = {
     "together": lambda trial: trial.concurrent.case == "together",
 }
 
+
+def run_only(which):
+    bench.run = partial(bench.run, wanted=WHICH[which])
+
+
 if __name__ == "__main__":
-    bench.run = partial(bench.run, wanted=WHICH[sys.argv.pop(1)])
+    run_only(sys.argv.pop(1))
     main()

@@ -33,7 +33,7 @@ def there(podman, *words):
 @pytest.fixture(scope="module", params=JOINED)
 def done(request, podman, tmp_path_factory):
     out = tmp_path_factory.mktemp(request.param)
-    return to_its_end([*JOINED[request.param], f"--out={out}"], out=out, env=podman)
+    return to_its_end([*JOINED[request.param], f"--out={out}"], out=out, env=podman, only="scaled")
 
 
 def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, done):

@@ -23,7 +23,8 @@ TRAINING = (
 
 @pytest.fixture(scope="module")
 def ended(dlscale, tmp_path_factory):
-    done = dlscale("bench", *TRAINING, "--workers=2", "--iterations=200", "-v", out=tmp_path_factory.mktemp("watched"))
+    out = tmp_path_factory.mktemp("watched")
+    done = dlscale("bench", *TRAINING, "--workers=2", "--iterations=200", "-v", out=out, only="scaled")
     assert done.code == 0, done.stderr
     return done
 

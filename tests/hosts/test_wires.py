@@ -20,18 +20,18 @@ WAYS = {
 }
 
 
-def on_two(rig, *words, out, **more):
-    return call("bench", f"--hosts={rig.hosts(2)}", "--nodes=2", "--workers=2", *words, *LENET, out=out, **more)
+def on_two(rig, *words, out):
+    words = (f"--hosts={rig.hosts(2)}", "--nodes=2", "--workers=2", *words, *LENET)
+    return call("bench", *words, out=out, only="scaled")
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_figure_is_beyond_the_wire_and_the_bytes_stay_the_gradients(rig, one_baseline, tmp_path, way):
+def test_no_figure_is_beyond_the_wire_and_the_bytes_stay_the_gradients(rig, tmp_path, way):
     for rate in RATES:
         rig.shape(Link(rate_mbit=rate, emulated=True) if rate else None)
         out = tmp_path / str(rate)
-        with one_baseline("wires", way, out=out):
-            done = on_two(rig, *WAYS[way], out=out)
-            assert done.code == 0, done.stderr
+        done = on_two(rig, *WAYS[way], out=out)
+        assert done.code == 0, done.stderr
         record = done.record(2)
         transport = record.transport
         assert transport.emulated == (rig.link.label if rate else "emulated: nodes of one machine")
@@ -46,15 +46,14 @@ def test_no_figure_is_beyond_the_wire_and_the_bytes_stay_the_gradients(rig, one_
         assert rate is None or steps * max(transport.sent_bytes_per_step.values()) * 8e-6 <= rate * 1.2
 
 
-def test_another_interface_than_asked_makes_the_run_invalid(rig, one_baseline, tmp_path):
+def test_another_interface_than_asked_makes_the_run_invalid(rig, tmp_path):
     """Routes send what is meant for eth1 out of eth0, as the kernel does by itself where both are in one network."""
     first, second = rig.nodes[:2]
     for node, other in ((first, second), (second, first)):
         to = (f"{other.addresses['eth1']}/32", "via", other.addresses["eth0"], "dev", "eth0")
         run(["ip", "-n", node.namespace, "route", "add", *to])
     try:
-        with one_baseline("wires", "pytorch-ddp", out=tmp_path):
-            done = on_two(rig, "--framework=pytorch", "--iface=eth1", out=tmp_path)
+        done = on_two(rig, "--framework=pytorch", "--iface=eth1", out=tmp_path)
     finally:
         for node, other in ((first, second), (second, first)):
             run(["ip", "-n", node.namespace, "route", "del", f"{other.addresses['eth1']}/32"])
@@ -67,10 +66,9 @@ def test_another_interface_than_asked_makes_the_run_invalid(rig, one_baseline, t
     assert record.scaling.speedup is None
 
 
-def test_the_interface_that_was_asked_for_carries_the_run(rig, one_baseline, tmp_path):
-    with one_baseline("wires", "pytorch-ddp", out=tmp_path):
-        done = on_two(rig, "--framework=pytorch", "--iface=eth1", out=tmp_path)
-        assert done.code == 0, done.stderr
+def test_the_interface_that_was_asked_for_carries_the_run(rig, tmp_path):
+    done = on_two(rig, "--framework=pytorch", "--iface=eth1", out=tmp_path)
+    assert done.code == 0, done.stderr
     assert set(done.record(2).transport.interfaces.values()) == {"eth1"}
 
 
