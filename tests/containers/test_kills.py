@@ -4,23 +4,13 @@ job that outlives its runner; a record or plan that is half there; a `bench` tha
 `make torture KILLS=200` kills more often than `make test` does, at the same moments and more.
 """
 
-import os
-import random
-import signal
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-
 import pytest
-from commands import QUICK, ROOT
-from waiting import wait_until
+from commands import QUICK
+from killed import check_whole, deeds_of, how_many, kill
 
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
-from runner.results.store import PLAN, RECORD, read_plan, read_record
 
-KILLS = int(os.environ.get("DLSCALE_KILLS") or 20)
-AT_ONCE = 4
+KILLS = how_many(12)
 # Horovod over emulated nodes has everything: a baseline before it, a network, keys, daemons, links, and containers in each other's namespace.
 RUN = (
     "--framework=mxnet",
@@ -31,29 +21,6 @@ RUN = (
     "--strategy=horovod",
     *QUICK,
 )
-# In a campaign, with a machine of its own, 15 seconds are the promise; beside other tests an end takes as long as the machine lets it.
-GONE_S = 15 if "DLSCALE_KILLS" in os.environ else 90
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A `bench` that has ended or was killed."""
-
-    pid: int
-    code: int
-    stderr: str
-
-
-def bench(out, number, delay):
-    """Have `bench` kill itself after a number of deeds and a delay in seconds; 0 for never."""
-    argv = [sys.executable, ROOT / "tests" / "killing.py", number, delay, "bench", *RUN, f"--out={out}"]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(list(map(str, argv)), cwd=ROOT, text=True, **pipes) as process:
-        try:
-            _, stderr = process.communicate(timeout=900)
-        finally:
-            process.kill()
-    return Ended(process.pid, process.returncode, stderr)
 
 
 def left(client, pid):
@@ -65,43 +32,19 @@ def left(client, pid):
     return [one for one in found if int(one["Labels"][LABEL_RUNNER].split(".")[-2]) == pid]
 
 
-def moments(seed, deeds):
-    """Moments to kill at: before a deed, while the engine is at it, and some time later."""
-    draw = random.Random(seed)
-    while True:
-        yield draw.randint(1, deeds), draw.choice([0.0, draw.uniform(0, 0.02), draw.uniform(0, 2)])
-
-
 @pytest.fixture(scope="module")
-def campaign(client, dlscale, tmp_path_factory):
+def campaign(client, tmp_path_factory):
     """Kill runners, some at a time, into one folder of results: (folder, their process ids)."""
     out = tmp_path_factory.mktemp("kills")
-    whole = bench(out, 0, 0)
-    assert whole.code == 0, whole.stderr
-    deeds = int(whole.stderr.split()[-1])
-
-    def kill(seed):
-        for number, delay in moments(seed, deeds):
-            ended = bench(out, number, delay)
-            # With others beside it, it may have had less to do than there were deeds; then it ended as all do.
-            assert ended.code in (0, -signal.SIGKILL), (seed, number, delay, ended)
-            if ended.code:
-                break
-        assert wait_until(lambda: not left(client, ended.pid), GONE_S), (seed, number, delay, left(client, ended.pid))
-        return ended.pid
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return out, list(pool.map(kill, range(KILLS)))
+    words = (*RUN, f"--out={out}")
+    return out, kill(words, deeds_of(words), left=lambda pid: left(client, pid), count=KILLS, at_once=4)
 
 
 def test_nothing_of_a_killed_run_is_half_written(campaign, dlscale):
     """A results folder that `regrade` calls damaged, and files that grow by four MiB a kill."""
     out, killed = campaign
     assert len(killed) == KILLS
-    for path in out.glob(f"*/{PLAN}"):
-        assert read_plan(path.parent).run_id == path.parent.name
-    for path in out.glob(f"*/{RECORD}"):
-        assert read_record(path.parent).run_id == path.parent.name
+    check_whole(out)
     done = dlscale("regrade", out)
     assert done.code == 0, done.stderr
     assert not list(out.rglob(".reserve"))

@@ -6,29 +6,24 @@ and earlier ones that are gone. `make torture ENGINE=podman KILLS=20` kills more
 
 import json
 import os
-import random
 import re
-import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 from commands import QUICK, ROOT
 from environments import environment_of
+from killed import GONE_S, check_whole, deeds_of, how_many, kill
 from testbed import apptainer
 from waiting import wait_until
 
 from runner.core.errors import RequestError
-from runner.results.store import EVENTS, PLAN, RECORD, read_plan, read_record
+from runner.results.store import EVENTS, PLAN, RECORD
 
-KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
-AT_ONCE = 2
-# In a campaign, with a machine of its own, 15 seconds are the promise; beside other tests an end takes as long as the machine lets it.
-GONE_S = 15 if "DLSCALE_KILLS" in os.environ else 90
 # A scheduler whose network the others are in, a server and two workers: what one leaves can hold the next.
 RUN = ("--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", "--workers=2", *QUICK)
 
@@ -53,21 +48,6 @@ def engine(request, client):
         return request.param, with_apptainer()
     environment_of("mxnet")
     return request.param, dict(os.environ)
-
-
-def bench(engine, out, number, delay):
-    """Have `bench` kill itself after a number of deeds and a delay in seconds, 0 for never: its process id, exit code and words."""
-    name, environment = engine
-    words = [number, delay, "bench", *RUN, f"--engine={name}", f"--out={out}"]
-    argv = [sys.executable, ROOT / "tests" / "killing.py", *words]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(list(map(str, argv)), cwd=ROOT, env=environment, text=True, **pipes) as process:
-        try:
-            # Podman's monitors of containers hold standard error open for as long as their container lives.
-            said = process.stderr.read()
-        finally:
-            process.kill()
-    return process.pid, process.returncode, said
 
 
 def containers(environment):
@@ -97,36 +77,15 @@ def left(engine, pid):
     return [*processes(mine), *(one["Names"][0] for one in held if re.search(mine, json.dumps(one["Labels"])))]
 
 
-def moments(seed, deeds):
-    """Moments to kill at: before a deed, while the engine is at it, and some time later."""
-    draw = random.Random(seed)
-    while True:
-        yield draw.randint(1, deeds), draw.choice([0.0, draw.uniform(0, 0.02), draw.uniform(0, 2)])
-
-
 def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path):
     name, environment = engine
-    _, code, said = bench(engine, tmp_path, 0, 0)
-    assert code in (0, 4), said
-    deeds = int(said.split()[-1])
+    words, codes = (*RUN, f"--engine={name}", f"--out={tmp_path}"), (0, 4)
+    deeds = deeds_of(words, environment, codes=codes)
     earlier = {path: path.read_bytes() for path in tmp_path.glob(f"*/{RECORD}")}
     assert earlier
-
-    def kill(seed):
-        for number, delay in moments(seed, deeds):
-            pid, code, said = bench(engine, tmp_path, number, delay)
-            assert code in (0, 4, -signal.SIGKILL), (seed, number, delay, said)
-            if code < 0:
-                break
-        assert wait_until(lambda: not left(engine, pid), GONE_S), (seed, number, delay, left(engine, pid))
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(kill, range(KILLS)))
+    kill(words, deeds, environment, left=partial(left, engine), count=how_many(3), at_once=2, codes=codes)
     assert {path: path.read_bytes() for path in earlier} == earlier
-    for path in tmp_path.glob(f"*/{PLAN}"):
-        assert read_plan(path.parent).run_id == path.parent.name
-    for path in tmp_path.glob(f"*/{RECORD}"):
-        assert read_record(path.parent).run_id == path.parent.name
+    check_whole(tmp_path)
     assert wait_until(lambda: not processes(re.escape(str(tmp_path))), GONE_S), processes(re.escape(str(tmp_path)))
     if name == "podman":
         assert containers(environment) == []
