@@ -1,4 +1,4 @@
-"""Every strategy that goes beyond a host, on two and four of them: the losses of one device, and bytes that really crossed the wire.
+"""Every strategy that goes beyond a host, on two or four of them: the losses of one device, and bytes that really crossed the wire.
 
 Prevents: nodes that train a model each, a job whose "network" is the loopback, a speedup over ranks that never met, a record
 that knows one node of two, keys and programs that stay on the hosts.
@@ -30,13 +30,11 @@ class Pair:
 
 PAIRS = [
     Pair("pytorch", "ddp"),
-    Pair("mxnet", "kvstore", ("--kvstore=dist_sync",)),
     Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
     Pair("mxnet", "kvstore", ("--kvstore=dist_sync",), nodes=4),
     Pair("tensorflow", "multiworker"),
     Pair("mxnet", "horovod", ("--controller=gloo",)),
-    Pair("pytorch", "horovod", ("--controller=gloo",)),
-    Pair("pytorch", "horovod", ("--controller=mpi",)),
+    Pair("pytorch", "horovod", ("--controller=mpi",)),  # by Gloo in test_wires.py
 ]
 
 
