@@ -40,7 +40,7 @@ def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns
 
 def test_tuned_tensorflow_runs_its_windows_in_one_call_and_learns_what_the_plain_one_learns(dlscale, tmp_path):
     words = (
-        *("--framework=tensorflow", "--model=resnet18", "--image-size=32", "--batch=4", "--iterations=8", "--warmup=2"),
+        *("--framework=tensorflow", "--model=lenet", "--image-size=32", "--batch=4", "--iterations=8", "--warmup=2"),
         *("--workers=1", "--repeat=1", "--threads=1"),
     )
     ended = dlscale("ablate", *words, out=tmp_path)
