@@ -20,7 +20,7 @@ BLOCKS = [
 COMMANDS = list(
     dict.fromkeys(line.partition(" #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip())
 )
-SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu", "THREADS=1", "IMAGE_SIZE=64")
+SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu", "THREADS=1", "IMAGE_SIZE=64", "WORKERS=1")
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,8 @@ def shortened(words, *, out):
         left_out = {"DEVICE", "THREADS"} if "GPUS" in told else {"ITERATIONS"} if "MODE=converge" in words else set()
         if {"MODEL=lenet", "MODEL=mlp-512-reuters", "MODEL=llama-tiny"} & set(words):
             left_out |= {"IMAGE_SIZE"}
+        if {"GPUS", "HOSTS"} & told or words == ["make", "bench"] or words[1] != "bench":  # those that are of a speedup
+            left_out |= {"WORKERS"}
         few = [small for small in SMALL if small.partition("=")[0] not in told | left_out]
         return [*words, *few, f"OUT={out}", *([] if "BATCH" in told else ["BATCH=4"])]
     if words[1] == "bench":  # dlscale's own
