@@ -12,6 +12,7 @@ from runner.run import bench
 
 WHICH = {
     "scaled": lambda trial: trial.world_size > 1,
+    "profiled": lambda trial: trial.profile is not None,
     "together": lambda trial: trial.concurrent.case == "together",
 }
 
