@@ -13,7 +13,7 @@ from runner.results.store import read_record
 
 def test_every_host_is_measured_by_itself_and_nothing_stays_there(rig, engine, tmp_path):
     small = (
-        "--framework=pytorch",
+        "--framework=mxnet",
         "--model=lenet",
         "--workers=1",
         "--batch=4",
