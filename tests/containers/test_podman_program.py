@@ -82,9 +82,16 @@ def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
 def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_path):
     """What is paused ends nothing, and stays when its runner is killed."""
     both = {"cwd": ROOT, "env": {**os.environ, **podman}}
+
+    def pause(container):
+        """As soon as can be: runc freezes none ("unable to freeze") that starts processes meanwhile, on a kernel with cgroups of version 1."""
+        argv = ("podman", "pause", container)
+        assert wait_until(lambda: not subprocess.run(argv, **both, check=False, capture_output=True).returncode, 60)
+
     with long_run(podman, tmp_path):
         held = there(podman, "--filter=status=running")
-        subprocess.run(["podman", "pause", *held], **both, check=True, capture_output=True)
+        for container in held:
+            pause(container)
     assert wait_until(lambda: set(there(podman)) == set(held), LOADED_S), there(
         podman, "--format={{.Names}} {{.Status}}"
     )
