@@ -11,7 +11,7 @@ from pathlib import Path
 import examples
 import pytest
 from goldens import expected
-from unit.plan.test_launch import CASES, ON_NODES, RDMA, _words
+from unit.plan.test_launch import CASES, ON_NODES, _words
 from unit.plan.test_launch_horovod import CASES as HOROVOD_ON_NODES
 from waiting import wait_until
 
@@ -22,6 +22,7 @@ from runner.engines.ways import SSH, Here, Ssh, Step
 from runner.plan.launch import launch
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "boxes"
+RDMA = "pytorch-ddp-8-gpus-2-nodes-infiniband"
 ROOT, USER = {"root": True}, {"root": False}
 BOXES = {
     "venv": Bare(Path("/venv/bin/python"), Path("/suite/workloads")),
