@@ -179,10 +179,17 @@ def test_a_source_that_breaks_off_is_no_end_of_the_image():
 def test_a_node_that_takes_nothing_is_given_up(monkeypatch):
     monkeypatch.setattr(supply, "_STALLED_S", 1.0)
     monkeypatch.setattr(supply, "_BLOCKS", 1)
-    stuck = Engine(becomes=image())
-    stuck.api = SimpleNamespace(timeout=60, load_image=lambda stream, quiet: [next(iter(stream)), Event().wait(60)])
+    stuck, over = Engine(becomes=image()), Event()
+
+    def load_image(stream, quiet):
+        next(iter(stream))
+        over.wait()
+        return []
+
+    stuck.api = SimpleNamespace(timeout=60, load_image=load_image)
     whole = Engine(becomes=image())
     said = refusal(Engine(image()), node("n1", stuck, lost="Timeout, server n1 not responding."), node("n2", whole))
+    over.set()
     assert said.startswith(f"n1: {REFERENCE} could not be loaded (Timeout, server n1 not responding.)")
     assert tuple(whole.received) == BLOCKS
 
