@@ -86,6 +86,7 @@ def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ..
 
 def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: Resources) -> None:
     where = _where(request, resources)
+    has = {*request.techniques, *(["xla"] if request.xla else [])}
     for name in request.techniques:
         if name not in offered:
             ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
@@ -94,7 +95,6 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
             raise RequestError(
                 f"TECHNIQUES={name} holds one network, which STRATEGY=dp copies in each step; ask for STRATEGY=ddp"
             )
-        has = (*request.techniques, *(["xla"] if request.xla else []))
         if (needed := _NEEDS.get(name)) and needed not in has:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
         if request.precision not in _PRECISIONS.get(name, (request.precision,)):

@@ -4,10 +4,10 @@
 here it is a sum of masked gradients, which XLA fuses with what comes before and after.
 """
 
+from stem_blocks import Blocks
 from with_tensorflow.shim import tf
 
 keras = tf.keras
-MULTIPLE = 8  # of channels, which tensor cores take at once in 16 bits
 
 
 class Blocked(keras.layers.Conv2D):
@@ -17,31 +17,24 @@ class Blocked(keras.layers.Conv2D):
         super().__init__(channels, kernel, stride, padding="valid", **options)
         self.border = border
 
-    def compute_output_shape(self, shape):
-        n, *pixels, _ = shape
-        return (n, *map(self.outputs, pixels), self.filters)
+    def over(self, channels):
+        return Blocks(self.kernel_size[0], self.strides[0], self.border, channels)
 
-    def outputs(self, pixels):
-        return (pixels + 2 * self.border - self.kernel_size[0]) // self.strides[0] + 1
+    def compute_output_shape(self, shape):
+        n, *pixels, channels = shape
+        return (n, *map(self.over(int(channels)).outputs, pixels), self.filters)
 
     def call(self, images):
         kernel = tf.cast(tf.convert_to_tensor(self.kernel), images.dtype)
-        (reach, _), (step, _) = self.kernel_size, self.strides
-        # Zeros in front of the kernel, so that it begins at the edge of a block, and behind it, so that it ends at one.
-        front = -self.border % step
-        back = -(front + reach) % step
-        before = self.border + front
         height, width, channels = map(int, images.shape[1:])
-        more = next(more for more in range(MULTIPLE) if (channels + more) * step**2 % MULTIPLE == 0)
-        ends = [
-            (before, step * (self.outputs(pixels) - 1) + front + reach + back - pixels - before)
-            for pixels in (height, width)
-        ]
-        images = images[:, : height + min(0, ends[0][1]), : width + min(0, ends[1][1])]
-        around = [(start, max(0, end)) for start, end in ends]
-        images = tf.nn.space_to_depth(tf.pad(images, [(0, 0), *around, (0, more)]), step)
-        kernel = tf.pad(tf.transpose(kernel, (3, 0, 1, 2)), [(0, 0), (front, back), (front, back), (0, more)])
-        kernel = tf.transpose(tf.nn.space_to_depth(kernel, step), (1, 2, 3, 0))
+        over = self.over(channels)
+        behind = [over.behind(pixels) for pixels in (height, width)]
+        images = images[:, : height + min(0, behind[0]), : width + min(0, behind[1])]
+        ends = [(over.before, max(0, end)) for end in behind]
+        images = tf.nn.space_to_depth(tf.pad(images, [(0, 0), *ends, (0, over.more)]), over.stride)
+        around = (over.front, over.back)
+        kernel = tf.pad(tf.transpose(kernel, (3, 0, 1, 2)), [(0, 0), around, around, (0, over.more)])
+        kernel = tf.transpose(tf.nn.space_to_depth(kernel, over.stride), (1, 2, 3, 0))
         sums = tf.nn.conv2d(images, kernel, strides=1, padding="VALID")
         return tf.nn.bias_add(sums, tf.cast(tf.convert_to_tensor(self.bias), sums.dtype)) if self.use_bias else sums
 

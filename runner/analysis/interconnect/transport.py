@@ -234,7 +234,7 @@ def used(
         "expected_bytes_per_step": None if gradients is None else gradients * evidence.gradient_factor(trial),
         "emulated": trial.link.label if trial.link and trial.link.emulated else emulated,
     }
-    return _between_nodes(run, nics or {}, one_machine=one_machine).model_copy(update=between)
+    return Transport.model_validate({**dict(_between_nodes(run, nics or {}, one_machine=one_machine)), **between})
 
 
 def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Transport:
