@@ -7,6 +7,8 @@ missing a limit that a parent group sets; crashing where control groups are moun
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_machine import write_tree
 
 from runner.cluster.machine.hostfs import CgroupLimits, read_limits, usable_cores
@@ -103,3 +105,8 @@ def test_a_group_that_cannot_be_seen_falls_back_to_the_mount(tmp_path):
 )
 def test_usable_cores(cores, quota, usable):
     assert usable_cores(cores, quota) == usable
+
+
+@given(cores=st.integers(1, 512), quota=st.floats(0.01, 1024))
+def test_usable_cores_stay_between_one_and_all(cores, quota):
+    assert 1 <= usable_cores(cores, quota) <= cores

@@ -7,6 +7,8 @@ Prevents: a link that is down (its speed cannot be read) ending the program; a b
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_machine import write_tree
 
 from runner.cluster.machine import hostfs
@@ -103,3 +105,8 @@ def test_cpu_lists(text, cpus):
 def test_a_kernel_that_counts_energy_shows_a_zone(tmp_path, zone, counts):
     write_tree(tmp_path, {f"sys/class/powercap/{zone}/name": "package-0"})
     assert hostfs.counts_energy(tmp_path) == counts
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_cpu_lists_of_single_numbers_come_back(cpus):
+    assert hostfs.parse_cpu_list(",".join(map(str, sorted(cpus)))) == tuple(sorted(cpus))
