@@ -207,10 +207,10 @@ def test_student_t_is_that_of_the_tables(freedom, confidence, tabled):
     assert metrics.student_t(freedom, confidence) == pytest.approx(tabled, rel=1e-4)
 
 
-EXPERIMENTS = 3000
+EXPERIMENTS = 4000
 
 
-@pytest.mark.parametrize("count", [3, 10])
+@pytest.mark.parametrize("count", [3, 5, 10])
 @pytest.mark.parametrize(
     ("between", "within"),
     [(0.03, 0.01), (0.002, 0.02)],
