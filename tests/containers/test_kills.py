@@ -10,7 +10,7 @@ from killed import check_whole, deeds_of, how_many, kill
 
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 
-KILLS = how_many(12)
+KILLS = how_many(20)
 # Horovod over emulated nodes has everything: a baseline before it, a network, keys, daemons, links, and containers in each other's namespace.
 RUN = (
     "--framework=mxnet",

@@ -12,10 +12,9 @@ from runner.experiments.studies.study import load_study
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-# Of each study a cell of each row that runs in a way of its own: inference on GPUs is what it is on processors where those stand for them, and
-# nodes of a machine are run by dell-p100. The first is that which a test takes alone; pytest would run another one twice.
+# Of each study a cell of each row, of the first all that there is. It is that which a test takes alone; pytest would run another one twice.
 CELLS = {
-    "cern-wgan": ["batch.1gpus.batch16", "batch.1gpus.batch32"],
+    "cern-wgan": [],
     "dell-p100": [
         "caffe.1gpus",
         "caffe-cpu.cpu",
@@ -26,12 +25,15 @@ CELLS = {
     "uw-hardware": [
         "gpus.2gpus",
         "concurrent-dense.2gpus.one",
+        "concurrent-dense.2gpus.sequential",
         "concurrent-dense.2gpus.together",
+        *("infer.vgg16.1gpus.batch1", "infer.vgg16.1gpus.batch10000"),  # one name begins as the other
         "infer-cpu.vgg16.cpu",
         "quantised.cpu.int8",
     ],
     "tbd-analysis": [
         "one-machine.2gpus.batch16",
+        "machines.2gpus.2nodes.batch16.eth1g",
         "sensitivity-inception.1gpus",
         "sensitivity-wgan.1gpus",
         "sensitivity-deepspeech2.1gpus",
@@ -52,7 +54,8 @@ def reproduced(done):
 
 
 def small(dlscale, study, out):
-    words = (study, "--scale=small", "--device=cpu", f"--cells={','.join(CELLS[study])}", *FRAMEWORK.get(study, ()))
+    cells = [f"--cells={','.join(CELLS[study])}"] if CELLS[study] else []
+    words = (study, "--scale=small", "--device=cpu", *cells, *FRAMEWORK.get(study, ()))
     done = dlscale("reproduce", *words, out=out)
     assert done.code == 0, done.stderr[-4000:]
     return done
@@ -66,7 +69,8 @@ def ended(request, dlscale, tmp_path_factory):
 def test_every_row_runs_and_every_finding_is_judged(ended):
     made = reproduced(ended)
     status = {cell.id: cell for cell in made.cells}
-    for cell in (status.pop(id_) for id_ in CELLS[made.study]):
+    wanted = CELLS[made.study] or [cell.id for cell in made.cells if cell.status != "skipped"]
+    for cell in (status.pop(id_) for id_ in wanted):
         assert cell.status == "ran", cell
         assert all((ended.out / directory / "record.json").exists() for directory in cell.runs)
     assert all(cell.status != "ran" and cell.why for cell in status.values())
