@@ -159,9 +159,11 @@ def test_topics_are_learnt_by_epochs(dlscale, tmp_path):
     assert right == pytest.approx(round(right), abs=1e-6)
 
 
-# How TensorFlow's strategies average what such blocks have, BERT shows, and its embeddings beside.
-def test_a_vision_transformer_learns_alike_on_two_workers(dlscale, tmp_path):
-    ended = dlscale("bench", *STRONG, *VIT, "--warmup=2", "--strategy=ddp", out=tmp_path)
+# How TensorFlow's other strategies average what such blocks have, BERT shows, and its embeddings beside.
+@pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "ddp"), ("tensorflow", "multiworker")])
+def test_a_vision_transformer_learns_alike_on_two_workers(dlscale, tmp_path, framework, strategy):
+    words = (f"--framework={framework}", *STRONG[1:], *VIT, "--warmup=2", f"--strategy={strategy}")
+    ended = dlscale("bench", *words, out=tmp_path)
     assert ended.code == 0, ended.stderr
     check_scales(ended, unit="images", tolerance=1e-3)
 

@@ -1,4 +1,4 @@
-"""Every strategy that goes beyond a node, on two or four nodes of a Slurm job that sbatch queued: each container a step.
+"""Every strategy that goes beyond a node, on two nodes of a Slurm job that sbatch queued, and on four: each container a step.
 
 Prevents: a script that sbatch does not take, steps that train a model each, a job whose "network" is the loopback, a rank on a node that nobody counted or looked at.
 """
@@ -9,8 +9,8 @@ from hosts.test_strategies_on_hosts import PAIRS
 from numerics import GLOBAL_BATCH, ITERATIONS, TRAINING, check_losses, check_shared_losses
 from on_slurm import DLSCALE, check_crossed, ended, left, started
 
-# All but the Horovod of PyTorch, which is started as that of MXNet, and an asynchronous store, which is as a synchronous one.
-ON_SLURM = [pair for pair in PAIRS if pair.synchronous and (pair.framework, pair.strategy) != ("pytorch", "horovod")]
+# All but the Horovod of PyTorch, which is started as that of MXNet.
+ON_SLURM = [pair for pair in PAIRS if (pair.framework, pair.strategy) != ("pytorch", "horovod")]
 
 
 @pytest.fixture
@@ -47,5 +47,5 @@ def test_nodes_of_a_job_hold_one_model_and_its_gradients_cross_their_wire(pair, 
         (f"n{number}", 1) for number in range(1, pair.nodes + 1)
     ]
     assert record.measurement.samples == ITERATIONS * GLOBAL_BATCH
-    check_shared_losses(record, devices=pair.nodes)
-    check_losses(done.record(1), record)
+    check_shared_losses(record, devices=pair.nodes, synchronous=pair.synchronous)
+    check_losses(done.record(1), record, synchronous=pair.synchronous)
