@@ -23,8 +23,9 @@ from runner.core.request import BARE_ENGINES, NARROWED, Device, EngineName, Requ
 from runner.core.trial import Counting, ProfilePass, Trial
 
 ITERATIONS: Final = 5
-# Nsight Compute takes some 20 ms a kernel, and a step has hundreds.
+# Nsight Compute takes some 60 ms a kernel on an H200, and a step has hundreds.
 REPLAYED_ITERATIONS: Final = 1
+MOST_REPLAYED: Final = 5_000  # kernels: about five minutes
 # Iterations that are timed together before a profiler begins, where the measured runs choose their windows by their rate.
 WINDOW: Final = 5
 # Whether the driver lets ordinary users read the GPU's counters, and where NVIDIA's own packages and the CUDA toolkit put Nsight Compute.
@@ -106,6 +107,16 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
         return Counting(source="sampler", reason=reason)
     program = f"{nsight.folder}/ncu" if in_container else nsight.program
     return Counting(source="ncu", program=program, folder=nsight.folder if in_container else None)
+
+
+def spare(trial: Trial, launches: float) -> Trial:
+    """Have the sampler read the counters of a pass, where each step launches so many kernels that Nsight Compute would be long at it."""
+    profile = trial.profile
+    if profile is None or profile.ncu is None or (kernels := launches * profile.iterations) <= MOST_REPLAYED:
+        return trial
+    reason = f"ncu runs each kernel several times, here {kernels:,.0f} of them, and {MOST_REPLAYED:,} are the most that it is given"
+    counting = Counting(source="sampler", reason=reason)
+    return trial.model_copy(update={"profile": profile.model_copy(update={"counting": counting})})
 
 
 def _against(nsight: Nsight, *, devices: int, in_container: bool, here: bool) -> str | None:

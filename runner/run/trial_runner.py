@@ -24,6 +24,7 @@ from runner.engines.base import give
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import image_label
 from runner.plan.layout import Launch, Prepared, lay_out
+from runner.plan.profiling import spare
 from runner.report import ahead
 from runner.report.progress import Aside, Progress
 from runner.results.find import Run, records_under
@@ -70,7 +71,8 @@ class TrialRunner:
         valid = [run for run in earlier if run[1].validity.status == "valid"]
         failed: set[str] = set()
         number = 1
-        for group in concurrent_groups(trials):
+        for planned in concurrent_groups(trials):
+            group = tuple(sparing(one, runs) for one in planned)
             trial, here = group[0], number
             number += len(group)
             if failed & {cell(trial), cell(trial.measured)}:
@@ -253,6 +255,17 @@ def concurrent_groups(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ..
 
     for _, group in groupby(numbered, key=which):
         yield tuple(trial for _, trial in group)
+
+
+def sparing(trial: AnyTrial, before: Sequence[Run]) -> AnyTrial:
+    """The trial; its counters are the sampler's where a pass of kernels of the same training saw too many for Nsight Compute."""
+    if not isinstance(trial, Trial) or trial.profile is None:
+        return trial
+    seen = (
+        record.profile for _, record in before if record.profile and cell(record.trial.measured) == cell(trial.measured)
+    )
+    launches = [one.launches_per_step for one in seen if one.kind == "kernels" and one.launches_per_step]
+    return spare(trial, launches[-1]) if launches else trial
 
 
 def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:

@@ -22,7 +22,7 @@ from runner.core.trial import ProfilePass
 from runner.report.progress import PlainProgress
 from runner.results.store import write_record
 from runner.run.execute import SEARCH_SILENCE_S, SILENCE_S, Limits
-from runner.run.trial_runner import RecordedRuns, Watch, alike, as_run
+from runner.run.trial_runner import RecordedRuns, Watch, alike, as_run, sparing
 
 
 def pace(iterations, window):
@@ -162,3 +162,13 @@ def test_a_cut_matrix_goes_on_though_its_length_followed_the_rate_and_its_nodes_
     assert runs.find(examples.trial(**asked, placement=placed("n3", "n4")), IMAGE) is not None
     assert runs.find(examples.trial(**asked, placement=placed("n3", "n4", kind="infiniband")), IMAGE) is None
     assert runs.find(examples.trial(**asked | {"measure_s": 30.0}, placement=placed("n3", "n4")), IMAGE) is None
+
+
+def test_counters_of_a_step_of_too_many_kernels_are_the_samplers():
+    """As many as the pass of kernels of the same training saw; that of two devices says nothing of one."""
+    one, two = (passes.record_of(passes.trial("kernels", device="gpu", ranks=ranks)) for ranks in (1, 2))
+    one = one.model_copy(update={"profile": one.profile.model_copy(update={"launches_per_step": 14_282.0})})
+    metrics = passes.trial("metrics", device="gpu", ranks=1, counting=passes.NCU)
+    assert sparing(metrics, [(Path(), one)]).profile.counting.source == "sampler"
+    assert sparing(metrics, [(Path(), two)]) == sparing(metrics, []) == metrics
+    assert sparing(one.trial, [(Path(), one)]) == one.trial

@@ -16,13 +16,13 @@ PAGE = (GOLDEN / "raw-page.csv").read_text()
 
 
 def test_what_each_kernel_did():
-    """By hand: 132 multiprocessors of 128 FP32 lanes begin 16,896 FMAs a cycle, 33,792 FLOP."""
-    gemm, copy = ncu.kernels(PAGE)
+    """By hand: 132 multiprocessors of 128 FP32 lanes begin 16,896 FMAs a cycle, 33,792 FLOP, and 5,021,278 cycles went by."""
+    gemm, copy = ncu.kernels(PAGE, PAGE)
     assert gemm["name"] == "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
     assert (gemm["device"], gemm["stream"], gemm["grid"], gemm["block"]) == (0, 7, "16,32,1", "256,1,1")
     assert gemm["duration"] == pytest.approx(0.003)  # 3,000,000 ns
     assert gemm["flop"] == 2 * 68_719_476_736 + 1_048_576
-    assert gemm["fp32_percent"] == pytest.approx(100 * (2 * 13_516.8 + 337.92) / 33_792)  # 81 %
+    assert gemm["fp32_percent"] == pytest.approx(81)  # 137,440,002,048 of 169,679,026,176
     assert gemm["tensor_percent"] == 0
     assert gemm["dram_bytes"] == 201_326_592
     assert (copy["fp32_percent"], copy["flop"]) == (0, 0)
@@ -30,9 +30,10 @@ def test_what_each_kernel_did():
 
 def test_a_page_of_an_h200():
     """4096 cubed takes 2 x 4096^3 operations; 132 x 128 lanes at 1.98 GHz can do 66.9e12 a second, the clock it ran at is a little less."""
-    gemm, tensor_gemm, relu, *_ = ncu.kernels((GOLDEN / "h200-raw-page.csv").read_text())
+    page = with_cycles((GOLDEN / "h200-raw-page.csv").read_text())
+    gemm, tensor_gemm, relu, *_ = ncu.kernels(page, page)
     assert gemm["flop"] == pytest.approx(2 * 4096**3, rel=1e-3)
-    assert gemm["fp32_percent"] == pytest.approx(100 * 12_969.35 / 16_896)
+    assert gemm["fp32_percent"] == pytest.approx(100 * 12_969.35 / 16_896)  # by its own rate
     assert gemm["fp32_percent"] == pytest.approx(
         100 * gemm["flop"] / gemm["duration"] / (132 * 128 * 2 * 1.98e9), rel=0.01
     )
@@ -40,21 +41,38 @@ def test_a_page_of_an_h200():
     assert relu["dram_bytes"] == pytest.approx(2 * 4096**2 * 4, rel=0.03)  # read once, written once
 
 
+def with_cycles(page):
+    """Put the cycles into a page that has rates: those of the first kernel are its FMAs by its FMAs a cycle, and the others do none."""
+    lines = page.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith('"ID"'))
+    cells = ["smsp__cycles_elapsed.avg", "cycle", f"{68_736_253_952 / 12_969.35}", *["1"] * len(lines[first + 3 :])]
+    return "\n".join(line + f',"{cell}"' for line, cell in zip(lines[first:], cells, strict=True))
+
+
+def test_operations_go_to_the_same_kernel_however_many_are_of_its_name():
+    """A second run that lacks the first of three: what is left belongs to the first and second of its shape, and to nothing else."""
+    head, units, gemm, copy = PAGE.splitlines()[2:]
+    second, other = gemm.replace("1,048,576", "3"), gemm.replace("(16, 32, 1)", "(8, 32, 1)")
+    found = ncu.kernels(f"{head}\n{units}\n{gemm}\n{copy}\n{gemm}\n{other}", f"{head}\n{units}\n{gemm}\n{second}")
+    base = 2 * 68_719_476_736
+    assert [kernel["flop"] for kernel in found] == [base + 1_048_576, None, base + 3, None]
+    assert [kernel["fp32_percent"] is None for kernel in found] == [False, True, False, True]
+
+
 def test_units_of_older_and_newer_versions():
     old = PAGE.replace('"byte","ns"', '"Mbyte","usecond"')
-    assert ncu.kernels(old)[0]["duration"] == pytest.approx(3.0)
-    assert ncu.kernels(old)[0]["dram_bytes"] == pytest.approx(201_326_592e6)
+    assert ncu.kernels(old, "")[0]["duration"] == pytest.approx(3.0)
+    assert ncu.kernels(old, "")[0]["dram_bytes"] == pytest.approx(201_326_592e6)
 
 
 def test_a_counter_that_the_gpu_has_not_is_unknown_and_not_zero():
     without = PAGE.replace('"0","16,896"', '"n/a","16,896"').replace('"1,048,576"', '"n/a"')
-    gemm = ncu.kernels(without)[0]
-    assert (gemm["tensor_percent"], gemm["flop"]) == (None, None)
-    assert gemm["fp32_percent"] == pytest.approx(81)
+    gemm = ncu.kernels(without, without)[0]
+    assert (gemm["tensor_percent"], gemm["flop"], gemm["fp32_percent"]) == (None, None, None)
 
 
 def test_a_unit_that_nobody_knows_is_unknown():
-    assert ncu.kernels(PAGE.replace('"byte","ns"', '"byte","fortnight"'))[0]["duration"] is None
+    assert ncu.kernels(PAGE.replace('"byte","ns"', '"byte","fortnight"'), "")[0]["duration"] is None
 
 
 def test_an_old_version_that_tells_neither_device_nor_shape():
@@ -64,13 +82,13 @@ def test_an_old_version_that_tells_neither_device_nor_shape():
     old = old.replace('"(128, 1, 1)","(16384, 1, 1)","0","9.0",', "").replace(
         '"","","","","","","","","","","",', '"","","","","","","",'
     )
-    gemm = ncu.kernels(old)[0]
+    gemm = ncu.kernels(old, old)[0]
     assert (gemm["device"], gemm["grid"], gemm["block"]) == (0, None, None)
     assert gemm["fp32_percent"] == pytest.approx(81)
 
 
 def test_no_page_is_no_kernel():
-    assert ncu.kernels("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n") == []
+    assert ncu.kernels("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n", "") == []
 
 
 @pytest.fixture
@@ -84,23 +102,41 @@ def run(path, *program):
     )
 
 
-def test_the_program_runs_under_it_and_the_rows_come_after_its_own_lines(stand_in, tmp_path):
-    done = run(stand_in(PAGE), "sh", "-c", "echo mine; exit 3")
-    assert done.returncode == 3
+def test_the_program_runs_under_it_twice_and_speaks_once(stand_in, tmp_path):
+    done = run(stand_in(PAGE), "sh", "-c", f"echo mine; echo ran >>{tmp_path}/runs")
+    assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "mine"
-    assert PAGE.splitlines()[3] in lines  # the raw page is in the log
+    assert (lines[0], lines.count("mine")) == ("mine", 1)
+    assert (tmp_path / "runs").read_text() == "ran\nran\n"
+    assert sum(line.startswith('"ID"') for line in lines) == 2  # the raw pages are in the log
     rows = json.loads(lines[-1].removeprefix("::dlscale-rows:: "))
     assert (rows["table"], rows["rank"]) == ("kernels", 0)
     assert rows["columns"]["kind"] == ["kernel", "kernel"]
-    flags = (tmp_path / "flags").read_text().splitlines()
-    assert {"--profile-from-start=off", "--clock-control=none", "--page=raw", "--csv"} <= set(flags)
+    assert rows["columns"]["fp32_percent"] == [pytest.approx(81), 0]
+    own, instructions = [line.split() for line in (tmp_path / "flags").read_text().splitlines()]
+    assert {"--profile-from-start=off", "--clock-control=none", "--page=raw", "--csv"} <= set(own) & set(instructions)
+    # Together they take ncu four times as long.
+    assert [word for word in own if word.startswith("--metrics=") and "sass" in word] == []
+    assert all("sass" in name for word in instructions if word.startswith("--metrics=") for name in word.split(","))
+
+
+def test_a_program_that_fails_runs_once(stand_in, tmp_path):
+    done = run(stand_in(PAGE), "sh", "-c", f"echo ran >>{tmp_path}/runs; exit 3")
+    assert (done.returncode, (tmp_path / "runs").read_text()) == (3, "ran\n")
+    assert "flop" not in json.loads(done.stdout.splitlines()[-1].removeprefix("::dlscale-rows:: "))["columns"]
+
+
+def test_a_second_run_that_fails_leaves_the_first(stand_in, tmp_path):
+    done = run(stand_in(PAGE), "sh", "-c", f"test ! -e {tmp_path}/runs && echo ran >{tmp_path}/runs")
+    assert (done.returncode, "ended with 1" in done.stderr) == (0, True)
+    columns = json.loads(done.stdout.splitlines()[-1].removeprefix("::dlscale-rows:: "))["columns"]
+    assert ("flop" in columns, columns["dram_bytes"][0]) == (False, 201_326_592)
 
 
 def test_its_columns_are_the_tables():
     from runner.core.events.parse import COLUMNS
 
-    assert ncu.columns(ncu.kernels(PAGE)).keys() <= COLUMNS["kernels"].keys()
+    assert ncu.columns(ncu.kernels(PAGE, PAGE)).keys() <= COLUMNS["kernels"].keys()
 
 
 def test_a_missing_right_is_said_where_failures_are_looked_for(stand_in):
