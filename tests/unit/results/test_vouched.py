@@ -132,6 +132,13 @@ def test_llama_in_two_precisions_on_two_gpus():
     assert f"an MFU of {found['4400'].mfu_percent:.2f} %" in DOCUMENT
 
 
+def test_tensorflow_tuned_with_and_without_its_pooling():
+    tuned, without = (rows_of("own-tensorflow", matrix)[0] for matrix in ("3dfc", "2242"))
+    assert (tuned.repeats, without.repeats) == (3, 3)
+    assert f"{with_interval(tuned)}](../results/h200/own-tensorflow/20261127T142124Z-3dfc.md) images/s" in DOCUMENT
+    assert f"{with_interval(without)}](../results/h200/own-tensorflow/20261127T142529Z-2242.md) with all" in DOCUMENT
+
+
 def test_gpt2_compiled_on_four_gpus():
     _, four = rows_of("own-four", batch_per_device=64)
     assert (
