@@ -109,10 +109,10 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
     return Counting(source="ncu", program=program, folder=nsight.folder if in_container else None)
 
 
-def spare(trial: Trial, launches: float) -> Trial:
-    """Have the sampler read the counters of a pass, where each step launches so many kernels that Nsight Compute would be long at it."""
+def spare(trial: Trial, kernels_per_step: float) -> Trial:
+    """Have the sampler read the counters of a pass, where a step has so many kernels that Nsight Compute would be long at it."""
     profile = trial.profile
-    if profile is None or profile.ncu is None or (kernels := launches * profile.iterations) <= MOST_REPLAYED:
+    if profile is None or profile.ncu is None or (kernels := kernels_per_step * profile.iterations) <= MOST_REPLAYED:
         return trial
     reason = f"ncu runs each kernel several times, here {kernels:,.0f} of them, and {MOST_REPLAYED:,} are the most that it is given"
     counting = Counting(source="sampler", reason=reason)

@@ -261,11 +261,9 @@ def sparing(trial: AnyTrial, before: Sequence[Run]) -> AnyTrial:
     """The trial; its counters are the sampler's where a pass of kernels of the same training saw too many for Nsight Compute."""
     if not isinstance(trial, Trial) or trial.profile is None:
         return trial
-    seen = (
-        record.profile for _, record in before if record.profile and cell(record.trial.measured) == cell(trial.measured)
-    )
-    launches = [one.launches_per_step for one in seen if one.kind == "kernels" and one.launches_per_step]
-    return spare(trial, launches[-1]) if launches else trial
+    passes = (record.profile for _, record in before if cell(record.trial.measured) == cell(trial.measured))
+    kernels = [one.gpu_total.kernels_per_step for one in passes if one and one.kind == "kernels" and one.gpu_total]
+    return spare(trial, kernels[-1]) if kernels else trial
 
 
 def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:

@@ -18,9 +18,10 @@ from wires import start
 from runner.core.events import Pace
 from runner.core.record import ImageUsed
 from runner.core.request import Request
-from runner.core.trial import ProfilePass
+from runner.core.trial import Counting, ProfilePass
+from runner.plan.profiling import MOST_REPLAYED
 from runner.report.progress import PlainProgress
-from runner.results.store import write_record
+from runner.results.store import read_record, write_record
 from runner.run.execute import SEARCH_SILENCE_S, SILENCE_S, Limits
 from runner.run.trial_runner import RecordedRuns, Watch, alike, as_run, sparing
 
@@ -165,10 +166,21 @@ def test_a_cut_matrix_goes_on_though_its_length_followed_the_rate_and_its_nodes_
 
 
 def test_counters_of_a_step_of_too_many_kernels_are_the_samplers():
-    """As many as the pass of kernels of the same training saw; that of two devices says nothing of one."""
-    one, two = (passes.record_of(passes.trial("kernels", device="gpu", ranks=ranks)) for ranks in (1, 2))
-    one = one.model_copy(update={"profile": one.profile.model_copy(update={"launches_per_step": 14_282.0})})
-    metrics = passes.trial("metrics", device="gpu", ranks=1, counting=passes.NCU)
-    assert sparing(metrics, [(Path(), one)]).profile.counting.source == "sampler"
-    assert sparing(metrics, [(Path(), two)]) == sparing(metrics, []) == metrics
-    assert sparing(one.trial, [(Path(), one)]) == one.trial
+    """As many as the pass of kernels of the same training saw, here one on an H200; that of two devices says nothing of one."""
+    (path,) = (examples.ROOT / "results/h200/cern-wgan").glob("*-1e8b-*-profile-kernels-r1")
+    run = path, read_record(path)
+    step = run[1].profile.gpu_total.kernels_per_step
+    assert step > 100
+
+    def metrics(iterations, **changes):
+        counting = Counting.model_validate(passes.NCU)
+        profile = run[1].trial.profile.model_copy(
+            update={"kind": "metrics", "iterations": iterations, "counting": counting}
+        )
+        return run[1].trial.model_copy(update={"profile": profile, **changes})
+
+    few, many = metrics(1), metrics(int(MOST_REPLAYED / step) + 1)
+    assert sparing(many, [run]).profile.counting.source == "sampler"
+    assert (sparing(few, [run]), sparing(many, [])) == (few, many)
+    assert sparing(two := metrics(many.profile.iterations, world_size=2), [run]) == two
+    assert sparing(run[1].trial, [run]) == run[1].trial
