@@ -5,6 +5,7 @@ Prevents, beside what `modelled` does, a padding that TensorFlow puts on one sid
 
 import math
 
+from keras import StatelessScope
 from modelled import (
     CATALOG,
     REFERENCE,
@@ -44,7 +45,7 @@ FAMILY |= {"googlenet-mxnet": "googlenet-bvlc", "resnet152-imagenet-stem": "resn
 
 def hold(name, size):
     """Hold a network at a size to its shapes and operations, and give it back."""
-    with tf.Graph().as_default():  # without arithmetic: no weight is drawn
+    with StatelessScope(initialize_variables=False):  # no weight is drawn
         net = build(name, size, 1000)
         assert {output.shape for output in net.outputs} == {(None, 1000)}, (
             f"{name} at {size} pixels gives {net.outputs}"
