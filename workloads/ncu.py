@@ -55,10 +55,8 @@ def main(argv):
     ncu, program = argv[0][len("--ncu=") :], argv[1:]
     try:
         code, page = run(ncu, OWN, program)
-        if code == 0 and rows(page):
-            again, instructions = run(ncu, INSTRUCTIONS, program, silent=True)
-        else:
-            again, instructions = 0, ""
+        own = rows(page)
+        again, instructions = run(ncu, INSTRUCTIONS, program, silent=True) if own and code == 0 else (0, "")
     except OSError as error:
         sys.stderr.write(f"ncu: {ncu}: {error.strerror}\n")
         return 127
@@ -67,7 +65,7 @@ def main(argv):
     sys.stderr.writelines(line + "\n" for line in (page + instructions).splitlines() if line.startswith("==ERROR=="))
     if again:
         sys.stderr.write(f"ncu: the run that counts operations ended with {again}; there are none\n")
-    found = kernels(page, "" if again else instructions)
+    found = kernels(own, [] if again else rows(instructions))
     if found:
         Events(rank=0).table("kernels", columns(found))
     return 128 - code if code < 0 else code
@@ -94,11 +92,11 @@ def rows(page):
 
 
 def kernels(own, instructions):
-    """Put the pages of both runs together: one dict of columns a kernel; a counter that this GPU does not have is None."""
+    """Put the rows of both runs together: one dict of columns a kernel; a counter that this GPU does not have is None."""
     executed = defaultdict(list)
-    for row in reversed(rows(instructions)):
+    for row in reversed(instructions):
         executed[_launch(row)].append(row)
-    return [_kernel(row, executed[_launch(row)].pop() if executed[_launch(row)] else {}) for row in rows(own)]
+    return [_kernel(row, executed[_launch(row)].pop() if executed[_launch(row)] else {}) for row in own]
 
 
 def columns(found):

@@ -109,8 +109,8 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
     return Counting(source="ncu", program=program, folder=nsight.folder if in_container else None)
 
 
-def spare(trial: Trial, kernels_per_step: float) -> Trial:
-    """Have the sampler read the counters of a pass, where a step has so many kernels that Nsight Compute would be long at it."""
+def limit_replay(trial: Trial, kernels_per_step: float) -> Trial:
+    """Have the sampler read the counters of a pass, where a step has more kernels than Nsight Compute repeats in minutes."""
     profile = trial.profile
     if profile is None or profile.ncu is None or (kernels := kernels_per_step * profile.iterations) <= MOST_REPLAYED:
         return trial

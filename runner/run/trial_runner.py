@@ -24,7 +24,7 @@ from runner.engines.base import give
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import image_label
 from runner.plan.layout import Launch, Prepared, lay_out
-from runner.plan.profiling import spare
+from runner.plan.profiling import limit_replay
 from runner.report import ahead
 from runner.report.progress import Aside, Progress
 from runner.results.find import Run, records_under
@@ -72,7 +72,7 @@ class TrialRunner:
         failed: set[str] = set()
         number = 1
         for planned in concurrent_groups(trials):
-            group = tuple(sparing(one, runs) for one in planned)
+            group = tuple(with_replay_limited(one, runs) for one in planned)
             trial, here = group[0], number
             number += len(group)
             if failed & {cell(trial), cell(trial.measured)}:
@@ -257,13 +257,13 @@ def concurrent_groups(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ..
         yield tuple(trial for _, trial in group)
 
 
-def sparing(trial: AnyTrial, before: Sequence[Run]) -> AnyTrial:
+def with_replay_limited(trial: AnyTrial, before: Sequence[Run]) -> AnyTrial:
     """The trial; its counters are the sampler's where a pass of kernels of the same training saw too many for Nsight Compute."""
     if not isinstance(trial, Trial) or trial.profile is None:
         return trial
     passes = (record.profile for _, record in before if cell(record.trial.measured) == cell(trial.measured))
     kernels = [one.gpu_total.kernels_per_step for one in passes if one and one.kind == "kernels" and one.gpu_total]
-    return spare(trial, kernels[-1]) if kernels else trial
+    return limit_replay(trial, kernels[-1]) if kernels else trial
 
 
 def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:

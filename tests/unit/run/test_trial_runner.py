@@ -23,7 +23,7 @@ from runner.plan.profiling import MOST_REPLAYED
 from runner.report.progress import PlainProgress
 from runner.results.store import read_record, write_record
 from runner.run.execute import SEARCH_SILENCE_S, SILENCE_S, Limits
-from runner.run.trial_runner import RecordedRuns, Watch, alike, as_run, sparing
+from runner.run.trial_runner import RecordedRuns, Watch, alike, as_run, with_replay_limited
 
 
 def pace(iterations, window):
@@ -180,7 +180,7 @@ def test_counters_of_a_step_of_too_many_kernels_are_the_samplers():
         return run[1].trial.model_copy(update={"profile": profile, **changes})
 
     few, many = metrics(1), metrics(int(MOST_REPLAYED / step) + 1)
-    assert sparing(many, [run]).profile.counting.source == "sampler"
-    assert (sparing(few, [run]), sparing(many, [])) == (few, many)
-    assert sparing(two := metrics(many.profile.iterations, world_size=2), [run]) == two
-    assert sparing(run[1].trial, [run]) == run[1].trial
+    assert with_replay_limited(many, [run]).profile.counting.source == "sampler"
+    assert (with_replay_limited(few, [run]), with_replay_limited(many, [])) == (few, many)
+    assert with_replay_limited(two := metrics(many.profile.iterations, world_size=2), [run]) == two
+    assert with_replay_limited(run[1].trial, [run]) == run[1].trial

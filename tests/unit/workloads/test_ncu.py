@@ -15,9 +15,14 @@ GOLDEN = examples.ROOT / "tests" / "golden" / "ncu"
 PAGE = (GOLDEN / "raw-page.csv").read_text()
 
 
+def kernels(own, instructions=""):
+    """Read the pages of both runs."""
+    return ncu.kernels(ncu.rows(own), ncu.rows(instructions))
+
+
 def test_what_each_kernel_did():
     """By hand: 132 multiprocessors of 128 FP32 lanes begin 16,896 FMAs a cycle, 33,792 FLOP, and 5,021,278 cycles went by."""
-    gemm, copy = ncu.kernels(PAGE, PAGE)
+    gemm, copy = kernels(PAGE, PAGE)
     assert gemm["name"] == "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
     assert (gemm["device"], gemm["stream"], gemm["grid"], gemm["block"]) == (0, 7, "16,32,1", "256,1,1")
     assert gemm["duration"] == pytest.approx(0.003)  # 3,000,000 ns
@@ -31,7 +36,7 @@ def test_what_each_kernel_did():
 def test_a_page_of_an_h200():
     """4096 cubed takes 2 x 4096^3 operations; 132 x 128 lanes at 1.98 GHz can do 66.9e12 a second, the clock it ran at is a little less."""
     page = with_cycles((GOLDEN / "h200-raw-page.csv").read_text())
-    gemm, tensor_gemm, relu, *_ = ncu.kernels(page, page)
+    gemm, tensor_gemm, relu, *_ = kernels(page, page)
     assert gemm["flop"] == pytest.approx(2 * 4096**3, rel=1e-3)
     assert gemm["fp32_percent"] == pytest.approx(100 * 12_969.35 / 16_896)  # by its own rate
     assert gemm["fp32_percent"] == pytest.approx(
@@ -53,7 +58,7 @@ def test_operations_go_to_the_same_kernel_however_many_are_of_its_name():
     """A second run that lacks the first of three: what is left belongs to the first and second of its shape, and to nothing else."""
     head, units, gemm, copy = PAGE.splitlines()[2:]
     second, other = gemm.replace("1,048,576", "3"), gemm.replace("(16, 32, 1)", "(8, 32, 1)")
-    found = ncu.kernels(f"{head}\n{units}\n{gemm}\n{copy}\n{gemm}\n{other}", f"{head}\n{units}\n{gemm}\n{second}")
+    found = kernels(f"{head}\n{units}\n{gemm}\n{copy}\n{gemm}\n{other}", f"{head}\n{units}\n{gemm}\n{second}")
     base = 2 * 68_719_476_736
     assert [kernel["flop"] for kernel in found] == [base + 1_048_576, None, base + 3, None]
     assert [kernel["fp32_percent"] is None for kernel in found] == [False, True, False, True]
@@ -61,18 +66,18 @@ def test_operations_go_to_the_same_kernel_however_many_are_of_its_name():
 
 def test_units_of_older_and_newer_versions():
     old = PAGE.replace('"byte","ns"', '"Mbyte","usecond"')
-    assert ncu.kernels(old, "")[0]["duration"] == pytest.approx(3.0)
-    assert ncu.kernels(old, "")[0]["dram_bytes"] == pytest.approx(201_326_592e6)
+    assert kernels(old)[0]["duration"] == pytest.approx(3.0)
+    assert kernels(old)[0]["dram_bytes"] == pytest.approx(201_326_592e6)
 
 
 def test_a_counter_that_the_gpu_has_not_is_unknown_and_not_zero():
     without = PAGE.replace('"0","16,896"', '"n/a","16,896"').replace('"1,048,576"', '"n/a"')
-    gemm = ncu.kernels(without, without)[0]
+    gemm = kernels(without, without)[0]
     assert (gemm["tensor_percent"], gemm["flop"], gemm["fp32_percent"]) == (None, None, None)
 
 
 def test_a_unit_that_nobody_knows_is_unknown():
-    assert ncu.kernels(PAGE.replace('"byte","ns"', '"byte","fortnight"'), "")[0]["duration"] is None
+    assert kernels(PAGE.replace('"byte","ns"', '"byte","fortnight"'))[0]["duration"] is None
 
 
 def test_an_old_version_that_tells_neither_device_nor_shape():
@@ -82,13 +87,13 @@ def test_an_old_version_that_tells_neither_device_nor_shape():
     old = old.replace('"(128, 1, 1)","(16384, 1, 1)","0","9.0",', "").replace(
         '"","","","","","","","","","","",', '"","","","","","","",'
     )
-    gemm = ncu.kernels(old, old)[0]
+    gemm = kernels(old, old)[0]
     assert (gemm["device"], gemm["grid"], gemm["block"]) == (0, None, None)
     assert gemm["fp32_percent"] == pytest.approx(81)
 
 
 def test_no_page_is_no_kernel():
-    assert ncu.kernels("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n", "") == []
+    assert kernels("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n") == []
 
 
 @pytest.fixture
@@ -108,7 +113,12 @@ def test_the_program_runs_under_it_twice_and_speaks_once(stand_in, tmp_path):
     lines = done.stdout.splitlines()
     assert (lines[0], lines.count("mine")) == ("mine", 1)
     assert (tmp_path / "runs").read_text() == "ran\nran\n"
-    assert sum(line.startswith('"ID"') for line in lines) == 2  # the raw pages are in the log
+    # The raw pages are in the log, a row a kernel in each.
+    own, instructions = [
+        [n for n, line in enumerate(lines) if f'"{value}"' in line] for value in ("201,326,592", "68,719,476,736")
+    ]
+    assert (len(own), len(instructions), own < instructions) == (1, 1, True)
+    assert sum(line.startswith('"ID"') for line in lines) == 2
     rows = json.loads(lines[-1].removeprefix("::dlscale-rows:: "))
     assert (rows["table"], rows["rank"]) == ("kernels", 0)
     assert rows["columns"]["kind"] == ["kernel", "kernel"]
@@ -136,7 +146,7 @@ def test_a_second_run_that_fails_leaves_the_first(stand_in, tmp_path):
 def test_its_columns_are_the_tables():
     from runner.core.events.parse import COLUMNS
 
-    assert ncu.columns(ncu.kernels(PAGE, PAGE)).keys() <= COLUMNS["kernels"].keys()
+    assert ncu.columns(kernels(PAGE, PAGE)).keys() <= COLUMNS["kernels"].keys()
 
 
 def test_a_missing_right_is_said_where_failures_are_looked_for(stand_in):
