@@ -32,13 +32,21 @@ LAUNCHERS: Final = (
     "APPTAINER_TMPDIR",
     "APPTAINER_CACHEDIR",
 )
+# Removes $name, with the others in its network where $with says so. `rm --force` ends well and leaves it where one of those was removed by itself
+# meanwhile (Podman 4.3.1), so that only its absence counts.
+_REMOVE: Final = """\
+for round in $(seq 60); do
+  podman rm $with --ignore "$name"; podman container exists "$name"
+  [ $? = 1 ] && break
+  sleep 0.5
+done"""
 # Removes a container that others join once they are gone, or with them where its lease was over. One that failed is told of first: then the runner
 # removes it. Podman's own `--rm` fails while they are there, and its `run` waits 20 s for what that would have noted (`WaitForExit` of Podman 4.3).
-_AFTER_OTHERS: Final = """\
+_AFTER_OTHERS: Final = f"""\
 name=$1 with=; shift
 "$@"; code=$?
 [ $code = 0 ] || with='--force --depend'
-remove() { for round in $(seq 60); do podman rm $with --ignore "$name" && break; sleep 0.5; done; }
+remove() {{ {_REMOVE}; }}
 case $code in
   0|143) remove ;;
   *) remove & ;;
@@ -207,7 +215,7 @@ class Podman(Inside):
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
         """A container that was created, and whose `podman run` was ended before it started it, stays."""
-        return ("podman", "rm", "--force", "--depend", "--ignore", spec.name)
+        return ("sh", "-c", f"name=$1 with='--force --depend'\n{_REMOVE}", "sh", spec.name)
 
 
 class Pyxis(_Process, Inside):

@@ -46,6 +46,8 @@ for round in $(seq 50); do
   sleep 0.1
 done
 exit 1"""
+# How often Podman is asked to remove one that it leaves there without a word.
+_ROUNDS: Final = 10
 _VARIABLE: Final = re.compile(r"/proc/(?P<pid>\d+)/environ:(?P<name>\w+)=(?P<value>[^\0]*)\0")
 
 
@@ -104,10 +106,15 @@ class InPodman:
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """With those in its network, where it is by force."""
+        """With those in its network, where it is by force: then once more where one of them was removed meanwhile, at which Podman 4.3 gives up."""
         words = ("--force", "--depend", "--time=0") if force else ()
-        _said(self.ask, ("podman", "rm", "--ignore", "--volumes", *words, thing.id), refusal=EngineRefusedError)
-        return True
+        remove = ("podman", "rm", "--ignore", "--volumes", *words, thing.id)
+        listed = ("podman", "ps", "--all", "--quiet", f"--filter=id={thing.id}")
+        for _ in range(_ROUNDS):
+            _said(self.ask, remove, refusal=EngineRefusedError)
+            if not _said(self.ask, listed, refusal=EngineError).strip():
+                return True
+        raise EngineRefusedError(f"podman rm leaves {thing.name} there; see `podman ps --all`")
 
     def by_hand(self, run: str) -> str:
         """By label."""

@@ -76,31 +76,47 @@ def test_under_podman_the_lease_of_what_others_join_waits_for_a_byte_of_the_runn
         assert not BOXES["apptainer"].begin(spec)
 
 
-# Notes what it is asked; a job ends with $CODE, and what others are in can't be removed at first, but by force.
+# Notes what it is asked; a job ends with $CODE. What others are in can't be removed at first; by force that is told as done, and it stays.
 PODMAN = """\
 #!/bin/sh
 echo "$@" >> "$LOG"
 case $1$2 in
   run*) exit $CODE ;;
   rm--ignore) [ $(grep -c "^rm" "$LOG") -gt 1 ] ;;
+  containerexists) [ $(grep -c "^rm" "$LOG") -le 1 ] ;;
 esac
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "removals"),
-    [(0, ["--ignore"] * 2), (143, ["--force --depend --ignore"]), (1, ["--force --depend --ignore"])],
-)
-def test_what_others_join_is_removed_after_them_or_with_them_where_it_ended_badly(tmp_path, code, removals):
-    """Its exit code is the job's: a run whose scheduler failed must not be told as its workers'."""
+@pytest.fixture
+def forgetful(tmp_path):
+    """The variables to run such a Podman with, and what removals it was asked for so far."""
     (tmp_path / "podman").write_text(PODMAN)
     (tmp_path / "podman").chmod(0o755)
     log = tmp_path / "log"
-    spec = launch(CASES["tensorflow-ps-2-cpu-workers"][0])[0].model_copy(update={"cpus": ()})
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LOG": str(log), "CODE": str(code)}
-    assert subprocess.run(BOXES["podman of root, in a step"].argv(spec), env=environment).returncode == code
-    wanted = [f"rm {words} {spec.name}" for words in removals]
-    assert wait_until(lambda: log.read_text().splitlines()[1:] == wanted, 10), log.read_text()
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LOG": str(log)}
+    return environment, lambda: [line for line in log.read_text().splitlines() if line.startswith("rm")]
+
+
+JOINED = launch(CASES["tensorflow-ps-2-cpu-workers"][0])[0].model_copy(update={"cpus": ()})
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(0, "--ignore"), (143, "--force --depend --ignore"), (1, "--force --depend --ignore")]
+)
+def test_what_others_join_is_removed_after_them_or_with_them_where_it_ended_badly(forgetful, code, words):
+    """Its exit code is the job's: a run whose scheduler failed must not be told as its workers'."""
+    environment, removals = forgetful
+    argv = BOXES["podman of root, in a step"].argv(JOINED)
+    assert subprocess.run(argv, env={**environment, "CODE": str(code)}).returncode == code
+    assert wait_until(lambda: removals() == [f"rm {words} {JOINED.name}"] * 2, 10), removals()
+
+
+def test_what_podman_tells_as_removed_and_leaves_is_removed_again(forgetful):
+    """As it does where what it was to remove first was removed by itself meanwhile."""
+    environment, removals = forgetful
+    subprocess.run(BOXES["podman of root, in a step"].removal(JOINED), env=environment, check=True)
+    assert removals() == [f"rm --force --depend --ignore {JOINED.name}"] * 2
 
 
 def test_a_step_takes_all_that_the_job_has_on_one_node_and_runs_beside_the_others():

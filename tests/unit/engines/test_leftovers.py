@@ -9,13 +9,14 @@ import json
 import os
 import subprocess
 import sys
+from typing import ClassVar
 
 import psutil
 import pytest
 from waiting import wait_until
 
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
-from runner.engines.base import EngineError
+from runner.engines.base import EngineError, EngineRefusedError
 from runner.engines.leftovers import InPodman, InProcesses
 from runner.engines.process import CommandError, ask_here
 
@@ -86,25 +87,51 @@ def test_what_is_in_a_jobs_session_is_killed_with_it_and_never_the_session_that_
             own.kill()
 
 
-def test_podman_is_asked_for_what_carries_the_label_and_removes_with_those_in_its_network():
-    asked = []
-    one = {"Id": "c1", "Names": ["dlscale-x"], "State": "created", "Labels": {LABEL_RUN: "x", LABEL_RUNNER: "me"}}
+class OnePod:
+    """A Podman with one container, which needs so many removals until it is gone, all of which it tells as done."""
 
-    def podman(argv):
-        asked.append(argv[1:])
-        return json.dumps([one]) if argv[1] == "ps" else "c1\n"
+    ONE: ClassVar = {
+        "Id": "c1",
+        "Names": ["dlscale-x"],
+        "State": "created",
+        "Labels": {LABEL_RUN: "x", LABEL_RUNNER: "me"},
+    }
 
-    (thing,) = InPodman(podman).find()
+    def __init__(self, needs):
+        self.needs = needs
+        self.removals = []
+
+    def __call__(self, argv):
+        if argv[1] == "rm":
+            self.removals.append(argv[2:])
+        here = len(self.removals) < self.needs
+        if "--format=json" in argv:
+            return json.dumps([self.ONE] if here else [])
+        return "c1\n" if argv[1] == "rm" or here else ""
+
+
+def test_podman_is_asked_for_what_carries_the_label():
+    (thing,) = InPodman(OnePod(1)).find()
     assert (thing.kind, thing.name, thing.run, thing.runner, thing.status) == (
         *("container", "dlscale-x", "x"),
         *("me", "created"),
     )
-    assert InPodman(podman).remove(thing, force=False)
-    assert InPodman(podman).remove(thing, force=True)
-    assert asked[1:] == [
-        ("rm", "--ignore", "--volumes", "c1"),
-        ("rm", "--ignore", "--volumes", "--force", "--depend", "--time=0", "c1"),
-    ]
+
+
+@pytest.mark.parametrize(("force", "words"), [(False, ()), (True, ("--force", "--depend", "--time=0"))])
+@pytest.mark.parametrize("needs", [1, 3])
+def test_podman_removes_one_by_force_with_those_in_its_network_until_it_is_gone(force, words, needs):
+    podman = OnePod(needs)
+    (thing,) = InPodman(podman).find()
+    assert InPodman(podman).remove(thing, force=force)
+    assert podman.removals == [("--ignore", "--volumes", *words, "c1")] * needs
+
+
+def test_a_container_that_podman_never_removes_is_not_told_as_removed():
+    podman = OnePod(10**6)
+    (thing,) = InPodman(podman).find()
+    with pytest.raises(EngineRefusedError, match="dlscale-x"):
+        InPodman(podman).remove(thing, force=True)
 
 
 def test_a_podman_that_does_not_answer_says_why():
