@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
-# Told of make, the program says WORKERS=2 where it would say --workers=2.
+# With DLSCALE_MAKE set, the program's messages say WORKERS=2 instead of --workers=2.
 DLSCALE := DLSCALE_MAKE=1 .venv/bin/dlscale
 
 VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
@@ -11,7 +11,7 @@ VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS CLUSTER SLURM_FLAGS WORKER
 SWITCHES := XLA OVERSUBSCRIBE COMPARE RESUME
 STUDIES := SCALE DEVICE HOSTS FRAMEWORK VERSION ENGINE IMAGE MOUNT DATA
 
-# What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
+# The variables of each target. A command-line variable that no requested target takes is refused; make itself would ignore a typo.
 TAKES.plan := $(VARIABLES) $(SWITCHES) FORMAT KIND REGISTRY
 TAKES.bench := $(VARIABLES) $(SWITCHES) VERBOSE
 TAKES.compare-interconnects := $(TAKES.bench)
@@ -33,12 +33,12 @@ TAKES.studies := $(STUDIES) JSON
 TAKES.rig := NODES RATE DELAY
 TAKES.sample := OUT
 TAKES.torture := KILLS ENGINE CLUSTER
-# Every target takes these, for make hands them on to what it starts, as a make that tests start.
+# Every target takes these: make passes them on to its children, for instance to a make that tests start.
 ALWAYS := SHELL PYTHON PYTEST DLSCALE% PIP_% DOCKER_% CUDA_% %_proxy %_PROXY
 GOALS := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $(v))),$(v)))
 UNKNOWN := $(sort $(filter-out $(ALWAYS) $(foreach goal,$(GOALS),$(TAKES.$(goal))),$(GIVEN)))
-# Of some words, which of others they are most like: `; did you mean bench? See`, else `; see`.
+# The closest of some known words: `; did you mean bench? See`, or `; see` if none is close.
 meant = $(or $(patsubst %,; did you mean %? See,$(shell $(PYTHON) -c 'import difflib, sys; a, b = map(str.split, sys.argv[1:]); \
   c = {w.lower(): w for w in b}; \
   print("-or-".join(dict.fromkeys(c[m] for w in a for m in difflib.get_close_matches(w.lower(), c, 2, 0.75))))' '$(subst ','\'',$(1))' '$(2)' 2>/dev/null)),; see)
@@ -48,14 +48,14 @@ STRANGE := $(filter-out $(TARGETS) .venv/%,$(MAKECMDGOALS))
 COMMANDS = $(shell sed -n 's/^### dlscale \([a-z]*\)$$/\1/p' docs/options.md)
 $(if $(STRANGE),$(error no target $(STRANGE)$(if $(filter $(COMMANDS),$(STRANGE)),; type `.venv/bin/dlscale $(STRANGE)`,$(subst -or-, or ,$(call meant,$(STRANGE),$(TARGETS))) `make help`)))
 
-# make expands what it exports, and it exports what its command line has: none of it, for the flags say it all.
+# make would export, and expand, the variables of its command line; the flags carry all of them, so export none.
 unexport $(filter-out $(ALWAYS),$(GIVEN))
 
-# FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it: `value` expands no $ of it.
+# FRAMEWORK=mxnet becomes --framework=mxnet. Whatever a value contains, it reaches the program as one argument: `value` expands no $.
 lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
 typed = '$(subst ','\'',$(value $(1)))'
 flags = $(foreach v,$(1),$(if $(value $(v)),--$(call lower,$(v))=$(call typed,$(v))))
-# XLA=1 becomes --xla; XLA=0 is as good as none.
+# XLA=1 becomes --xla; XLA=0 is the same as unset.
 on = $(filter-out 0 no false,$(value $(1)))
 switches = $(foreach v,$(1),$(if $(call on,$(v)),--$(call lower,$(v))))
 FLAGS = $(call flags,$(VARIABLES)) $(call switches,$(SWITCHES))
@@ -66,7 +66,7 @@ help: ## list targets and variables
 	@echo; printf '%s\n' "Variables: $(VARIABLES)" "Switches: $(SWITCHES) (=1; 0, no or false for off)" "Example: make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2" | fmt -s -w 79
 help-all: ## list targets with the variables of each
 	$(call listed)
-# A line of each target: what stands behind its ##, or what is made of it, broken at 78 columns.
+# One line per target: the text after its ##, wrapped at 78 columns.
 listed = @awk -F ':.*\#\# ' '/^[a-z-]+:.*\#\# / {$(1); n = split($$2, words, " "); row = sprintf("  make %-12s", $$1); \
 	  for (i = 1; i <= n; i++) {if (length(row words[i]) > 78) {print row; row = sprintf("%19s", "")} row = row " " words[i]} print row}' $(MAKEFILE_LIST)
 
@@ -86,41 +86,41 @@ listed = @awk -F ':.*\#\# ' '/^[a-z-]+:.*\#\# / {$(1); n = split($$2, words, " "
 .PHONY: bench compare-interconnects plan collect diagnose doctor clean regrade profile report compare query published reproduce studies overhead ablate
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS) $(call switches,VERBOSE)
-compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
+compare-interconnects: .venv/ready ## compare wires: every one that HOSTS or GPUS share, else emulated links
 	@$(DLSCALE) bench --compare $(FLAGS) $(call switches,VERBOSE)
-plan: .venv/ready ## print the exact command lines that bench would run; FORMAT=sbatch prints a script for Slurm, FORMAT=k8s writes manifests for Kubernetes, KIND=trainjob, REGISTRY=...
+plan: .venv/ready ## print the exact command lines that bench would run; FORMAT=sbatch prints a Slurm script, FORMAT=k8s writes Kubernetes manifests, KIND=trainjob, REGISTRY=...
 	@$(DLSCALE) plan $(FLAGS) $(call flags,FORMAT KIND REGISTRY)
-collect: .venv/ready ## make records of what pods said: DIR=... that `make plan FORMAT=k8s` wrote
+collect: .venv/ready ## make records from the logs of pods: DIR=... written by `make plan FORMAT=k8s`
 	@$(DLSCALE) collect $(call typed,DIR)
-diagnose: .venv/ready ## measure each of HOSTS by itself and name those that are slow (exit code 4); BASELINE=... of `dlscale baseline`, JSON=1
+diagnose: .venv/ready ## measure each of HOSTS separately and name the slow ones (exit code 4); BASELINE=... of `dlscale baseline`, JSON=1
 	@$(DLSCALE) diagnose $(FLAGS) $(call flags,BASELINE) $(call switches,JSON)
-doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
+doctor: .venv/ready ## show this machine's hardware and which images run on it: with HOSTS=..., those of the hosts
 	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(value HOSTS),$(call flags,IFACE))
-clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, processes, and say which runs go on; with HOSTS=..., there
+clean: .venv/ready ## remove leftovers of killed runs: containers, volumes, networks, processes; list the runs that are alive; with HOSTS=..., there
 	@$(DLSCALE) clean $(call flags,HOSTS)
-regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
+regrade: .venv/ready ## recompute a run's figures from its raw files: DIR=results/...
 	@$(DLSCALE) regrade $(call typed,DIR)
-profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
+profile: .venv/ready ## show the results of a profiling pass: RUN=results/...
 	@$(DLSCALE) profile $(call typed,RUN)
-report: .venv/ready ## draw records on file; report.html and report.md show all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
+report: .venv/ready ## write the report page: report.html and report.md with all records and studies; DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
 	@$(DLSCALE) report $(if $(value DIR),$(call typed,DIR)) $(call flags,OUT FORMAT)
-compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after, or A=last~1 B=last, or SINCE=yesterday; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
+compare: .venv/ready ## find what got slower or faster: A=results/... before, B=results/... after, or A=last~1 B=last, or SINCE=yesterday; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
 	@$(DLSCALE) compare $(call typed,A) $(call typed,B) $(call flags,SINCE FAIL_ON_REGRESSION) $(call switches,JSON MARKDOWN)
-query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_status FROM runs', IN=results/...; without SQL, which tables there are; CSV=1, JSON=1
+query: .venv/ready ## query all records with SQL: SQL='SELECT run_id, validity_status FROM runs', IN=results/...; without SQL, list the tables; CSV=1, JSON=1
 	@$(DLSCALE) query $(if $(value SQL),$(call typed,SQL),--tables) $(call flags,IN) $(call switches,CSV JSON)
-published: .venv/ready ## what others published: of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
+published: .venv/ready ## show published figures: all, or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(call flags,MODEL FRAMEWORK SOURCE PLOT) $(call switches,JSON)
-reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=short or small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1; IMAGE=... PROGRAM=PATH runs the source's own program
+reproduce: .venv/ready ## repeat a published study and compare with its figures: STUDY=..., SCALE=short or small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1; IMAGE=... PROGRAM=PATH runs the source's own program
 	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,$(STUDIES) CLUSTER SLURM_FLAGS OUT PROGRAM CELLS) $(call switches,DRY_RUN)
-studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=..., JSON=1
+studies: .venv/ready ## list the studies and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=..., JSON=1
 	@$(DLSCALE) studies $(call flags,$(STUDIES)) $(call switches,JSON)
-overhead: .venv/ready ## what the suite itself costs: against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs
+overhead: .venv/ready ## measure what the suite itself costs: against the same training without it; BESIDE_HOST=1 adds ENGINE=host: the cost of the container
 	@$(DLSCALE) overhead $(FLAGS) $(call switches,BESIDE_HOST)
-ablate: .venv/ready ## what each technique of PRESET=tuned is worth: one more a line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch while it gains, DATA=... compares losses
+ablate: .venv/ready ## measure the gain of each technique: adds those of PRESET=tuned one per line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch as long as it gains, DATA=... compares losses
 	@$(DLSCALE) ablate $(FLAGS) $(call flags,BATCHES)
 
 .PHONY: rig
-rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODES=4 RATE=1gbit; NODES=0 takes them down
+rig: .venv/ready ## start several hosts on this machine: prints their HOSTS file; NODES=4 RATE=1gbit; NODES=0 removes it
 	@PYTHONPATH=tests .venv/bin/python -m testbed --nodes=$(call typed,NODES) $(call flags,RATE DELAY)
 
 .PHONY: base images sample
@@ -134,10 +134,10 @@ sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
 .PHONY: test torture lint verify lock
 test: .venv/ready-dev ## run every test that this machine can run
 	@.venv/bin/python -m pytest --numprocesses=3 --dist=loadgroup $(PYTEST)
-torture: .venv/ready-dev ## kill -9 the runner: KILLS=200 times at moments drawn from seeds, and see that nothing it leaves adds up; ENGINE=docker, podman, apptainer or venv; CLUSTER=slurm cancels jobs by scancel
+torture: .venv/ready-dev ## kill -9 the runner at seeded moments: KILLS=200 times, and check that no leftovers accumulate; ENGINE=docker, podman, apptainer or venv; CLUSTER=slurm cancels jobs by scancel
 	@DLSCALE_KILLS=$(if $(value KILLS),$(call typed,KILLS),200) .venv/bin/python -m pytest $(PYTEST) $(if $(value CLUSTER),tests/hosts/test_slurm_ends.py -k $(call typed,CLUSTER),\
 	  $(if $(filter-out docker,$(value ENGINE)),tests/containers/test_program_kills.py -k $(call typed,ENGINE),tests/containers/test_kills.py))
-lint: .venv/ready-dev ## check the code: ruff, mypy, the floors of the house, shellcheck, Dockerfiles
+lint: .venv/ready-dev ## check the code: ruff, mypy, import contracts, shellcheck, Dockerfiles
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
@@ -148,7 +148,7 @@ verify: .venv/ready ## fail if a generated file differs from what generates it
 	@$(DLSCALE) schema --check
 	@$(DLSCALE) matrix --check
 	@$(DLSCALE) report --check results/epyc-2core results/h200 results/h100
-lock: .venv/ready-dev ## resolve the runner's own requirements again
+lock: .venv/ready-dev ## resolve the runner's own requirements anew
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
 	  --no-header --no-emit-index-url --extra build pyproject.toml -o requirements.lock
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \

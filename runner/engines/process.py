@@ -68,10 +68,7 @@ def run(
             check=False,
             stdin=subprocess.DEVNULL,
         )
-    except (
-        FileNotFoundError,
-        PermissionError,
-    ) as error:  # the second where PATH has a folder that this user may not enter
+    except (FileNotFoundError, PermissionError) as error:  # the second if PATH has a folder closed to this user
         raise CommandError(argv, None, f"{argv[0]}: not found") from error
     except subprocess.TimeoutExpired as error:
         raise CommandError(argv, None, f"no end after {timeout_s} s") from error
@@ -92,9 +89,8 @@ def on_path(name: str) -> Iterator[Path]:
     """Every program of this name that is on PATH, in its order."""
     for folder in os.get_exec_path():
         path = Path(folder).absolute() / name
-        if (
-            os.access(path, os.X_OK) and path.is_file()
-        ):  # in this order: `is_file` fails below a folder that nobody may enter
+        # In this order: `is_file` raises below a folder that this user may not enter.
+        if os.access(path, os.X_OK) and path.is_file():
             yield path
 
 
@@ -118,10 +114,7 @@ def follow(
             text=True,
             errors="replace",
         )
-    except (
-        FileNotFoundError,
-        PermissionError,
-    ) as error:  # the second where PATH has a folder that this user may not enter
+    except (FileNotFoundError, PermissionError) as error:  # the second if PATH has a folder closed to this user
         raise CommandError(argv, None, f"{argv[0]}: not found") from error
     with process:  # closes the pipe and waits, whatever happens below
         try:

@@ -69,9 +69,7 @@ class Step:
     """A step of a Slurm job on one of its nodes, beside the job's other steps there (srun(1))."""
 
     job: str
-    grace_s: float = (
-        12.0  # srun has the step killed at once when it gets a TERM itself: the lease has to be over by then
-    )
+    grace_s: float = 12.0  # on SIGTERM srun kills the step immediately: the lease must have ended the job by then
     tells: ClassVar[bool] = False  # srun waits until Slurm gives the node up, after `SlurmdTimeout`
     # Where clients of Slurm find their controller; its other variables would be taken for options of srun.
     sees: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
