@@ -1,1 +1,1 @@
-"""Model FLOP utilisation: the arithmetic of a run over the dense peak of its devices (`peaks.yaml`), or why there is no such figure."""
+"""Model FLOP utilisation: a run's arithmetic over the dense peak of its devices (`peaks.yaml`), or why it is unavailable."""

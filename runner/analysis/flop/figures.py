@@ -1,6 +1,6 @@
-"""Model FLOP utilisation and the place under the roofline: what a run's arithmetic came to, over what its devices could do. Pure.
+"""Model FLOP utilisation and roofline position: a run's arithmetic over its devices' peaks. Pure.
 
-The dense peaks of GPUs are those of `peaks.yaml`, by the driver's name of each; of an unknown device the reason is said in its place.
+Dense peaks of GPUs come from `peaks.yaml`, by the driver's name; for an unknown device the record holds the reason.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _MAKER: Final = re.compile(r"^(?:NVIDIA |Tesla |GeForce )+")
 
 
 class GpuPeak(Frozen):
-    """One kind of GPU."""
+    """The peaks of one GPU model."""
 
-    name: str  # regular expression over the driver's whole name, without the maker's words before it
+    name: str  # regular expression over the driver's whole name, without the leading brand words
     tflops: dict[Arithmetic, Positive]  # dense
-    tensor: tuple[Arithmetic, ...] = ()  # precisions whose figure is that of the tensor cores
-    bandwidth_gb_s: Positive  # of its memory, in 1e9 bytes a second
+    tensor: tuple[Arithmetic, ...] = ()  # precisions computed on the tensor cores
+    bandwidth_gb_s: Positive  # memory bandwidth in 1e9 bytes a second
     cores: int | None = None  # fp32 units
-    boost_mhz: int | None = None  # that the figures are for
+    boost_mhz: int | None = None  # clock that the figures assume
     source: str  # datasheet or whitepaper
 
 
 class Peaks(Frozen):
-    """All kinds of GPU that are known."""
+    """All known GPU models."""
 
     gpus: tuple[GpuPeak, ...]
 
@@ -57,13 +57,13 @@ def known_gpus() -> tuple[GpuPeak, ...]:
 
 
 def gpu_peak(name: str) -> GpuPeak | None:
-    """The entry of a GPU that the driver, or a framework, calls `name`; None for one that is not known."""
+    """The entry of the GPU that the driver or a framework calls `name`; None if unknown."""
     plain = _MAKER.sub("", name)
     return next((gpu for gpu in known_gpus() if re.fullmatch(gpu.name, plain, re.IGNORECASE)), None)
 
 
 def gpus_peak(names: Sequence[str], precision: Arithmetic) -> Peak | str:
-    """The peak of GPUs that train together at a precision, or why there is none."""
+    """The combined peak of the GPUs of one training at a precision, or why there is none."""
     tflops = bandwidth = 0.0
     sources = []
     for name, count in sorted(Counter(names).items()):
@@ -82,9 +82,9 @@ def gpus_peak(names: Sequence[str], precision: Arithmetic) -> Peak | str:
 def flop_figures(
     *, trial: Trial, events: Sequence[Event], throughput: float | None, telemetry: Telemetry | None
 ) -> FlopFigures | None:
-    """Compute the figures of a run at a throughput in samples a second; None where its program did not count, as none did in older records.
+    """Compute a run's figures at a throughput in samples a second; None if the program counted no FLOP, as in older records.
 
-    The traffic of the GPUs' memory is that of the measured span, by `telemetry`.
+    GPU memory traffic is that of the measured span, from `telemetry`.
     """
     counts = [event.flop_per_sample for event in events if isinstance(event, RunStart) and event.flop_per_sample]
     if not counts:
@@ -134,7 +134,7 @@ def _peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
 
 
 def _cpus_peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
-    """What the programs measured of the cores of all ranks together, or why that is nothing that a training could be held against."""
+    """The measured peak of the cores of all ranks together, or why it does not apply to the training."""
     told = [event for event in events if isinstance(event, CpuPeak)]
     if len(told) != trial.processes:
         return "no peak was measured on these cores"
@@ -149,7 +149,7 @@ def _cpus_peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
 
 
 def _dram_bytes_per_s(trial: Trial, telemetry: Telemetry | None) -> float | str:
-    """Bytes a second between all GPUs and their memory, or why nobody knows."""
+    """Bytes a second between all GPUs and their memory, or why they are unknown."""
     if trial.device != "gpu":
         return "nothing counts the memory traffic of CPUs"
     if telemetry is None:

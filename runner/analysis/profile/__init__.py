@@ -1,1 +1,1 @@
-"""What a pass under a profiler found: rows of kernels, copies, calls and operators in, the `Profile` of a record out. Pure."""
+"""Rows of kernels, copies, calls and operators from a profiling pass → the `Profile` of a record. Pure."""

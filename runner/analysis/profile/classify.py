@@ -1,4 +1,4 @@
-"""Names → categories, by the ordered patterns of `kernels.yaml`. Each name is looked at once, however many rows have it."""
+"""Names → categories, by the ordered patterns of `kernels.yaml`. Each distinct name is matched once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _DIRECTIONS: Final[dict[Category, Direction]] = {
     "copy_ptop": "PtoP",
     "copy_htoh": "HtoH",
 }
-# The driver's versioned and per-thread-stream variants, and the callback ids that nsys appends, are one function:
-# cuMemcpyHtoDAsync_v2_ptsz, cudaStreamSynchronize_v3020.
+# A function's versioned and per-thread-stream variants, and nsys's callback ids, are stripped: cuMemcpyHtoDAsync_v2_ptsz,
+# cudaStreamSynchronize_v3020.
 _VARIANT: Final = re.compile(r"(_v\d+|_pts[zd])+$")
 
 
@@ -36,7 +36,7 @@ class _Entry(BaseModel, Generic[C]):
 
 
 class _Tables(Frozen):
-    """The file: four lists, each ordered."""
+    """The file's four ordered lists."""
 
     kernels: tuple[_Entry[Category], ...]
     copies: tuple[_Entry[Category], ...]
@@ -52,10 +52,9 @@ def _tables() -> dict[str, tuple[_Entry[Any], ...]]:
 
 @functools.cache
 def category(kind: str, name: str) -> Any:
-    """The `Category` of a row of table `kernels`, or the `CallClass` of a call, by its columns; None for a region, which is no work.
+    """The `Category` of a row of table `kernels`, or the `CallClass` of a call; None for a region, which is not work.
 
-    TensorFlow's profiler writes ``name of the node:type of the operation`` for an operator; only the type counts, since people name layers
-    as they like.
+    TensorFlow's profiler names an operator ``node name:operation type``; only the type counts, since users name layers freely.
     """
     if kind == "set":
         return "memset"
@@ -68,10 +67,10 @@ def category(kind: str, name: str) -> Any:
 
 
 def direction(category: Any) -> Direction:
-    """The direction of a copy by its `Category`."""
+    """The direction of a copy of this `Category`."""
     return _DIRECTIONS.get(category, "other")
 
 
 def function(name: str) -> str:
-    """The function of the CUDA API that a call is of, without the suffix of a variant."""
+    """The CUDA API function of a call, without its variant's suffix."""
     return _VARIANT.sub("", name)

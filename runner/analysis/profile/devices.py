@@ -1,9 +1,9 @@
-"""What each GPU did in a pass: how long kernels ran, how many at once, where it idled, and what was copied beside them.
+"""What each GPU did during a pass: kernel time and concurrency, idle gaps, and copies with their overlap.
 
-GPU compute utilisation = union of kernel intervals ÷ elapsed × 100. The profiler's own cost is no part of elapsed: of the profiled seconds,
-what the steps took longer than the plain ones right before them is taken off, though never below the union itself.
+GPU compute utilisation = union of kernel intervals ÷ elapsed × 100. Elapsed excludes the profiler's overhead: it is the profiled seconds
+less the steps' excess over the unprofiled steps right before them, but at least the union itself.
 
-Arrays of intervals are one-dimensional and of equal length. Nothing loops over them in Python: half a million take well under a second.
+Interval arrays are one-dimensional and of equal length. They are never looped over in Python: half a million take well under a second.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Intervals that are sorted and do not touch each other: what `union` gives."""
+    """Sorted, disjoint intervals: the result of `union`."""
 
     start: Floats
     end: Floats
 
     @property
     def total(self) -> float:
-        """Their length together."""
+        """Their total length."""
         return float((self.end - self.start).sum())
 
 
 def union(start: Floats, end: Floats) -> Spans:
-    """The time that at least one interval covers; intervals that touch become one."""
+    """The time covered by at least one interval; touching intervals merge."""
     if not len(start):
         return Spans(start=start, end=end)
     order = np.argsort(start, kind="stable")
     begins = start[order]
-    # How far anything has reached up to each interval: an interval within an earlier one must not cut that short.
+    # The latest end so far: an interval nested in an earlier one must not shorten it.
     reached = np.maximum.accumulate(end[order])
     opens = np.concatenate(([True], begins[1:] > reached[:-1]))
     closes = np.concatenate((opens[1:], [True]))
@@ -51,8 +51,8 @@ def union(start: Floats, end: Floats) -> Spans:
 
 
 def intersect(a: Spans, b: Spans) -> Spans:
-    """The time that both cover."""
-    # For each span of b, the stretch of spans of a that end after it begins and begin before it ends.
+    """The time covered by both."""
+    # For each span of b, the range of spans of a that overlap it.
     low = np.searchsorted(a.end, b.start, side="right")
     high = np.searchsorted(a.start, b.end, side="left")
     counts = np.maximum(high - low, 0)
@@ -68,9 +68,9 @@ def gaps_within(spans: Spans, within: Spans) -> Spans:
 
 
 def concurrency(start: Floats, end: Floats, busy: Spans) -> Concurrency | None:
-    """How many intervals, whose union is `busy`, run at once; one that ends when another begins is not at once with it.
+    """How many of the intervals, whose union is `busy`, run concurrently; None if all have zero length.
 
-    None where none has a length.
+    An interval that ends as another begins does not overlap it.
     """
     lasting = end > start
     begins, ends = start[lasting], end[lasting]
@@ -78,7 +78,7 @@ def concurrency(start: Floats, end: Floats, busy: Spans) -> Concurrency | None:
         return None
     times = np.concatenate((ends, begins))
     change = np.concatenate((np.full(len(ends), -1), np.ones(len(begins), dtype=np.int64)))
-    order = np.argsort(times, kind="stable")  # ends stand before the begins of the same moment
+    order = np.argsort(times, kind="stable")  # ends sort before begins of the same time
     running = np.cumsum(change[order])
     lengths = np.diff(times[order])
     at_once = running[:-1]
@@ -90,7 +90,7 @@ def concurrency(start: Floats, end: Floats, busy: Spans) -> Concurrency | None:
 
 
 def percent(part: float, whole: float) -> float:
-    """A share as 0..100, 0 of nothing; sums of doubles may leave that by their last digit."""
+    """A share in percent, 0 if the whole is 0; capped at 100 against rounding."""
     return min(100.0, 100 * part / whole) if whole else 0.0
 
 
@@ -101,9 +101,9 @@ GIGA: Final = 1e9
 
 @dataclass(frozen=True)
 class Elapsed:
-    """Seconds of one rank's profiled iterations, or of the region in them that was looked at.
+    """Seconds of one rank's profiled iterations, or of the profiled region within them.
 
-    `excess_s` is what the steps took longer under the profiler; None where nothing tells.
+    `excess_s` is the extra time of the steps under the profiler; None if unknown.
     """
 
     iterations: int
@@ -111,7 +111,7 @@ class Elapsed:
     excess_s: float | None
 
     def without_profiler(self, busy_s: float) -> float:
-        """The same as if nobody had looked, and never less than the device was busy."""
+        """Elapsed seconds without the profiler's overhead, but at least the seconds that the device was busy."""
         return max(self.profiled_s - max(self.excess_s or 0.0, 0.0), busy_s)
 
 
@@ -121,13 +121,13 @@ def spans(rows: pd.DataFrame) -> Spans:
 
 
 def by_gpu(rows: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
-    """The rows that have a start, of each GPU of each rank: rank, device, rows."""
+    """Yield (rank, device, rows) for each GPU of each rank; only rows with a start time."""
     for (rank, device), mine in rows[rows["start"].notna()].groupby(["rank", "device"]):
         yield int(rank), int(device), mine
 
 
 def uses(device_work: pd.DataFrame, elapsed: Mapping[int, Elapsed]) -> tuple[tuple[GpuUse, ...], GpuUse | None]:
-    """What each GPU did, and all together; a rank whose pass has no elapsed time is left out."""
+    """What each GPU did, and all GPUs together; ranks without an elapsed time are left out."""
     found = []
     for rank, device, work in by_gpu(device_work):
         kernels = of_kind(work, "kernel")
@@ -156,7 +156,7 @@ def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> Gpu
 
 
 def _together(found: list[GpuUse]) -> GpuUse:
-    """All GPUs as one: seconds add up, and what is a share is weighted by the seconds that it is a share of."""
+    """Combine all GPUs: seconds are summed, shares weighted by the seconds that they refer to."""
     busy_s, elapsed_s = math.fsum(use.busy_s for use in found), math.fsum(use.elapsed_s for use in found)
     own = math.fsum(use.own_compute_percent * use.elapsed_s for use in found)
     joint = None
@@ -181,9 +181,9 @@ def _together(found: list[GpuUse]) -> GpuUse:
 
 
 def gaps(device_work: pd.DataFrame, regions: pd.DataFrame, *, region: str | None) -> tuple[Gap, ...]:
-    """The longest stretches in which a GPU had nothing to do, longest first.
+    """The longest idle gaps of the GPUs, longest first.
 
-    They are looked for between its first and last piece of work, or, where only a region was profiled, within each passage through it.
+    A gap lies between a GPU's first and last piece of work or, if only a region was profiled, within one pass through it.
     """
     found: list[Gap] = []
     for rank, device, work in by_gpu(device_work):
@@ -214,7 +214,7 @@ def gaps(device_work: pd.DataFrame, regions: pd.DataFrame, *, region: str | None
 
 
 def copies(device_work: pd.DataFrame) -> tuple[Copies, ...]:
-    """Copies by their direction, most time first."""
+    """Copies by direction, most time first."""
     kernels = of_kind(device_work, "kernel")
     found = []
     for category, rows in of_kind(device_work, "copy").groupby("category", sort=False):
@@ -235,7 +235,7 @@ def copies(device_work: pd.DataFrame) -> tuple[Copies, ...]:
 
 
 def _overlap_percent(rows: pd.DataFrame, kernels: pd.DataFrame) -> float | None:
-    """Of the time in which a copy ran, the part in which a kernel ran on the same GPU; None where no copy lasted."""
+    """Percent of copy time during which a kernel ran on the same GPU; None if the copies took no time."""
     copying = both = 0.0
     for rank, device, mine in by_gpu(rows):
         here = kernels[(kernels["rank"] == rank) & (kernels["device"] == device) & kernels["start"].notna()]

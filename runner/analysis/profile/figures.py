@@ -1,4 +1,4 @@
-"""Rows and events of a pass → its `Profile`, and for each figure that can't be had the reason."""
+"""Rows and events of a pass → its `Profile`, and the reason for each unavailable figure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ E = TypeVar("E", bound=Event)
 
 
 def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | None:
-    """Work out the figures of a profile pass; None where no rank began to profile.
+    """Compute the figures of a profiling pass; None if no rank started profiling.
 
-    `frame` is table `kernels` of all ranks with its columns (`workloads/events.py`) and `rank`; None where the kind of pass has no rows.
+    `frame` is table `kernels` of all ranks with its columns (`workloads/events.py`) and `rank`; None if this kind of pass records no rows.
     """
     events = tuple(events)
     starts, stops = _by_rank(events, ProfileStart), _by_rank(events, ProfileStop)
@@ -85,7 +85,7 @@ def _by_rank(events: Sequence[Event], kind: type[E]) -> dict[int, E]:
 def _elapsed(
     starts: dict[int, ProfileStart], stops: dict[int, ProfileStop], events: Sequence[Event], rows: Rows
 ) -> Iterator[tuple[int, Elapsed]]:
-    """Seconds of the profiled iterations of each rank that made any; of the region in them where only that was looked at."""
+    """Yield each rank's profiled seconds, of the region if only one was profiled; skips ranks without an iteration."""
     for rank, stop in stops.items():
         start = starts.get(rank)
         if start is None or not stop.iterations:
@@ -98,7 +98,7 @@ def _elapsed(
 
 
 def _in_region(rank: int, region: str, events: Sequence[Event], rows: Rows) -> float | None:
-    """Seconds of one region of one rank: as the program timed it, or else its passages through it; None where neither is known."""
+    """Seconds of one region of one rank: as timed by the program, else the sum of its passages; None if neither is known."""
     for event in events:
         if isinstance(event, Regions) and event.rank == rank and event.name == region:
             return math.fsum(event.seconds)
@@ -107,7 +107,7 @@ def _in_region(rank: int, region: str, events: Sequence[Event], rows: Rows) -> f
 
 
 def _steps(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> Steps | None:
-    """What a step took with and without the profiler, over all steps of all ranks."""
+    """Mean step time with and without the profiler, over all steps of all ranks."""
     profiled = [seconds for stop in stops.values() for seconds in stop.step_seconds]
     plain = [seconds for start in starts.values() for seconds in start.plain_step_seconds]
     if not profiled or set(stops) != set(starts):
@@ -128,7 +128,7 @@ def _memory(events: Sequence[Event]) -> tuple[MemoryUse, ...]:
 
 
 def _flop(events: Sequence[Event]) -> tuple[FlopCounted, ...]:
-    """What the first rank that counted says; all of them count the same network."""
+    """The counts of the lowest rank that counted; all ranks count the same network."""
     counts = [event for event in events if isinstance(event, FlopCount)]
     first = min((event.rank for event in counts), default=None)
     return tuple(FlopCounted.model_validate(event, from_attributes=True) for event in counts if event.rank == first)
@@ -137,7 +137,7 @@ def _flop(events: Sequence[Event]) -> tuple[FlopCounted, ...]:
 def _unavailable(
     start: ProfileStart, rows: Rows, events: Sequence[Event], *, utilised: bool, counted: bool
 ) -> Iterator[tuple[str, str]]:
-    """Every figure that a reader may look for in vain, and why."""
+    """Yield each unavailable figure and the reason."""
     if rows.dropped:
         yield "some rows", f"{rows.dropped} have no duration and are left out"
     if start.kind in {"memory", "region", "calls"}:

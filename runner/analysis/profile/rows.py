@@ -1,13 +1,13 @@
-"""The table `kernels` of a pass, made ready: rows without a time left out, categories and regions beside the others.
+"""Prepares table `kernels` of a pass: drops rows without a duration, adds categories and regions.
 
-Columns that are added here:
+Added columns:
 
     end        start + duration
     category   of kernels, copies, memsets and operators (`classify`)
-    region     name of the region in which a piece of work began; None in none. A kernel belongs where its call began (`correlation`), or
-               else the operator that made it (`op`), since it runs later than the program's own thread; an operator to its own start.
-    own        seconds of an operator that no operator within it took (`parent`): what torch.profiler calls its self time. Leaves alone
-               would not do: a convolution that allocates its result has a child, and is the work all the same.
+    region     the region in which a piece of work was issued; None outside all. A kernel runs later than the thread that issued it, so its
+               call (`correlation`) decides, else its operator (`op`); an operator's own start decides for itself.
+    own        seconds of an operator outside its child operators (`parent`): torch.profiler's self time. Counting leaves alone would miss
+               work: a convolution that allocates its result has a child.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NUMBERS: Final = ("rank", "device", "start", "duration", "bytes", "correlation",
 COUNTERS: Final = ("fp32_percent", "tensor_percent", "dram_bytes", "flop")
 COLUMNS: Final = ("kind", "name", *NUMBERS, *COUNTERS)
 NAME: Final = 240
-"""Characters of a name that a record keeps; templates of C++ reach thousands, and the table has them whole."""
+"""The most characters of a name that a record keeps; C++ templates reach thousands. The table keeps them whole."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a pass by their kind; those that say no duration are `dropped` and counted."""
+    """The rows of a pass by kind; `dropped` counts those without a duration."""
 
     device_work: pd.DataFrame
     calls: pd.DataFrame
@@ -39,12 +39,12 @@ class Rows:
 
     @property
     def kernels(self) -> pd.DataFrame:
-        """Kernels alone."""
+        """Kernels only."""
         return of_kind(self.device_work, "kernel")
 
 
 def short(name: str) -> str:
-    """A name as a record keeps it."""
+    """Shorten a name to what a record keeps."""
     return name if len(name) <= NAME else name[: NAME - 3] + "..."
 
 
@@ -55,7 +55,7 @@ def of_kind(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def prepare(frame: pd.DataFrame | None) -> Rows:
-    """Make a table ready; None is one without rows."""
+    """Prepare a table; None counts as an empty one."""
     table = pd.DataFrame(columns=list(COLUMNS)) if frame is None else frame.reindex(columns=list(COLUMNS))
     numbers = {name: pd.to_numeric(table[name], errors="coerce").astype("float64") for name in (*NUMBERS, *COUNTERS)}
     table = table.assign(**numbers)
@@ -83,21 +83,21 @@ def prepare(frame: pd.DataFrame | None) -> Rows:
 
 
 def _categories(rows: pd.DataFrame) -> pd.Series[str]:
-    """The category of each row, which is looked for once a name."""
+    """The category of each row; each name is matched once."""
     looked = [classify.category(kind, name) for kind, name in zip(rows["kind"], rows["name"], strict=True)]
     found: pd.Series[str] = pd.Series(looked, index=rows.index, dtype="object")
     return found
 
 
 def _begun(work: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) -> pd.Series[float]:
-    """When each piece of a device's work was asked for; its own start where neither its call nor its operator is known."""
+    """When each piece of device work was issued: the start of its call, else of its operator, else its own."""
     by_call, by_operator = _start_of(calls, "correlation", work), _start_of(operators, "op", work)
     begun: pd.Series[float] = by_call.fillna(by_operator).fillna(work["start"])
     return begun
 
 
 def _start_of(asked: pd.DataFrame, key: str, work: pd.DataFrame) -> pd.Series[float]:
-    """For each row of `work` the start of the earliest row of `asked` with the same rank and key; NaN where there is none."""
+    """For each row of `work`, the start of the earliest row of `asked` with the same rank and key; NaN if there is none."""
     known = asked[asked[key].notna()].sort_values("start", kind="stable").drop_duplicates(["rank", key])
     starts = known.set_index(["rank", key])["start"].reindex(pd.MultiIndex.from_frame(work[["rank", key]]))
     found: pd.Series[float] = pd.Series(starts.to_numpy(dtype="float64"), index=work.index)
@@ -105,7 +105,7 @@ def _start_of(asked: pd.DataFrame, key: str, work: pd.DataFrame) -> pd.Series[fl
 
 
 def _regions(rows: pd.DataFrame, begun: pd.Series[float], regions: pd.DataFrame) -> pd.Series[str]:
-    """The region of each row's rank that was open at the moment `begun`; regions of one rank do not overlap."""
+    """The region open on each row's rank at time `begun`; regions of one rank do not overlap."""
     found: pd.Series[str] = pd.Series(None, index=rows.index, dtype="object")
     for rank, spans in regions.groupby("rank"):
         ordered = spans.sort_values("start", kind="stable")
@@ -118,7 +118,7 @@ def _regions(rows: pd.DataFrame, begun: pd.Series[float], regions: pd.DataFrame)
 
 
 def _own(operators: pd.DataFrame) -> pd.Series[float]:
-    """Duration of each operator less that of its children; never below zero where children ran at once on other threads."""
+    """Duration of each operator less that of its children; not below zero if children ran concurrently on other threads."""
     within = operators[operators["parent"].notna()].groupby(["rank", "parent"])["duration"].sum()
     children = within.reindex(pd.MultiIndex.from_frame(operators[["rank", "op"]])).fillna(0.0).to_numpy(dtype="float64")
     own: pd.Series[float] = (operators["duration"] - children).clip(lower=0.0)

@@ -1,7 +1,7 @@
-"""Who took the time of a pass: categories and names of kernels, calls of the CUDA API, regions of a step; what counters say of kernels.
+"""Where the time of a pass went: kernels by category and name, CUDA API calls, regions of a step; and hardware counters of kernels.
 
-A share is of the seconds of all work, which is kernels, copies and memsets of the GPUs, or operators where there are none. Seconds of
-pieces that ran at once are counted for each of them.
+A share is of the seconds of all work: kernels, copies and memsets of the GPUs, or operators if there are none. Seconds of concurrent pieces
+count for each of them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from runner.core.events import Regions, StepPart
 from runner.core.profile import CallClassShare, CallShare, CategoryShare, Counters, NameShare, RegionUse
 
 LISTED: Final = 30
-"""Names that a record keeps: of kernels, and of calls."""
+"""The most kernel names, and the most calls, that a record keeps."""
 LOW: Final = 10
 ORDER: Final[tuple[StepPart, ...]] = ("input", "forward", "backward", "optimizer", "update", "step")
 
 
 def categories(work: pd.DataFrame, seconds: pd.Series[float]) -> tuple[CategoryShare, ...]:
-    """Time by category, most first, of rows that took these seconds."""
+    """Time by category, most first; `seconds` holds the time of each row of `work`."""
     table = _summed(work, "category", seconds)
     return tuple(CategoryShare(category=row.Index, **_took(row)) for row in table.itertuples())
 
@@ -70,9 +70,9 @@ def regions(
     *,
     iterations: Mapping[int, int],
 ) -> tuple[RegionUse, ...]:
-    """Time by region of a step, in the order in which a step passes them; `seconds` are of `work`, profiled `iterations` by rank.
+    """Time by region of a step, in step order; `seconds` are of `work`, `iterations` are the profiled ones by rank.
 
-    What programs say of regions that they `timed` with devices synchronized goes before the durations of the `passages`.
+    Regions that programs `timed` with synchronized devices take precedence over the durations of the `passages`.
     """
     steps = sum(iterations.values())
     if not steps:
@@ -104,13 +104,13 @@ def regions(
 
 
 def _each_step(seconds: Mapping[int, float], iterations: Mapping[int, int]) -> float | None:
-    """Mean over the steps of the ranks that told their seconds."""
+    """Mean seconds per step over the ranks that reported this region."""
     steps = sum(iterations.get(rank, 0) for rank in seconds)
     return math.fsum(spent for rank, spent in seconds.items() if rank in iterations) / steps if steps else None
 
 
 def counters(kernels: pd.DataFrame, *, iterations: int) -> Counters | None:
-    """What hardware counters say; None where no row has any. `iterations`: of all ranks together."""
+    """Hardware counters of the kernels; None if no row has any. `iterations` is the sum over ranks."""
     known = kernels[["fp32_percent", "tensor_percent", "dram_bytes"]].notna()
     if not known.to_numpy().any():
         return None
@@ -132,14 +132,14 @@ def counters(kernels: pd.DataFrame, *, iterations: int) -> Counters | None:
 
 
 def _weighted(values: pd.Series[float], seconds: pd.Series[float]) -> float | None:
-    """Mean of the values that are known, each weighted by its seconds."""
+    """Time-weighted mean of the known values."""
     known = values.notna()
     weight = float(seconds[known].sum())
     return float((values * seconds)[known].sum()) / weight if weight else None
 
 
 def _summed(rows: pd.DataFrame, by: str | list[str], seconds: pd.Series[float]) -> pd.DataFrame:
-    """Pieces, seconds and share of each group, most seconds first, groups of equal time by name."""
+    """Pieces, seconds and share of each group, most seconds first, ties by name."""
     groups = rows.assign(seconds=seconds).groupby(by)["seconds"]
     table = pd.DataFrame({"count_": groups.size(), "seconds": groups.sum()})
     whole = float(table["seconds"].sum())

@@ -1,4 +1,4 @@
-"""What devices and hosts did while a run was measured: from the samples of each node's sampler to figures.
+"""Figures of devices and hosts while a run was measured, from the samples of each node's sampler.
 
-What can't be had stays away and is named with its reason; nothing is guessed over a hole in the samples.
+A missing figure is None, with its reason on record; a gap in the samples is never interpolated.
 """

@@ -1,13 +1,12 @@
-"""The samples of one device of one node → its figures over a span; each that can't be had is kept with its reason.
+"""Samples of one device of one node → its figures over a span; a missing figure keeps its reason.
 
-By what a sample says, there are three kinds of quantity:
+There are three kinds of quantity:
 
-- a *gauge* says what was at that moment (power, temperature): straight lines between samples;
-- a *mean* says what was since the sample before (utilisation of pipes): one level between samples;
-- a *counter* says how much there has been (joules, bytes): its rise, on straight lines where the span's edges lie between samples, or
-  as a gauge of its rate has it.
+- a *gauge* is an instantaneous value (power, temperature): linear between samples;
+- a *mean* covers the time since the previous sample (pipe utilisation): constant between samples;
+- a *counter* is a running total (joules, bytes): its increase, interpolated at the span's edges linearly or by a gauge of its rate.
 
-Nothing is said about time without samples: a mean is that of the rest, a sum is none, and `why` names the hole.
+Time without samples is never filled: a mean covers the rest, a sum is None, and `why` names the gap.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from runner.core.telemetry import (
 Floats = npt.NDArray[np.float64]
 Value = TypeVar("Value")
 
-# Samples further apart than so many periods leave a hole. A busy host delays a sampler by a few; a lost device leaves out all.
+# Samples more periods apart than this leave a gap. A busy host delays a sampler by a few; a lost device stops for good.
 GAP_PERIODS: Final = 5
 SECOND: Final = 1.0
-# What rounding leaves of a span that is covered wholly, as a share of it.
+# Tolerance for rounding when a span counts as fully covered, as a share of it.
 ROUNDING: Final = 1e-6
 NO_SAMPLE: Final = "no sample in the measured span"
 RESET: Final = "the counter fell in the measured span: it began anew"
 
 
 def rows_of(samples: Samples, node: str, device: str) -> npt.NDArray[np.bool_]:
-    """Which rows are a device's."""
+    """Mask of a device's rows."""
     own: npt.NDArray[np.bool_] = (samples["node"] == node) & (samples["device"] == device)
     return own
 
 
 @dataclass(frozen=True)
 class Found(Generic[Value]):
-    """A figure, and why it is none or only of part of the span; both None never come together."""
+    """A figure, and why it is None or covers only part of the span; value and reason are never both None."""
 
     value: Value | None
     why: str | None = None
@@ -65,14 +64,14 @@ class Found(Generic[Value]):
 
 @dataclass(frozen=True)
 class Series:
-    """Samples of one quantity of one device, in the order in which they came."""
+    """Samples of one quantity of one device, in order of arrival."""
 
     t: Floats  # (samples,) seconds of the node's monotonic clock
-    values: Floats  # (samples,) NaN where the device did not say
-    period_s: float  # between samples, as they were asked for
+    values: Floats  # (samples,) NaN if the device gave no value
+    period_s: float  # nominal sampling period
 
     def gauge(self, span: Span) -> Found[Range]:
-        """Smallest, time-weighted mean and largest value of a gauge; of the time that has samples, `why` tells of the rest."""
+        """Minimum, time-weighted mean and maximum of a gauge over the sampled part of the span; `why` names the rest."""
         lines = self._lines(span)
         if lines.value is None:
             return Found(None, lines.why)
@@ -80,12 +79,12 @@ class Series:
         return Found(_range(ends, area / covered), lines.why)
 
     def integral(self, span: Span) -> Found[float]:
-        """A gauge × time over the whole span; none where there is a hole in it."""
+        """Integral of a gauge over the whole span; None if the span has a gap."""
         lines = self._lines(span)
         return Found(lines.value[2]) if lines.value and not lines.why else Found(None, lines.why)
 
     def mean(self, span: Span) -> Found[Range]:
-        """The same as `gauge` for samples that are means since the one before; those count whose middle lies in the span."""
+        """Like `gauge`, for samples that are means since the previous one; a sample counts if its interval's midpoint lies in the span."""
         if wrong := self._clock(span):
             return Found(None, wrong)
         t, values = self._known()
@@ -100,9 +99,10 @@ class Series:
         return Found(_range(levels[counts], avg), _hole(float(overlap[known].sum()), span))
 
     def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
-        """How much a counter rose; none where it fell, or where an edge of the span lies in a hole.
+        """Increase of a counter; None if it fell, or if an edge of the span lies in a gap.
 
-        Where an edge lies between two readings, the rise between them is shared out as `rate` has it, a gauge of it sampled more often.
+        The increase between the readings around an edge is split in proportion to `rate`, a more finely sampled gauge of the counter's
+        rate.
         """
         if wrong := self._clock(span):
             return Found(None, wrong)
@@ -126,16 +126,16 @@ class Series:
         return Found(end - start)
 
     def rates(self) -> Series:
-        """Of a counter, its rise a second as a series of means."""
+        """Rate of increase of a counter, per second, as a series of means."""
         t, values = self._known()
         steps = np.diff(t)
         rise = np.divide(np.diff(values), steps, out=np.full(len(steps), np.nan), where=steps > 0)
-        # A counter that began anew says nothing of that step.
+        # The interval of a counter reset is unknown.
         rise[rise < 0] = np.nan
         return Series(t, np.concatenate([[np.nan], rise]), self.period_s) if len(t) else self
 
     def growth(self, span: Span) -> Found[float]:
-        """How much a counter of rare events rose from the last reading before the span to the first after it, or the nearest there are."""
+        """Increase of a rare-event counter between the readings just outside the span, or the outermost available ones."""
         if wrong := self._clock(span):
             return Found(None, wrong)
         t, values = self._known()
@@ -148,7 +148,7 @@ class Series:
         return Found(float(values[last] - values[first]))
 
     def held(self, span: Span) -> Floats:
-        """(samples,) seconds of the span in which each sample was the newest; 0 where the device did not say, none in holes."""
+        """(samples,) seconds of the span in which each sample was the newest; 0 for a sample without a value and within gaps."""
         known = np.flatnonzero(np.isfinite(self.values))
         seconds = np.zeros(len(self.t))
         starts, ends = self.t[known[:-1]], self.t[known[1:]]
@@ -157,7 +157,7 @@ class Series:
         return seconds
 
     def lowest(self, span: Span, amount: Callable[[Span], Found[float]]) -> Found[float]:
-        """The lowest `integral` or rise (`risen`) in a second of the span that begins or ends at a sample."""
+        """The lowest `amount` (`integral` or `risen`) over one second of the span that begins or ends at a sample."""
         if span.seconds < SECOND:
             return Found(
                 None, f"{span.seconds:.3g} s before the job are too short to measure idle power; 1 s is needed"
@@ -174,7 +174,7 @@ class Series:
         return self.t[known], self.values[known]
 
     def _clock(self, span: Span) -> str | None:
-        """Whether time went backwards between the samples that the span needs."""
+        """Say by how much the clock went back between the samples that the span needs; None if it never did."""
         inside = np.flatnonzero((self.t >= span.start) & (self.t <= span.end))
         if not len(inside):
             return None
@@ -184,9 +184,9 @@ class Series:
         return None
 
     def _lines(self, span: Span) -> Found[tuple[Floats, float, float]]:
-        """The straight lines between samples that lie in a span, cut at its edges.
+        """The line segments between samples within a span, cut at its edges.
 
-        The quantity at their ends, (2 × lines,); how long they are together; quantity × seconds under them, by the trapezoidal rule.
+        Returns the values at their ends (2 × segments,), their total duration, and the trapezoidal integral of value × seconds.
         """
         if wrong := self._clock(span):
             return Found(None, wrong)
@@ -206,14 +206,14 @@ class Series:
 
 
 def _share(span: Span, until: float, rate: Series | None) -> float:
-    """The part of what a span brought that it had brought by a moment: as a gauge of the rate has it, evenly where there is none."""
+    """The part of a span's increase that falls before `until`: in proportion to `rate`, else linear in time."""
     if rate and (whole := rate.integral(span).value):
         return (rate.integral(Span(start=span.start, end=until)).value or 0.0) / whole
     return (until - span.start) / span.seconds
 
 
 def _range(values: Floats, avg: float) -> Range:
-    """The range of values; a mean that rounding carried beyond them is put back."""
+    """Minimum, mean and maximum of values; clamps a mean that rounding moved outside."""
     low, high = float(values.min()), float(values.max())
     return Range(min=low, avg=min(max(avg, low), high), max=high)
 
@@ -227,18 +227,18 @@ def _hole(covered: float, span: Span) -> str | None:
 
 @dataclass(frozen=True)
 class Stretches:
-    """When a node's figures were measured: from the first counted window to the end of the last, and what is left of that without the pauses."""
+    """When a node was measured: `whole` from the first counted window's start to the last one's end, `spans` without the pauses."""
 
     whole: Span
     spans: tuple[Span, ...]
 
     @property
     def seconds(self) -> float:
-        """How long they are together."""
+        """Total duration without pauses."""
         return math.fsum(span.seconds for span in self.spans)
 
     def overall(self, ask: Callable[[Span], Found[Range]]) -> Found[Range]:
-        """The range over all stretches, of `Series.gauge` or `Series.mean`: the mean by their seconds, of those that have samples."""
+        """Range over all stretches by `Series.gauge` or `Series.mean`; the mean is weighted by the seconds of those that have samples."""
         found = [ask(span) for span in self.spans]
         if len(found) == 1:
             return found[0]
@@ -258,7 +258,7 @@ class Stretches:
         )
 
     def total(self, ask: Callable[[Span], Found[float]]) -> Found[float]:
-        """The sum over all stretches, of `Series.integral` or `Series.risen`; none unless each has one."""
+        """Sum over all stretches by `Series.integral` or `Series.risen`; None unless every stretch has a value."""
         found = [ask(span) for span in self.spans]
         values = [one.value for one in found if one.value is not None]
         return Found(math.fsum(values)) if len(values) == len(found) else Found(None, _first(found))
@@ -283,7 +283,7 @@ def _first(found: list[Found[Range]] | list[Found[float]]) -> str | None:
     return next((one.why for one in found if one.why), None)
 
 
-# Of GPM or DCGM, all means since the sample before.
+# From GPM or DCGM; each is a mean since the previous sample.
 PIPES: Final = (
     *("fp32_percent", "sm_active_percent", "sm_occupancy_percent", "tensor_percent", "fp16_percent", "fp64_percent"),
     "dram_percent",
@@ -291,22 +291,22 @@ PIPES: Final = (
 _WIRES: Final = ("pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx")
 _OF_HOST: Final = ("disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
 NEVER: Final = "the sampler told nothing of it"
-# Seconds between samples of what the sampler asks more seldom than all else (`workloads/monitor_nvml.py`, `monitor_host.py`).
+# Sampling period in seconds of columns that are sampled less often (`workloads/monitor_nvml.py`, `monitor_host.py`).
 SELDOM_S: Final = (
     dict.fromkeys(("clock_mhz", "ecc_corrected", "ecc_uncorrected"), 1.0)
     | dict.fromkeys(("energy_j", *_OF_HOST), 0.5)
     | dict.fromkeys((*PIPES, *(f"{wire}_rate" for wire in _WIRES)), 0.1)
 )
-# Seconds that energy and power take: sensors tell what was up to a second before, and counters are read twice a second.
+# Shortest span in seconds for energy and power: sensors lag by up to a second, and counters are read twice a second.
 SHORTEST_S: Final = 2.0
-# Processes are asked for once a second: the last answer before the span still holds in it.
+# Processes are listed once a second, so the last list before the span still applies within it.
 PROCESSES_EVERY_S: Final = 1.0
 
 
 class Device:
-    """One device's rows of table `telemetry`, asked column by column; `missing` is what could not be answered.
+    """The rows of one device in table `telemetry`, evaluated by column; `missing` lists the unavailable figures.
 
-    `measured` is when figures were measured, `t` (rows,) seconds of the node's clock.
+    `measured` is when the node was measured; `t` (rows,) is in seconds of the node's clock.
     """
 
     def __init__(
@@ -320,10 +320,10 @@ class Device:
         told: Mapping[str, str],
         fell_silent: str | None = None,
     ) -> None:
-        """Take the rows of one device (`gpu0`, ..., or `host`) out of those of all.
+        """Select the rows of one device (`gpu0`, ..., or `host`).
 
-        `told` is, by column, why the sampler says that it has none, or no more; `fell_silent` why it did not go on, which counts where there
-        is no sample after the span.
+        `told` maps a column to the sampler's reason for having no values, or no more; `fell_silent` is why the sampler stopped, which
+        applies if no sample follows the span.
         """
         self.node, self.device, self.measured = node, device, measured
         self._frame, self._own = frame, rows_of(frame, node, device)
@@ -334,31 +334,31 @@ class Device:
         self._lacking: dict[str, list[str]] = {}
 
     def lists(self, column: str) -> list[list[Any] | npt.NDArray[Any] | None]:
-        """Lists of a column that holds lists, one a row; None where there is none. Parquet gives them back as arrays."""
+        """The lists of a list column, one per row; None if the cell holds none. Parquet returns them as arrays."""
         return [cell if isinstance(cell, list | np.ndarray) else None for cell in self._frame[column][self._own]]
 
     def series(self, column: str) -> Series:
-        """A column of numbers as a series."""
+        """A numeric column as a series."""
         values = np.asarray(self._frame[column][self._own], dtype=np.float64)
         return Series(self.t, values, max(self._period_s, SELDOM_S.get(column, 0)))
 
     def series_of(self, values: Floats) -> Series:
-        """Numbers, one a row, as a series."""
+        """Values, one per row, as a series."""
         return Series(self.t, values, self._period_s)
 
     def ask(self, column: str, question: Callable[[Series], Found[Value]]) -> Value | None:
-        """Put a question to a column's series, and keep why where the answer is none or not of the whole span."""
+        """Evaluate a column's series; record why if the result is None or covers only part of the span."""
         return self.answer(column, self.series(column), question)
 
     def answer(self, column: str, series: Series, question: Callable[[Series], Found[Value]]) -> Value | None:
-        """The same for a series that was made from the column."""
+        """Like `ask`, for a series derived from the column."""
         found = question(series)
         if found.why is not None:
             self.lack(column, found.why if np.isfinite(series.values).any() else NEVER)
         return found.value
 
     def lack(self, column: str, why: str) -> None:
-        """Keep that something of a column can't be had; what the sampler said of it goes before what was found."""
+        """Record why figures of a column are unavailable; the sampler's own reason takes precedence."""
         if self._fell_silent and not (self.t > self.measured.whole.end).any():
             why = self._fell_silent
         columns = self._lacking.setdefault(self._told.get(column, why), [])
@@ -370,11 +370,11 @@ class Device:
         return self.ask(column, lambda series: self.measured.overall(series.gauge))
 
     def mean(self, column: str) -> Range | None:
-        """Range of means since the row before over the measured span."""
+        """Range over the measured span of samples that are means since the previous one."""
         return self.ask(column, lambda series: self.measured.overall(series.mean))
 
     def long_enough(self, *columns: str) -> bool:
-        """Whether the measured span is long enough for energy and power; keeps of these columns that it is not."""
+        """Whether the measured span is long enough for energy and power; if not, record that for the columns."""
         seconds = self.measured.seconds
         if seconds < SHORTEST_S:
             for column in columns:
@@ -382,22 +382,22 @@ class Device:
         return seconds >= SHORTEST_S
 
     def power(self, energy_j: float | None, samples: Range | None) -> Range | None:
-        """Energy ÷ time over the measured span, between the smallest and the largest of samples in watts; None without both."""
+        """Mean power from energy ÷ time, with the extremes of the samples, in watts; None unless both are known."""
         if energy_j is None or samples is None:
             return None
         return samples.model_copy(update={"avg": energy_j / self.measured.seconds})
 
     def risen(self, column: str) -> int | None:
-        """Whole units by which a counter rose in the measured span."""
+        """Increase of a counter over the measured span, rounded to whole units."""
         return _whole(self.ask(column, lambda series: self.measured.total(series.risen)))
 
     def grown(self, column: str) -> int | None:
-        """The same of a counter of rare events, between the readings around the span."""
+        """Increase of a rare-event counter between the readings around the measured span."""
         return _whole(self.ask(column, lambda series: series.growth(self.measured.whole)))
 
     @property
     def missing(self) -> tuple[Missing, ...]:
-        """What could not be answered so far, one entry a reason."""
+        """The figures found unavailable so far, one entry per reason."""
         return tuple(
             Missing(node=self.node, device=self.device, fields=tuple(columns), reason=reason)
             for reason, columns in self._lacking.items()
@@ -405,17 +405,17 @@ class Device:
 
 
 def _whole(value: float | None) -> int | None:
-    """A count that was read between two samples, rounded."""
+    """Round an interpolated count."""
     return None if value is None else round(value)
 
 
 def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Collection[str]) -> GpuTelemetry:
-    """Every figure of one GPU; what can't be had is left in `device.missing`.
+    """Compute every figure of one GPU; `device.missing` lists the unavailable ones.
 
-    `idle` is when nothing ran, `own` what the kernel tells the job's containers by (`Outcome.containers`).
+    `idle` is when nothing ran; `own` identifies the job's containers (`Outcome.containers`).
     """
     measured = device.measured
-    # The counter is read twice a second, and a run's power may be several times that of the moment before it.
+    # The counter is read twice a second, and power may rise severalfold between two readings.
     power = device.series("power_w") if gpu.power_reading == "instant" else None
     energy = integrated = None
     method: EnergyMethod = "energy counter"
@@ -456,7 +456,7 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
 
 
 def _traffic(device: Device, wire: str) -> int | None:
-    """Bytes in the span by the wire's counter, or where there is none by its rate."""
+    """Bytes in the span by the wire's counter, else by its rate."""
     counted = device.measured.total(device.series(f"{wire}_bytes").risen)
     if counted.value is None:
         rate = device.measured.overall(device.series(f"{wire}_rate").mean)
@@ -466,9 +466,9 @@ def _traffic(device: Device, wire: str) -> int | None:
 
 
 def _slowdowns(device: Device) -> dict[str, float] | None:
-    """By reason, the share of the span (percent) in which it held the clocks down: a sample's reasons hold until the next one."""
+    """Percent of the span in which each reason held the clocks down: a sample's reasons hold until the next sample."""
     series = device.series("slowdown_bits")
-    # The same checks as of a gauge: time that goes back, and holes.
+    # Checked like a gauge, for a clock that went back and for gaps.
     if device.answer("slowdown_bits", series, lambda own: device.measured.overall(own.gauge)) is None:
         return None
     held = device.measured.held(series)
@@ -478,7 +478,7 @@ def _slowdowns(device: Device) -> dict[str, float] | None:
 
 
 def _foreign(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...] | None:
-    """Processes on the GPU within the span that belong to none of the job's containers."""
+    """The GPU's processes within the span that belong to none of the job's containers."""
     measured = device.measured.whole
     inside = (device.t >= measured.start - PROCESSES_EVERY_S) & (device.t <= measured.end)
     lists = [one for one, counts in zip(device.lists("processes"), inside, strict=True) if counts and one is not None]
@@ -500,7 +500,7 @@ def _foreign(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...]
 
 
 def _is_own(process: dict[str, Any], own: Collection[str]) -> bool:
-    """Whether one of the job's containers holds a process; without a container engine, one of its sessions.
+    """Whether a process belongs to one of the job's containers or, without a container engine, to one of its sessions.
 
     Engines name a container's control group by its id: /docker/ID, docker-ID.scope, libpod-ID.scope.
     """
@@ -513,9 +513,9 @@ def _is_own(process: dict[str, Any], own: Collection[str]) -> bool:
 def host_figures(
     device: Device, sampler: MonitorStart, stop: MonitorStop | None, *, idle: Span | None
 ) -> HostTelemetry:
-    """Every figure of a host; what can't be had is left in `device.missing`.
+    """Compute every figure of a host; `device.missing` lists the unavailable ones.
 
-    `stop` is None when the sampler did not get to its end, `idle` where there was no time in which nothing ran.
+    `stop` is None if the sampler did not finish, `idle` if there was no time in which nothing ran.
     """
     measured = device.measured
     cpu, cores = _cores(device)
@@ -545,10 +545,10 @@ def host_figures(
 
 
 def _cores(device: Device) -> tuple[Range | None, tuple[float, ...] | None]:
-    """Range of the mean of all CPUs, and the mean over time of each."""
+    """The range of the mean over all CPUs, and each CPU's mean over time."""
     lists = device.lists("core_percent")
     count = max((len(one) for one in lists if one is not None), default=0)
-    # A CPU that goes off line leaves no way to tell whose the other figures are: such rows say nothing.
+    # If a CPU goes offline, the remaining values can't be assigned to CPUs: such rows are dropped.
     table = np.full((len(lists), max(count, 1)), np.nan)
     for row, one in zip(table, lists, strict=True):
         if one is not None and len(one) == count:

@@ -1,6 +1,6 @@
-"""Events and samples of all nodes → `Telemetry`; several repeats as one.
+"""Events and samples of all nodes → `Telemetry`; the telemetry of several repeats pooled into one.
 
-When each node was measured, by its own clock; which devices there are, why something of them is missing, and what all of them come to.
+Finds when each node was measured, on its own clock, its devices, their totals, and the reason for each missing figure.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ def summarize(
     device: Literal["cpu", "gpu"],
     own: Collection[str] = (),
 ) -> Telemetry | None:
-    """Compute every figure of the measured spans; None where nothing was measured, or nobody was to look.
+    """Compute every figure over the measured spans; None if nothing was measured or telemetry was off.
 
     Args:
-        frame: table `telemetry`, with all columns of the contract and `node`, rows in the order in which they came; None for no table.
+        frame: table `telemetry`: all columns of the contract plus `node`, rows in order of arrival; None without a table.
         events: all events of the run.
         spans: when each node was measured (`node_spans`).
-        monitors: by the sampler's container, its node.
-        samples: what throughput counts of all ranks in the windows that count.
-        seconds: of those windows.
-        device: what trained, and so whose energy counts.
-        own: what the kernel tells the job's containers by (`Outcome.containers`): processes of others are foreign.
+        monitors: node of each sampler, by the sampler's container.
+        samples: processed by all ranks in the counted windows, in the unit of the throughput.
+        seconds: duration of those windows.
+        device: the kind of device that trained: its energy is the run's.
+        own: identifiers of the job's containers as the kernel shows them (`Outcome.containers`); all other processes are foreign.
     """
     if not spans:
         return None
@@ -105,7 +105,7 @@ def summarize(
 
 @dataclass(frozen=True)
 class _Node:
-    """The figures of one node's devices; `complete` where every device that its sampler was to look at has figures."""
+    """The figures of one node's devices; `complete` if every device that its sampler was to watch has figures."""
 
     hz: float | None
     gpus: Sequence[GpuTelemetry]
@@ -118,7 +118,7 @@ def _of_node(frame: Samples | None, said: Sequence[Event], span: NodeSpans, own:
     sampler = next((event for event in said if isinstance(event, MonitorStart)), None)
     stop = next((event for event in said if isinstance(event, MonitorStop)), None)
     troubles = [event for event in said if isinstance(event, Trouble)]
-    # What the runner says of a sampler that it can't hear any more is of no column.
+    # A Trouble without fields is the runner's own: it lost contact with the sampler.
     fell_silent = next((event.reason for event in troubles if not event.fields), None)
     if sampler is None or frame is None:
         why = fell_silent or "its sampler told nothing"
@@ -160,15 +160,15 @@ def _of_node(frame: Samples | None, said: Sequence[Event], span: NodeSpans, own:
 
 
 def _reasons(columns: Collection[str], why: str | None) -> dict[str, str]:
-    """One reason for several columns; none without one."""
+    """Map each column to the same reason; empty if there is none."""
     return dict.fromkeys(columns, why) if why else {}
 
 
 def pool(repeats: Sequence[Telemetry | None]) -> Telemetry | None:
-    """Join the telemetry of repeats; None where nobody looked on at any of them.
+    """Pool the telemetry of repeats; None if no repeat has any.
 
-    A mean or an extreme is that of the repeats which have it; a sum is none unless all have it, and so is power, which is made of two. Facts
-    (name, limits) are those of the first repeat that a device was in. `spans` stay away: each repeat's are in its own record.
+    A mean or an extreme is over the repeats that have it. A sum is None unless all repeats have it, and so is power, which is derived from
+    two sums. Facts (name, limits) are those of the first repeat that used the device. `spans` is empty: each record keeps its own.
     """
     runs = [run for run in repeats if run]
     if not runs:
@@ -199,13 +199,13 @@ def pool(repeats: Sequence[Telemetry | None]) -> Telemetry | None:
 
 
 def _joined(repeats: Sequence[Part]) -> Part:
-    """One device over its repeats."""
+    """Pool one device over its repeats."""
     first = repeats[0]
     return first.model_copy(update={name: _figure(name, repeats) for name in type(first).model_fields})
 
 
 def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
-    """One figure over the repeats of a device, by what kind of figure it is."""
+    """Pool one figure of a device over its repeats, by the kind of figure."""
     known = [(value, one.measured_s) for one in repeats if (value := getattr(one, name)) is not None]
     if not known or (name in COMPLETE and len(known) < len(repeats)):
         return None
@@ -216,7 +216,7 @@ def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
 
 
 def _joint(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:
-    """Of the repeats that have a figure: ranges over all, means by their seconds, lists joined; of a fact the first."""
+    """Pool known values: extremes over all, means weighted by seconds, lists merged; of a fact, the first."""
     match values[0]:
         case Range():
             low, high = min(one.min for one in values), max(one.max for one in values)
@@ -235,12 +235,12 @@ def _joint(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:
 def node_spans(
     events: Sequence[Event], *, monitors: Mapping[str, str], first_window: int, started: float
 ) -> tuple[NodeSpans, ...]:
-    """Find the counted windows and the idle time before the job of every node, by name; nothing without samplers or a window that counts.
+    """Find each node's counted windows and its idle time before the job, sorted by node; empty without samplers or counted windows.
 
     Args:
         events: all events of all ranks and samplers.
-        monitors: by the sampler's container, its node. One that stands alone looks at all ranks: nodes are then emulated, or one.
-        first_window: number of the first window that counts (`Steadiness.first_window`).
+        monitors: node of each sampler, by the sampler's container. A single sampler watches all ranks: there is one node, or all are emulated.
+        first_window: index of the first counted window (`Steadiness.first_window`).
         started: the runner's monotonic clock in seconds when it began to create the first container of the job.
     """
     ranks = common_windows([event for event in events if isinstance(event, Window)])
@@ -259,10 +259,10 @@ def node_spans(
     found = []
     for node, windows in sorted(counted.items()):
         sampler = began.get(node)
-        # The two clocks are held against each other by the sampler's first line, which is read a moment after it was written: the job's
-        # beginning comes out that moment too early, never too late.
+        # The sampler's first line relates the two clocks. The runner reads it a moment after it was written, so the start of the job comes
+        # out too early by that moment, never too late.
         idle = _before(sampler, started - (sampler.received - sampler.t) if sampler else started)
-        # Before the first rank has imported its framework, no program of the suite uses a GPU.
+        # No program of the suite uses a GPU before a rank has imported its framework.
         gpus_idle = None if idle and idle.seconds >= SECOND else _before(sampler, min(used[node]))
         found.append(
             NodeSpans(
@@ -277,7 +277,7 @@ def node_spans(
 
 
 def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
-    """Between two windows of all ranks: from the end of the slowest rank's to the start of the first one's next."""
+    """Yield the pauses between consecutive windows: from the slowest rank's end to the first rank's next start."""
     starts: dict[int, float] = {}
     ends: dict[int, float] = {}
     for window in windows:
@@ -289,15 +289,14 @@ def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
 
 
 def _before(sampler: MonitorStart | None, end: float) -> Span | None:
-    """From the sampler's beginning until a moment of the node's clock; None where the moment came first."""
+    """Return the span from the sampler's start to `end` on the node's clock; None if the sampler started later."""
     return Span(start=sampler.t, end=end) if sampler and end > sampler.t else None
 
 
 def pass_windows(trial: Trial, events: Sequence[Event]) -> tuple[Window, ...]:
-    """One window a rank for the pass of kind `metrics` whose counters the sampler reads; none unless every rank ended its own.
+    """One window per rank of a pass of kind `metrics` whose counters the sampler reads; empty unless every rank finished.
 
-    Of other passes there are none: a profiler's own work, and kernels that are run again and again, are nothing that a machine does by
-    itself.
+    Other passes yield none: the profiler's own work and replayed kernels would distort the telemetry.
     """
     counting = trial.profile.counting if trial.profile else None
     starts = {event.rank: event.t for event in events if isinstance(event, ProfileStart)}
