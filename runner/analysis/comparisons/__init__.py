@@ -1,1 +1,1 @@
-"""Records → trainings that differ in one thing, with their ratios, and why two can't be compared. Pure."""
+"""Records → trainings that differ in one thing, with their ratios, and why others are not comparable. Pure."""

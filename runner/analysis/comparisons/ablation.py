@@ -1,9 +1,9 @@
 """Records on file → the `Ablation`s among them: runs of one training that differ in techniques, precision and batch only. Pure.
 
-Lines stand in the order in which they gain: by precision, by how many techniques, by batch; each is held against the first, the plain
-program where that ran, and against the line before. Whether a line still learns what the plain program learns is told by its losses on
-real data against the plain program's from the same seed: they have to be no farther apart than those of two of its seeds are, step by
-step and in the mean, which shows a line that learns a little less in every step.
+Lines are sorted by precision, number of techniques and batch; each is compared with the first line (the plain program, if it ran) and with
+the previous one. A line learns what the plain program learns if its losses on real data differ from the plain program's with the same seed
+by no more than those of two plain seeds do, both in root mean square and in the mean: the mean exposes a line that learns slightly less in
+every step.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from runner.core.request import Precision, Technique
 from runner.core.trial import Trial
 
 _Stage = tuple[int, int, int, tuple[Technique, ...]]
-"""A line: rank of its precision, how many techniques, batch of a device, and which techniques."""
+"""Sort key of a line: index of its precision, number of techniques, batch per device, techniques."""
 Curve = tuple[float, ...]
-"""Losses by step, the mean of the ranks."""
+"""Losses in step order, averaged over ranks and `SMOOTHED` steps."""
 
 _OF_LINES: Final = frozenset({"techniques", "precision", "batch_per_device", "global_batch"})
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 SMOOTHED: Final = 10
-"""Steps that one compared loss is the mean of: single losses differ by batch."""
+"""Steps averaged into one compared loss: single losses vary with the batch."""
 FEWEST_SEEDS: Final = 3
 
 
 class Losses(Frozen):
-    """How far a line's losses are from those of the plain program with the same seed."""
+    """Distance of a line's losses from those of the plain program with the same seed."""
 
     distance: float  # root mean square of the differences
-    spread: float  # the most that this is between two seeds of the plain program
-    shift: float  # mean of the differences: above 0 where this line's losses are higher
-    sway: float  # the most that this is between two of those seeds, whatever its sign
-    steps: int  # from the first on, that were compared
+    spread: float  # largest distance between two seeds of the plain program
+    shift: float  # mean difference: above 0 if this line's losses are higher
+    sway: float  # largest absolute shift between two of those seeds
+    steps: int  # compared, from the first
 
     @property
     def within(self) -> bool:
-        """Whether another seed does as much."""
+        """Whether another seed of the plain program differs as much."""
         return self.distance <= self.spread and abs(self.shift) <= self.sway
 
 
 class Line(Compared):
-    """What one more technique, precision or batch came to; its ratio is to the first line, its gain to the line before.
+    """One line's result; its ratio is to the first line, its gain to the previous one.
 
-    `losses` is None where the plain program has not been run with several seeds on this data and batch.
+    `losses` is None unless the plain program ran with `FEWEST_SEEDS` seeds on this data and batch.
     """
 
     gain: float | None
@@ -63,13 +63,13 @@ class Line(Compared):
 
 
 class Ablation(TrainingComparison):
-    """One training with techniques more a line: the one with the fewest first, the plain program where that ran."""
+    """One training, a line per precision, set of techniques and batch; the plain program first, if it ran."""
 
     rows: tuple[Line, ...]
 
 
 def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
-    """Find what was trained with different techniques."""
+    """Find the trainings that ran with different techniques."""
     found = grouping.in_settings(
         runs,
         but=_OF_LINES,
@@ -83,7 +83,7 @@ def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
 
 
 def _differ(stages: Collection[_Stage]) -> bool:
-    """Whether techniques are told apart: against the plain program, or else at one precision and batch."""
+    """Whether the lines compare techniques: with the plain program, or else at one precision and batch."""
     sets = Counter((precision, batch) for precision, _, batch, _ in stages)
     names = {techniques for *_, techniques in stages}
     return len(names) > 1 and (() in names or max(sets.values()) > 1)
@@ -119,7 +119,7 @@ def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
 
 
 def _label(trial: Trial, before: Trial | None) -> str:
-    """What a line has that the one before has not; all of it where it lacks something of that."""
+    """What a line adds to the previous one; its whole setting if it lacks a technique of that line."""
     batch = f"batch {trial.batch_per_device}"
     if before is None or set(before.techniques) - set(trial.techniques):
         return ", ".join((trial.precision, *(trial.techniques or ("plain",)), batch))
@@ -130,7 +130,7 @@ def _label(trial: Trial, before: Trial | None) -> str:
 
 
 def _losses(runs: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Losses | None:
-    """How far a line's losses are from those of the plain program at the same batch and seed; None of that program itself."""
+    """Compare a line's losses with the plain program's at the same batch and seed; None for the plain program itself."""
     trial, record = trial_of(runs[0]), runs[0][1]
     plain = [own for (_, _, batch, names), own in stages.items() if not names and batch == trial.batch_per_device]
     if trial.dataset is None or not plain or plain[0] is runs or record.validity.status == "invalid":
@@ -153,7 +153,7 @@ def _losses(runs: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Losses | No
 
 
 def curve(record: RunRecord) -> Curve:
-    """Means of ten losses in a row, from the first step on, over all ranks; ends before a loss that is not finite."""
+    """Means of ten consecutive losses from the first step on, over all ranks; ends before a non-finite loss."""
     ranks = list(record.measurement.losses.values())
     steps = [statistics.fmean(step) if None not in step else math.nan for step in zip(*ranks, strict=False)]
     whole = [steps[start : start + SMOOTHED] for start in range(0, len(steps) - SMOOTHED + 1, SMOOTHED)]
@@ -172,7 +172,7 @@ def shift(one: Curve, other: Curve) -> float:
 
 
 def _notes(lines: Sequence[Line], runs: Sequence[Run]) -> Iterator[str]:
-    """What is wrong with single lines, and what else than the lines say differed between them."""
+    """Yield problems of single lines, and unintended differences between the runs."""
     for line in lines:
         yield from grouping.reasons([line])
         if line.losses and not line.losses.within:

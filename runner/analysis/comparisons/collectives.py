@@ -1,4 +1,4 @@
-"""What the probes of runs timed on their wires: each operation by size, with the exchange of gradients, over the repeats of a scale. Pure."""
+"""Collectives timed by the probes of runs: each operation by size, with the gradient exchange, over the repeats of a scale. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from runner.core.measurement import Exchange
 
 
 class TimedOperation(Frozen):
-    """One operation of `size_bytes` among the devices of `row`: medians of its usable runs, rates in 1e9 bytes a second (`Exchange`)."""
+    """One operation of `size_bytes` among the devices of `row`: medians over its usable runs, rates in 1e9 bytes a second (`Exchange`)."""
 
-    label: str  # the transport; empty where there is one
+    label: str  # the transport; empty if there is only one
     row: Row
     operation: str
     size_bytes: int
@@ -23,12 +23,12 @@ class TimedOperation(Frozen):
 
 
 def timed_operations(rows: Iterable[tuple[str, Row]]) -> tuple[TimedOperation, ...]:
-    """Of labelled rows those with collectives on record: in the order of rows, operations and sizes."""
+    """List the operations of the labelled rows that recorded collectives, by row, operation and size."""
     return tuple(one for label, row in rows for one in _of_row(label, row))
 
 
 def missing_operations(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Why operations were not timed, each sentence once."""
+    """Why operations were not timed, each reason once."""
     found = (record.measurement.no_collectives for row in rows for record in row.records)
     return tuple(dict.fromkeys(one for one in found if one))
 

@@ -1,7 +1,7 @@
-"""Records on file → the `Devices` among them: trainings on one GPU that ran on several of a kind, each by itself. Pure.
+"""Records on file → the `Devices` among them: one-GPU trainings that ran on several GPUs of a kind, one GPU at a time. Pure.
 
-An interval is over the runs that it is of. Where they all had one GPU, it can't tell what another of the kind would have made of the same
-training; this can.
+A confidence interval holds for the GPUs that its runs used. If all ran on one GPU, it does not predict another GPU of that kind; this
+comparison does.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from runner.core.record import RunRecord
 from runner.core.trial import Trial
 
 _Kind = tuple[str, str, str, str, str, str]
-"""What the trainings of a report have in common: framework, its version, engine, kind of GPU, driver, unit of the rate."""
+"""What the trainings of a report share: framework, its version, engine, GPU model, driver, unit of the rate."""
 
 
 class OnGpu(Frozen):
-    """A training on one of the GPUs, its runs together: samples a second, and the mean clock of the SMs, None where nobody looked on."""
+    """A training's pooled runs on one GPU: samples a second, and the mean SM clock, None without telemetry."""
 
     uuid: str
     rate: float
@@ -33,7 +33,7 @@ class OnGpu(Frozen):
 
 
 class Training(Frozen):
-    """One training on several GPUs, slowest first; `ratio` is the rate of the fastest over that of the slowest."""
+    """One training on several GPUs, slowest first; `ratio` is the fastest rate ÷ the slowest."""
 
     label: str
     gpus: tuple[OnGpu, ...]
@@ -46,12 +46,12 @@ class Training(Frozen):
 
     @property
     def degraded(self) -> int:
-        """GPUs of which a run never settled, or saw the GPU throttled or shared."""
+        """Number of GPUs with a degraded run, e.g. one that never settled, or whose GPU was throttled or shared."""
         return sum(gpu.status == "degraded" for gpu in self.gpus)
 
 
 class Standing(Frozen):
-    """How one GPU did beside the others that ran the same trainings: its rates, each over the median rate of these GPUs."""
+    """One GPU relative to the others that ran the same trainings: its rates, each ÷ the median rate of these GPUs."""
 
     uuid: str
     trainings: int
@@ -61,7 +61,7 @@ class Standing(Frozen):
 
 
 class Devices(Frozen):
-    """How much GPUs of a kind differ: trainings that differ most first, the median of their ratios, and the GPUs, slowest first."""
+    """How much GPUs of a kind differ: trainings, largest ratio first; the median ratio; and the GPUs, slowest first."""
 
     name: str
     title: str
@@ -73,14 +73,14 @@ class Devices(Frozen):
 
     @property
     def lead(self) -> str:
-        """What it comes to, in one line."""
+        """The result in one line."""
         return f"fastest of {len(self.standings)} GPUs ÷ slowest: median {self.median_ratio:.3f}, at most {self.trainings[0].ratio:.3f}"
 
 
 def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
-    """Find what ran on several GPUs of a kind.
+    """Find the trainings that ran on several GPUs of a kind.
 
-    Left out are runs without a rate that may be used, and those of which nobody told on which of several GPUs they ran.
+    Runs without a usable rate, and those whose GPU is unknown, are left out.
     """
     told = [run for run in runs if gpu_of(run[1]) and run[1].measurement.throughput and usable([run])]
     found: dict[_Kind, list[list[list[Run]]]] = {}
@@ -93,13 +93,13 @@ def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
 
 
 def gpu_of(record: RunRecord) -> str | None:
-    """The GPU of a run on one device, by its UUID; None on a CPU, and where nobody told which of several it was."""
+    """UUID of a one-device run's GPU; None on a CPU, or if the record does not show which of several GPUs it was."""
     seen = record.telemetry.gpus if record.telemetry else record.provenance.gpus
     return seen[0].uuid if record.trial.device == "gpu" and len(seen) == 1 else None
 
 
 def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:
-    """All but the GPU: the training programs and what they ran in as well, of which a report may hold several."""
+    """Everything but the GPU, including the training programs and locked requirements, of which a report may hold several versions."""
     return *_kind(record, trial), record.provenance.workloads_sha256, record.image.lock_sha256 or ""
 
 
@@ -150,7 +150,7 @@ def _on_gpu(own: Sequence[Run]) -> OnGpu:
 
 
 def _standings(trainings: Iterable[Training]) -> Iterator[Standing]:
-    """Each GPU beside the others that trained what it trained; slowest first."""
+    """Each GPU relative to the others that ran the same trainings; slowest first."""
     shares: dict[str, list[float]] = {}
     for training in trainings:
         middle = statistics.median(gpu.rate for gpu in training.gpus)

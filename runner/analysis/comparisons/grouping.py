@@ -1,4 +1,4 @@
-"""Records on file → those of one training that differ in some facts only: what the reports across matrices are made of. Pure."""
+"""Records on file → groups of runs of one training that differ in some facts only: the basis of reports across matrices. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from runner.core.trial import Trial
 Run = tuple[Path, RunRecord]
 Key = TypeVar("Key", bound=tuple[Any, ...])
 LONGEST: Final = 120
-"""Letters of a name; what reports have behind it fits a file's 255 as well."""
+"""The most characters of a name, so that the suffixes of reports also fit into a file name's 255."""
 
 
 def is_training(record: RunRecord, *, passes: bool = False) -> bool:
-    """Whether a program of the suite ran by itself: no training beside others and, without `passes`, no pass under a profiler."""
+    """Whether a program of the suite ran alone: no concurrent trainings and, without `passes`, no profiler."""
     return isinstance(record.trial, Trial) and not record.concurrent and (passes or not record.profiled)
 
 
@@ -34,9 +34,9 @@ def alike(
     also: Callable[[RunRecord, Trial], tuple[str, ...]],
     passes: bool = False,
 ) -> list[list[Run]]:
-    """Runs of one training each (`is_training`): those `wanted` that share all facts `but` these (`identity`) and what `also` says.
+    """Group the `wanted` runs (`is_training`) that share all facts of `identity` except `but`, and what `also` returns.
 
-    With `passes`, passes under a profiler stand beside the trainings that they are of.
+    With `passes`, profiling passes join the trainings that they belong to.
     """
 
     def shared(run: Run) -> tuple[Any, ...]:
@@ -48,7 +48,7 @@ def alike(
 
 
 def partition(runs: Iterable[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run]]:
-    """Runs by what they have in common, in the order in which that is first met."""
+    """Group runs by key, in order of first appearance."""
     found: dict[Key, list[Run]] = {}
     for run in runs:
         found.setdefault(by(run), []).append(run)
@@ -56,7 +56,7 @@ def partition(runs: Iterable[Run], by: Callable[[Run], Key]) -> dict[Key, list[R
 
 
 def grouped(runs: Iterable[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run]]:
-    """Runs by what they have in common, in the order of that."""
+    """Group runs by key, in the keys' order."""
     return dict(sorted(partition(runs, by).items(), key=lambda item: item[0]))
 
 
@@ -70,7 +70,7 @@ def in_settings(
     differ: Callable[[Collection[Key]], bool],
     name: Callable[[Run], str],
 ) -> Iterator[tuple[str, dict[Key, list[Run]]]]:
-    """Each training (`alike`) whose settings `differ` in what is compared: the name of its report, and its runs by setting, in order."""
+    """Yield each training (`alike`) whose settings `differ`: the name of its report, and its runs by setting, in order."""
     names = Names()
     for own in alike(runs, but=but, wanted=wanted, also=also):
         settings = grouped(own, setting)
@@ -79,24 +79,24 @@ def in_settings(
 
 
 def on_one_machine(record: RunRecord, trial: Trial) -> tuple[str, ...]:
-    """The software, the machine and the threads of a run: what `alike` may ask for beyond the facts of its trial."""
+    """Software, machine, cores and threads of a run: what `alike` may require beyond the facts of its trial."""
     return version_of(record), record.engine, machine(record), str(trial.cpus_per_worker), str(threads(trial))
 
 
 def threads(trial: Trial) -> int | None:
-    """Threads that train; None on GPUs, for which those of the host do not."""
+    """Training threads; None on GPUs, where the host's threads do not train."""
     return trial.threads if trial.device == "cpu" else None
 
 
 def on_one_input(record: RunRecord, trial: Trial) -> tuple[str, ...]:
-    """The same, and how many prepare its samples."""
+    """`on_one_machine`, and the number of loader workers."""
     return *on_one_machine(record, trial), str(trial.loader_workers)
 
 
 def trial_of(run: Run) -> Trial:
-    """The trial of a run that is one of the suite's own programs, as all are that `alike` gives."""
+    """The trial of a run of the suite's own programs, such as every run that `alike` returns."""
     trial = run[1].trial
-    assert isinstance(trial, Trial)  # noqa: S101 - it gives no other
+    assert isinstance(trial, Trial)  # noqa: S101 - for mypy: callers pass no other
     return trial
 
 
@@ -106,27 +106,27 @@ def ids(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def usable(runs: Iterable[Run]) -> list[RunRecord]:
-    """Records of the runs whose figures may be used."""
+    """Records of the runs that are not invalid."""
     return [record for _, record in runs if record.validity.status != "invalid"]
 
 
 def software(run: Run) -> tuple[str, str]:
-    """The framework of a run that `alike` gave, and its version, for names of reports."""
+    """Framework of a run from `alike`, and its version, for names of reports."""
     return trial_of(run).framework, version_of(run[1])
 
 
 def slug(words: Iterable[str]) -> str:
-    """Words as the name of a file, which no record can make longer than a disk takes."""
+    """Join words into a file name, capped at `LONGEST` characters."""
     return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())[:LONGEST]
 
 
 def pixels(trial: Trial) -> tuple[str, ...]:
-    """The size of a trial's images as a word of a name; none where samples are no images."""
+    """A trial's image size as part of a name; empty if its samples are not images."""
     return (f"{trial.image_size}px",) if trial.image_size else ()
 
 
 def at_batch(trial: Trial) -> tuple[str, ...]:
-    """Precision, batch and scale of a trial as words of a name."""
+    """Precision, batch and scale of a trial as parts of a name."""
     return trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"
 
 
@@ -137,19 +137,19 @@ def of_batch(what: str, run: Run) -> str:
 
 
 class Names:
-    """Names of reports; one that is given again gets a number."""
+    """Unique names of reports: a repeated name gets a number."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}
 
     def take(self, name: str) -> str:
-        """The name, or the name with the number of times that it was asked for."""
+        """Return the name, numbered from its second use on."""
         self._given[name] = self._given.get(name, 0) + 1
         return name if self._given[name] == 1 else f"{name}-{self._given[name]}"
 
 
 def ratio(runs: Sequence[Run], base: Sequence[Run]) -> tuple[float | None, Interval | None]:
-    """Throughput over that of `base` with its 95 % interval; None where one of the two has no run that may be used."""
+    """Throughput relative to `base` with its 95 % interval; None unless both have a usable run."""
     own, other = (usable_windows(usable(some)) for some in (runs, base))
     if not own or not other:
         return None, None
@@ -157,7 +157,7 @@ def ratio(runs: Sequence[Run], base: Sequence[Run]) -> tuple[float | None, Inter
 
 
 def versions(runs: Sequence[Run], *, but: str) -> Iterator[str]:
-    """What else than `but` differs between runs: a sentence for the programs, and for what they ran in."""
+    """Yield a sentence if several versions of the programs ran, and one for their requirements; `but` is what the report varies."""
     for what, found in (
         ("training programs", {record.provenance.workloads_sha256 for _, record in runs}),
         ("locked requirements", {record.image.lock_sha256 for _, record in runs}),
@@ -167,9 +167,9 @@ def versions(runs: Sequence[Run], *, but: str) -> Iterator[str]:
 
 
 class Compared(Frozen):
-    """Some runs together; `ratio` is their throughput over that of the base of the comparison.
+    """Pooled runs; `ratio` is their throughput over that of the comparison's base.
 
-    It is None of the base itself, and unless both may be used.
+    It is None for the base itself, and unless both are usable.
     """
 
     label: str
@@ -180,13 +180,13 @@ class Compared(Frozen):
 
 
 def compared(label: str, runs: Sequence[Run], base: Sequence[Run], *, alone: Sequence[Run] = ()) -> Compared:
-    """Hold runs of one scale against `base`, which may be they themselves; `alone`, on one device, is what efficiency is against."""
+    """Compare runs of one scale with `base`, which may be `runs` itself; `alone`, on one device, is the baseline of efficiency."""
     value, ci95 = ratio(runs, () if runs is base else base)
     return Compared(label=label, row=summarize([*alone, *runs]).rows[-1], ratio=value, ratio_ci95=ci95, runs=ids(runs))
 
 
 class TrainingReport(Frozen):
-    """One training in several settings; `setting` and `ran_on` are a line each on what all of it shares."""
+    """One training in several settings; `setting` and `ran_on` are one line each about what they share."""
 
     name: str
     title: str
@@ -197,19 +197,19 @@ class TrainingReport(Frozen):
 
 
 def heading(name: str, first: Summary) -> dict[str, str]:
-    """What a report shares with the summary of its first runs, by the fields of a `TrainingReport`."""
+    """The fields of a `TrainingReport` that come from the summary of its first runs."""
     setting = f"{first.setting}, {first.rows[0].devices}"
     return {"name": name, "title": first.title, "setting": setting, "ran_on": first.ran_on, "unit": first.rate_unit}
 
 
 class TrainingComparison(TrainingReport):
-    """The same, a row for each setting, in the order of the table."""
+    """A `TrainingReport` with one row per setting, in table order."""
 
     rows: tuple[Compared, ...]
 
 
 def reasons(rows: Iterable[Compared]) -> Iterator[str]:
-    """Why single rows are not valid."""
+    """Yield the verdict of each row with reasons against it."""
     for one in rows:
         if one.row.reasons:
             yield f"{one.label} {one.row.verdict}"

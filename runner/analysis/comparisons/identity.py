@@ -1,7 +1,7 @@
-"""What makes two runs runs of one trial, what else may be different about them, and the cells of all runs that have both alike. Pure.
+"""What makes two runs runs of one trial, what may still differ between them, and cells of runs that agree in both. Pure.
 
-Where something else is different, a regression is looked for. The runs of a cell are pooled, samples of all ÷ seconds of all: the best of
-several is the luckiest, and says nothing of the next one.
+Regressions are sought between runs of one trial that differ in the rest. The runs of a cell are pooled, samples of all ÷ seconds of all:
+the best of several is the luckiest, and does not predict the next.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from runner.core.record import RunRecord
 from runner.core.trial import ExternalTrial, Trial, devices_in_words
 from runner.core.workload import settings_to_tell
 
-# Fields of a trial in which two runs of the same one may differ: what is compared, and what should not move a rate.
+# Trial fields that may differ between runs of one trial: those under comparison, and those that should not affect a rate.
 FREE: Final = (
     *("version", "dialect", "iterations", "warmup", "window", "learning_rate", "momentum", "weight_decay", "seed"),
     *("iface", "hca", "threads", "loader_workers", "cpus_per_worker", "measure_s"),
 )
-# Fields that say nothing of their own: they count repeats, or follow from others.
+# Fields without information of their own: they number repeats, or follow from others.
 _FOLLOW: Final = frozenset(
     {"program", "processes", "placement", "probe_bytes", "dataset", "epochs", "scaling", "repeat", "key", "profile"}
 )
-# Of a command that is not the suite's, the image is what is compared.
+# For an external command, the image is what is compared.
 _FREE_OF_EXTERNAL: Final = frozenset({"image", "cpus_per_worker", "repeat", "key"})
 _HASH: Final = 12
 """Digits of a hash that are shown."""
 
 Identity = tuple[tuple[str, str], ...]
-"""Facts about a trial by name, each as JSON, in the order of its fields: equal for runs of one trial."""
+"""Facts of a trial, (name, value as JSON) in field order: equal for runs of one trial."""
 _SAME: Final[dict[Identity, Identity]] = {}
-"""Each once: thousands of runs are of a few trials."""
+"""Interned identities: thousands of runs share a few trials."""
 
 
 class Difference(Frozen):
-    """Something besides the trial that is not the same in A and B, with its values there."""
+    """Something outside the trial that differs between A and B, with its values in each."""
 
     what: str
     a: tuple[str, ...]
@@ -50,7 +50,7 @@ class Difference(Frozen):
 def identity(record: RunRecord) -> Identity:
     """Everything that two runs must share to be runs of one trial: what trained, how, on which devices and data, over which wires.
 
-    A data set counts by what is in it, not by where it lies; a device by its name; inference also by how many batches it keeps under way. Fields that a trial gains later count as well.
+    A data set counts by content, not path; a device by name; inference also by batches in flight. Fields added to trials later count, too.
     """
     trial = record.trial
     free = frozenset(FREE) | _FOLLOW if isinstance(trial, Trial) else _FREE_OF_EXTERNAL
@@ -65,9 +65,9 @@ def identity(record: RunRecord) -> Identity:
 
 
 def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
-    """A trial as a line for people: what every reader asks first, then all that is not as usual.
+    """Describe a trial in one line: the essentials first, then everything that is not a default.
 
-    `but` are names of facts that the reader knows; with `device_name` how many there are.
+    `but` names facts that the reader already knows; `device_name` covers the number of devices too.
     """
     facts = {name: json.loads(value) for name, value in found}
     nodes = f" on {facts['nodes']} nodes" if facts["nodes"] > 1 else ""
@@ -92,7 +92,7 @@ def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
 
 
 def _unusual(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[str]:
-    """What differs from a trial's defaults and is not said anyway."""
+    """Yield what differs from a trial's defaults and is not shown otherwise."""
     usual = {name: field.default for name, field in Trial.model_fields.items() if not field.is_required()}
     usual |= {"interconnect": "auto", "data": "synthetic", "kvstore": None, "horovod": None}
     for name, value in facts.items():
@@ -123,7 +123,7 @@ def distance(a: Identity, b: Identity) -> tuple[str, ...]:
 
 
 def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> tuple[Difference, ...]:
-    """What is not the same in the runs of two sides of one trial, most telling first."""
+    """What differs between the runs of two sides of one trial, most telling first."""
     sides = [[_circumstances(record) for record in side] for side in (a, b)]
     found = []
     for what in sides[0][0]:
@@ -134,7 +134,7 @@ def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> tuple[Differe
 
 
 def _circumstances(record: RunRecord) -> dict[str, str]:
-    """Everything about a run that is not its trial and could move its rate: software first, then the machine, then settings."""
+    """Everything outside the trial that could affect a run's rate: software first, then the machine, then settings."""
     provenance, trial, image = record.provenance, record.trial, record.image
     host = provenance.host
     commit = provenance.git.commit
@@ -169,14 +169,14 @@ def _short(digest: str | None) -> str | None:
 
 _OF_WIRES: Final = ("interconnect", "link")
 _TOLD: Final = ("framework", "model", "mode", "image_shape", "device_name", *_OF_WIRES)
-"""Facts that stand beside a setting, or that it tells by what was used."""
+"""Facts that the reader sees next to a setting, or that the wires used replace."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one cell pooled, with speedup and efficiency where runs on one device are on file; `record` is the first of them.
+    """The pooled runs of one cell, with speedup and efficiency if one-device runs are on file; `record` is the first run's.
 
-    `setting` is what sets it apart from other cells of its network, framework and number of devices, in words.
+    `setting` distinguishes it, in words, from other cells of its network, framework and number of devices.
     """
 
     record: RunRecord
@@ -191,7 +191,7 @@ class Cell:
 
 
 def cells(records: Iterable[RunRecord]) -> list[Cell]:
-    """Every cell that has a rate; passes under a profiler and trainings at once are left out, as is what may not be used."""
+    """Group all usable runs with a rate into cells, without profiling passes and concurrent trainings."""
     found: dict[tuple[object, ...], list[RunRecord]] = {}
     alone: dict[str, list[RunRecord]] = {}
     for record in records:
@@ -204,7 +204,7 @@ def cells(records: Iterable[RunRecord]) -> list[Cell]:
 
 
 def _key(record: RunRecord) -> tuple[object, ...]:
-    """What is compared by `identity`, the software and cores that it leaves free, and the wires that were used, whichever were asked for."""
+    """What `identity` compares, the software and cores that it leaves free, and the wires used in place of those requested."""
     trial = record.trial
     software = trial.image if isinstance(trial, ExternalTrial) else version_of(record)
     given = (trial.threads, trial.loader_workers) if isinstance(trial, Trial) and trial.device == "cpu" else ()

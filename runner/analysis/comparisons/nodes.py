@@ -1,13 +1,13 @@
-"""Figures of nodes that did the same in the same rounds → which of them are slower than the others, or than a baseline. Pure.
+"""Figures of nodes that did the same work in the same rounds → which are slower than the others, or than a baseline. Pure.
 
-Criterion: of every node and figure, the ratio of its rate to what is expected of it, with an interval; a node is out where a whole interval
-lies below 1 - MARGIN. That is a test of a least difference that matters, not of any difference (K. R. Murphy and B. Myors, "Testing the
-hypothesis that treatments have negligible effects: minimum-effect tests in the general linear model", Journal of Applied Psychology 84(2),
-1999): healthy nodes differ, and enough rounds would show it.
+Criterion: for each node and figure, the ratio of its rate to the expected rate, with an interval; a node is out if the whole interval lies
+below 1 - MARGIN. This is a minimum-effect test, not a test for any difference (K. R. Murphy and B. Myors, "Testing the hypothesis that
+treatments have negligible effects: minimum-effect tests in the general linear model", Journal of Applied Psychology 84(2), 1999): healthy
+nodes differ, and with enough rounds any difference becomes significant.
 
-Among nodes, what is expected is the median of the other nodes in the same round, so that neither a slow node nor a drift that all have shifts it;
+Among nodes, the expected rate is the median of the other nodes in the same round, so that neither a slow node nor a common drift shifts it;
 the interval is Student's t on logarithms over the rounds. Against a baseline it is Welch's on logarithms. All intervals of a diagnosis hold
-together with 95 % (C. E. Bonferroni, "Teoria statistica delle classi e calcolo delle probabilità", 1936): each at 1 - 0.05 ÷ their number.
+jointly with 95 % (C. E. Bonferroni, "Teoria statistica delle classi e calcolo delle probabilità", 1936): each at 1 - 0.05 ÷ their number.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 from runner.core.measurement import FEWEST_RUNS, Interval
 
-# A node is out below this share of what is expected of it.
+# A node is out if it is slower than expected by more than this share.
 MARGIN: Final = 0.05
 _NUMBERED: Final = re.compile(r"(?P<prefix>.*?)(?P<number>\d+)", re.ASCII)
 
 
 class Figure(Frozen):
-    """Rates of one kind, more is better: by node, one of each round, in the order of the rounds."""
+    """Rates of one kind, higher is better: by node, one per round in round order."""
 
     name: str
     unit: str
@@ -38,13 +38,13 @@ class Figure(Frozen):
 
 
 class Diagnosis(Frozen):
-    """What was measured of nodes, as it is kept on file.
+    """The measurements of nodes, as stored on file.
 
     Attributes:
-        what: the trial, in words; only diagnoses of one trial on one kind of device are compared.
-        device: what all nodes have, as their runs name it.
+        what: the trial, in words; only diagnoses of one trial on one kind of device are comparable.
+        device: the device of all nodes, as their runs name it.
         failed: by node, why its trial has no figures.
-        runs: ids of the records that the trial's figures are of.
+        runs: ids of the records behind the trial's figures.
     """
 
     what: str
@@ -55,7 +55,7 @@ class Diagnosis(Frozen):
 
 
 class Verdict(Frozen):
-    """One figure of one node: its geometric mean over the rounds, and its ratio to what is expected."""
+    """One figure of one node: its geometric mean over the rounds, and its ratio to the expected value."""
 
     node: str
     figure: str
@@ -68,14 +68,14 @@ class Verdict(Frozen):
 
     @property
     def out(self) -> bool:
-        """Whether the node is slower than it may be, which is no chance."""
+        """Whether the node is significantly slower than the margin allows."""
         return self.interval.high < 1 - MARGIN
 
 
 def judge(found: Diagnosis, baseline: Diagnosis | None = None) -> tuple[Verdict, ...]:
-    """Hold every node against the others, and against a baseline: by figure, slowest first.
+    """Compare every node with the others, slowest first within a figure, then with a baseline if there is one.
 
-    RequestError: fewer rounds than an interval takes, or a baseline of something else.
+    Raises RequestError: too few rounds for an interval, or a baseline of another trial or device.
     """
     if baseline:
         refuse_other(baseline, what=found.what, device=found.device)
@@ -95,7 +95,7 @@ def judge(found: Diagnosis, baseline: Diagnosis | None = None) -> tuple[Verdict,
 
 
 def refuse_other(baseline: Diagnosis, *, what: str, device: str) -> None:
-    """Refuse a baseline of something else. RequestError: with both."""
+    """Raise RequestError, naming both, if the baseline is of another trial or device."""
     if (baseline.what, baseline.device) != (what, device):
         raise RequestError(
             f"the baseline is of {baseline.what} on {baseline.device}, and nodes run {what} on {device}; give one of the same"
@@ -103,7 +103,7 @@ def refuse_other(baseline: Diagnosis, *, what: str, device: str) -> None:
 
 
 def _among(figure: Figure, confidence: float) -> Iterator[Verdict]:
-    """Each node beside the median of the others, round by round."""
+    """Compare each node with the median of the others, round by round."""
     logs = {node: [math.log(value) for value in values] for node, values in figure.values.items()}
     found = []
     for node, own in logs.items():
@@ -117,7 +117,7 @@ def _among(figure: Figure, confidence: float) -> Iterator[Verdict]:
 
 
 def _against(figure: Figure, expected: Figure, confidence: float) -> Iterator[Verdict]:
-    """Each node beside all runs of a baseline."""
+    """Compare each node with all runs of a baseline."""
     theirs = [math.log(value) for values in expected.values.values() for value in values]
     of_base = statistics.variance(theirs) / len(theirs) if len(theirs) >= FEWEST_RUNS else None
     if of_base is None:
@@ -147,7 +147,7 @@ def _verdict(node: str, figure: Figure, own: Sequence[float], apart: float, widt
 
 
 def pooled(found: Iterable[Diagnosis]) -> Diagnosis:
-    """Several diagnoses of one trial on one kind of device as one: a baseline. RequestError: they are of different ones, or there are none."""
+    """Merge diagnoses of one trial on one kind of device into a baseline. Raises RequestError if there are none, or of several kinds."""
     all_ = tuple(found)
     if not all_:
         raise RequestError("nothing was measured that a baseline could be made of; type `dlscale diagnose` first")
@@ -175,7 +175,7 @@ def pooled(found: Iterable[Diagnosis]) -> Diagnosis:
 
 
 def hostlist(names: Iterable[str]) -> str:
-    """Host names as Slurm writes them, `n[3,7-9],login`: slurm.schedmd.com/sbatch.html, --exclude. Numbers of one width, with their zeros."""
+    """Join host names in Slurm's notation, `n[3,7-9],login` (slurm.schedmd.com/sbatch.html, --exclude); zero padding is kept."""
     by_prefix: dict[tuple[str, int], list[int]] = {}
     found: list[str] = []
     for name in sorted(set(names)):

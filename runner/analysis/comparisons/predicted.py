@@ -1,4 +1,4 @@
-"""Records on file → what the model of `analysis/prediction.py` stands on: trainings on one device, wires with a probe, and measured points. Pure."""
+"""Records on file → the inputs of the model in `analysis/prediction.py`: one-device trainings, probed wires, measured points. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MODELLED: Final = ("single", "ddp")
 
 
 class Prediction(Frozen):
-    """A training at several scales over one wire.
+    """A training predicted at several scales over one wire.
 
-    `errors` are those of throughputs that a fit to other networks predicts, by point; `farthest` is the most devices that any point has.
+    `errors` are by point, of throughputs that a fit to the other networks predicts; `farthest` is the largest device count measured.
     """
 
     title: str
@@ -36,9 +36,9 @@ class Prediction(Frozen):
 
 
 def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None, devices: Sequence[int]) -> Prediction:
-    """Predict a run on one device at some scales over a wire, from all usable records.
+    """Predict a one-device run at some scales over a wire, from all usable records.
 
-    RequestError: the run is none that can be predicted, its program does not tell when gradients are there, or no such wire was timed.
+    Raises RequestError: the run cannot be predicted, no run on file reports when its gradients are ready, or the wire was never probed.
     """
     usable = [record for record in records if _trains(record)]
     own = [record for record in usable if record.trial.key == run.trial.key and record.trial.world_size == 1]
@@ -81,7 +81,7 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
 
 
 def _trains(record: RunRecord) -> bool:
-    """Whether a PyTorch program of the suite trained by itself, as the model knows it, and its figures may be used."""
+    """Whether the record is a usable PyTorch training of a modelled strategy that ran alone."""
     trial = record.trial
     return (
         isinstance(trial, Trial)
@@ -94,7 +94,7 @@ def _trains(record: RunRecord) -> bool:
 
 
 def _trial(record: RunRecord) -> Trial:
-    """The trial of a record that `_trains` let in."""
+    """The trial of a record that passed `_trains`."""
     return trial_of((Path(), record))
 
 
@@ -111,15 +111,15 @@ def _refuse(run: RunRecord, own: Sequence[RunRecord]) -> None:
 
 
 def _kind(record: RunRecord) -> tuple[object, ...]:
-    """What the moments at which gradients are there have in common, as shares of a step, whatever device and batch."""
+    """What runs must share to have the same gradient-ready times as shares of a step, on any device and at any batch."""
     trial = _trial(record)
     return trial.model, trial.image_shape, trial.precision, "compile" in trial.techniques
 
 
 def _one_device(own: Sequence[RunRecord], telling: Sequence[RunRecord], *, joined: RunRecord) -> OneDevice | None:
-    """A training on one device, whose gradients are exchanged as those of `joined` are; None where nobody tells when they are there.
+    """A one-device training whose gradients are exchanged like those of `joined`; None if no run has gradient-ready times.
 
-    Where it does not tell that itself, another run of the same network does, as shares of a step.
+    If its own runs have none, those of another run of the same network are used, as shares of a step.
     """
     step_s, techniques = _step_s(own), _trial(joined).techniques
     like = [record for record in telling if _kind(record) == _kind(own[0])]
@@ -149,7 +149,7 @@ def _scaled(backward: Backward, *, time: float, size: float) -> Backward:
 
 
 def _points(records: Sequence[RunRecord]) -> Iterable[Point]:
-    """The runs on several devices whose wire was timed and whose baseline is on file, with the moments of its gradients."""
+    """Yield a point for each run on several devices with a probe, a baseline on file, and gradient-ready times."""
     by_id = {record.run_id: record for record in records}
     telling = [record for record in records if record.measurement.backward]
     for record in records:
@@ -172,9 +172,9 @@ def _label(record: RunRecord) -> str:
 
 
 def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
-    """The wire of that name, as timed among the most devices, beside a training of this network where there is one.
+    """The wire of that name, as probed among the most devices, preferably by a training of this network.
 
-    RequestError: none was timed, none begins like that, or several do.
+    Raises RequestError: no wire was probed, none has this prefix, or several do.
     """
     timed = [record for record in records if record.trial.world_size > 1 and record.measurement.probe]
     labels = list(dict.fromkeys(_label(record) for record in timed))

@@ -1,11 +1,11 @@
-"""Two sets of records → which trials got slower, and how sure that is. Pure.
+"""Two sets of records → which trials got slower, and how certain that is. Pure.
 
-A trial is told apart when its ratio's 95 % interval leaves out 1 and a rank test has p < 0.05 after Holm's correction for all pairs: the
-interval, which is over three runs or more of each side, knows that windows of one process are alike, the test how many pairs were looked at.
-Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the smallest p that
-they can have is 0.1), else the windows of all repeats.
+A trial differs if the 95 % interval of its ratio excludes 1 and a rank test has p < 0.05 after Holm's correction for all pairs: the
+interval, over at least three runs of each side, allows for the similarity of one process's windows, the test for the number of pairs.
+Repeats are ranked if they are enough for significance among so many pairs (three against three never are: their smallest possible p is
+0.1), else the windows of all repeats.
 
-The test is Mann and Whitney's, in own code, as the one library that has it weighs more than the rest of the runner. H. B. Mann and
+The test is Mann and Whitney's, implemented here because the one library that has it weighs more than the rest of the runner. H. B. Mann and
 D. R. Whitney, "On a test of whether one of two random variables is stochastically larger than the other", Annals of Mathematical Statistics
 18(1), 1947; S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6(2), 1979.
 """
@@ -25,14 +25,14 @@ from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 
 Verdict = Literal["slower", "too little", "no difference shown", "faster"]
-"""In the order in which pairs are shown; `too little` was measured to tell."""
+"""In display order; `too little`: not enough was measured to tell."""
 
 SIGNIFICANT: Final = 0.05
-"""Chance at which all pairs together may be told apart by accident (family-wise)."""
+"""Family-wise significance level: the chance of any false difference among all pairs."""
 
 
 class Side(Frozen):
-    """All runs of one trial in A, or in B: samples of all repeats ÷ seconds of all, steady windows only, and why some are degraded."""
+    """All runs of one trial in A, or in B: samples of all repeats ÷ their seconds, steady windows only; and why some are degraded."""
 
     run_ids: tuple[str, ...]
     throughput: float
@@ -42,7 +42,7 @@ class Side(Frozen):
 
 
 class RankTest(Frozen):
-    """Mann-Whitney U test, two-sided, of so many rates of A against those of B; `p_holm` is corrected for the pairs that were tested."""
+    """Two-sided Mann-Whitney U test of `a` rates of A against `b` of B; `p_holm` is corrected for the number of tested pairs."""
 
     over: Literal["repeats", "windows"]
     a: int
@@ -52,7 +52,7 @@ class RankTest(Frozen):
 
 
 class Pair(Frozen):
-    """One trial that ran in A and in B; the interval is None where a side has fewer than three runs."""
+    """One trial that ran in A and in B; the interval is None if a side has fewer than three runs."""
 
     trial: str
     unit: str
@@ -60,17 +60,17 @@ class Pair(Frozen):
     b: Side
     ratio: float  # B ÷ A: below 1, B is slower
     ci95: Interval | None
-    test: RankTest | None  # None where no test over so few rates could show anything among so many pairs
+    test: RankTest | None  # None if so few rates could not be significant among so many pairs
     verdict: Verdict
-    differences: tuple[Difference, ...]  # where a reason may lie
+    differences: tuple[Difference, ...]  # possible causes
 
     def slower_than(self, percent: float) -> bool:
-        """Whether B is slower by more than that: it is told apart from A, and the whole interval lies beyond the threshold."""
+        """Whether B is significantly slower than A, and the whole interval lies beyond the threshold."""
         return self.verdict == "slower" and self.ci95 is not None and self.ci95.high < 1 - percent / 100
 
 
 class Unpaired(Frozen):
-    """A trial that one side alone has, the nearest one of the other side, and what differs between the two; None where it has no trial."""
+    """A trial of one side only, the nearest trial of the other side and their differences; None if the other side has no trial."""
 
     side: Literal["A", "B"]
     trial: str
@@ -80,7 +80,7 @@ class Unpaired(Frozen):
 
 
 class LeftOut(Frozen):
-    """A run that is in no pair, whatever it was of."""
+    """A run excluded from all pairs, whatever its trial."""
 
     side: Literal["A", "B"]
     run_id: str
@@ -88,7 +88,7 @@ class LeftOut(Frozen):
 
 
 class Compared(Frozen):
-    """A against B, which are names of places; pairs stand the slowest first, the fastest last."""
+    """A against B, which are names of places; pairs are in order of verdict, slowest first."""
 
     a: str
     b: str
@@ -102,7 +102,7 @@ ORDER: Final[Sequence[str]] = get_args(Verdict)
 
 
 def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str, str]) -> Compared:
-    """Hold every trial of B against the same one of A; `names` is what the sides are called."""
+    """Compare every trial of B with the same trial of A; `names` label the sides."""
     out: list[LeftOut] = []
     in_a, in_b = (_usable("A", a, out), _usable("B", b, out))
     both = [trial for trial in in_a if trial in in_b]
@@ -120,7 +120,7 @@ def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str,
 
 
 def _usable(side: Literal["A", "B"], records: Sequence[RunRecord], out: list[LeftOut]) -> Trials:
-    """The runs that can be compared, by trial; the others go to `out`, each with its reason."""
+    """Group the comparable runs by trial; append the others to `out`, each with its reason."""
     trials: dict[Identity, list[RunRecord]] = {}
     for record in records:
         if reason := _unusable(record):
@@ -139,7 +139,7 @@ def _unusable(record: RunRecord) -> str | None:
 
 
 def _ranked(a: Sequence[RunRecord], b: Sequence[RunRecord], *, among: int) -> RankTest | None:
-    """Rank the rates of both sides, not yet corrected; None where no outcome of it could tell them apart among so many pairs."""
+    """Rank the rates of both sides, p uncorrected; None if no outcome could be significant among so many pairs."""
     sides = (usable_windows(a), usable_windows(b))
     rates: dict[Literal["repeats", "windows"], list[list[float]]] = {
         "repeats": [[run.rate for run in side] for side in sides],
@@ -181,7 +181,7 @@ def _side(records: Sequence[RunRecord]) -> Side:
 
 
 def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
-    """What is shown about a ratio: both the interval and the test have to agree that it is not 1."""
+    """Judge a ratio: it differs from 1 only if the interval and the test agree."""
     if ci95 is None or p_holm is None:
         return "too little"
     if p_holm < SIGNIFICANT and ci95.high < 1:
@@ -190,7 +190,7 @@ def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
 
 
 def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
-    """The trials that only one side has, each with what keeps it from the nearest of the other side."""
+    """The trials of one side only, each with its differences from the nearest trial of the other side."""
     found = []
     for trial in (one for one in own if one not in other):
         nearest = min(other, key=lambda one: len(distance(trial, one)), default=None)
@@ -201,32 +201,32 @@ def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired
     return found
 
 
-# Values in all up to which every arrangement is counted; beyond, the normal distribution's p is within 0.01 of it where each side has
-# nine or more.
+# Up to this many values in total, all arrangements are counted; beyond, the normal approximation's p is within 0.01 of the exact one if
+# each side has nine or more.
 EXACT: Final = 50
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """U, the pairs with the value of `b` above that of `a`, a tie counting half, and the two-sided p, twice the smaller tail.
+    """U, the number of pairs with `b`'s value above `a`'s, ties counting half, and the two-sided p, twice the smaller tail.
 
-    Up to EXACT values in all, p is exact, with ties as well: it counts the choices of len(a) of the joint ranks by their sum (shift
-    algorithm: B. Streitberg and J. Röhmel, "Exact distributions for permutation and rank tests", Statistical Software Newsletter 12,
-    1986). Beyond, it is that of the normal distribution with the variance corrected for ties, and for continuity.
+    Up to EXACT values in total, p is exact, with ties as well: it counts the choices of len(b) of the joint ranks by their sum (shift
+    algorithm: B. Streitberg and J. Röhmel, "Exact distributions for permutation and rank tests", Statistical Software Newsletter 12, 1986).
+    Beyond, it is the normal approximation, with the variance corrected for ties and with a continuity correction.
     """
     ranks = _doubled_ranks([*a, *b])
-    # Of doubled ranks: 2U = 2 × (rank sum of b) - m(m + 1).
+    # With doubled ranks: 2U = 2 × (rank sum of b) - m(m + 1).
     doubled_u = sum(ranks[len(a) :]) - len(b) * (len(b) + 1)
     p = _exact(ranks, len(b)) if len(ranks) <= EXACT else _normal(ranks, len(b))
     return doubled_u / 2, p
 
 
 def smallest_p(a: int, b: int) -> float:
-    """The p of samples of these sizes that do not overlap at all: below it, no test of them can come."""
+    """The p of samples of these sizes that do not overlap at all: the smallest possible."""
     return min(1.0, 2 / math.comb(a + b, b))
 
 
 def holm(ps: Sequence[float]) -> tuple[float, ...]:
-    """Each p corrected for all of them together, in their order: below 0.05, at most one family in twenty errs anywhere."""
+    """Each p corrected for all of them together, in their order: at 0.05, at most one family in twenty has a false positive."""
     order = sorted(range(len(ps)), key=lambda i: ps[i])
     corrected = [0.0] * len(ps)
     so_far = 0.0
@@ -237,7 +237,7 @@ def holm(ps: Sequence[float]) -> tuple[float, ...]:
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Twice the rank of each value, from 2; values that tie share the mean of their ranks, which doubled is whole."""
+    """Twice the rank of each value, from 2; ties share their mean rank, which is whole when doubled."""
     counts = Counter(values)
     below = 0
     doubled: dict[float, int] = {}
@@ -248,7 +248,7 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 def _exact(ranks: Sequence[int], chosen: int) -> float:
-    """Twice the smaller tail of the sum of the last `chosen` ranks, among all choices of as many."""
+    """Twice the smaller tail of the sum of the last `chosen` ranks, over all choices of that many."""
     # ways[k][s]: choices of k of the ranks seen so far whose sum is s.
     ways: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in range(chosen))]
     for rank in ranks:
@@ -265,7 +265,7 @@ def _normal(ranks: Sequence[int], chosen: int) -> float:
     count = len(ranks)
     ties = sum(tied**3 - tied for tied in Counter(ranks).values())
     variance = chosen * (count - chosen) / 12 * (count + 1 - ties / (count * (count - 1)))
-    if variance == 0:  # all values are one
+    if variance == 0:  # all values are equal
         return 1.0
     away = abs(sum(ranks[-chosen:]) / 2 - chosen * (count + 1) / 2)
     return math.erfc(max(0.0, away - 0.5) / math.sqrt(2 * variance))

@@ -1,13 +1,13 @@
-"""Records on file → one training on several inputs, by several strategies, by several engines, or several times at once. Pure.
+"""Records on file → one training on several inputs, by several strategies, by several engines, or several times concurrently. Pure.
 
-Runs of one setting are pooled as repeats of a matrix are, and ratios are of the pools:
+Runs of one setting are pooled like repeats of a matrix; ratios are between the pools:
 
-    inputs         what a training is fed with, against synthetic samples
-    strategies     how its ranks train together, against the framework's own first one; efficiency is against one device
-    cross_checks   the engine and what it ran from, against runs without a container. That is a ratio of one software on one machine:
-                   where the programs, the framework or anything below it is another version, or the machine another one, there is no
-                   ratio, and the report says what differs
-    case_figures   trainings of one matrix one after the other and at once
+    inputs         inputs of a training, relative to synthetic samples
+    strategies     how its ranks train together, relative to the first of the framework's own strategies; efficiency relative to one device
+    cross_checks   the engine and its image or environment, relative to the engine that isolates least. A ratio requires the same software
+                   on the same machine: if the programs, the framework, anything below it or the machine differs, there is no ratio, and
+                   the report lists the differences
+    case_figures   trainings of one matrix, sequential and concurrent
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from runner.core.record import RunRecord
 from runner.core.trial import Case, Horovod, Trial
 
 BAREST: Final = ("host", "venv", "apptainer", "podman", "docker")
-"""Engines, those with the least around the program first."""
+"""Engines, from the least isolation of the program to the most."""
 INCOMPARABLE: Final = "not comparable"
 _DIGITS: Final = 12
-"""Of a hash that are shown."""
+"""Digits of a hash that are shown."""
 
 _Input = tuple[bool, str, str, int, str]
-"""What a training was fed with, in the order of the table: real or not, how it is stored, what decodes, workers, which data."""
+"""The input of a training, in table order: real or not, storage format, decoder, loader workers, data set."""
 _Way = tuple[bool, str]
-"""How ranks train together, in the order of the table: by Horovod or not, and in words."""
+"""How ranks train together, in table order: with Horovod or not, and in words."""
 _Software = tuple[tuple[str, str], ...]
 _Place = tuple[int, str, _Software]
-"""Where a training ran: rank of its engine, what it ran from, and all that has to be equal."""
+"""Where a training ran: index of its engine, image or environment, and all software that must be equal."""
 _Base = tuple[str, ...]
-"""What runs on one device have in common with those whose speedups they are the base of."""
+"""What one-device runs share with the runs whose baseline they are."""
 
 
 class Source(Compared):
-    """What a training was fed with, and what came of it; its ratio is to synthetic samples.
+    """One input of a training and its result; its ratio is to synthetic samples.
 
-    `alone_per_s` samples a second the input delivers by itself, None where the program does not tell; `limit` is what keeps it from being faster.
+    `alone_per_s` is the input's own samples a second, None if the program does not report it; `limit` is the bottleneck.
     """
 
     alone_per_s: float | None
@@ -54,34 +54,34 @@ class Source(Compared):
 
 
 class InputReport(TrainingComparison):
-    """One training on synthetic samples and on real ones: synthetic first, then by what decodes and by loader workers."""
+    """One training on synthetic and on real samples: synthetic first, then by storage, decoder and loader workers."""
 
     rows: tuple[Source, ...]
 
 
 class EngineRow(Compared):
-    """What one engine made of a training; its ratio is to the bare runs of the same software, None where there are none."""
+    """One engine's result of a training; its ratio is to the bare runs of the same software, None if there are none."""
 
     engine: str
     reference: str  # an image, a locked environment, or a package of the machine's own Python
-    place: str  # the same, told from others of that name: `hostroot:1, training programs 8d3e`
+    place: str  # `reference`, plus what sets it apart from others of that name: `hostroot:1, training programs 8d3e`
     software: tuple[tuple[str, str], ...]
-    differs: tuple[str, ...]  # names of what is not as in the nearest bare runs
+    differs: tuple[str, ...]  # names of the differences from the nearest bare runs
     first_step_s: float | None  # median of the repeats
 
 
 class CrossCheck(TrainingComparison):
-    """One training by several engines, the barest first, which has no container and the others are held against."""
+    """One training by several engines; the others are compared with the barest (`bare`), which comes first."""
 
     bare: str
     rows: tuple[EngineRow, ...]
 
 
 def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
-    """Find what was trained on synthetic images and on real ones."""
+    """Find the trainings that ran on synthetic and on real images."""
     found = grouping.in_settings(
         runs,
-        but=("data", "decode", "num_classes"),  # the number of classes is that of the data
+        but=("data", "decode", "num_classes"),  # num_classes follows from the data
         wanted=lambda trial: trial.mode == "train" and trial.image_shape is not None,
         also=grouping.on_one_machine,
         setting=_input,
@@ -125,13 +125,13 @@ def _label(source: _Input, run: Run, *, several: bool) -> str:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    """Of those that are known; None where none is."""
+    """Median of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
 def _input_notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str]:
-    """What is wrong with single rows, and what else than the input differed between them."""
+    """Yield problems of single rows, and unintended differences between the runs."""
     yield from grouping.reasons(sources)
     classes = {trial_of(run).num_classes for run in runs}
     if len(classes) > 1:
@@ -141,7 +141,7 @@ def _input_notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str
 
 
 def strategies(runs: Sequence[Run]) -> tuple[TrainingComparison, ...]:
-    """Find what was trained in several ways."""
+    """Find the trainings that ran with several strategies."""
     alone = grouping.partition(
         [run for run in runs if grouping.is_training(run[1]) and run[1].trial.world_size == 1], _base
     )
@@ -203,7 +203,7 @@ def _strategy_report(
 
 
 def cross_checks(runs: Sequence[Run]) -> tuple[CrossCheck, ...]:
-    """Find what was trained by several engines; a run whose program never said what it is is left out."""
+    """Find the trainings that ran on several engines; runs whose program never reported its version are left out."""
     found = grouping.in_settings(
         [run for run in runs if run[1].provenance.framework_version is not None and run[1].engine in BAREST],
         wanted=lambda _: True,
@@ -216,13 +216,13 @@ def cross_checks(runs: Sequence[Run]) -> tuple[CrossCheck, ...]:
 
 
 def _of_any_engine(record: RunRecord, trial: Trial) -> tuple[str, ...]:
-    """Cores, threads and loader workers, which an engine must not change, and whether samplers looked on, which costs a little."""
+    """Cores, threads and loader workers, which an engine must not change, and whether samplers ran, which cost a little."""
     given = (trial.cpus_per_worker, trial.threads, trial.loader_workers, record.telemetry is not None)
     return tuple(map(str, given))
 
 
 def software(record: RunRecord) -> _Software:
-    """What has to be equal for a ratio of two engines: what the program said of itself, what it ran on, and which program it was."""
+    """What must be equal for a ratio of two engines: reported versions, devices and machine, and the training programs."""
     said = record.provenance
     known = {
         "framework": said.framework_version,
@@ -275,7 +275,7 @@ def _engine_report(places: Mapping[_Place, Sequence[Run]], *, name: str) -> Cros
 
 
 def _apart(place: _Place, places: Iterable[_Place]) -> Iterator[str]:
-    """What differs between a row and others of its engine and reference."""
+    """Yield what sets a row apart from others of its engine and reference."""
     others = [software for *where, software in places if tuple(where) == place[:2]]
     for number, (name, value) in enumerate(place[2]):
         if any(software[number] != (name, value) for software in others):
@@ -283,7 +283,7 @@ def _apart(place: _Place, places: Iterable[_Place]) -> Iterator[str]:
 
 
 def nearest(own: _Software, others: Iterable[_Software]) -> tuple[tuple[str, str, str], ...]:
-    """What differs from the one that differs least: names, our value and theirs; empty where one is the same."""
+    """Differences from the most similar of `others`: (name, own value, other value); empty if one is identical."""
     differences = (
         tuple((name, ours, theirs) for (name, ours), (_, theirs) in zip(own, other, strict=True) if ours != theirs)
         for other in others
@@ -292,7 +292,7 @@ def nearest(own: _Software, others: Iterable[_Software]) -> tuple[tuple[str, str
 
 
 def _engine_notes(rows: Sequence[EngineRow], places: Iterable[Sequence[Run]], *, bare: str) -> Iterator[str]:
-    """What is wrong with single rows, why two can't be compared, and which first steps did not wait for a compiler."""
+    """Yield which runs skipped compilation, problems of single rows, and why rows are not comparable."""
     others = [row.software for row in rows if row.engine == bare]
     for row, own in zip(rows, places, strict=True):
         compiled = [graphs for _, record in own if (graphs := record.measurement.compiled)]
@@ -310,24 +310,24 @@ CASES: tuple[Case, ...] = ("one", "sequential", "together")
 
 
 class CaseFigures(Frozen):
-    """What the trainings of one case, each on `devices`, took together over its repeats; `reasons` are why runs are not valid."""
+    """Total time of the trainings of one case, each on `devices`, by repeat; `reasons` are why runs are not valid."""
 
     case: Case
     trainings: int
     devices: int
-    shared: bool  # whether those at once had all devices in common
-    total_s: tuple[float, ...]  # of each usable repeat, as `total_s`
-    samples: int  # that all trainings of one repeat trained on in that time
+    shared: bool  # whether concurrent trainings shared all devices
+    total_s: tuple[float, ...]  # by usable repeat (`total_s`)
+    samples: int  # processed by all trainings of one repeat in that time
     reasons: tuple[str, ...]
 
     @property
     def median_s(self) -> float | None:
-        """Median of the repeats; None where none can be used."""
+        """Median of the repeats; None if none is usable."""
         return statistics.median(self.total_s) if self.total_s else None
 
 
 def case_figures(runs: Sequence[Run]) -> tuple[CaseFigures, ...]:
-    """What the runs of one matrix came to, a case each; one without runs is not there."""
+    """Compute the figures of each case in one matrix; cases without runs are left out."""
     return tuple(found for case in CASES if (found := _of_case(case, [record for _, record in runs])))
 
 
@@ -356,10 +356,10 @@ def _of_case(case: Case, records: Sequence[RunRecord]) -> CaseFigures | None:
 
 
 def total_s(records: Sequence[RunRecord], *, case: Case) -> float:
-    """Seconds that the trainings of one repeat took together, without start, model and warm-up.
+    """Seconds that the trainings of one repeat took together, without start-up, model construction and warm-up.
 
-    At once, they are from the first one's first measured window to the last one's end, by the clock of the machine; else their measured
-    times added up.
+    If concurrent: from the first measured window's start to the last one's end, on the machine's clock; else the sum of their measured
+    times.
     """
     if case != "together":
         return math.fsum(record.measurement.training_time_s or 0.0 for record in records)

@@ -1,10 +1,10 @@
-"""Records on file → what was run with several batches, and which networks were trained on more and more devices. Pure.
+"""Records on file → runs with several batches, and networks trained on increasing numbers of devices. Pure.
 
-A `Sweep` has runs and passes under a profiler that differ in batch and precision only. Runs of one batch are pooled as repeats of a matrix
-are; seconds of passes are added up before they are divided, so that a figure never is a mean of shares.
+A `Sweep` holds runs and profiling passes that differ only in batch and precision. Runs of one batch are pooled like repeats of a matrix;
+seconds of passes are summed before the division, so that no figure is a mean of shares.
 
-`Networks` were trained alike on one device and on more. Runs of one may be of several matrices: those that share the key of their speedups
-(`Trial.key`) and their wires are one curve.
+`Networks` were trained alike on one device and on more. The runs of one network may be from several matrices: those that share the key of
+their speedups (`Trial.key`) and their wires form one curve.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from runner.core.frozen import Frozen
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 
-# An epoch has more iterations of a smaller batch.
+# A smaller batch gives an epoch more iterations.
 _OF_POINTS: Final = frozenset({"precision", "batch_per_device", "global_batch", "epoch_iterations"})
 
 
 class Point(Frozen):
-    """One batch of a device at one precision: the measured runs together (None where there are only passes), and passes under a profiler.
+    """One batch per device at one precision: its pooled measured runs (None if there are only passes), and its profiling passes.
 
-    Utilisations are over the measured windows, the mean of the devices; power and energy are of all of them, None unless each is known.
+    Utilisations are over the measured windows, averaged over the devices; power and energy are totals, None unless known for each device.
     """
 
     precision: str
@@ -56,24 +56,24 @@ class Point(Frozen):
 
     @property
     def status(self) -> Status | None:
-        """Whether the measured figures may be used; None without any."""
+        """Status of the measured figures; None without any."""
         return self.row.status if self.row else None
 
     @property
     def throughput(self) -> float | None:
-        """Of all devices, samples a second."""
+        """Samples a second of all devices."""
         return self.row.throughput if self.row else None
 
 
 class Sweep(TrainingReport):
-    """What was run with several batches and otherwise alike: a point for each precision and batch, in that order."""
+    """Runs that differ only in their batch: one point per precision and batch, in that order."""
 
     device: Literal["cpu", "gpu"]
     points: tuple[Point, ...]
 
 
 def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
-    """Find what was run with several batches; runs of other programs than the suite's, and trainings at once, are left out."""
+    """Find runs with several batches; external programs and concurrent trainings are left out."""
     names = grouping.Names()
     found = []
     for own in grouping.alike(runs, but=_OF_POINTS, wanted=lambda _: True, also=_setup, passes=True):
@@ -88,7 +88,7 @@ def _setup(record: RunRecord, trial: Trial) -> tuple[str, ...]:
 
 
 def _varies(points: Sequence[Point]) -> bool:
-    """Whether there are figures of two batches at one precision."""
+    """Whether one precision has figures of two batches."""
     known = [one.precision for one in points if one.throughput is not None or one.compute_percent is not None]
     return len(known) > len(set(known))
 
@@ -115,7 +115,7 @@ def _sweep(runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Swee
 
 
 def _points(runs: Sequence[Run]) -> tuple[Point, ...]:
-    """A point for each precision and batch of which there is a figure, or was to be one; a precision's in the order of its batches."""
+    """One point per precision and batch with measured runs or a figure of a pass, in order."""
     cells = grouped(runs, lambda run: (trial_of(run).precision, trial_of(run).batch_per_device))
     points = (_point(precision, batch, own) for (precision, batch), own in cells.items())
     return tuple(point for point in points if point.row or point.compute_percent is not None)
@@ -152,13 +152,13 @@ def _point(precision: str, batch: int, runs: Sequence[Run]) -> Point:
 
 
 def _traced(record: RunRecord) -> bool:
-    """Whether it is a pass that traced whole steps: one that reads counters runs kernels one after the other."""
+    """Whether the run is a pass that traced whole steps: a pass that reads counters serializes kernels."""
     profile = record.profile
     return profile is not None and profile.kind == "kernels" and profile.region is None
 
 
 def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
-    """What is wrong with single points, and what else than the batch differed between them."""
+    """Yield problems of single points, and unintended differences between the runs."""
     for point in points:
         if point.row and point.row.reasons:
             yield f"{point.precision}, batch {point.batch} {point.row.verdict}"
@@ -171,29 +171,29 @@ def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
 
 
 SCALES: Final = 3
-"""Numbers of devices that one of two networks has at the least: what two have in common is no curve."""
+"""Two networks are compared if one of them ran at this many scales: two points are no curve."""
 SEVERAL: Final = 3
-"""Networks of which two numbers of devices are a comparison."""
+"""With this many networks, two scales each suffice."""
 
 _FACTS: Final = (
     *("framework", "device", "mode", "precision", "scaling", "way", "horovod", "xla", "techniques", "decode"),
     *("gpu_memory", "interconnect", "iface", "hca", "link"),
 )
-"""Of a trial, what the networks of a report have in common."""
+"""Trial fields that the networks of a report share."""
 
 
 class Network(Frozen):
-    """One network on one device and on more: a row for each scale, and the ids of the runs behind each."""
+    """One network on one device and on more: one row per scale, and the ids of the runs behind each row."""
 
     label: str
-    batch: int  # of a device; of all with strong scaling
+    batch: int  # per device; global with strong scaling
     unit: str
     rows: tuple[Row, ...]
     runs: tuple[tuple[str, ...], ...]
 
 
 class Networks(Frozen):
-    """Networks that were trained alike, by name; `ran_on` is of the largest scale, `techniques` are of those on several devices."""
+    """Networks trained alike, by name; `ran_on` is of the largest scale, `techniques` are of the runs on several devices."""
 
     name: str
     title: str
@@ -205,12 +205,12 @@ class Networks(Frozen):
 
     @property
     def how(self) -> tuple[str, ...]:
-        """How they were trained, in a line or two."""
+        """How they were trained, in one or two lines."""
         return (self.setting, *((f"with {', '.join(self.techniques)}",) if self.techniques else ()))
 
 
 def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
-    """Find what several networks were trained on."""
+    """Find groups of networks that were trained alike, each on one device and on more."""
     trainings = [run for run in runs if is_training(run[1]) and trial_of(run).mode == "train"]
     alone = partition([run for run in trainings if trial_of(run).world_size == 1], _networks_key)
     names = Names()
@@ -229,7 +229,7 @@ def _networks_key(run: Run) -> tuple[str]:
 
 
 def _networks_kind(run: Run) -> tuple[object, ...]:
-    """What the networks of a report have in common."""
+    """What the networks of a report share."""
     trial, record = trial_of(run), run[1]
     return (
         *(getattr(trial, name) for name in _FACTS),

@@ -1,4 +1,4 @@
-"""Runs that differ in their wires only → one row a transport and scale, every figure with its unit and interval. Pure."""
+"""Runs that differ only in their wires → one row per transport and scale, each figure with its unit and interval. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runner.core.transport import CountedWire
 from runner.core.trial import Trial
 
 SAMPLED: Final = "samples of PCIe"
-"""What stands for a counter of what has none: shared memory, which GPUs reach over PCIe, and PCIe itself."""
+"""In place of a counter, for wires without one: shared memory, which GPUs reach over PCIe, and PCIe itself."""
 COUNTERS: Final[Mapping[CountedWire, str]] = {
     "nvlink": "NVML",
     "pcie": SAMPLED,
@@ -28,20 +28,20 @@ COUNTERS: Final[Mapping[CountedWire, str]] = {
     "rdma": "kernel",
 }
 _KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
-# The kernel counts headers, too, so that a link that is busy for all of a step reaches nearly its rate (0.92 of 1 Gbit/s and 0.91 of 10 in
-# 20261122T021304Z-bdf7 and 20261122T062504Z-bc42); below this it is idle for some of the time.
+# The kernel counts headers, too, so a link that is busy for the whole step reaches nearly its rate (0.92 of 1 Gbit/s and 0.91 of 10 in
+# 20261122T021304Z-bdf7 and 20261122T062504Z-bc42); below this share it is idle part of the time.
 FILLED: Final = 0.9
-# It was the limit all the same if a higher rate made the training so much faster: where computing and sending take turns.
+# The link was the limit nevertheless if a faster one speeds up the training this much: computing and sending take turns.
 FASTER: Final = 1.05
 
 
 class ComparedRow(Frozen):
-    """One transport at one scale, over all repeats, by what was used of it; by what was asked for where no run may be used.
+    """One transport at one scale over all repeats, labelled by the transport used, or by the one requested if no run is usable.
 
-    `sent_bytes` is of a step, headers included, mean over nodes and repeats: by a node, within one by a GPU over NVLink or PCIe, or by all
-    ranks over the loopback. For `gradient_bytes`, which each device hands over, a node sends `expected_bytes` at the most, by a ring over all
-    ranks or to parameter servers, and `least_bytes` at the least, by a tree between the nodes where the algorithm may be one. `reached_gbit`
-    is over the wall seconds of the measured windows; rates are 1e9 bytes or bits a second.
+    `sent_bytes` is per step, headers included, averaged over nodes and repeats: of a node, within one node of a GPU over NVLink or PCIe, or
+    of all ranks over the loopback. To exchange `gradient_bytes` per device, a node sends at most `expected_bytes`, by a ring over all ranks
+    or to parameter servers, and at least `least_bytes`, by a tree between the nodes if the algorithm may be one. `reached_gbit` is over the
+    wall time of the measured windows; rates are 1e9 bytes or bits a second.
     """
 
     transport: str
@@ -53,33 +53,33 @@ class ComparedRow(Frozen):
     gradient_bytes: int | None = None
     expected_bytes: float | None = None
     least_bytes: float | None = None
-    probe_gb_s: float | None = None  # bus bandwidth of its largest message, median of the repeats
+    probe_gb_s: float | None = None  # bus bandwidth of the probe's largest message, median of the repeats
     probe_bytes: int | None = None
     counted_by: str | None = None
-    asked_gbit: float | None = None  # None for links as they are
+    asked_gbit: float | None = None  # None if no rate was set
     reached_gbit: float | None = None
     not_the_limit: bool = False
 
     @property
     def factor(self) -> float | None:
-        """Bytes that were sent ÷ bytes of the gradients."""
+        """Bytes sent ÷ bytes of the gradients."""
         return self.sent_bytes / self.gradient_bytes if self.sent_bytes is not None and self.gradient_bytes else None
 
     @property
     def needed_bytes(self) -> tuple[float, ...]:
-        """What the algorithm has a node send, the least and the most that it may be; once where that is the same, empty where it is not known."""
+        """The least and the most that the algorithm may have a node send; one value if they are equal, empty if unknown."""
         return tuple(dict.fromkeys(one for one in (self.least_bytes, self.expected_bytes) if one is not None))
 
     @property
     def needed_factors(self) -> tuple[float, ...]:
-        """The same ÷ bytes of the gradients."""
+        """`needed_bytes` ÷ bytes of the gradients."""
         return tuple(one / self.gradient_bytes for one in self.needed_bytes) if self.gradient_bytes else ()
 
 
 class Comparison(Frozen):
-    """The transports of one matrix, which differ in nothing else: by scale, in the order in which they ran.
+    """The transports of one matrix that differ in nothing else: by scale, in run order.
 
-    Ratios are to `first`; `baseline` is the same training on one device, which efficiency is against; None where none is on file.
+    Ratios are to `first`; `baseline` is the same training on one device, the baseline of efficiency; None if none is on file.
     """
 
     title: str
@@ -93,9 +93,9 @@ class Comparison(Frozen):
 
 @dataclass(frozen=True)
 class Curve:
-    """The runs of one way to join the devices (`own`), with those that all ways share.
+    """The runs over one kind of connection (`own`), and `runs`, which adds those that all curves share.
 
-    `label` is the transport that was used; what was asked for where no run of it may be used.
+    `label` is the transport used, or the one requested if no run is usable.
     """
 
     label: str
@@ -104,14 +104,14 @@ class Curve:
 
     @property
     def slug(self) -> str:
-        """The label as part of a file's name: `ethernet-eth0-emulated-1gbit`."""
+        """The label as part of a file name: `ethernet-eth0-emulated-1gbit`."""
         return slug([self.label]).strip("-")
 
 
 def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
-    """Runs of several matrices that differ in their wires only, by the name of their report; the shortest way between devices first.
+    """Group runs of several matrices that differ only in their wires, by report name; the closest devices come first.
 
-    After the runs on several devices stand those on one device that their efficiency is against.
+    The one-device baselines of efficiency follow the runs on several devices.
     """
     names = Names()
     by_id = {record.run_id: (path, record) for path, record in runs}
@@ -131,21 +131,21 @@ def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
 
 
 def _distance(run: Run) -> tuple[int, int, float]:
-    """Fewer nodes before more, inner wires in their order, fast links before slow ones."""
+    """Sort key: fewer nodes first, then the order of `Interconnect`, then faster links first."""
     trial = trial_of(run)
     rate = trial.link.rate_mbit if trial.link else None
     return trial.nodes, _KINDS.index(trial.interconnect), -(math.inf if rate is None else rate)
 
 
 def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, ...]:
-    """Part runs by what was asked of the wires, in the order in which they are given; one curve where that is one thing.
+    """Split runs by the wires that they requested, in order of appearance; one curve if all requested the same.
 
-    With `of_one_matrix`, what ran on one node belongs to every curve where others cross a wire.
+    With `of_one_matrix`, one-node runs belong to every curve if others cross a wire.
     """
     several_nodes = of_one_matrix and any(_nodes(record) > 1 for _, record in runs)
 
     def wires(run: Run) -> tuple[str, str | None, str, int] | None:
-        """What was asked of the wires of a run that crosses one."""
+        """The wires that a run requested; None if it crosses none."""
         trial = run[1].trial
         if not isinstance(trial, Trial) or trial.world_size == 1 or (several_nodes and _nodes(run[1]) == 1):
             return None
@@ -168,7 +168,7 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
 
 
 def compare(found: Sequence[Curve]) -> Comparison:
-    """Set the curves of one matrix side by side, at least two."""
+    """Compare the curves of one matrix side by side; requires at least two."""
     summaries = [summarize(curve.runs) for curve in found]
     rows = []
     for scale in sorted({record.trial.world_size for curve in found for _, record in curve.own}):
@@ -189,10 +189,10 @@ def compare(found: Sequence[Curve]) -> Comparison:
 
 
 def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
-    """Whether a link was not full and a faster one gained nothing or, where none ran, not even the exchange by itself fills it.
+    """Whether a link was not full and a faster one gained nothing or, if none ran, even the exchange alone does not fill it.
 
-    That a step left it idle for a while does not tell, as computing and sending take turns. By itself the exchange sends at most its bus
-    bandwidth, what a ring does.
+    A link that idles during a step may still be the limit, since computing and sending take turns. The exchange alone sends at most at its
+    bus bandwidth, as a ring does.
     """
     asked, rate = row.asked_gbit, row.row.throughput
     if asked is None or row.reached_gbit is None or rate is None or row.reached_gbit >= FILLED * asked:
@@ -214,7 +214,7 @@ def _at(curve: Curve, scale: int) -> list[Run]:
 
 
 def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) -> ComparedRow:
-    """One transport at one scale; ratios are to the pooled repeats of `base`, as speedups are."""
+    """One transport at one scale; ratios, like speedups, are to the pooled repeats of `base`."""
     records, trial = usable(runs), trial_of(runs[0])
     of_base, of_base_ci95 = ratio(runs, base)
     moved = list(filter(None, map(_moved, records)))
@@ -244,7 +244,7 @@ def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) ->
 
 
 class _Moved(NamedTuple):
-    """Bytes that one run sent over the wire that it used, by that wire's counter: a node or a GPU, mean of them."""
+    """Bytes that one run sent over the wire that it used, by that wire's counter: of a node or a GPU, averaged."""
 
     wire: CountedWire
     in_all: float
@@ -253,7 +253,7 @@ class _Moved(NamedTuple):
 
 
 def _moved(record: RunRecord) -> _Moved | None:
-    """None where the wire has no counter, or nothing was measured."""
+    """What a run sent; None if its wire has no counter, or nothing was measured."""
     count, measured = record.transport.own_count, record.measurement
     if count is None or not count.share or not measured.training_time_s or not measured.iterations:
         return None
@@ -266,7 +266,7 @@ def _nodes(record: RunRecord) -> int:
 
 
 def _label(own: Sequence[Run], interconnect: str, link: str, nodes: int) -> str:
-    """What carried the gradients of the runs that may be used; where there is none, what was asked for. With the nodes, if there are more."""
+    """The transport of the usable runs, or the one requested if there are none; with the number of nodes if more than one."""
     used = dict.fromkeys(map(between, usable(own)))
     between_them = " or ".join(used) or ", ".join(word for word in (f"{interconnect} (asked)", link) if word)
     return f"{between_them}, {nodes} nodes" if nodes > 1 else between_them
