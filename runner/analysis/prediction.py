@@ -1,16 +1,16 @@
-"""What a data-parallel training would reach on more devices, from a step on one of them and exchanges that were timed. Pure.
+"""What a data-parallel training would reach on more devices, from its step on one device and timed exchanges. Pure.
 
-A step on n devices is a step on one, plus the part of the exchange that ends after the backward pass, plus what training side by side with
-an exchange costs: a share of the step (copies, bookkeeping) and a share of the seconds of the exchange (cores and memory that it takes from
-the backward pass). Both shares are fitted to measured points (`fit`), and the errors that remain are those at points whose network took no
-part in the fit (`held_out`).
+A step on n devices is a step on one, plus the part of the exchange that ends after the backward pass, plus the cost of training alongside
+an exchange: a share of the step (copies, bookkeeping) and a share of the exchange's seconds (cores and memory that it takes from the
+backward pass). Both shares are fitted to measured points (`fit`); reported errors are at points whose network was left out of the fit
+(`held_out`).
 
-DistributedDataParallel exchanges gradients in buckets, one after the other, each once its last gradient is there: 1 MiB first, then 25 MiB
+DistributedDataParallel exchanges gradients in buckets, one after the other, each once its last gradient is ready: 1 MiB first, then 25 MiB
 (torch.nn.parallel.DistributedDataParallel, `bucket_cap_mb`). With one message the exchange begins when the backward pass has ended.
 
-An exchange of b bytes that took t seconds among m devices is taken for latency, the time of the smallest message, and transfer, all else.
-Among n devices the latency grows with the depth of a tree, log2 n / log2 m, and the transfer with what a ring has each device send,
-(n - 1)/n over (m - 1)/m (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005).
+An exchange of b bytes that took t seconds among m devices is split into latency, the time of the smallest message, and transfer, the rest.
+Among n devices, latency scales with the depth of a tree, log2 n / log2 m, and transfer with what each device of a ring sends, (n - 1)/n
+over (m - 1)/m (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FIRST_BUCKET: Final = 2**20
 _BUCKET: Final = 25 * 2**20
 _SHARE, _ERROR = 0.1, 0.03
 FEWEST_POINTS: Final = 3
-"""Fewer measured points say nothing of how far a prediction is off."""
+"""With fewer measured points, the error of a prediction is unknown."""
 
 
 class Wire(Frozen):
-    """Exchanges that were timed among some devices over one wire."""
+    """Exchanges timed among some devices over one wire."""
 
     label: str
     devices: int
@@ -46,11 +46,11 @@ class Wire(Frozen):
 
     @property
     def kind(self) -> str:
-        """`nvlink`, `ethernet`."""
+        """The kind of wire: `nvlink`, `ethernet`."""
         return self.label.split()[0].rstrip(",")
 
     def seconds(self, size_bytes: int, devices: int) -> float:
-        """Seconds of an all-reduce of so many bytes among so many devices, at least 2."""
+        """Seconds of an all-reduce of `size_bytes` among `devices`, at least 2."""
         alone = exchange_seconds(self.probe, size_bytes) or 0.0
         latency = min(alone, self.probe[0].seconds)
         depth = math.log2(devices) / math.log2(self.devices)
@@ -59,9 +59,9 @@ class Wire(Frozen):
 
 
 class OneDevice(Frozen):
-    """A training on one device: seconds of its step, when its gradients are there, and how they are exchanged.
+    """A training on one device: its step time, when its gradients are ready, and how they are exchanged.
 
-    `wire_share` is what is exchanged of each byte of a gradient: 0.5 where it travels in half precision.
+    `wire_share` is the bytes exchanged per byte of gradient: 0.5 in half precision.
     """
 
     network: str
@@ -71,7 +71,7 @@ class OneDevice(Frozen):
     wire_share: float = 1.0
 
     def messages(self) -> list[tuple[int, float]]:
-        """What is exchanged at once, in order: (bytes, seconds since the backward pass began at which all of it is there)."""
+        """The messages of a step, in order: (bytes, seconds from the start of the backward pass until all of it is ready)."""
         gradients = self.backward.gradients
         if self.overlap == "one message":
             return [(sum(size for size, _ in gradients), self.backward.backward_s)]
@@ -85,7 +85,7 @@ class OneDevice(Frozen):
         return [*found, (size, gradients[-1][1])] if size else found
 
     def exchange(self, wire: Wire, devices: int) -> tuple[float, float]:
-        """``(exposed, total)`` seconds of a step's exchange: what ends after the backward pass, and all of it."""
+        """``(exposed, total)`` seconds of a step's exchange: the part that ends after the backward pass, and all of it."""
         ended = total = 0.0
         for size, ready in self.messages():
             seconds = wire.seconds(size, devices)
@@ -95,7 +95,7 @@ class OneDevice(Frozen):
 
 
 class Point(Frozen):
-    """A step that was measured on several devices, beside the same training on one."""
+    """A step measured on several devices, and the same training on one."""
 
     one: OneDevice
     wire: Wire
@@ -104,25 +104,25 @@ class Point(Frozen):
 
 
 class Cost(Frozen):
-    """What an exchange costs beyond the part that is exposed: shares of the step on one device and of the seconds of the exchange."""
+    """The cost of an exchange beyond its exposed part: shares of the one-device step and of the exchange's seconds."""
 
     of_step: float = 0.0
     of_exchange: float = 0.0
 
     def step_s(self, one: OneDevice, wire: Wire, devices: int) -> float:
-        """Seconds of a step on so many devices."""
+        """Seconds of a step on `devices` devices."""
         if devices == 1:
             return one.step_s
         exposed, total = one.exchange(wire, devices)
         return one.step_s * (1 + self.of_step) + exposed + self.of_exchange * total
 
     def error(self, point: Point) -> float:
-        """The logarithm of predicted over measured step."""
+        """Logarithm of the predicted ÷ the measured step time."""
         return math.log(self.step_s(point.one, point.wire, point.devices) / point.step_s)
 
 
 class PredictedRow(Frozen):
-    """One scale: the throughput in the unit of the run, its 95 % interval, and the part of the step that is exchange."""
+    """One scale: throughput in the run's unit, its 95 % interval, and the exposed communication of a step."""
 
     devices: int
     throughput: float
@@ -133,9 +133,9 @@ class PredictedRow(Frozen):
 
 
 def fit(points: Sequence[Point]) -> Cost:
-    """Least squares of the relative error of steps, both shares at least 0 and, where the points tell little of one, near it.
+    """Fit both shares, at least 0, by least squares of the relative errors of step times.
 
-    They are taken for draws around 0 with a deviation of `_SHARE`, beside errors with one of `_ERROR`: ridge regression.
+    Ridge regression: a share that the points barely determine stays near 0. Its prior deviation is `_SHARE`, that of the errors `_ERROR`.
     """
     if len(points) < FEWEST_POINTS:
         return Cost()
@@ -156,7 +156,7 @@ def fit(points: Sequence[Point]) -> Cost:
 
 
 def held_out(points: Sequence[Point]) -> tuple[tuple[Point, float], ...]:
-    """Each point, and the error of a fit to the points of all other networks: predicted over measured throughput, less 1."""
+    """Each point with the error of a fit to all other networks: predicted ÷ measured throughput, less 1."""
     return tuple(
         (point, point.step_s / cost.step_s(point.one, point.wire, point.devices) - 1)
         for network in dict.fromkeys(point.one.network for point in points)
@@ -167,7 +167,7 @@ def held_out(points: Sequence[Point]) -> tuple[tuple[Point, float], ...]:
 
 
 def alike(points: Iterable[Point], one: OneDevice) -> list[Point]:
-    """The points whose gradients are exchanged as those of a training are: what that costs depends on it."""
+    """The points whose gradients are exchanged as in this training, on which the cost depends."""
     return [point for point in points if point.one.overlap == one.overlap]
 
 
@@ -181,11 +181,10 @@ def predict(
     ci95: Interval | None,
     measured: Sequence[tuple[int, float]] = (),
 ) -> tuple[PredictedRow, ...]:
-    """The throughput of a training at some scales, from `throughput` and its interval on one device.
+    """Predict the throughput of a training at some scales, from `throughput` and its interval on one device.
 
-    The interval joins that of one device with the errors at points that were held out, as independent: those on a wire of this kind, all where
-    these are fewer than 3, None where all are.
-    `measured` are (devices, throughput) to be set beside.
+    The interval combines the one-device interval with the held-out errors, as independent: those on wires of this kind, or all if these are
+    fewer than `FEWEST_POINTS`; it is None if all are fewer. `measured` holds (devices, throughput) pairs to show alongside.
     """
     cost, beside = fit(alike(points, one)), dict(measured)
     held = held_out(points)
@@ -207,12 +206,12 @@ def predict(
 
 
 def _half_width(value: float, interval: Interval | None) -> float:
-    """Of an interval around a rate, in logarithms; 0 where there is none."""
+    """Half-width of an interval around a rate, in logarithms; 0 without an interval."""
     return max(math.log(interval.high / value), math.log(value / interval.low)) if interval else 0.0
 
 
 def _around(rate: float, errors: Sequence[float], half_width: float) -> Interval | None:
-    """A 95 % interval: errors are taken for draws around 0, so that their root mean square has as many degrees of freedom."""
+    """A 95 % interval from errors drawn around 0: their root mean square has as many degrees of freedom as there are errors."""
     if len(errors) < FEWEST_POINTS:
         return None
     spread = student_t(len(errors)) * math.sqrt(statistics.fmean(error * error for error in errors))

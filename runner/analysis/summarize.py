@@ -1,7 +1,7 @@
-"""Records of one matrix → the `Summary` that reports are made from: one row a scale, every figure with its unit and interval. Pure.
+"""Records of one matrix → the `Summary` behind its reports: one row per scale, each figure with its unit and interval. Pure.
 
-Repeats of a scale are pooled: samples of all ÷ seconds of all, never a mean of their rates; intervals are over the repeats.
-Of a run that has no windows, such as a bandwidth test, each repeat moves the same amount: its rate is one unit of it over its time.
+Repeats of a scale are pooled: samples of all ÷ seconds of all, never a mean of their rates; intervals are over the repeats. Each repeat of
+a run without windows, such as a bandwidth test, moves the same amount: it counts as one unit in its time.
 """
 
 from __future__ import annotations
@@ -40,44 +40,42 @@ Figures = TypeVar("Figures", bound=Frozen)
 
 
 class Answers(Frozen):
-    """What inference on one device came to, the medians of the repeats, and what its answers are worth."""
+    """Inference on one device: medians of the repeats, and the quality of the answers."""
 
-    latency: LatencyFigures | None  # of a batch that has the device to itself
-    in_flight: int  # batches that were under way at once while throughput was measured
+    latency: LatencyFigures | None  # of a batch alone on the device
+    in_flight: int  # concurrent batches while throughput was measured
     batch: BatchUsed | None  # the smallest of the repeats
-    accuracy: AccuracyFigures | None  # None where the samples have no labels
+    accuracy: AccuracyFigures | None  # None if the samples have no labels
     generation: tuple[GenerationFigures, ...] = ()  # of a language model, by batch
 
 
 class Row(Frozen):
-    """One scale of a matrix, over all repeats of it, each a process started anew: what figures are pooled from and intervals are over."""
+    """One scale of a matrix, pooled over all its repeats; each repeat is a newly started process, and intervals are over the repeats."""
 
     scale: int
     device: str  # "gpu" or "cpu worker"
-    cores: int | None = None  # that a CPU worker has
+    cores: int | None = None  # per CPU worker
     throughput: float | None = None  # of all devices, in `unit`
     throughput_ci95: Interval | None = None
     unit: str = "images/s"
     training_time_s: float | None = (
         None  # from the first iteration's start to the last one's end, median of the repeats
     )
-    speedup: float | None = None  # to one device
+    speedup: float | None = None  # relative to one device
     speedup_ci95: Interval | None = None
     efficiency: float | None = None
     efficiency_ci95: Interval | None = None
-    withheld: str | None = None  # why there is no speedup though there is a baseline
+    withheld: str | None = None  # why there is no speedup despite a baseline
     repeats: int
     parts: StepParts | None = None  # mean of the repeats
-    mfu_percent: float | None = (
-        None  # model FLOP/s over the devices' dense peak; None where that is more than 100 (`above_peak`)
-    )
+    mfu_percent: float | None = None  # model FLOP/s over the devices' dense peak; None if above 100 (`above_peak`)
     above_peak: bool = False
     telemetry: Telemetry | None = None
     answers: Answers | None = None
     epochs: tuple[EpochFigures, ...] = ()  # each the median of the repeats
     status: Status
     reasons: tuple[str, ...] = ()
-    records: tuple[RunRecord, ...] = Field(default=(), repr=False)  # of the runs whose figures may be used
+    records: tuple[RunRecord, ...] = Field(default=(), repr=False)  # of the usable runs
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
@@ -89,12 +87,12 @@ class Row(Frozen):
 
     @property
     def usable(self) -> bool:
-        """Whether the figures may be shown: valid, or degraded and said to be."""
+        """Whether the figures may be shown: valid, or degraded and marked so."""
         return self.status in ("valid", "degraded")
 
     @property
     def verdict(self) -> str:
-        """Its status with the reasons for it: `degraded: it never settled`."""
+        """Its status and the reasons: `degraded: it never settled`."""
         return ": ".join(filter(None, (self.status, "; ".join(self.reasons))))
 
     @property
@@ -109,24 +107,22 @@ class Row(Frozen):
 
     @property
     def device_name(self) -> str:
-        """One device as text for people: "GPU", "CPU worker"."""
+        """One device in words: "GPU", "CPU worker"."""
         return self.device.replace("gpu", "GPU").replace("cpu", "CPU")
 
 
 class Summary(Frozen):
-    """A matrix of runs that differ in scale only, and what they ran on."""
+    """A matrix of runs that differ only in scale, and what they ran on."""
 
     title: str
     rows: tuple[Row, ...]
-    image_reference: str  # the locked requirements where no container was used
+    image_reference: str  # the locked requirements if no container was used
     engine: str
-    engine_reason: str | None  # why this engine was taken, when it is not the first choice
+    engine_reason: str | None  # why this engine was chosen, if it is not the first choice
     machine: str
     setting: str
-    wires: str | None = (
-        None  # what was between the nodes, and whether it was a real wire; None where there was one node
-    )
-    peak: str | None = None  # what utilisation is held against, at the smallest scale that has one
+    wires: str | None = None  # wires between the nodes, and whether they were real; None with one node
+    peak: str | None = None  # the peak that utilisation refers to, at the smallest scale that has one
     notes: tuple[str, ...] = ()
     date: str  # of the first run (UTC), ISO 8601
     record_dirs: tuple[Path, ...]
@@ -143,16 +139,16 @@ class Summary(Frozen):
 
 
 COSTLY: Final = 1.5
-"""Times what an exchange takes by itself: more than that, and something else than the wires costs time."""
+"""Multiple of the exchange's time alone; if a step grows by more, something other than the wires costs time."""
 NOTICED: Final = 0.01
-"""Share of a step below which nobody looks for a cause."""
+"""Share of a step below which no cause is sought."""
 
 
 def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
-    """Pool the repeats of each scale; the one-device rows are the baseline of the others.
+    """Pool the repeats of each scale; the one-device row is the baseline of the others.
 
     Args:
-        records: run directories and records that differ in scale and repeat only; at least one.
+        records: run directories and records that differ only in scale and repeat; at least one.
     """
     first = records[0][1]
     scales = sorted({record.trial.world_size for _, record in records})
@@ -179,22 +175,22 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
 
 
 def version_of(record: RunRecord) -> str:
-    """The version of the framework that ran: that of its image where the program says the same, `2.13.0-cpu` for 2.13.0+cpu, else the program's."""
+    """The framework version that ran: the image's if the program reports the same, `2.13.0-cpu` for 2.13.0+cpu, else the program's."""
     asked = record.trial.version if isinstance(record.trial, Trial) else ""
     said = record.provenance.framework_version
     return asked if said is None or said.startswith(asked.partition("-")[0]) else said
 
 
 def model_in_words(trial: Trial) -> str:
-    """What is trained, on which images and with which settings: `resnet50 224×224`, `llama-1b, sequence-length 2048`."""
+    """Model, image size and settings of a training: `resnet50 224×224`, `llama-1b, sequence-length 2048`."""
     size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
     told = settings_to_tell(trial.settings, model=trial.model, mode=trial.mode)
     return ", ".join((f"{trial.model}{size}", *(f"{name} {value}" for name, value in told.items())))
 
 
 def mode_in_words(record: RunRecord) -> str:
-    """What a program of the suite did; of inference also how many batches were under way at once: rates of one and of several never mix."""
-    assert isinstance(record.trial, Trial)  # noqa: S101 - no other has a mode
+    """The mode of a program of the suite, for inference with its batches in flight: rates with one and with several never mix."""
+    assert isinstance(record.trial, Trial)  # noqa: S101 - external trials have no mode
     if record.trial.mode != "infer":
         return record.trial.mode
     count = record.measurement.in_flight
@@ -202,7 +198,7 @@ def mode_in_words(record: RunRecord) -> str:
 
 
 def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
-    """What was run as a title, and how in one line; `record` is of the smallest scale."""
+    """Title and one-line setting of a matrix; `record` is of the smallest scale."""
     trial = record.trial
     if isinstance(trial, ExternalTrial):
         size, of = trial.batch_per_device or 0, "per device"
@@ -225,7 +221,7 @@ def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
 
 
 def _wires(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
-    """What was between the nodes at each scale that had several, in the words of the evidence, with what is not real about it."""
+    """The wires between nodes at each scale with several nodes, as the evidence names them, with what is emulated."""
     found: dict[str, list[str]] = {}
     for scale, records in by_scale.items():
         trial = records[0].trial
@@ -248,10 +244,10 @@ def between(record: RunRecord) -> str:
 
 
 def _notes(trial: AnyTrial, rows: Sequence[Row], by_scale: Mapping[int, Sequence[RunRecord]]) -> Iterator[str]:
-    """What the figures of the rows alone would hide."""
+    """Yield what the figures of the rows alone would hide."""
     for row in rows:
         if isinstance(trial, ExternalTrial):
-            # Commands name their devices themselves, so that one device is another command.
+            # External commands name their devices, so one device is another command.
             if row.scale > 1 and row.usable and row.speedup is None:
                 yield f"{row.devices}: no baseline, this command has no run on one device on file"
             continue
@@ -269,7 +265,7 @@ def _notes(trial: AnyTrial, rows: Sequence[Row], by_scale: Mapping[int, Sequence
 
 
 def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
-    """Where more devices add far more to a step of the same work than its exchange takes by itself: then wires are not the limit."""
+    """Yield the scales whose step grows far more than its exchange takes alone: there the wires are not the limit."""
     one = next((row.parts for row in rows if row.scale == 1 and row.parts), None)
     if one is None:
         return
@@ -286,9 +282,9 @@ def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord], *, unit: str) -> Row:
-    """One scale over its repeats; without a usable one, the row says why and shows no figure.
+    """One scale over its repeats; without a usable repeat, the row has reasons and no figures.
 
-    What is in doubt about the baseline is in doubt about speedup and efficiency.
+    A degraded baseline degrades the row.
     """
     trial = records[0].trial
     usable = [record for record in records if record.validity.status != "invalid"]
@@ -340,7 +336,7 @@ def _clean(records: Sequence[RunRecord]) -> bool:
 
 
 def _parts(records: Sequence[RunRecord]) -> StepParts | None:
-    """Where the time of a step went: means of the repeats, which add up as the parts of each do."""
+    """The parts of a step, as means of the repeats: they add up like the parts of each repeat."""
     told = [record.measurement.step_parts for record in records if record.measurement.step_parts]
     if not told:
         return None
@@ -357,7 +353,7 @@ def _answers(records: Sequence[RunRecord]) -> Answers | None:
     if not told:
         return None
     latencies = [found for measured in told if (found := latency(measured))]
-    # Repeats differ in accuracy where a framework adds up in no fixed order: the one in the middle.
+    # Repeats differ in accuracy if a framework's summation order varies: take the median one.
     accuracies = sorted((found.accuracy for found in told if found.accuracy), key=lambda one: one.percent)
     return Answers(
         latency=_middle(latencies) if latencies else None,
@@ -369,7 +365,7 @@ def _answers(records: Sequence[RunRecord]) -> Answers | None:
 
 
 def latency(measured: Measurement) -> LatencyFigures | None:
-    """How long a batch of inference takes by itself; in records of before it was told apart, the steps are the latencies."""
+    """Latency of a lone batch of inference; older records lack it, and their step times are the latencies."""
     steps = measured.step_time_s
     if measured.latency or steps is None or steps.method != "latency":
         return measured.latency
@@ -378,13 +374,13 @@ def latency(measured: Measurement) -> LatencyFigures | None:
 
 
 def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
-    """How a training converged: each epoch that all repeats have."""
+    """The convergence of a training: each epoch that all repeats have."""
     curves = [record.measurement.epochs for record in records if record.measurement.epochs]
     return tuple(map(_middle, zip(*curves, strict=False)))
 
 
 def _middle(repeats: Sequence[Figures]) -> Figures:
-    """Of each figure the median of the repeats, None where one does not have it; of percentiles, how many timings all are over."""
+    """Median of each figure over the repeats, None if one repeat lacks it; percentiles keep the total number of timings."""
 
     def of(name: str) -> Any:
         values = [getattr(one, name) for one in repeats]
@@ -398,7 +394,7 @@ def _middle(repeats: Sequence[Figures]) -> Figures:
 
 
 def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]:
-    """Model FLOP utilisation at the pooled rate, of the median peak of the repeats, and whether it is withheld for being more than that."""
+    """Model FLOP utilisation at the pooled rate and the repeats' median peak, and whether it is withheld as above the peak."""
     told = [flop for record in records if (flop := record.measurement.flop)]
     peaks = [flop.peak_tflops for flop in told if flop.peak_tflops is not None]
     if not peaks:
@@ -408,14 +404,14 @@ def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]
 
 
 def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
-    """The steady windows of every record that may be used."""
+    """The steady windows of every usable record."""
     usable = [record.measurement for record in records if record.validity.status != "invalid"]
     return [windows for measurement in usable if (windows := _windows(measurement)) is not None]
 
 
 @Once
 def _windows(measurement: Measurement) -> GlobalWindows | None:
-    """The steady windows of a run; one that moves one unit where the program tells a rate and no windows."""
+    """The steady windows of a run; one window of one unit if the program reports only a rate."""
     if measurement.steady:
         return metrics.counted(measurement.windows, measurement.steady)
     if measurement.throughput:
@@ -424,7 +420,7 @@ def _windows(measurement: Measurement) -> GlobalWindows | None:
 
 
 def device_name(record: RunRecord) -> str:
-    """What the run's devices are, of all its nodes: `NVIDIA H200`, or the processor."""
+    """The devices of a run on all its nodes: `NVIDIA H200`, or the processor."""
     nodes = record.provenance.nodes or (record.provenance,)
     if record.trial.device == "gpu":
         names = {gpu.name for node in nodes for gpu in node.gpus}
@@ -434,10 +430,10 @@ def device_name(record: RunRecord) -> str:
 
 
 def machine(record: RunRecord) -> str:
-    """What a run's devices are, in one line: the GPU, or the processor with the cores that the run could have.
+    """A run's devices in one line: the GPU, or the processor with its usable cores.
 
-    How many GPUs could be seen is no part of it: a training on one of them is the same beside seven others. Nor are memory and form factor,
-    which a driver has in the name of a GPU that comes in several.
+    The number of visible GPUs is not included: training on one is the same with seven others idle. Nor are memory and form factor, except
+    that drivers include them in the name of a GPU sold in several variants.
     """
     if record.trial.device == "gpu":
         return device_name(record)

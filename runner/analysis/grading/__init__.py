@@ -1,1 +1,1 @@
-"""What a run was: its raw events and samples → throughput, where a step's time went, quality, and whether it may be used. Pure."""
+"""A run's raw events and samples → throughput, the parts of a step, quality, and whether the run may be used. Pure."""

@@ -1,4 +1,4 @@
-"""Why runs fail: the last lines of a log → one sentence that names the rank, its exit code, the cause if it is known, and its words."""
+"""Why runs fail: the last lines of a log → one sentence with the rank, its exit code, the cause if known, and its last output."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Final, NamedTuple
 from runner.core.errors import printable
 from runner.core.events.parse import untag
 
-# As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
+# Exit codes of a process killed by SIGKILL: 128 + 9 from a shell, -9 from Python's launchers.
 KILLED: Final = (137, -9)
-# ssh's own words when it lost a node that it had reached; whoever it started ranks there for knows nothing but its exit code, 255.
+# ssh's message when it loses a connected node; the launcher that started ranks there learns only ssh's exit code, 255.
 LOST: Final = (
     r"^(Connection to \S+ closed by remote host|Timeout, server \S+ not responding|client_loop: send disconnect)"
 )
 LAST_LINES: Final = 3
 SMALLER: Final = "; try a smaller BATCH"
-"""Next step of a rank that ran out of memory; what has no batch can't take it."""
+"""Next step for a rank that ran out of memory; left out if the program has no batch."""
 LONGEST_LINE: Final = 200
 
 
 class Cause(NamedTuple):
-    """A cause of failure and the line that shows it; the first match wins."""
+    """A cause of failure, and a pattern of the line that shows it; the first match wins."""
 
     reason: str
     pattern: str
@@ -73,15 +73,15 @@ CAUSES: Final = (
 
 
 class Death(NamedTuple):
-    """A rank that ended badly; a negative exit code is the signal that ended it."""
+    """A failed rank; a negative exit code is the signal that killed it."""
 
     rank: int
     exit_code: int
 
 
-# torchrun's words for a rank that failed; the one that did so first comes last.
+# torchrun's report of failed ranks, in which the first to fail comes last.
 _TORCHRUN: Final = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n(?:.*\n)?? *exitcode +: (?P<code>-?\d+)", re.MULTILINE)
-# The words of the launchers that name the first one first.
+# Reports of launchers that name the first rank to fail first.
 _LAUNCHERS: Final = (
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),  # horovodrun --gloo
     re.compile(
@@ -95,13 +95,13 @@ _LAUNCHERS: Final = (
 def explain(
     exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[int, str] | None = None, trains: bool = True
 ) -> str:
-    """Say why a container failed whose first process ended so.
+    """Say why a container failed whose main process exited with `exit_code`.
 
-    `last_lines` are marked with the rank where a launcher marks them, `last_events` are by rank, as far as they were heard of; what `trains`
-    may need less memory with a smaller batch.
+    `last_lines` carry rank tags if a launcher adds them; `last_events` are by rank, as far as received; a program that `trains` may need
+    less memory with a smaller batch.
     """
     heard = last_events or {}
-    # ssh ends its lines as terminals want it, and horovodrun marks both halves of that.
+    # ssh ends its lines with CR and LF, and horovodrun tags the text after each.
     found = [untag(printable(part)) for line in last_lines for part in line.split("\r")]
     lost = {line.rank for line in found if line.rank is not None and re.match(LOST, line.said)}
     death = _first_death([line.text for line in found if line.rank is None], lost)
@@ -109,7 +109,7 @@ def explain(
         death = Death(next(iter(heard)), exit_code)
     who = f"rank {death.rank}: " if death else ""
     code = death.exit_code if death else exit_code
-    # A rank under a launcher speaks in marked lines; alone in its container, it says all there is.
+    # A launcher tags each rank's lines; without one, all lines are the rank's own.
     own = [line.said for line in found if death and line.rank == death.rank] or [line.said for line in found]
     event = f"; its last event was {heard[death.rank]}" if death and death.rank in heard else ""
     said = event + _last_words(own)
@@ -125,7 +125,7 @@ def explain(
 
 
 def _first_death(lines: Iterable[str], lost: Container[int]) -> Death | None:
-    """Who ended first, as the launcher says; one that was killed from outside comes before those that its end made fail.
+    """The first rank to fail, as the launcher reports; a rank killed from outside precedes those that failed in consequence.
 
     `lost` are ranks that were cut off with their node.
     """

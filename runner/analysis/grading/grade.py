@@ -1,7 +1,7 @@
 """Raw events and facts of a run → figures, validity and scaling, and what its raw files have lost since. Pure.
 
-`dlscale regrade` gives the same digits again. Files are held against what a record keeps of them as it is, counted: those that give less have
-lost something since the run ended. Figures that are computed are not counted, as another version of the suite may give fewer of them.
+`dlscale regrade` reproduces the same digits. Raw files are checked by counts of what a record keeps of them unchanged: files that yield
+less have lost data since the run. Computed figures are not counted, as another version of the suite may compute fewer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Graded:
-    """What the events of one run come to."""
+    """The figures and verdict of one run."""
 
     outcome: Outcome
     measurement: Measurement
@@ -60,8 +60,8 @@ def grade(
 ) -> Graded:
     """Compute the figures of one run and judge whether they may be used.
 
-    `samples` is its table `telemetry`, None where nobody looked on; `kernels` its table of a pass under a profiler; `monitors` are nodes by
-    the sampler's container; `containers` were planned, and without them nobody knows which cores were its own.
+    `samples` is its table `telemetry`, None without samplers; `kernels` is the table of a profiling pass; `monitors` maps each sampler's
+    container to its node; `containers` are the planned ones, without which the job's own cores are unknown.
     """
     measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s", mode=trial.mode)
     counted = pass_windows(trial, events)
@@ -102,8 +102,8 @@ def grade(
 
 
 def _profile(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None) -> Profile | None:
-    """What a pass found; its source is Nsight Compute where that told, as the program within only knows that somebody may be looking."""
-    from runner.analysis.profile.figures import analyse  # noqa: PLC0415  (pandas takes half a second; who only reads records needs none)
+    """The profile of a pass. Whether Nsight Compute was the profiler is taken from the trial, as the profiled program can't tell."""
+    from runner.analysis.profile.figures import analyse  # noqa: PLC0415 - importing pandas takes half a second, and reading records needs none
 
     found = analyse(kernels, events)
     by_ncu = trial.profile is not None and trial.profile.ncu is not None
@@ -134,7 +134,7 @@ def watch(
     measurement: Measurement,
     device: Device,
 ) -> Telemetry | None:
-    """What the machines did in the windows that count; None where nobody was to look on, or no window counts."""
+    """What the machines did in the counted windows; None without samplers or counted windows."""
     steady = measurement.steady
     counted = metrics.counted(measurement.windows, steady) if steady else None
     if steady is None or counted is None:
@@ -152,9 +152,9 @@ def watch(
 
 
 def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:
-    """Speedup and efficiency of one run against its baseline's, never clamped and without an interval, which takes several runs.
+    """Speedup and efficiency of one run over its baseline, never clamped, and without an interval, which takes several runs.
 
-    None for a run that may not be used.
+    Both are None for an invalid or concurrent run, and without a usable baseline.
     """
     measurement = graded.measurement
     nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)
@@ -187,16 +187,16 @@ _OF_EVENTS: Final = (
     *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "input_alone_per_s", "compiled"),
     "effects",
 )
-# Figures and columns that older versions had of spans too short for them.
+# Figures that older versions computed for spans too short for them.
 _OF_LONG_SPANS: Final = frozenset({"power_w", "energy_j", "energy_method", "integrated_power_j"})
 _KERNELS: Final = "its table kernels"
 _TELEMETRY: Final = "its table telemetry"
 
 
 def lost(old: RunRecord, new: RunRecord, samples: Samples | None) -> str | None:
-    """Say which raw file no longer gives what a record was made from; None where all do.
+    """Name the raw file that no longer yields what a record was made from; None if all do.
 
-    `new` is the record as its raw files give it now, `samples` the table `telemetry` as it is now.
+    `new` is the record as its raw files yield it now, `samples` the table `telemetry` as it is now.
     """
     now = dict(_counts(new))
     for (file, field), then in _counts(old):
@@ -211,7 +211,7 @@ def lost(old: RunRecord, new: RunRecord, samples: Samples | None) -> str | None:
 
 
 def _counts(record: RunRecord) -> Iterator[tuple[tuple[str, str], int]]:
-    """How much a record has, by the raw file that it is from and the field that it is in."""
+    """Yield ((raw file, field), count) of what a record holds."""
     for name in _OF_EVENTS:
         yield (EVENTS, f"measurement.{name}"), _count(getattr(record.measurement, name))
     profile, telemetry = record.profile, record.telemetry
@@ -228,14 +228,14 @@ def _counts(record: RunRecord) -> Iterator[tuple[tuple[str, str], int]]:
 
 
 def _count(value: Any) -> int:
-    """How many there are of a list, or of all lists by their ranks; else whether there is a value."""
+    """The length of a list, or of all lists by rank; else 1 for a value and 0 for None."""
     if isinstance(value, Mapping):
         return sum(len(one) if isinstance(one, tuple) else 1 for one in value.values())
     return len(value) if isinstance(value, tuple) else int(value is not None)
 
 
 def _figures_known(telemetry: Telemetry | None) -> int:
-    """How many figures all devices have together, less those that are missing or of a part of the time only."""
+    """The number of figures of all devices, less those that are missing or cover only part of the time."""
     if telemetry is None:
         return 0
     told = [name for device in (*telemetry.gpus, *telemetry.hosts) for name, value in device if value is not None]
@@ -244,7 +244,7 @@ def _figures_known(telemetry: Telemetry | None) -> int:
 
 
 def _has_gaps(telemetry: Telemetry, samples: Samples | None) -> bool:
-    """Whether a device of a record has no samples in some stretch of the time that its figures are of."""
+    """Whether a device of a record lacks samples in part of the time that its figures cover."""
     if samples is None or not telemetry.hz:
         return True
     devices = [(gpu.node, f"gpu{gpu.index}") for gpu in telemetry.gpus]

@@ -1,8 +1,8 @@
 """Events of one run → its `Measurement`, and where the time of a step went. Pure; the definitions of the figures are in `metrics`.
 
-A step of a synchronous job ends when its slowest rank has computed and all gradients have been exchanged. What a rank computes when
-nobody exchanges anything was timed beside the job (event `compute`), and so was the exchange alone (event `bandwidth`). A step that is
-shorter than those passes, or longer by less than they differ among themselves, does not say how much of it was the exchange.
+A step of a synchronous job ends when its slowest rank has computed and all gradients have been exchanged. A rank's computation without any
+exchange is timed outside the job (event `compute`), and so is the exchange alone (event `bandwidth`). If a step is shorter than those
+passes, or longer by less than their spread, the exchange's share of it can't be determined.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from runner.core.measurement import (
 from runner.core.measurement import Backward as BackwardFigures
 from runner.core.request import Mode
 
-# Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
+# Phases of the probes (`workloads/probe.py`), which belong neither to the job nor to its figures.
 WIRES, PEAK, PASSES = ("probe_wires", "probe_collectives"), "probe_peak", "probe_compute"
-# Phases after all that is measured, in which the input, or a batch of inference or of each size, is timed by itself.
+# Phases after the measured windows that time the input, one batch of inference, or generation at each batch size, alone.
 ALONE = ("input_alone", "latency", "generation")
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> Measurement:
-    """Compute every figure of a run in `unit`, e.g. `images/s`.
+    """Compute every figure of a run; throughput is in `unit`, e.g. `images/s`.
 
     `started` is the runner's monotonic clock in seconds when it began to create the first container.
     """
@@ -83,7 +83,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
     batches = [event for event in events if isinstance(event, BatchEvent)]
     passed = next((event for event in events if isinstance(event, Backward)), None)
-    # 1 where the program does not say, as programs did that waited for each batch.
+    # 1 if unreported: older programs waited for each batch.
     in_flight = next((event.in_flight for event in events if isinstance(event, Latency)), 1)
     decoded = [event.decoded for event in data if event.decoded is not None]
     probes_s = math.fsum(longest.get(name, 0.0) for name in (*WIRES, PEAK))
@@ -124,7 +124,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
 
 
 def whole_windows(events: Sequence[Event]) -> list[Window]:
-    """The windows of all ranks, each with the times of its steps, wherever those were told."""
+    """The windows of all ranks, each with its step times if they were reported."""
     steps: dict[tuple[int, int], list[float]] = {}
     for event in events:
         if isinstance(event, Steps):
@@ -139,7 +139,7 @@ def whole_windows(events: Sequence[Event]) -> list[Window]:
 
 
 def _longest(events: Sequence[Event]) -> dict[str, float]:
-    """Seconds of the slowest rank in each phase that the programs named."""
+    """Seconds of each phase that the programs named, on the slowest rank."""
     found: dict[str, float] = {}
     for event in events:
         if isinstance(event, Phase):
@@ -148,7 +148,7 @@ def _longest(events: Sequence[Event]) -> dict[str, float]:
 
 
 def phases(events: Sequence[Event]) -> dict[str, float]:
-    """Seconds of each phase that the programs saw, the slowest rank's: what they named, then `warmup` and `measure`."""
+    """Seconds of each phase on the slowest rank: those that the programs named, then `warmup` and `measure`."""
     found = _longest(events)
     first = {event.rank: event.t for event in events if isinstance(event, FirstStep)}
     warm = {event.rank: event.t for event in events if isinstance(event, WarmupEnd)}
@@ -162,7 +162,7 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
 
 
 def epochs(events: Sequence[Event]) -> tuple[EpochFigures, ...]:
-    """The curve of a run, over its ranks; an epoch that a rank did not end is not there."""
+    """The convergence curve over all ranks; it ends before an epoch that a rank did not complete."""
     by_epoch: dict[int, list[Epoch]] = {}
     for event in events:
         if isinstance(event, Epoch):
@@ -190,13 +190,13 @@ def epochs(events: Sequence[Event]) -> tuple[EpochFigures, ...]:
 
 
 def _sum(values: Sequence[float | None], over: int) -> float | None:
-    """Sum of the values over a number; None where one of them is not finite, or there is nothing to divide by."""
+    """Sum of the values ÷ `over`; None if a value is not finite, or `over` is 0."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     return math.fsum(known) / over if len(known) == len(values) and over else None
 
 
 def accuracy(events: Sequence[Event]) -> AccuracyFigures | None:
-    """What inference was worth; None where it had no labelled samples."""
+    """Accuracy of inference; None without labelled samples."""
     told = next((event for event in events if isinstance(event, Accuracy)), None)
     if told is None or not told.samples:
         return None
@@ -212,9 +212,9 @@ def accuracy(events: Sequence[Event]) -> AccuracyFigures | None:
 
 
 def latency(events: Sequence[Event]) -> LatencyFigures | None:
-    """How long a batch of inference takes by itself; None where no batch was answered.
+    """Latency of a lone batch of inference; None if no batch was answered.
 
-    Programs that waited for each batch did not say it apart: the steps of their windows are the latencies.
+    Programs that waited for each batch did not report it separately: the steps of their windows are the latencies.
     """
     told = next((event for event in events if isinstance(event, Latency)), None)
     if told:
@@ -247,12 +247,12 @@ def generation(events: Sequence[Event]) -> tuple[GenerationFigures, ...]:
 
 
 def exchanges(events: Sequence[Event]) -> tuple[Exchange, ...]:
-    """The probe of a training program, in the order of sizes; nothing of what a benchmark's log says, which times no single exchange."""
+    """The gradient-exchange probe of a training program, by size; benchmark logs yield none, as they time no single exchange."""
     return tuple(sorted(_timed(events, collective=False), key=lambda exchange: exchange.size_bytes))
 
 
 def collectives(events: Sequence[Event]) -> tuple[Exchange, ...]:
-    """What the same probe timed beside the exchange of gradients, by operation and size."""
+    """What the same probe timed besides the gradient exchange, by operation and size."""
     return tuple(
         sorted(_timed(events, collective=True), key=lambda one: (COLLECTIVES.index(one.operation), one.size_bytes))
     )
@@ -278,10 +278,9 @@ def _timed(events: Sequence[Event], *, collective: bool) -> list[Exchange]:
 
 
 def exchange_seconds(probe: Sequence[Exchange], size_bytes: int) -> float | None:
-    """Seconds that an exchange of `size_bytes` would take by itself; None without a probe.
+    """Seconds that an exchange of `size_bytes` takes alone; None without a probe.
 
-    Between two sizes that were timed it lies on the line through both. Beyond the largest, bandwidth is that of the largest; below
-    the smallest, it takes as long as the smallest, whose time is latency.
+    Linear between two timed sizes. Beyond the largest, its bandwidth applies; below the smallest, its time, which is latency.
     """
     if not probe:
         return None
@@ -292,23 +291,23 @@ def exchange_seconds(probe: Sequence[Exchange], size_bytes: int) -> float | None
     return float(np.interp(size_bytes, sizes, seconds))
 
 
-# Of a step: an input that is waited for no longer than this costs no more, whatever compute hides of it.
+# Share of a step: a wait for input of at most this counts in full, however much of it compute hides.
 NO_WAIT: Final = 0.01
 
 
 def step_parts(
     events: Sequence[Event], *, first_window: int, seconds: float, gradient_bytes: int | None
 ) -> StepParts | None:
-    """Attribute the windows from `first_window` on, which took `seconds`; None where the program told nothing but its windows.
+    """Split the step time of the windows from `first_window` on, which took `seconds`; None if the program reported only windows.
 
-    `gradient_bytes` is what a device hands over to be exchanged in one step.
+    `gradient_bytes` is what a device contributes to the exchange of one step.
     """
     ranks = common_windows([event for event in events if isinstance(event, Window)])
     counted = [windows[first_window:] for windows in ranks.values()]
     steps = sum(window.iterations for window in counted[0]) if counted else 0
     passes = [event.seconds for event in events if isinstance(event, Compute)]
     probe = exchanges(events)
-    # Of each window the longest wait of the ranks.
+    # By window, the wait of each rank; the longest counts.
     waits = [[window.input_seconds for window in windows] for windows in zip(*counted, strict=True)]
     told = steps > 0 and not any(None in own for own in waits)
     waited = math.fsum(max(filter(None, own), default=0.0) for own in waits) / steps if told else None
@@ -324,7 +323,7 @@ Parts = dict[str, float | str | None]
 
 
 def _one_device(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
-    """Nothing is exchanged: what is not input is compute."""
+    """Without an exchange, whatever is not input is compute."""
     waited, step_s = told.input_waited_s, told.step_s
     if waited is None:
         return {"inseparable": "the program does not tell how long it waited for input"}
@@ -338,13 +337,13 @@ def _one_device(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
 
 
 def _several_devices(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
-    """What a step took beyond its input and the slowest rank's pass is communication, where it is more than those passes differ by."""
+    """A step's time beyond its input and the slowest rank's pass is communication, if it exceeds the spread of those passes."""
     if told.input_waited_s is None or not passes:
         missing = "how long it waited for input" if passes else "how long a pass without any exchange takes"
         return {"inseparable": f"the program does not tell {missing}"}
     medians = [statistics.median(own) for own in passes]
     slowest = max(medians)
-    mean = min(statistics.fmean(medians), slowest)  # a mean of equal numbers may be rounded to more than they are
+    mean = min(statistics.fmean(medians), slowest)  # rounding may lift the mean of equal numbers above them
     spread = max(max(own) - min(own) for own in passes)
     beyond = told.step_s - slowest
     if beyond <= spread:

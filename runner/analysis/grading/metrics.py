@@ -1,7 +1,7 @@
 """Events → figures. Pure functions, each figure defined once; the same events always give the same digits.
 
-Clock: ranks leave a barrier at the start of the measured windows, so each rank's times are taken relative to its own first
-window. That needs no common clock between hosts, and its error is the skew of one barrier.
+Clock: ranks leave a barrier at the start of the measured windows, so each rank's times are relative to its own first window. That needs no
+common clock between hosts; the error is the skew of one barrier.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CONFIDENCE = 0.95
 ALMOST_NORMAL = 1000
 STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
-# Of the measured seconds, the most that may be left out as a transient: a run that is slow for longer than that is a slow run.
+# The largest share of the measured seconds to drop as a transient: a run that is slow for longer is a slow run.
 MOST_LEFT_OUT = 0.2
-# A rate that changes by less than this without its first windows had no transient: nothing is left out.
+# If the rate changes by less than this without its first windows, there was no transient and nothing is dropped.
 TRANSIENT = 0.002
-# An efficiency that changes by this much without the first step of each window tells what closing a window costs, and not how a job scales.
+# An efficiency that changes by this much without each window's first step shows the cost of closing windows, not how the job scales.
 EDGE_TOLERANCE = 0.002
 
 Floats = npt.NDArray[np.float64]
@@ -48,19 +48,19 @@ AnyWindow = TypeVar("AnyWindow", bound=Window | RawWindow)
 
 @dataclass(frozen=True)
 class GlobalWindows:
-    """The windows of all ranks as one sequence, (windows,) each; their seconds are from the barrier to the slowest rank's end, less pauses.
+    """The windows of all ranks as one sequence, (windows,) each; seconds run from the barrier to the slowest rank's end, without pauses.
 
-    Of the first step of a window there are its share of the samples and, on the slowest rank, its seconds; None where steps were not timed.
+    `first_*` describe each window's first step: its share of the samples, and its seconds on the slowest rank; None if untimed.
     """
 
-    samples: Floats  # of all ranks, or units where throughput counts something else
+    samples: Floats  # of all ranks, or units if throughput counts something else
     seconds: Floats
     first_share: Floats | None = None
     first_seconds: Floats | None = None
 
     @classmethod
     def of_rate(cls, rate: float) -> GlobalWindows:
-        """A run of which the rate alone is known; each such moves one unit, so that pooling adds up their times."""
+        """A run with a known rate only: it moves one unit, so that pooling sums the times of such runs."""
         return cls(np.array([1.0]), np.array([1.0 / rate]))
 
     def since(self, first: int) -> GlobalWindows:
@@ -74,12 +74,12 @@ class GlobalWindows:
 
     @property
     def rate(self) -> float:
-        """Samples ÷ seconds over all the windows: never a mean of rates."""
+        """Samples ÷ seconds over all windows: never a mean of rates."""
         return float(self.samples.sum() / self.seconds.sum())
 
     @property
     def within(self) -> GlobalWindows | None:
-        """The same without the first step of each window; None where steps were not timed, or a window has but one."""
+        """The same windows without their first steps; None if steps were not timed, or a window has only one."""
         if self.first_share is None or self.first_seconds is None or bool((self.first_share >= 1).any()):
             return None
         found = GlobalWindows(self.samples * (1 - self.first_share), self.seconds - self.first_seconds)
@@ -87,10 +87,10 @@ class GlobalWindows:
 
 
 def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
-    """Join the ranks' windows; None when there is no window that every rank has.
+    """Merge the ranks' windows; None if no window is common to all ranks.
 
-    A window ends, for all, when its slowest rank ends it, and starts where the one before ended; after a pause, such as a validation between
-    two epochs, it starts when the first rank does.
+    A merged window ends when its slowest rank ends it, and starts where the previous one ended; after a pause, such as a validation between
+    two epochs, it starts with the first rank.
     """
     ordered = [[raw(window) for window in found] for found in common_windows(windows).values()]
     if not any(ordered):
@@ -109,7 +109,7 @@ def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | Non
 
 
 def common_windows(windows: Iterable[AnyWindow]) -> dict[int, list[AnyWindow]]:
-    """By rank, as many of its windows as every rank has, in their order."""
+    """The windows of each rank in order, truncated to the number that every rank has."""
     ranks: dict[int, list[AnyWindow]] = {}
     for window in sorted(windows, key=lambda window: window.index):
         ranks.setdefault(window.rank, []).append(window)
@@ -118,7 +118,7 @@ def common_windows(windows: Iterable[AnyWindow]) -> dict[int, list[AnyWindow]]:
 
 
 def raw(window: Window | RawWindow) -> RawWindow:
-    """What a record keeps of a window."""
+    """The part of a window that a record keeps."""
     if isinstance(window, RawWindow):
         return window
     kept = RawWindow.model_validate(window, from_attributes=True)
@@ -126,11 +126,11 @@ def raw(window: Window | RawWindow) -> RawWindow:
 
 
 def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows], *, scale: int) -> str | None:
-    """Why `scaled`, on `scale` GPUs, has no efficiency against `base` on one; None where it has, or where steps were not timed.
+    """Why `scaled`, on `scale` GPUs, has no efficiency relative to `base` on one; None if it has, or if steps were not timed.
 
-    A program that waits for its devices where a window ends starts each with an empty queue. On more devices that costs more, and the
-    more often the shorter windows are. It shows in the first step of each window: an efficiency that changes by `EDGE_TOLERANCE` or more
-    without those is one of the windows, and not of the job.
+    A program that waits for its devices at the end of a window starts the next one with an empty queue. That costs more on more devices,
+    and the shorter the windows, the more often. It shows in each window's first step: an efficiency that changes by `EDGE_TOLERANCE` or
+    more without those steps describes the windows, not the job.
     """
     ours, theirs = ([run.within for run in runs] for runs in (scaled, base))
     own, other = ([run for run in runs if run] for runs in (ours, theirs))
@@ -147,12 +147,12 @@ def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows],
 
 
 def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) -> Steadiness:
-    """Find where the steady state begins, within the first fifth of the measured seconds, or within another share of them.
+    """Find where the steady state begins, within the first `most_left_out` of the measured seconds.
 
-    The number of windows to leave out is the one that minimizes the marginal standard error of the rest (MSER: K. P. White, "An
-    effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time, not in windows:
-    of unequal ones a few can be most of the run. The state counts as steady when the later half of what is kept is within 5 % of the
-    earlier; where it never is, and where the rate is the same with them, all windows count.
+    The number of dropped windows minimizes the marginal standard error of the rest (MSER: K. P. White, "An effective truncation heuristic
+    for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time, not in windows: if they are unequal, a few can
+    be most of the run. The state is steady if the later half of the kept windows is within 5 % of the earlier; if it never is, or if
+    dropping windows does not change the rate, all windows count.
     """
     times = windows.seconds / windows.samples
     count, total = len(times), float(windows.seconds.sum())
@@ -170,7 +170,7 @@ def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) 
 
 
 def drift_of(windows: GlobalWindows) -> float:
-    """How much faster the later half of the windows is than the earlier."""
+    """How much faster the later half of the windows is than the earlier, as a share."""
     middle = len(windows.samples) // 2
     return windows.since(middle).rate / GlobalWindows(windows.samples[:middle], windows.seconds[:middle]).rate - 1.0
 
@@ -193,17 +193,17 @@ def pooled_rate(runs: Sequence[GlobalWindows]) -> float:
 
 
 def rate_interval(runs: Sequence[GlobalWindows]) -> Interval | None:
-    """Student's t interval of the pooled rate over runs, each a process started anew; None for fewer than `FEWEST_RUNS`.
+    """Student's t interval of the pooled rate over runs, each a newly started process; None for fewer than `FEWEST_RUNS`.
 
-    Windows of one process are alike and tell nothing about the next one, so that only the spread of whole runs counts. It is taken on
-    logarithms: rates are positive, and a ratio of two is then a difference.
+    The windows of one process are alike and do not predict the next process, so only the spread of whole runs counts. It is taken on
+    logarithms: rates are positive, and a ratio becomes a difference.
     """
     variance = _log_variance(runs)
     return None if variance is None else _around(pooled_rate(runs), variance, freedom=len(runs) - 1)
 
 
 def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> Interval | None:
-    """Welch's interval of rate(scaled) ÷ rate(base), on logarithms; None where one of them has fewer runs than `FEWEST_RUNS`."""
+    """Welch's interval of rate(scaled) ÷ rate(base), on logarithms; None if either has fewer than `FEWEST_RUNS` runs."""
     own, other = _log_variance(scaled), _log_variance(base)
     if own is None or other is None:
         return None
@@ -212,9 +212,9 @@ def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows
 
 
 def _log_variance(runs: Sequence[GlobalWindows]) -> float | None:
-    """Variance of the logarithm of a pooled rate: that of single runs, times the sum of the squares of their shares of the samples.
+    """Variance of the logarithm of a pooled rate: that of single runs × the sum of the squares of their shares of the samples.
 
-    Of n equally long runs that sum is 1 ÷ n. Of unequal ones it is more, as the longest decide.
+    For n equally long runs that sum is 1 ÷ n; for unequal runs it is larger, as the longest dominate.
     """
     if len(runs) < FEWEST_RUNS:
         return None
@@ -240,9 +240,9 @@ def welch_freedom(*parts: tuple[float, float]) -> float:
 
 @cache
 def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """The quantile of Student's t that leaves `confidence` in the middle, by integration; `freedom` need not be whole.
+    """The two-sided quantile of Student's t for `confidence`, by integration; `freedom` need not be whole.
 
-    With t = sqrt(freedom) × tan(angle) its density is that of cos(angle)^(freedom - 1).
+    With t = sqrt(freedom) × tan(angle), the density of the angle is proportional to cos(angle)^(freedom - 1).
     """
     if freedom > ALMOST_NORMAL:
         return NormalDist().inv_cdf((1 + confidence) / 2)
@@ -250,11 +250,11 @@ def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
     density = np.cos(angles) ** (freedom - 1)
     share = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     angle = float(np.interp(confidence, share / share[-1], angles))
-    return round(math.sqrt(freedom) * math.tan(angle), 5)  # the last digits are the processor's
+    return round(math.sqrt(freedom) * math.tan(angle), 5)  # the last digits depend on the processor
 
 
 def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> StepTime | None:
-    """Percentiles over the steps of the slowest rank, or over window means where a framework can't time a step."""
+    """Percentiles of the slowest rank's step times, or of its window means if the framework can't time a step."""
     if not windows:
         return None
     per_rank: dict[int, list[float]] = {}
@@ -273,13 +273,13 @@ def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> Ste
 
 
 def percentiles(seconds: Sequence[float]) -> Percentiles:
-    """Percentiles of something that was timed at least once, by linear interpolation between the two nearest."""
+    """Percentiles of at least one timing, by linear interpolation between the two nearest."""
     p50, p90, p99 = (float(value) for value in np.quantile(seconds, [0.5, 0.9, 0.99]))
     return Percentiles(p50=p50, p90=p90, p99=p99, repeats=len(seconds))
 
 
 def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:
-    """Loss curve of each rank, warm-up included, by iteration; None where a loss is not finite."""
+    """Loss curve of each rank by iteration, warm-up included; None for a loss that is not finite."""
     curves: dict[int, dict[int, float | None]] = {}
     for event in events:
         if isinstance(event, Loss):
@@ -290,7 +290,7 @@ def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:
 
 
 def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
-    """Losses on the shared batch by rank, in the order of iterations."""
+    """Losses on the shared batch by rank, in iteration order."""
     found: dict[int, list[Evaluation]] = {}
     for event in events:
         if isinstance(event, Eval):
@@ -299,19 +299,19 @@ def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
 
 
 def compiled(events: Sequence[Event]) -> CompiledGraphs | None:
-    """What compilers made for all ranks; None where none was at work."""
+    """Graphs compiled for all ranks; None if no compiler ran."""
     told = [event for event in events if isinstance(event, Compiled)]
     return CompiledGraphs(fresh=sum(one.fresh for one in told), kept=sum(one.kept for one in told)) if told else None
 
 
 def effects(events: Sequence[Event]) -> dict[str, int]:
-    """What each technique changed, on the rank where that was least."""
+    """By technique, the number of operations or weights that it changed, on the rank with the fewest."""
     told = [event.effects for event in events if isinstance(event, Techniques)]
     return {name: min(one[name] for one in told) for name in (told[0] if told else ())}
 
 
 def used(events: Sequence[Event]) -> dict[str, Used]:
-    """By container, what its control group used; all ranks of a container read the same one, the first of them speaks."""
+    """By container, its control group's usage; all ranks of a container read the same group, and the lowest rank's readings count."""
     told: dict[str, dict[str, Usage]] = {}
     for event in sorted((e for e in events if isinstance(e, Usage)), key=lambda e: e.rank, reverse=True):
         told.setdefault(event.container, {})[event.where] = event
@@ -331,6 +331,6 @@ def _mib(size: int | None) -> float | None:
 
 
 def counted(windows: Sequence[Window | RawWindow], steady: Steadiness) -> GlobalWindows | None:
-    """The joined windows from the steady state on."""
+    """The merged windows from the steady state on."""
     joined = global_windows(windows)
     return joined.since(steady.first_window) if joined else None

@@ -1,7 +1,7 @@
-"""What speaks against a run: each check with its sentence, and the `Validity` that they come to. Pure.
+"""What counts against a run: each check with its sentence, and the resulting `Validity`. Pure.
 
-`invalid` is a run whose figures are wrong, `degraded` one whose figures are less than they seem. Of a pass under a profiler nothing is said
-of throughput, scaling or wires: a profiler stands in the way of all three.
+The figures of an `invalid` run are wrong, those of a `degraded` one less reliable than they seem. A profiling pass is not judged on
+throughput, scaling or wires: a profiler distorts all three.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from runner.core.workload import SanityBand, Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-# Ranks that train one model hold the same weights up to the order of their sums.
+# Ranks that train one model hold the same weights, up to summation order.
 NORM_TOLERANCE: Final = 1e-5
-# Their losses on one batch differ by what the precision loses in other orders of summation: fp32 and tf32, and half precision.
+# Their losses on one batch differ by rounding in other summation orders: of fp32 and tf32, and of half precision.
 LOSS_TOLERANCE: Final = {"fp32": 1e-3, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2, "fp8": 1e-2}
-# Of the largest score: what a sum in another order may move another by.
+# Share of the largest score by which another summation order may change a score.
 CACHE_TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 1e-1}
-# Of a pass under a profiler, rows that are work; the others say where in a step it belongs, or who asked for it.
+# Rows of a profiling pass that are work; the others show where in a step it belongs, or which call issued it.
 WORK: Final = ("kernel", "copy", "set", "op")
 
-# A share below it is a single sample that came at a bad moment.
+# A smaller share is a single sample at an unlucky moment.
 SLOWED_PERCENT: Final = 1.0
-# Of all CPUs of a node: what the sampler may cost.
+# The most that the sampler may use of all CPUs of a node.
 SAMPLER_PERCENT: Final = 1.0
 RISE_C: Final = 5.0
-# In shorter spans every GPU that was idle before still warms up.
+# In shorter spans, every GPU that was idle before is still warming up.
 RISE_SPAN_S: Final = 30.0
 POWER_CAP: Final = "power cap"
-# Of the time of a job's own cores. What the kernel, the runner and the sampler take of it for the job's sake was 2 % where it was alone.
+# Share of the CPU time of a job's own cores. The kernel, the runner and the sampler took 2 % of it on behalf of a job that ran alone.
 OTHERS_SHARE: Final = 0.1
-# A sample at either edge of the span may be half outside of it: of so many, that is 5 %.
+# Half of the sample at each edge of the span may lie outside it: of this many samples, that is 5 %.
 FEWEST_SAMPLES: Final = 20
 
 
 def judge(
     trial: Trial, outcome: Outcome, measurement: Measurement, transport: Transport, workload: Workload
 ) -> Validity:
-    """Hold a run against every check but those of telemetry."""
+    """Apply every check to a run but those of telemetry."""
     return _verdict(outcome.against or _faults(trial, measurement, transport, workload), _doubts(trial, measurement))
 
 
 def judge_pass(trial: Trial, outcome: Outcome, events: Sequence[Event], kernels: pd.DataFrame | None) -> Validity:
-    """Hold a pass under a profiler against its own checks."""
+    """Apply the checks of a profiling pass."""
     return _verdict(outcome.against or pass_faults(trial, events, kernels), pass_doubts(trial, events, kernels))
 
 
 def degraded(validity: Validity, found: Sequence[str]) -> Validity:
-    """A run with more doubts; one that is invalid stays what it is."""
+    """Add doubts to a run's validity; an invalid run stays invalid."""
     if validity.status == "invalid" or not found:
         return validity
     return Validity(status="degraded", reasons=(*validity.reasons, *found))
@@ -99,12 +99,12 @@ def _faults(trial: Trial, measurement: Measurement, transport: Transport, worklo
 
 
 def _diverged(trial: Trial, measurement: Measurement) -> Iterator[str]:
-    """Synchronous ranks that do not hold one model: their gradients were not averaged."""
+    """Yield why synchronous ranks do not hold one model: their gradients were not averaged."""
     norms = [norm for norm in measurement.parameter_norms.values() if norm is not None and math.isfinite(norm)]
     if len(norms) < len(measurement.parameter_norms) and trial.dialect is None:
         yield "the weights are not finite at the end"
         return
-    if trial.kvstore == "dist_async":  # each worker ends with the weights that it finds; those of `ps` pull the same
+    if trial.kvstore == "dist_async":  # each worker ends with the weights that it last pulled; with `ps` all are equal
         return
     if norms and max(norms) - min(norms) > NORM_TOLERANCE * max(norms):
         yield f"the ranks hold different weights (norms {min(norms):.6g} to {max(norms):.6g}): gradients were not averaged"
@@ -117,7 +117,7 @@ def _diverged(trial: Trial, measurement: Measurement) -> Iterator[str]:
 
 
 def _shared_losses(measurement: Measurement) -> dict[int, list[float]]:
-    """By iteration, the loss of every device of every rank on the batch that all share."""
+    """By iteration, the loss of every device of every rank on the shared batch."""
     found: dict[int, list[float]] = {}
     for evaluations in measurement.evaluations.values():
         for evaluation in evaluations:
@@ -126,11 +126,11 @@ def _shared_losses(measurement: Measurement) -> dict[int, list[float]]:
 
 
 def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> Iterator[str]:
-    """What is wrong with the losses, as far as the program has any, and with the epochs that were asked for."""
+    """Yield what is wrong with the losses, if the program has any, and with the requested epochs."""
     if trial.mode == "infer":
         yield from cache_faults(measurement, trial.precision)
         return
-    if trial.dialect:  # a log has the losses that the framework shows; the sanity band wants all of them
+    if trial.dialect:  # a log shows only some losses, and the sanity band needs all
         if not any(measurement.losses.values()):
             yield f"the {trial.dialect} log shows no loss"
         elif not finite_losses(measurement):
@@ -150,7 +150,7 @@ def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> 
 
 
 def cache_faults(measurement: Measurement, precision: Precision) -> Iterator[str]:
-    """A language model whose kept keys and values are not those of the sequence answers something else, as fast."""
+    """Yield if cached keys and values change a language model's scores: then it answers something else, just as fast."""
     most = CACHE_TOLERANCE.get(precision, 0.0)
     differs = measurement.cache_difference
     if any(one.new_tokens for one in measurement.generation) and not (differs is not None and differs <= most):
@@ -161,11 +161,11 @@ def cache_faults(measurement: Measurement, precision: Precision) -> Iterator[str
 def check_losses(
     losses: Sequence[float], *, data: str, num_classes: int | None, band: SanityBand | None
 ) -> Iterator[str]:
-    """Say what is wrong with a loss curve, held against the band that its workload states.
+    """Yield what is wrong with a loss curve, given the sanity band of its workload.
 
-    A fast run whose model learns nothing measures something else than training: labels that never reach the device, gradients
-    that are dropped, a precision that overflows. These checks are for such mistakes; they do not judge accuracy. Losses are the mean
-    cross-entropy of each iteration in nats, warm-up included; data are `synthetic` or else real images.
+    A fast run whose model learns nothing does not measure training: labels never reach the device, gradients are dropped, a precision
+    overflows. These checks catch such bugs; they do not judge accuracy. Losses are the mean cross-entropy of each iteration in nats,
+    warm-up included; `data` is `synthetic`, or the images are real.
     """
     if not losses:
         yield "no loss was reported"
@@ -191,7 +191,7 @@ def check_losses(
 
 
 def finite_losses(measurement: Measurement) -> bool:
-    """Whether every loss that was told is a number."""
+    """Whether every reported loss is finite."""
     return all(loss is not None and math.isfinite(loss) for curve in measurement.losses.values() for loss in curve)
 
 
@@ -208,7 +208,7 @@ def _oversubscribed(trial: Trial) -> Iterator[str]:
 
 
 def unsettled(measurement: Measurement) -> list[str]:
-    """Say that a rate drifted all the time, or that there is too little of it to tell."""
+    """Say that the rate drifted throughout, or that there are too few windows to tell."""
     steady = measurement.steady
     joined = metrics.global_windows(measurement.windows)
     if steady is None or joined is None or steady.steady:
@@ -221,9 +221,9 @@ def unsettled(measurement: Measurement) -> list[str]:
 
 
 def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None) -> Iterator[str]:
-    """What is missing or wrong with a pass: a rank that did not end it or lacks iterations, losses, or what its kind promises.
+    """Yield what is missing or wrong in a pass: unfinished ranks, and missing iterations, losses, or output of its kind.
 
-    `kernels` is its table; None where there is none.
+    `kernels` is its table, if it has one.
     """
     assert trial.profile is not None  # noqa: S101 - what the caller promises
     stops = {event.rank: event for event in events if isinstance(event, ProfileStop)}
@@ -241,7 +241,7 @@ def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
         yield f"the loss is not finite at iteration {min(broken)}; a smaller learning rate may train"
     kind = trial.profile.kind
     if kind == "metrics" and not trial.profile.ncu:
-        return  # the node's sampler has them, in another table
+        return  # the node's sampler has the counters, in another table
     what = {
         "kernels": "what ran",
         "metrics": "any kernel's counters; the end of the log says what kept ncu from reading them",
@@ -259,7 +259,7 @@ def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
 
 
 def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None) -> Iterator[str]:
-    """What makes a pass less than it seems, and not wrong."""
+    """Yield what makes a pass less reliable than it seems, but not wrong."""
     assert trial.profile is not None  # noqa: S101 - what the caller promises
     yield from _oversubscribed(trial)
     if not all(event.steady for event in events if isinstance(event, ProfileStart)):
@@ -270,7 +270,7 @@ def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
 
 
 def telemetry_doubts(telemetry: Telemetry | None, *, shared: bool = False) -> tuple[str, ...]:
-    """One sentence for each thing that disturbed the measured span, as far as somebody looked on; with `shared`, others on the devices did not."""
+    """One sentence per disturbance of the measured span, if it was sampled; with `shared`, other processes on a GPU are none."""
     if telemetry is None:
         return ()
     several = len(telemetry.hosts) > 1
@@ -287,10 +287,10 @@ def telemetry_doubts(telemetry: Telemetry | None, *, shared: bool = False) -> tu
 
 def _of_gpu(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
     limit, default = gpu.power_limit_w, gpu.default_power_limit_w
-    # Whether somebody set the power limit below the maker's; where that is not known, nobody is blamed.
+    # Whether the power limit was set below the default; if the default is unknown, no.
     limited = limit is not None and default is not None and limit < default
     for reason, percent in (gpu.slowdown_percent or {}).items():
-        # A GPU that runs at its default limit is as fast as its maker sells it, however often that limit binds.
+        # Running at the default power cap does not degrade a run, however often the cap binds.
         if percent > SLOWED_PERCENT and (reason != POWER_CAP or limited):
             watts = f" ({limit:.0f} W instead of {default:.0f} W)" if reason == POWER_CAP else ""
             yield f"{name} was slowed down for {percent:.3g} % of the measured span: {reason}{watts}"
@@ -305,7 +305,7 @@ def _of_gpu(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
 
 
 def unwatched(containers: Sequence[ContainerSpec]) -> tuple[str, ...]:
-    """That nobody looked at the machines of pods, which are shared unless somebody sees to it."""
+    """Say that no sampler watched the machines of pods, which are shared unless they were reserved."""
     if any(spec.network == "pod" for spec in containers):
         return ("no sampler looked at the pods' machines: whether others used their cores or GPUs is not known",)
     return ()
@@ -314,9 +314,9 @@ def unwatched(containers: Sequence[ContainerSpec]) -> tuple[str, ...]:
 def taken_from_the_job(
     trial: Trial, measurement: Measurement, watched: Telemetry | None, containers: Sequence[ContainerSpec]
 ) -> tuple[str, ...]:
-    """What others took of the cores that a job on one machine's CPUs had for itself, where every container of it told what it used.
+    """What others took of the cores reserved by a CPU job on one machine, if all of its containers reported their CPU time.
 
-    Between nodes, even emulated ones, the kernel carries packages on whichever core it is: that is the job's, and in no container's figure.
+    Between nodes, even emulated ones, the kernel processes packets on any core: that is the job's time, but in no container's figure.
     """
     if watched is None or trial.device != "cpu" or trial.nodes > 1 or (trial.concurrent and trial.concurrent.shared):
         return ()
@@ -329,9 +329,9 @@ def taken_from_the_job(
 
 
 def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
-    """What others took of the cores of a job on one machine: for how long those were busy, less what the job itself used, `used_s`.
+    """What others took of the cores of a job on one machine: the cores' busy time less the job's own CPU time, `used_s`.
 
-    That is of all measured windows, those that do not count included: others are blamed for too little rather than for too much.
+    `used_s` covers all measured windows, including uncounted ones: this errs towards blaming others too little.
     """
     (host,) = telemetry.hosts or (None,)
     if host is None or host.core_percent is None or not cores or max(cores) >= len(host.core_percent):

@@ -1,1 +1,1 @@
-"""Evidence → the transport that carried the gradients, held against the one that was requested. Pure."""
+"""Evidence → the transport that carried the gradients, compared with the requested one. Pure."""

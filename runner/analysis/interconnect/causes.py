@@ -1,4 +1,4 @@
-"""Asked ≠ used → one sentence with both, and the likely cause where the evidence shows one. Pure."""
+"""Requested transport ≠ used transport → one sentence with both, and the likely cause if the evidence shows one. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NO_P2P: Final[tuple[tuple[Interconnect, ...], tuple[Used, ...]]] = (("nvlink", 
 
 
 class Cause(NamedTuple):
-    """A likely cause, what was asked and used where it applies, and the words of NCCL that show it; the first match wins.
+    """A likely cause, the requested and used transports that it explains, and NCCL's message that shows it; the first match wins.
 
-    Without a pattern the pair alone tells.
+    Without a pattern, the two transports suffice.
     """
 
     asked: tuple[Interconnect, ...]
@@ -74,7 +74,7 @@ CAUSES: Final = (
 
 
 def mismatch(transport: Transport, trial: Trial) -> str | None:
-    """Say in one sentence that a run did not use what was asked for, or that its evidence contradicts itself; None where neither is so."""
+    """Say in one sentence that a run did not use what was requested, or that its evidence contradicts itself; None if neither."""
     if trial.world_size == 1:
         return None
     asked = f"INTERCONNECT={transport.requested} asked, " if transport.requested != "auto" else ""
@@ -91,13 +91,13 @@ def mismatch(transport: Transport, trial: Trial) -> str | None:
 
 
 def _bytes(transport: Transport) -> str:
-    """The bytes of the wire that was asked for and of the one that was used, as far as they are counted."""
+    """The bytes on the requested and on the used wire, if counted."""
     told = [count for count in transport.counted if count.wire in (transport.requested, transport.used)]
     return f", where {in_words(told)}" if told else ""
 
 
 def _wrong_adapter(transport: Transport, trial: Trial) -> str | None:
-    """Hold the adapters that carried the gradients against the one that was asked for by name."""
+    """Compare the adapters that carried the gradients with the one requested by name."""
     if trial.hca is None:
         return None
     if transport.used not in _VERBS:
@@ -109,14 +109,14 @@ def _wrong_adapter(transport: Transport, trial: Trial) -> str | None:
 
 
 def _satisfied(transport: Transport, trial: Trial) -> bool:
-    """Whether the kind is the one that was asked for; for what speaks IP alone, InfiniBand is IP over InfiniBand."""
+    """Whether the used transport is the requested one; for carriers limited to IP, IP over InfiniBand counts as InfiniBand."""
     if transport.requested == "infiniband" and transport.used == "ipoib":
         return carrier(trial) in IP_ONLY
     return transport.requested == transport.used
 
 
 def _wrong_interface(transport: Transport, trial: Trial) -> str | None:
-    """Hold the interfaces that carried the gradients against those that were chosen; verbs pass interfaces by."""
+    """Compare the interfaces that carried the gradients with the chosen ones; verbs bypass interfaces."""
     if len(trial.placement) == 1 or transport.used in _VERBS:
         return None
     for placed in trial.placement:
@@ -135,7 +135,7 @@ def _wrong_interface(transport: Transport, trial: Trial) -> str | None:
 
 
 def _why_elsewhere(transport: Transport, trial: Trial, placed: Placed) -> str | None:
-    """Why bytes left by another interface than the one whose address the ranks use."""
+    """Why bytes left a node through another interface than the chosen one."""
     chosen = {other.wire.address for other in trial.placement if other.wire}
     own = [peer for peer in transport.evidence.peers if peer.node == placed.node]
     if any(peer.local in chosen or peer.remote in chosen for peer in own):
@@ -150,7 +150,7 @@ def _why_elsewhere(transport: Transport, trial: Trial, placed: Placed) -> str | 
 
 
 def _cause(transport: Transport, trial: Trial) -> str | None:
-    """The likely cause of another kind than was asked for."""
+    """The likely cause of a transport other than the requested one."""
     lines = "\n".join(transport.evidence.nccl_lines)
     for cause in CAUSES:
         applies = transport.requested in cause.asked and transport.used in cause.used
@@ -162,7 +162,7 @@ def _cause(transport: Transport, trial: Trial) -> str | None:
 
 
 def _no_adapter(transport: Transport, trial: Trial) -> str:
-    """Why NCCL saw no adapter: /sys shows those of the host to every container, /dev/infiniband only what was passed in."""
+    """Why NCCL saw no adapter: /sys shows the host's adapters to every container, /dev/infiniband only those passed in."""
     seen = {port.port for port in transport.evidence.ports}
     wanted = {hca for placed in trial.placement if placed.wire for hca in placed.wire.hcas}
     if not seen:

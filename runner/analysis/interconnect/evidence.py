@@ -1,11 +1,11 @@
-"""What a run leaves about its wires, and how many bytes its gradients need on each: what its ranks, NCCL and samplers of PCIe said.
+"""Evidence of the wires that a run used, from its ranks, NCCL and PCIe samplers; and the bytes that its gradients need on each.
 
-All of it is kept as told, and what nodes sent is added up: ranks of one node read the same counters, each at its own moment, so that of
-every counter it is the latest stop less the earliest start, once a node. NCCL's lines are those of its log (INFO, subsystems INIT and NET)
-in the forms of NCCL 2.3 to 2.28; real lines of each are in tests/golden/nccl.
+Evidence is kept as reported, and what nodes sent is summed: all ranks of a node read the same counters, each at its own moment, so that a
+counter's traffic is its latest stop less its earliest start, once per node. NCCL's lines are those of its log (INFO, subsystems INIT and
+NET) in the formats of NCCL 2.3 to 2.28; real lines of each are in tests/golden/nccl.
 
-NVLink is counted by NVML, a GPU at a time; network interfaces, RDMA ports and the loopback by the kernel; PCIe by the samplers beside the
-run, as rates of GPM or DCGM, so that it is a bound and no count. Shared memory and the memory of a process have no counter.
+NVLink is counted by NVML, per GPU; network interfaces, RDMA ports and the loopback by the kernel; PCIe by the run's samplers, as rates from
+GPM or DCGM, so it is a bound and not a count. Shared memory and process memory have no counter.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class NodeSent:
-    """What one node sent in the measured windows, in bytes: by interface, and by port of its RDMA adapters."""
+    """Bytes that one node sent in the measured windows, by interface, and by port of its RDMA adapters."""
 
     interfaces: Counter[str]
     ports: dict[str, int]
 
 
 def collect(events: Sequence[Event], pcie: Sequence[PcieTraffic] = ()) -> Evidence:
-    """Keep the evidence of a run for its record: what its ranks said, and what samplers saw of PCIe."""
+    """Collect the evidence of a run for its record: reports of its ranks, and PCIe traffic from the samplers."""
     nets = sorted((event for event in events if isinstance(event, Net)), key=lambda net: net.rank)
     nodes = {net.rank: net.node for net in nets}
     layers = {(net.node, name): port.link_layer for net in nets for name, port in net.ports.items()}
@@ -73,7 +73,7 @@ def collect(events: Sequence[Event], pcie: Sequence[PcieTraffic] = ()) -> Eviden
 
 
 def sent_by_node(events: Sequence[Event]) -> dict[str | None, NodeSent]:
-    """Add up what each node sent, the only one under None; network namespaces of one node count interfaces of their own."""
+    """Sum what each node sent, a lone node under None; network namespaces of one node have their own interfaces."""
     nets = [event for event in events if isinstance(event, Net)]
     interfaces = _differences(
         ((net.node, net.namespace, name), net.where, counter)
@@ -93,7 +93,7 @@ def _ports(nets: Iterable[Net]) -> dict[tuple[str | None, str], Bytes]:
 
 
 def _differences(readings: Iterable[tuple[Key, str, Bytes]]) -> dict[Key, Bytes]:
-    """By counter, its latest stop less its earliest start; left out where either is missing."""
+    """By counter, its latest stop less its earliest start; left out if either is missing."""
     starts: dict[Key, list[Bytes]] = {}
     stops: dict[Key, list[Bytes]] = {}
     for key, where, counter in readings:
@@ -108,7 +108,7 @@ def _differences(readings: Iterable[tuple[Key, str, Bytes]]) -> dict[Key, Bytes]
     }
 
 
-# `nvls` are reductions within the NVLink switches, `other` is a network that a plugin brings, such as Amazon's.
+# `nvls`: reductions within the NVLink switches; `other`: a network from a plugin, such as Amazon's.
 Via = Literal["p2p", "nvls", "shm", "verbs", "socket", "other"]
 
 _KINDS: Final[tuple[Via, ...]] = ("p2p", "shm", "verbs", "socket", "other")
@@ -116,34 +116,34 @@ _KINDS: Final[tuple[Via, ...]] = ("p2p", "shm", "verbs", "socket", "other")
 _CHANNEL: Final = re.compile(
     r"\bvia (?:(?P<p2p>P2P)|(?P<shm>SHM|direct shared memory)|NET/(?:(?P<verbs>IB\w*)|(?P<socket>Socket)|(?P<other>[^/\n]+))(?:/(?P<device>\d+))?)"
 )
-# Buffers of NVLink SHARP are made, and its tree connected, when it is first used (from 2.22 on; before, with the communicator); that the
-# switches offer it ("NVLS multicast support is available") says nothing of use. Neither says how many bytes it carried.
+# NVLink SHARP's buffers are created and its tree connected on first use (from 2.22 on; before, with the communicator); that the switches
+# offer it ("NVLS multicast support is available") does not show use. Neither line shows how many bytes it carried.
 _NVLS: Final = re.compile(r"NVLS comm 0x|Connected NVLS tree")
 # The adapters: NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>
 _ADAPTERS: Final = re.compile(r"NET/IB : Using (?P<list>[^;\n]*)")
 _ADAPTER: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<layer>\w+)")
-# Several of them as one: NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2
+# Several adapters merged: NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2
 _JOINED: Final = re.compile(r"NET/IB : Made virtual device \[(?P<device>\d+)\] name=(?P<names>[\w.+-]+)")
 
 
 @dataclass(frozen=True)
 class Channels:
-    """What the channels of the ranks go over."""
+    """What the channels of the ranks run over."""
 
     via: frozenset[Via]
     hcas: tuple[str, ...] = ()  # ports of RDMA adapters, `mlx5_0:1`
-    layers: frozenset[str] = frozenset()  # link layers of these in NCCL's words, `IB` or `RoCE`
+    layers: frozenset[str] = frozenset()  # their link layers as NCCL writes them, `IB` or `RoCE`
 
 
 def read_channels(processes: Iterable[Sequence[str]]) -> Channels:
-    """Read the lines of each process; numbers of devices mean nothing beyond it."""
+    """Parse the lines of each process; device numbers are local to a process."""
     via: set[Via] = set()
     ports: set[tuple[str, str]] = set()
     for lines in processes:
         joined = "\n".join(lines)
         listed = "\n".join(match["list"] for match in _ADAPTERS.finditer(joined))
         adapters = {match["device"]: match for match in _ADAPTER.finditer(listed)}
-        # Every adapter is first a virtual device of its own, by its own number; those that join several come after them.
+        # Each adapter is also a virtual device, with its own number; devices that merge several adapters come after these.
         groups = {match["device"]: names for match in _JOINED.finditer(joined) if "+" in (names := match["names"])}
         if _NVLS.search(joined):
             via.add("nvls")
@@ -164,17 +164,17 @@ def read_channels(processes: Iterable[Sequence[str]]) -> Channels:
     )
 
 
-# Bytes of a gradient on the wire at the least: fp16.
+# The fewest bytes of a gradient on the wire: fp16.
 LEAST_GRADIENT_BYTES: Final = 2
 
 
 def gradient_bytes(events: Sequence[Event]) -> int | None:
-    """What each device hands over to be exchanged in one step, in bytes; None where the program does not tell."""
+    """Bytes that each device contributes to the exchange of one step; None if the program does not report them."""
     return next((event.gradient_bytes for event in events if isinstance(event, RunStart)), None)
 
 
 def measured_iterations(trial: Trial, events: Sequence[Event]) -> int:
-    """Iterations between the two readings of the counters; those that were asked for where no window was told."""
+    """Iterations between the two readings of the counters; the requested number if no window was reported."""
     ranks: Counter[int] = Counter()
     for event in events:
         if isinstance(event, Window):
@@ -183,10 +183,10 @@ def measured_iterations(trial: Trial, events: Sequence[Event]) -> int:
 
 
 def handed_over(trial: Trial, events: Sequence[Event]) -> int | None:
-    """What each device hands over in the measured windows, in bytes; None where the program tells nothing of its network.
+    """Bytes that each device contributes in the measured windows; None if the program reports nothing about its network.
 
-    Every device of an exchange sends that much and receives as much, whatever the algorithm: its own part has to reach the others, and
-    the sum has to reach it. Where the program tells only its parameters, they are counted as fp16.
+    Every device sends and receives at least this much, whatever the algorithm: its own part has to reach the others, and the sum has to
+    reach it. If the program reports only its parameters, they are counted as fp16.
     """
     start = next((event for event in events if isinstance(event, RunStart)), None)
     if start is None:
@@ -197,14 +197,14 @@ def handed_over(trial: Trial, events: Sequence[Event]) -> int | None:
 def gradient_factor(trial: Trial) -> float:
     """Bytes that all nodes together send in a step ÷ bytes of the gradients; 0 on one node.
 
-    A ring all-reduce over n ranks sends 2(n-1)/n of the gradients along each of its edges (nccl-tests, doc/PERFORMANCE.md), and of the
-    edges one leaves each of the N nodes: 2N(n-1)/n. NCCL may take a tree instead, which sends 2(N-1), the same for a rank a node.
+    A ring all-reduce over n ranks sends 2(n-1)/n of the gradients along each of its edges (nccl-tests, doc/PERFORMANCE.md), and one edge
+    leaves each of the N nodes: 2N(n-1)/n. NCCL may use a tree instead, which sends 2(N-1), the same with one rank per node.
 
-    Parameter servers, one on each of N nodes, hold 1/N of the weights each: each of the w workers sends its gradients to and gets
-    the weights from the other N-1, 2w(N-1)/N in all.
+    Parameter servers, one on each of N nodes, hold 1/N of the weights each: each of the w workers sends its gradients to the other N-1 and
+    gets the weights from them, 2w(N-1)/N in all.
     """
     nodes, ranks = len(trial.placement), trial.processes
-    if nodes < 2:  # noqa: PLR2004 - nothing leaves the only one
+    if nodes < 2:  # noqa: PLR2004 - nothing leaves a single node
         return 0.0
     if carrier(trial) == "ps-lite" or trial.strategy == "ps":
         return 2 * ranks * (nodes - 1) / nodes
@@ -212,15 +212,15 @@ def gradient_factor(trial: Trial) -> float:
 
 
 def least_factor(trial: Trial) -> float:
-    """The same of the algorithm that sends least: `gradient_factor`, or what a tree between the nodes sends."""
+    """`gradient_factor`, or that of a tree between the nodes if it sends less."""
     return min(gradient_factor(trial), 2.0 * (len(trial.placement) - 1))
 
 
 def least_sent(trial: Trial, events: Sequence[Event]) -> int | None:
-    """Bytes that have to cross between the nodes, or between the devices of one, in the measured windows; None as in `handed_over`.
+    """Bytes that must cross between the nodes, or between the devices of one, in the measured windows; None as in `handed_over`.
 
-    No all-reduce over N of them gets by with less than 2(N-1) times the gradients (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-    algorithms for clusters of workstations", 2009). Parameter servers beside their workers send 2N times the gradients.
+    No all-reduce over N of them can send less than 2(N-1) times the gradients (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms
+    for clusters of workstations", 2009). Parameter servers alongside their workers send 2N times the gradients.
     """
     own = handed_over(trial, events)
     parties = len(trial.placement) if len(trial.placement) > 1 else trial.world_size
@@ -228,16 +228,16 @@ def least_sent(trial: Trial, events: Sequence[Event]) -> int | None:
 
 
 def in_words(counts: Sequence[Counted]) -> str:
-    """Several wires: `NVLink carried 24.9 GB a GPU (the gradients need 16.6 GB), PCIe 31 MB a GPU (11.6 GB)`."""
+    """Describe the wires: `NVLink carried 24.9 GB a GPU (the gradients need 16.6 GB), PCIe 31 MB a GPU (11.6 GB)`."""
     first, *others = counts
     told = [f"{NAMES[first.wire]} carried {first.amount} (the gradients need {size(first.needed)})"]
     return ", ".join([*told, *(f"{NAMES[one.wire]} {one.amount} ({size(one.needed)})" for one in others)])
 
 
 def nvlink(evidence: Evidence, own: Collection[str], *, devices: int, needed: int) -> Counted | None:
-    """NVLink at each GPU of a run; None where one of its `devices` was not counted.
+    """NVLink traffic at each GPU of a run; None if one of its `devices` was not counted.
 
-    `own` are UUIDs of the GPUs that the run used; any, if they are not known. `needed`: bytes that the gradients need at each.
+    `own` are the UUIDs of the GPUs that the run used, empty if unknown. `needed`: bytes that the gradients need at each.
     """
     both = [(link.rx_bytes, link.tx_bytes) for link in evidence.nvlink if not own or link.gpu in own]
     if len(both) < max(devices, 1):
@@ -246,7 +246,7 @@ def nvlink(evidence: Evidence, own: Collection[str], *, devices: int, needed: in
 
 
 def pcie(evidence: Evidence, own: Collection[str], *, devices: int, needed: int) -> Counted | None:
-    """PCIe at each GPU of a run in the part of the measured time that the samplers tell of; None where they don't."""
+    """PCIe traffic at each GPU of a run in the sampled part of the measured time; None if a GPU was not sampled."""
     slots = [slot for slot in evidence.pcie if not own or slot.gpu in own]
     if not slots or len(slots) < devices:
         return None
@@ -258,7 +258,7 @@ def pcie(evidence: Evidence, own: Collection[str], *, devices: int, needed: int)
 def _counted(
     wire: CountedWire, both: Sequence[tuple[int, int]], *, least: int, needed: int, share: float = 1.0
 ) -> Counted:
-    """A wire by (received, sent) bytes at each place."""
+    """A wire's traffic from the (received, sent) bytes at each place."""
     return Counted(
         wire=wire,
         places=len(both),
@@ -271,11 +271,11 @@ def _counted(
 
 
 def loopback(nodes: Iterable[NodeSent], *, needed: int) -> Counted | None:
-    """The loopback of the only node; None where nobody counted."""
+    """Loopback traffic of the only node; None if it was not counted."""
     moved = [node.interfaces["lo"] for node in nodes if "lo" in node.interfaces]
     return of_nodes("loopback", [sum(moved)], needed=needed) if moved else None
 
 
 def of_nodes(wire: CountedWire, moved: Sequence[int], *, needed: int) -> Counted:
-    """A wire of which each node counted what it sent."""
+    """A wire's traffic from what each node sent."""
     return _counted(wire, [(sent, sent) for sent in moved], least=min(moved), needed=needed)

@@ -1,13 +1,13 @@
 """Evidence → the transport that carried the gradients of a run. Pure.
 
-What is claimed is what can be shown, and proof is a conjunction. Within a node the library's word is held against the counters of every
-wire. A library that names one wire while a faster one moved the gradients, or while the named one did not, is contradicted, and the run
-invalid. What has no counter of its own (shared memory, PCIe where no sampler looked) is proved when the library says so and every other
-wire was counted, and idle. Where such a counter is missing the transport is `unknown`, and it is said what is missing.
+Only what can be proved is claimed, and all evidence has to agree. Within a node, the library's report is checked against the counters of
+every wire. If a faster wire than the reported one moved the gradients, or the reported one did not, the report is contradicted and the run
+is invalid. A wire without a counter (shared memory, PCIe without samplers) is proved if the library reports it and every other wire was
+counted, and idle. If such a counter is missing, the transport is `unknown`, with what is missing.
 
-Between nodes the gradients have to leave each of them by interfaces or RDMA ports that count: where NCCL names the kind, those have to have
-moved as many bytes as the gradients have; of all others, the interface or port carried them that did. A run in which none did, or a faster
-wire did as well, is contradicted.
+Between nodes, the gradients have to leave each node through counted interfaces or RDMA ports. If NCCL names the kind, these must have moved
+as many bytes as the gradients have; otherwise the interface or port that did is the transport. A run in which none did, or in which a
+faster wire did as well, is contradicted.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from runner.core.transport import (
 )
 from runner.core.trial import Placed, Trial
 
-# By wire that is there and that the library could use; None where its bytes were not counted.
+# By wire that exists and that the library could use; None if its bytes were not counted.
 Counts = Mapping[CountedWire, Counted | None]
 
 _Claim = Literal["nvlink", "pcie", "shm", "loopback", "infiniband", "roce"]
-# What is faster than the wire that is claimed: not even a part of the gradients may have gone there.
+# Wires faster than the claimed one: no part of the gradients may have crossed them.
 _FASTER: Final[Mapping[_Claim, tuple[CountedWire, ...]]] = {
     "nvlink": (),
     "pcie": ("nvlink",),
@@ -58,41 +58,41 @@ _OWN: Final[Mapping[_Claim, CountedWire]] = {
 
 @dataclass(frozen=True)
 class Observed:
-    """A run as far as its wires go; bytes are None where the program does not tell how large its gradients are."""
+    """The evidence of a run's wires; bytes are None if the program does not report the size of its gradients."""
 
     trial: Trial
     channels: Channels
     evidence: Evidence
-    sent: Mapping[str | None, NodeSent]  # by node; the only one is None
-    needed: int | None  # bytes that each device hands over in the measured windows
-    least: int | None  # bytes that have to cross between the nodes, or the devices of one
-    own: frozenset[str]  # UUIDs of the GPUs that the run used; empty where they are not known
-    linked: bool  # whether any of them has an NVLink; True where that is not known
+    sent: Mapping[str | None, NodeSent]  # by node; a lone node is None
+    needed: int | None  # bytes that each device contributes in the measured windows
+    least: int | None  # bytes that must cross between the nodes, or the devices of one
+    own: frozenset[str]  # UUIDs of the GPUs that the run used; empty if unknown
+    linked: bool  # whether any of them has an NVLink; True if unknown
     iterations: int  # between the readings of the counters
 
     @property
     def carrier(self) -> Carrier:
-        """What carries the gradients."""
+        """The library that carries the gradients."""
         return carrier(self.trial)
 
     @property
     def library(self) -> str:
-        """Its name."""
+        """Its name in sentences."""
         return LIBRARIES[self.carrier]
 
     @property
     def verbs(self) -> Literal["infiniband", "roce"]:
-        """What RDMA is here: as NCCL says, else by the ports' link layer."""
+        """The kind of RDMA: as NCCL reports it, else by the ports' link layer."""
         layers = self.channels.layers or {port.link_layer for port in self.evidence.ports}
         return "roce" if layers & {"RoCE", "Ethernet"} else "infiniband"
 
     def judged(self, used: Used, *counts: Counted | None, **more: Any) -> Transport:
-        """What was used, the counts that tell, and more fields of a `Transport`."""
+        """Make a `Transport` from what was used, the counts behind it, and more fields."""
         told = {"requested": self.trial.interconnect, "evidence": self.evidence}
         return Transport(used=used, counted=known(*counts), **told, **more)
 
     def unproved(self, why: str, *counts: Counted | None) -> Transport:
-        """Nobody knows what was used."""
+        """Make a `Transport` whose use is unknown."""
         return self.judged("unknown", *counts, unproved=why)
 
 
@@ -106,7 +106,7 @@ def within_a_node(run: Observed) -> Transport:
     if run.carrier == "none":
         return run.judged("none")
     if run.carrier == "memory" and run.trial.device == "cpu":
-        return run.judged("process")  # one process has nobody to send to
+        return run.judged("process")  # a single process has no peer
     if run.needed is None or run.least is None:
         return run.unproved("the program does not tell how large its gradients are")
     counts = _counts(run, needed=run.needed, least=run.least)
@@ -116,7 +116,7 @@ def within_a_node(run: Observed) -> Transport:
         if links and links.found and not links.carried:
             said = f"{run.library} copies from GPU to GPU, and {evidence.in_words([links])}"
             return run.unproved(said, *counts.values())
-        # Without a count, NVLink is what has to be proved.
+        # If NVLink exists but was not counted, it is what has to be proved.
         claim = "pcie" if "nvlink" not in counts or (links and not links.carried) else "nvlink"
     if claim is None:
         return run.unproved(f"{run.library} names no wire that is known here", *counts.values())
@@ -139,17 +139,17 @@ def _counts(run: Observed, *, needed: int, least: int) -> Counts:
 
 
 def _claim(run: Observed, counts: Counts) -> _Claim | Literal["p2p"] | None:
-    """What the library says, or the only wire that it can use; of NCCL's channels the slowest, as the ring is as fast as that one."""
+    """What the library reports, or the only wire that it can use; of NCCL's channels the slowest, which limits the ring."""
     if run.carrier in IP_ONLY:
         return "loopback"
     if run.carrier == "memory":
         return "p2p"
-    if run.carrier == "mpi":  # says nothing, and was left shared memory where nothing else carried them
+    if run.carrier == "mpi":  # reports nothing; shared memory is what remains if no other wire carried them
         told: tuple[tuple[CountedWire, _Claim], ...] = (("loopback", "loopback"), ("rdma", run.verbs))
         return next((claim for wire, claim in told if (count := counts.get(wire)) and count.carried), "shm")
     slowest_first: tuple[tuple[Via, _Claim | Literal["p2p"] | None], ...] = (
         ("other", None),
-        ("socket", "loopback"),  # whichever the interface: the kernel sends to itself over the loopback
+        ("socket", "loopback"),  # whatever the interface: the kernel sends to itself over the loopback
         ("verbs", run.verbs),
         ("shm", "shm"),
         ("p2p", "p2p"),
@@ -159,7 +159,7 @@ def _claim(run: Observed, counts: Counts) -> _Claim | Literal["p2p"] | None:
 
 
 def _held_against(run: Observed, claim: _Claim, counts: Counts) -> Transport:
-    """Hold what is claimed against every counter that would have to agree."""
+    """Check a claimed wire against every counter that has to agree."""
     faster, own = _FASTER[claim], _OWN.get(claim)
     counts = {**counts, own: counts.get(own)} if own else counts
     found = known(*counts.values())
@@ -186,15 +186,15 @@ _NAMED: Final[Mapping[CountedWire, Used]] = {"nvlink": "nvlink", "loopback": "lo
 
 
 def against(says: str, *found: Counted) -> str:
-    """What the counters say against what is claimed, both wires and their bytes in one sentence."""
+    """State in one sentence how the counters contradict a claim, with wires and bytes."""
     return f"{says}, but {evidence.in_words(found)}"
 
 
-# A bond, a VLAN or a bridge counts the bytes of the interface below it again: of two that carried alike, the chosen one is named.
+# A bond, a VLAN or a bridge counts the bytes of the interface below it again: of interfaces with like traffic, the chosen one is named.
 ALIKE: Final = 0.9
-# Ports of InfiniBand count IP over InfiniBand again, with headers of its own.
+# InfiniBand ports count IP over InfiniBand again, with additional headers.
 COUNTED_TWICE: Final = 1.1
-# Where nodes differ, the link is what its weaker end is.
+# If nodes differ, the link is its weaker end.
 _WEAKEST_FIRST: Final[tuple[Used, ...]] = ("unknown", "loopback", "ethernet", "ipoib", "roce", "infiniband")
 
 
@@ -209,8 +209,8 @@ def used(
 ) -> Transport:
     """Turn evidence into the transport that carried the gradients of a run.
 
-    `gpus` is what it could use of its only node; `nics` are interfaces by node, where not known an interface is what the chosen wire is;
-    with `one_machine`, what is between several nodes is no real wire.
+    `gpus` are those that it could use on its only node; `nics` are interfaces by node, without which an interface has the chosen wire's
+    kind; with `one_machine`, wires between nodes are not real.
     """
     several = len(trial.placement) > 1
     own = () if several else gpus[trial.first_device : trial.first_device + trial.world_size]
@@ -259,7 +259,7 @@ def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_mach
 
 
 def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Transport:
-    """RDMA, if its ports moved enough; those that NCCL names where it does, else those that the wires were chosen with."""
+    """RDMA, if its ports moved enough: the ports that NCCL names, else those of the chosen wires."""
     wires = {placed.node: placed.wire for placed in run.trial.placement}
     chosen = {node: wire.hcas if wire else () for node, wire in wires.items()}
     ports = {
@@ -289,7 +289,7 @@ def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Transport
 def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int, links: Counted | None) -> Transport:
     """Sockets: on each node the interface that sent most, if that is enough (`needed`), and no faster wire carried them as well.
 
-    `links` is NVLink, where no two GPUs of a node could have used it.
+    `links` counts NVLink, if each node has only one GPU in use and its NVLinks should be idle.
     """
     busiest: dict[str, str] = {}
     for placed in run.trial.placement:
@@ -323,11 +323,11 @@ def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int
 
 
 def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used, Counted] | None:
-    """A wire on which more than a stray part of the gradients went beside the sockets."""
+    """A wire other than the sockets that carried more than a stray part of the gradients."""
     if links and links.found:
         return "nvlink", links
     if run.carrier in IP_ONLY:
-        return None  # whoever used the adapters, these can't
+        return None  # the adapters' bytes are not this carrier's, which speaks only IP
     ports = [sum(node.ports.values()) for node in run.sent.values()]
     over_ip = [sum(count for name, count in node.interfaces.items() if name != "lo") for node in run.sent.values()]
     count = evidence.of_nodes("rdma", ports, needed=needed)
@@ -345,7 +345,7 @@ def _busiest(sent: Mapping[str, int], placed: Placed) -> str:
 
 
 def _kind(placed: Placed, interface: str, nics: Mapping[str, Sequence[Nic]]) -> Used:
-    """What an interface is, as its node says, or as it was chosen."""
+    """The kind of an interface, from its node, else from the chosen wire."""
     wire = placed.wire
     kind = next((nic.kind for nic in nics.get(placed.node, ()) if nic.name == interface), None)
     if kind == "infiniband" or (kind is None and wire and wire.iface == interface and wire.kind == "infiniband"):
