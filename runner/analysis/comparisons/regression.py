@@ -1,8 +1,8 @@
 """Two sets of records → which trials got slower, and how certain that is. Pure.
 
 A trial differs if the 95 % interval of its ratio excludes 1 and a rank test has p < 0.05 after Holm's correction for all pairs: the
-interval, over at least three runs of each side, allows for the similarity of one process's windows, the test for the number of pairs.
-Repeats are ranked if they are enough for significance among so many pairs (three against three never are: their smallest possible p is
+interval, over at least three runs of each side, allows for the similarity of one process's windows, the test for the number of pairs. The
+test ranks repeats if there are enough for significance among so many pairs (three against three never are: their smallest possible p is
 0.1), else the windows of all repeats.
 
 The test is Mann and Whitney's, implemented here because the one library that has it weighs more than the rest of the runner. H. B. Mann and

@@ -225,7 +225,7 @@ def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
 
     `kernels` is its table, if it has one.
     """
-    assert trial.profile is not None  # noqa: S101 - what the caller promises
+    assert trial.profile is not None  # noqa: S101 - the caller guarantees it
     stops = {event.rank: event for event in events if isinstance(event, ProfileStop)}
     if len(stops) != trial.processes:
         yield f"{len(stops)} of {trial.processes} ranks ended their pass under the profiler"
@@ -260,7 +260,7 @@ def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
 
 def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None) -> Iterator[str]:
     """Yield what makes a pass less reliable than it seems, but not wrong."""
-    assert trial.profile is not None  # noqa: S101 - what the caller promises
+    assert trial.profile is not None  # noqa: S101 - the caller guarantees it
     yield from _oversubscribed(trial)
     if not all(event.steady for event in events if isinstance(event, ProfileStart)):
         yield "the rate had not settled when the profiler began"
@@ -270,7 +270,7 @@ def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
 
 
 def telemetry_doubts(telemetry: Telemetry | None, *, shared: bool = False) -> tuple[str, ...]:
-    """One sentence per disturbance of the measured span, if it was sampled; with `shared`, other processes on a GPU are none."""
+    """One sentence per disturbance of the measured span, if it was sampled; with `shared`, other processes on a GPU are expected."""
     if telemetry is None:
         return ()
     several = len(telemetry.hosts) > 1
@@ -314,7 +314,7 @@ def unwatched(containers: Sequence[ContainerSpec]) -> tuple[str, ...]:
 def taken_from_the_job(
     trial: Trial, measurement: Measurement, watched: Telemetry | None, containers: Sequence[ContainerSpec]
 ) -> tuple[str, ...]:
-    """What others took of the cores reserved by a CPU job on one machine, if all of its containers reported their CPU time.
+    """CPU time that others took from the cores reserved by a CPU job on one machine, if all its containers reported their own.
 
     Between nodes, even emulated ones, the kernel processes packets on any core: that is the job's time, but in no container's figure.
     """
@@ -329,7 +329,7 @@ def taken_from_the_job(
 
 
 def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
-    """What others took of the cores of a job on one machine: the cores' busy time less the job's own CPU time, `used_s`.
+    """CPU time that others took from the cores of a job on one machine: the cores' busy time less `used_s`, the job's own.
 
     `used_s` covers all measured windows, including uncounted ones: this errs towards blaming others too little.
     """

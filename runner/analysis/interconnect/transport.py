@@ -92,7 +92,7 @@ class Observed:
         return Transport(used=used, counted=known(*counts), **told, **more)
 
     def unproved(self, why: str, *counts: Counted | None) -> Transport:
-        """Make a `Transport` whose use is unknown."""
+        """Make a `Transport` of unknown use, with the reason."""
         return self.judged("unknown", *counts, unproved=why)
 
 
