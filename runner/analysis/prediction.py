@@ -31,7 +31,7 @@ Overlap = Literal["buckets", "one message"]
 
 _FIRST_BUCKET: Final = 2**20
 _BUCKET: Final = 25 * 2**20
-_SHARE, _ERROR = 0.1, 0.03
+_SHARE_DEVIATION, _ERROR_DEVIATION = 0.1, 0.03
 FEWEST_POINTS: Final = 3
 """With fewer measured points, the error of a prediction is unknown."""
 
@@ -135,7 +135,7 @@ class PredictedRow(Frozen):
 def fit(points: Sequence[Point]) -> Cost:
     """Fit both shares, at least 0, by least squares of the relative errors of step times.
 
-    Ridge regression: a share that the points barely determine stays near 0. Its prior deviation is `_SHARE`, that of the errors `_ERROR`.
+    Ridge regression: a share that the points barely determine stays near 0. Its prior deviation is `_SHARE_DEVIATION`, that of the errors `_ERROR_DEVIATION`.
     """
     if len(points) < FEWEST_POINTS:
         return Cost()
@@ -143,15 +143,18 @@ def fit(points: Sequence[Point]) -> Cost:
     measured = np.array([point.step_s for point in points])
     steps = np.array([point.one.step_s for point in points])
     terms = np.stack([steps, np.array([total for _, total in exchanges])], axis=1) / measured[:, None]
-    left = 1 - (steps + np.array([exposed for exposed, _ in exchanges])) / measured
-    terms, left = np.vstack([terms, np.eye(2) * _ERROR / _SHARE]), np.append(left, [0.0, 0.0])
-    best, least = Cost(), float(left @ left)
+    residuals = 1 - (steps + np.array([exposed for exposed, _ in exchanges])) / measured
+    terms, residuals = (
+        np.vstack([terms, np.eye(2) * _ERROR_DEVIATION / _SHARE_DEVIATION]),
+        np.append(residuals, [0.0, 0.0]),
+    )
+    best, least = Cost(), float(residuals @ residuals)
     for chosen in ([0, 1], [0], [1]):
         shares = np.zeros(2)
-        shares[chosen] = np.linalg.lstsq(terms[:, chosen], left, rcond=None)[0]
-        rest = left - terms @ shares
-        if shares.min() >= 0 and float(rest @ rest) < least:
-            best, least = Cost(of_step=float(shares[0]), of_exchange=float(shares[1])), float(rest @ rest)
+        shares[chosen] = np.linalg.lstsq(terms[:, chosen], residuals, rcond=None)[0]
+        remaining = residuals - terms @ shares
+        if shares.min() >= 0 and float(remaining @ remaining) < least:
+            best, least = Cost(of_step=float(shares[0]), of_exchange=float(shares[1])), float(remaining @ remaining)
     return best
 
 
@@ -186,7 +189,7 @@ def predict(
     The interval combines the one-device interval with the held-out errors, as independent: those on wires of this kind, or all if these are
     fewer than `FEWEST_POINTS`; it is None if all are fewer. `measured` holds (devices, throughput) pairs to show alongside.
     """
-    cost, beside = fit(alike(points, one)), dict(measured)
+    cost, measured_at = fit(alike(points, one)), dict(measured)
     held = held_out(points)
     own = [(point, error) for point, error in held if point.wire.kind == wire.kind]
     errors = [math.log1p(error) for _, error in (own if len(own) >= FEWEST_POINTS else held)]
@@ -197,7 +200,7 @@ def predict(
             ci95=_around(rate, errors, _half_width(throughput, ci95)) if scale > 1 else ci95,
             efficiency=one.step_s / step_s,
             exposed_s=one.exchange(wire, scale)[0] if scale > 1 else 0.0,
-            measured=beside.get(scale),
+            measured=measured_at.get(scale),
         )
         for scale in devices
         for step_s in [cost.step_s(one, wire, scale)]

@@ -156,8 +156,8 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     units = (record.measurement.throughput.unit for _, record in records if record.measurement.throughput)
     unit = next(units, "samples/s")
     rows = tuple(_row(scale, own, by_scale.get(1, []), unit=unit) for scale, own in by_scale.items())
-    title, setting = _what(first, by_scale[scales[-1]][0].trial)
-    told = (flop for own in by_scale.values() for record in own if (flop := record.measurement.flop))
+    title, setting = _title_and_setting(first, by_scale[scales[-1]][0].trial)
+    flops = (flop for own in by_scale.values() for record in own if (flop := record.measurement.flop))
     return Summary(
         title=title,
         rows=rows,
@@ -167,7 +167,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         machine=machine(first),
         setting=setting,
         wires=_wires(by_scale),
-        peak=next((flop.peak_source for flop in told if flop.peak_tflops is not None), None),
+        peak=next((flop.peak_source for flop in flops if flop.peak_tflops is not None), None),
         notes=tuple(_notes(first.trial, rows, by_scale)),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
@@ -176,16 +176,16 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
 
 def version_of(record: RunRecord) -> str:
     """The framework version that ran: the image's if the program reports the same, `2.13.0-cpu` for 2.13.0+cpu, else the program's."""
-    asked = record.trial.version if isinstance(record.trial, Trial) else ""
-    said = record.provenance.framework_version
-    return asked if said is None or said.startswith(asked.partition("-")[0]) else said
+    requested = record.trial.version if isinstance(record.trial, Trial) else ""
+    reported = record.provenance.framework_version
+    return requested if reported is None or reported.startswith(requested.partition("-")[0]) else reported
 
 
 def model_in_words(trial: Trial) -> str:
     """Model, image size and settings of a training: `resnet50 224×224`, `llama-1b, sequence-length 2048`."""
     size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
-    told = settings_to_tell(trial.settings, model=trial.model, mode=trial.mode)
-    return ", ".join((f"{trial.model}{size}", *(f"{name} {value}" for name, value in told.items())))
+    settings = settings_to_tell(trial.settings, model=trial.model, mode=trial.mode)
+    return ", ".join((f"{trial.model}{size}", *(f"{name} {value}" for name, value in settings.items())))
 
 
 def mode_in_words(record: RunRecord) -> str:
@@ -197,7 +197,7 @@ def mode_in_words(record: RunRecord) -> str:
     return f"infer, {'one batch at a time' if count == 1 else f'{count} batches in flight'}"
 
 
-def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
+def _title_and_setting(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
     """Title and one-line setting of a matrix; `record` is of the smallest scale."""
     trial = record.trial
     if isinstance(trial, ExternalTrial):
@@ -239,7 +239,7 @@ def between(record: RunRecord) -> str:
     names = ", ".join(transport.hcas) or transport.interface
     words = [f"{transport.used} {names}" if names else transport.used]
     link = trial.link.label if isinstance(trial, Trial) and trial.link else ""
-    words += [told for told in (transport.emulated, link) if told]
+    words += [extra for extra in (transport.emulated, link) if extra]
     return ", ".join(dict.fromkeys(words))
 
 
@@ -295,7 +295,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         status: Status = "failed" if all(record.outcome.status != "ok" for record in records) else "invalid"
         return Row(scale=scale, device=device, cores=cores, unit=unit, repeats=0, status=status, reasons=reasons)
     base = usable_windows(baseline)
-    if scale > 1 and base and not _clean(baseline):
+    if scale > 1 and base and not _all_valid(baseline):
         reasons += (DEGRADED_BASELINE,)
     rate = metrics.pooled_rate(runs)
     withheld = metrics.incomparable(runs, base, scale=scale) if base and device == "gpu" and scale > 1 else None
@@ -325,42 +325,42 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         telemetry=pool([record.telemetry for record in usable]),
         answers=_answers(usable),
         epochs=_epochs(usable),
-        status="valid" if _clean(records) and not reasons else "degraded",
+        status="valid" if _all_valid(records) and not reasons else "degraded",
         reasons=reasons,
         records=tuple(usable),
     )
 
 
-def _clean(records: Sequence[RunRecord]) -> bool:
+def _all_valid(records: Sequence[RunRecord]) -> bool:
     return all(record.validity.status == "valid" for record in records)
 
 
 def _parts(records: Sequence[RunRecord]) -> StepParts | None:
     """The parts of a step, as means of the repeats: they add up like the parts of each repeat."""
-    told = [record.measurement.step_parts for record in records if record.measurement.step_parts]
-    if not told:
+    recorded = [record.measurement.step_parts for record in records if record.measurement.step_parts]
+    if not recorded:
         return None
-    whole = [parts for parts in told if parts.inseparable is None]
+    whole = [parts for parts in recorded if parts.inseparable is None]
     if not whole:
-        return told[0].model_copy(update={"step_s": statistics.fmean(parts.step_s for parts in told)})
+        return recorded[0].model_copy(update={"step_s": statistics.fmean(parts.step_s for parts in recorded)})
     names = [name for name in StepParts.model_fields if name != "inseparable"]
     known = {name: [value for parts in whole if (value := getattr(parts, name)) is not None] for name in names}
     return StepParts.model_validate({name: statistics.fmean(own) for name, own in known.items() if own})
 
 
 def _answers(records: Sequence[RunRecord]) -> Answers | None:
-    told = [one.measurement for one in records if isinstance(one.trial, Trial) and one.trial.mode == "infer"]
-    if not told:
+    measurements = [one.measurement for one in records if isinstance(one.trial, Trial) and one.trial.mode == "infer"]
+    if not measurements:
         return None
-    latencies = [found for measured in told if (found := latency(measured))]
+    latencies = [found for measured in measurements if (found := latency(measured))]
     # Repeats differ in accuracy if a framework's summation order varies: take the median one.
-    accuracies = sorted((found.accuracy for found in told if found.accuracy), key=lambda one: one.percent)
+    accuracies = sorted((found.accuracy for found in measurements if found.accuracy), key=lambda one: one.percent)
     return Answers(
-        latency=_middle(latencies) if latencies else None,
-        in_flight=min(found.in_flight for found in told),
-        batch=min((found.batch for found in told if found.batch), key=lambda one: one.used, default=None),
+        latency=_medians(latencies) if latencies else None,
+        in_flight=min(found.in_flight for found in measurements),
+        batch=min((found.batch for found in measurements if found.batch), key=lambda one: one.used, default=None),
         accuracy=accuracies[len(accuracies) // 2] if accuracies else None,
-        generation=tuple(map(_middle, zip(*(found.generation for found in told), strict=False))),
+        generation=tuple(map(_medians, zip(*(found.generation for found in measurements), strict=False))),
     )
 
 
@@ -376,10 +376,10 @@ def latency(measured: Measurement) -> LatencyFigures | None:
 def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
     """The convergence of a training: each epoch that all repeats have."""
     curves = [record.measurement.epochs for record in records if record.measurement.epochs]
-    return tuple(map(_middle, zip(*curves, strict=False)))
+    return tuple(map(_medians, zip(*curves, strict=False)))
 
 
-def _middle(repeats: Sequence[Figures]) -> Figures:
+def _medians(repeats: Sequence[Figures]) -> Figures:
     """Median of each figure over the repeats, None if one repeat lacks it; percentiles keep the total number of timings."""
 
     def of(name: str) -> Any:
@@ -387,7 +387,7 @@ def _middle(repeats: Sequence[Figures]) -> Figures:
         if None in values:
             return None
         if isinstance(values[0], Percentiles):
-            return _middle(values).model_copy(update={"repeats": sum(one.repeats for one in values)})
+            return _medians(values).model_copy(update={"repeats": sum(one.repeats for one in values)})
         return statistics.median(values) if isinstance(values[0], float) else values[0]
 
     return repeats[0].model_copy(update={name: of(name) for name in type(repeats[0]).model_fields})
@@ -395,11 +395,11 @@ def _middle(repeats: Sequence[Figures]) -> Figures:
 
 def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]:
     """Model FLOP utilisation at the pooled rate and the repeats' median peak, and whether it is withheld as above the peak."""
-    told = [flop for record in records if (flop := record.measurement.flop)]
-    peaks = [flop.peak_tflops for flop in told if flop.peak_tflops is not None]
+    flops = [flop for record in records if (flop := record.measurement.flop)]
+    peaks = [flop.peak_tflops for flop in flops if flop.peak_tflops is not None]
     if not peaks:
         return None, False
-    per_sample = told[0].forward_flop_per_sample + told[0].backward_flop_per_sample
+    per_sample = flops[0].forward_flop_per_sample + flops[0].backward_flop_per_sample
     return utilisation_percent(rate * per_sample / 1e12, statistics.median(peaks))
 
 

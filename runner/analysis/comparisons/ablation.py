@@ -29,7 +29,7 @@ _Stage = tuple[int, int, int, tuple[Technique, ...]]
 Curve = tuple[float, ...]
 """Losses in step order, averaged over ranks and `SMOOTHED` steps."""
 
-_OF_LINES: Final = frozenset({"techniques", "precision", "batch_per_device", "global_batch"})
+_VARIED: Final = frozenset({"techniques", "precision", "batch_per_device", "global_batch"})
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 SMOOTHED: Final = 10
 """Steps averaged into one compared loss: single losses vary with the batch."""
@@ -72,7 +72,7 @@ def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
     """Find the trainings that ran with different techniques."""
     found = grouping.in_settings(
         runs,
-        but=_OF_LINES,
+        but=_VARIED,
         wanted=lambda trial: trial.mode == "train",
         also=grouping.on_one_input,
         setting=_stage,
@@ -104,12 +104,12 @@ def _name(run: Run) -> str:
 def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
     own = list(stages.values())
     lines = []
-    before: list[Run] = []
+    previous: list[Run] = []
     for runs in own:
-        gain, gain_ci95 = grouping.ratio(runs, before)
-        row = grouping.compared(_label(trial_of(runs[0]), trial_of(before[0]) if before else None), runs, own[0])
+        gain, gain_ci95 = grouping.ratio(runs, previous)
+        row = grouping.compared(_label(trial_of(runs[0]), trial_of(previous[0]) if previous else None), runs, own[0])
         lines.append(Line(**vars(row), gain=gain, gain_ci95=gain_ci95, losses=_losses(runs, stages)))
-        before = runs
+        previous = runs
     heading = grouping.heading(name, summarize(own[0]))
     return Ablation(
         **heading | {"setting": f"{heading['setting']}, in the first line"},
@@ -118,14 +118,14 @@ def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
     )
 
 
-def _label(trial: Trial, before: Trial | None) -> str:
+def _label(trial: Trial, previous: Trial | None) -> str:
     """What a line adds to the previous one; its whole setting if it lacks a technique of that line."""
     batch = f"batch {trial.batch_per_device}"
-    if before is None or set(before.techniques) - set(trial.techniques):
+    if previous is None or set(previous.techniques) - set(trial.techniques):
         return ", ".join((trial.precision, *(trial.techniques or ("plain",)), batch))
-    more = [*(() if trial.precision == before.precision else (trial.precision,))]
-    more += [name for name in trial.techniques if name not in before.techniques]
-    more += [] if trial.batch_per_device == before.batch_per_device else [batch]
+    more = [*(() if trial.precision == previous.precision else (trial.precision,))]
+    more += [name for name in trial.techniques if name not in previous.techniques]
+    more += [] if trial.batch_per_device == previous.batch_per_device else [batch]
     return f"+ {', '.join(more)}"
 
 

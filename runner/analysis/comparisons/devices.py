@@ -82,9 +82,9 @@ def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
 
     Runs without a usable rate, and those whose GPU is unknown, are left out.
     """
-    told = [run for run in runs if gpu_of(run[1]) and run[1].measurement.throughput and usable([run])]
+    usable_runs = [run for run in runs if gpu_of(run[1]) and run[1].measurement.throughput and usable([run])]
     found: dict[_Kind, list[list[list[Run]]]] = {}
-    for own in alike(told, but=(), wanted=lambda trial: trial.world_size == 1, also=_shared):
+    for own in alike(usable_runs, but=(), wanted=lambda trial: trial.world_size == 1, also=_shared):
         by_gpu = grouped(own, lambda run: (gpu_of(run[1]),))
         if len(by_gpu) > 1:
             found.setdefault(_kind(own[0][1], trial_of(own[0])), []).append(list(by_gpu.values()))
@@ -94,8 +94,8 @@ def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
 
 def gpu_of(record: RunRecord) -> str | None:
     """UUID of a one-device run's GPU; None on a CPU, or if the record does not show which of several GPUs it was."""
-    seen = record.telemetry.gpus if record.telemetry else record.provenance.gpus
-    return seen[0].uuid if record.trial.device == "gpu" and len(seen) == 1 else None
+    gpus = record.telemetry.gpus if record.telemetry else record.provenance.gpus
+    return gpus[0].uuid if record.trial.device == "gpu" and len(gpus) == 1 else None
 
 
 def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:

@@ -140,12 +140,12 @@ class Names:
     """Unique names of reports: a repeated name gets a number."""
 
     def __init__(self) -> None:
-        self._given: dict[str, int] = {}
+        self._uses: dict[str, int] = {}
 
     def take(self, name: str) -> str:
         """Return the name, numbered from its second use on."""
-        self._given[name] = self._given.get(name, 0) + 1
-        return name if self._given[name] == 1 else f"{name}-{self._given[name]}"
+        self._uses[name] = self._uses.get(name, 0) + 1
+        return name if self._uses[name] == 1 else f"{name}-{self._uses[name]}"
 
 
 def ratio(runs: Sequence[Run], base: Sequence[Run]) -> tuple[float | None, Interval | None]:

@@ -24,17 +24,17 @@ FREE: Final = (
     *("iface", "hca", "threads", "loader_workers", "cpus_per_worker", "measure_s"),
 )
 # Fields without information of their own: they number repeats, or follow from others.
-_FOLLOW: Final = frozenset(
+_DERIVED: Final = frozenset(
     {"program", "processes", "placement", "probe_bytes", "dataset", "epochs", "scaling", "repeat", "key", "profile"}
 )
 # For an external command, the image is what is compared.
-_FREE_OF_EXTERNAL: Final = frozenset({"image", "cpus_per_worker", "repeat", "key"})
+_FREE_IF_EXTERNAL: Final = frozenset({"image", "cpus_per_worker", "repeat", "key"})
 _HASH: Final = 12
 """Digits of a hash that are shown."""
 
 Identity = tuple[tuple[str, str], ...]
 """Facts of a trial, (name, value as JSON) in field order: equal for runs of one trial."""
-_SAME: Final[dict[Identity, Identity]] = {}
+_INTERNED: Final[dict[Identity, Identity]] = {}
 """Interned identities: thousands of runs share a few trials."""
 
 
@@ -53,7 +53,7 @@ def identity(record: RunRecord) -> Identity:
     A data set counts by content, not path; a device by name; inference also by batches in flight. Fields added to trials later count, too.
     """
     trial = record.trial
-    free = frozenset(FREE) | _FOLLOW if isinstance(trial, Trial) else _FREE_OF_EXTERNAL
+    free = frozenset(FREE) | _DERIVED if isinstance(trial, Trial) else _FREE_IF_EXTERNAL
     facts = {name: value for name, value in trial.model_dump(mode="json").items() if name not in free}
     if isinstance(trial, Trial) and trial.dataset is not None:
         facts["data"] = f"{trial.dataset.images} images, {trial.dataset.digest[:_HASH]}"
@@ -61,7 +61,7 @@ def identity(record: RunRecord) -> Identity:
         facts["batches in flight"] = record.measurement.in_flight
     facts["device_name"] = device_name(record)
     found = tuple((name, json.dumps(value, sort_keys=True)) for name, value in facts.items())
-    return _SAME.setdefault(found, found)
+    return _INTERNED.setdefault(found, found)
 
 
 def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
@@ -88,24 +88,24 @@ def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
         *(first, facts["precision"], None if "device_name" in but else devices),
         *(batch, shape, way if count > 1 else None),
     )
-    return ", ".join(part for part in (*known, *_unusual(facts, but)) if part)
+    return ", ".join(part for part in (*known, *_non_defaults(facts, but)) if part)
 
 
-def _unusual(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[str]:
+def _non_defaults(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[str]:
     """Yield what differs from a trial's defaults and is not shown otherwise."""
-    usual = {name: field.default for name, field in Trial.model_fields.items() if not field.is_required()}
-    usual |= {"interconnect": "auto", "data": "synthetic", "kvstore": None, "horovod": None}
+    defaults = {name: field.default for name, field in Trial.model_fields.items() if not field.is_required()}
+    defaults |= {"interconnect": "auto", "data": "synthetic", "kvstore": None, "horovod": None}
     for name, value in facts.items():
         if name in but:
             continue
         if name == "settings":
-            told = settings_to_tell(value, model=facts["model"], mode=facts["mode"])
-            yield from (f"{flag} {chosen}" for flag, chosen in told.items())
+            settings = settings_to_tell(value, model=facts["model"], mode=facts["mode"])
+            yield from (f"{flag} {chosen}" for flag, chosen in settings.items())
         elif name == "batches in flight":
             yield f"{value} {name}"
         elif name == "techniques":
             yield from ((f"with {', '.join(value)}",) if value else ())
-        elif name in usual and value != usual[name] and name not in {"kvstore", "horovod"}:
+        elif name in defaults and value != defaults[name] and name not in {"kvstore", "horovod"}:
             yield f"{name.replace('_', ' ')} {_text(value)}" if value is not True else name.replace("_", " ")
 
 
@@ -127,7 +127,7 @@ def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> tuple[Differe
     sides = [[_circumstances(record) for record in side] for side in (a, b)]
     found = []
     for what in sides[0][0]:
-        first, second = (tuple(dict.fromkeys(told[what] for told in side)) for side in sides)
+        first, second = (tuple(dict.fromkeys(facts[what] for facts in side)) for side in sides)
         if set(first) != set(second):
             found.append(Difference(what=what, a=first, b=second))
     return tuple(found)
@@ -168,7 +168,7 @@ def _short(digest: str | None) -> str | None:
 
 
 _OF_WIRES: Final = ("interconnect", "link")
-_TOLD: Final = ("framework", "model", "mode", "image_shape", "device_name", *_OF_WIRES)
+_SHOWN_ELSEWHERE: Final = ("framework", "model", "mode", "image_shape", "device_name", *_OF_WIRES)
 """Facts that the reader sees next to a setting, or that the wires used replace."""
 
 
@@ -207,9 +207,9 @@ def _key(record: RunRecord) -> tuple[object, ...]:
     """What `identity` compares, the software and cores that it leaves free, and the wires used in place of those requested."""
     trial = record.trial
     software = trial.image if isinstance(trial, ExternalTrial) else version_of(record)
-    given = (trial.threads, trial.loader_workers) if isinstance(trial, Trial) and trial.device == "cpu" else ()
+    cpu_threads = (trial.threads, trial.loader_workers) if isinstance(trial, Trial) and trial.device == "cpu" else ()
     facts = tuple((name, value) for name, value in identity(record) if name not in _OF_WIRES)
-    return facts, software, record.engine, machine(record), trial.cpus_per_worker, given, _wires(record)
+    return facts, software, record.engine, machine(record), trial.cpus_per_worker, cpu_threads, _wires(record)
 
 
 def _wires(record: RunRecord) -> str:
@@ -231,7 +231,7 @@ def _cell(own: Sequence[RunRecord], alone: dict[str, list[RunRecord]]) -> Cell:
 def _setting(record: RunRecord) -> Iterator[str]:
     trial = record.trial
     if isinstance(trial, Trial):
-        yield in_words(identity(record), but=_TOLD)
+        yield in_words(identity(record), but=_SHOWN_ELSEWHERE)
     elif trial.batch_per_device:
         yield f"batch {trial.batch_per_device} each"
     if wires := _wires(record):

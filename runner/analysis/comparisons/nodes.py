@@ -110,38 +110,38 @@ def _among(figure: Figure, confidence: float) -> Iterator[Verdict]:
         others = [
             statistics.median(round_) for round_ in zip(*(logs[other] for other in logs if other != node), strict=True)
         ]
-        apart = [mine - theirs for mine, theirs in zip(own, others, strict=True)]
-        width = student_t(len(apart) - 1, confidence) * math.sqrt(statistics.variance(apart) / len(apart))
-        found.append(_verdict(node, figure, own, statistics.fmean(apart), width, baseline=False))
+        deltas = [mine - theirs for mine, theirs in zip(own, others, strict=True)]
+        width = student_t(len(deltas) - 1, confidence) * math.sqrt(statistics.variance(deltas) / len(deltas))
+        found.append(_verdict(node, figure, own, statistics.fmean(deltas), width, baseline=False))
     return iter(sorted(found, key=lambda one: one.ratio))
 
 
 def _against(figure: Figure, expected: Figure, confidence: float) -> Iterator[Verdict]:
     """Compare each node with all runs of a baseline."""
     theirs = [math.log(value) for values in expected.values.values() for value in values]
-    of_base = statistics.variance(theirs) / len(theirs) if len(theirs) >= FEWEST_RUNS else None
-    if of_base is None:
+    base_variance = statistics.variance(theirs) / len(theirs) if len(theirs) >= FEWEST_RUNS else None
+    if base_variance is None:
         raise RequestError(
             f"the baseline has {len(theirs)} values of {figure.name}, and an interval takes {FEWEST_RUNS}; measure it again"
         )
     for node, values in sorted(figure.values.items()):
         own = [math.log(value) for value in values]
-        of_node = statistics.variance(own) / len(own)
-        freedom = welch_freedom((of_node, len(own) - 1), (of_base, len(theirs) - 1))
-        width = student_t(freedom, confidence) * math.sqrt(of_node + of_base)
+        node_variance = statistics.variance(own) / len(own)
+        freedom = welch_freedom((node_variance, len(own) - 1), (base_variance, len(theirs) - 1))
+        width = student_t(freedom, confidence) * math.sqrt(node_variance + base_variance)
         yield _verdict(node, figure, own, statistics.fmean(own) - statistics.fmean(theirs), width, baseline=True)
 
 
-def _verdict(node: str, figure: Figure, own: Sequence[float], apart: float, width: float, *, baseline: bool) -> Verdict:
+def _verdict(node: str, figure: Figure, own: Sequence[float], delta: float, width: float, *, baseline: bool) -> Verdict:
     value = math.exp(statistics.fmean(own))
     return Verdict(
         node=node,
         figure=figure.name,
         unit=figure.unit,
         value=value,
-        expected=value / math.exp(apart),
-        ratio=math.exp(apart),
-        interval=Interval(low=math.exp(apart - width), high=math.exp(apart + width)),
+        expected=value / math.exp(delta),
+        ratio=math.exp(delta),
+        interval=Interval(low=math.exp(delta - width), high=math.exp(delta + width)),
         baseline=baseline,
     )
 
@@ -153,9 +153,9 @@ def pooled(found: Iterable[Diagnosis]) -> Diagnosis:
         raise RequestError("nothing was measured that a baseline could be made of; type `dlscale diagnose` first")
     kinds = {(one.what, one.device) for one in all_}
     if len(kinds) > 1:
-        said = "; ".join(f"{what} on {device}" for what, device in sorted(kinds))
+        described = "; ".join(f"{what} on {device}" for what, device in sorted(kinds))
         raise RequestError(
-            f"a baseline is of one trial on one kind of device, and these are of several ({said}); name those of one"
+            f"a baseline is of one trial on one kind of device, and these are of several ({described}); name those of one"
         )
     figures: dict[str, Figure] = {}
     for one in all_:

@@ -50,17 +50,17 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
             f"{run.run_id}: its program does not tell when gradients are there, and no run of {model} at this precision on file does; "
             "run it again on one device with PyTorch, without cuda-graphs"
         )
-    over = _wire(usable, wire, model)
+    chosen = _wire(usable, wire, model)
     points = tuple(_points(usable))
     windows = usable_windows(own)
     measured = [
         (record.trial.world_size, record.measurement.throughput.value)
         for record in usable
-        if record.trial.key == run.trial.key and _label(record) == over.label and record.measurement.throughput
+        if record.trial.key == run.trial.key and _label(record) == chosen.label and record.measurement.throughput
     ]
     rows = predict(
         one,
-        over,
+        chosen,
         points,
         devices=devices,
         throughput=metrics.pooled_rate(windows),
@@ -72,11 +72,11 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
     return Prediction(
         title=f"{title(run.trial)}, {machine(run)}",
         unit=unit,
-        wire=over,
+        wire=chosen,
         rows=rows,
-        errors=tuple((_of(point), error) for point, error in held_out(points)),
+        errors=tuple((_point_label(point), error) for point, error in held_out(points)),
         farthest=farthest,
-        notes=tuple(_notes(own, over, farthest, devices)),
+        notes=tuple(_notes(own, chosen, farthest, devices)),
     )
 
 
@@ -116,13 +116,13 @@ def _kind(record: RunRecord) -> tuple[object, ...]:
     return trial.model, trial.image_shape, trial.precision, "compile" in trial.techniques
 
 
-def _one_device(own: Sequence[RunRecord], telling: Sequence[RunRecord], *, joined: RunRecord) -> OneDevice | None:
+def _one_device(own: Sequence[RunRecord], with_backward: Sequence[RunRecord], *, joined: RunRecord) -> OneDevice | None:
     """A one-device training whose gradients are exchanged like those of `joined`; None if no run has gradient-ready times.
 
     If its own runs have none, those of another run of the same network are used, as shares of a step.
     """
     step_s, techniques = _step_s(own), _trial(joined).techniques
-    like = [record for record in telling if _kind(record) == _kind(own[0])]
+    like = [record for record in with_backward if _kind(record) == _kind(own[0])]
     source = next((record for record in (*own, *like) if record.measurement.backward), None)
     if source is None or not source.measurement.backward:
         return None
@@ -151,16 +151,16 @@ def _scaled(backward: Backward, *, time: float, size: float) -> Backward:
 def _points(records: Sequence[RunRecord]) -> Iterable[Point]:
     """Yield a point for each run on several devices with a probe, a baseline on file, and gradient-ready times."""
     by_id = {record.run_id: record for record in records}
-    telling = [record for record in records if record.measurement.backward]
+    with_backward = [record for record in records if record.measurement.backward]
     for record in records:
         base, parts = by_id.get(record.scaling.baseline_run_id or ""), record.measurement.step_parts
         if record.trial.world_size == 1 or base is None or not record.measurement.probe or not parts:
             continue
-        if one := _one_device([base], telling, joined=record):
-            yield Point(one=one, wire=_timed(record), devices=record.trial.world_size, step_s=parts.step_s)
+        if one := _one_device([base], with_backward, joined=record):
+            yield Point(one=one, wire=_probed_wire(record), devices=record.trial.world_size, step_s=parts.step_s)
 
 
-def _timed(record: RunRecord) -> Wire:
+def _probed_wire(record: RunRecord) -> Wire:
     trial = _trial(record)
     return Wire(label=_label(record), devices=trial.world_size, nodes=trial.nodes, probe=record.measurement.probe)
 
@@ -176,8 +176,8 @@ def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
 
     Raises RequestError: no wire was probed, none has this prefix, or several do.
     """
-    timed = [record for record in records if record.trial.world_size > 1 and record.measurement.probe]
-    labels = list(dict.fromkeys(_label(record) for record in timed))
+    probed = [record for record in records if record.trial.world_size > 1 and record.measurement.probe]
+    labels = list(dict.fromkeys(_label(record) for record in probed))
     if not labels:
         raise RequestError("no exchange between devices was timed on file; run any training on two devices first")
     if wanted is None and len(labels) > 1:
@@ -189,11 +189,11 @@ def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
         raise RequestError(f"--wire={wanted}: was not timed; nearest: {nearest(wanted or '', labels)}")
     if len(found) > 1:
         raise RequestError(f"--wire={wanted}: are several; name one of {', '.join(map(repr, found))}")
-    own = [record for record in timed if _label(record) == found[0]]
-    return _timed(max(own, key=lambda record: (record.trial.world_size, _trial(record).model == model)))
+    own = [record for record in probed if _label(record) == found[0]]
+    return _probed_wire(max(own, key=lambda record: (record.trial.world_size, _trial(record).model == model)))
 
 
-def _of(point: Point) -> str:
+def _point_label(point: Point) -> str:
     return f"{point.one.network} on {point.devices}, {point.wire.label}"
 
 

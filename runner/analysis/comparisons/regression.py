@@ -103,8 +103,8 @@ ORDER: Final[Sequence[str]] = get_args(Verdict)
 
 def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str, str]) -> Compared:
     """Compare every trial of B with the same trial of A; `names` label the sides."""
-    out: list[LeftOut] = []
-    in_a, in_b = (_usable("A", a, out), _usable("B", b, out))
+    left_out: list[LeftOut] = []
+    in_a, in_b = (_usable("A", a, left_out), _usable("B", b, left_out))
     both = [trial for trial in in_a if trial in in_b]
     tests = [_ranked(in_a[trial], in_b[trial], among=len(both)) for trial in both]
     corrected = iter(holm([test.p for test in tests if test]))
@@ -114,17 +114,17 @@ def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str,
         a=names[0],
         b=names[1],
         pairs=tuple(sorted(pairs, key=lambda pair: (ORDER.index(pair.verdict), pair.ratio, pair.trial))),
-        unpaired=(*_alone("A", in_a, in_b), *_alone("B", in_b, in_a)),
-        left_out=tuple(out),
+        unpaired=(*_unpaired("A", in_a, in_b), *_unpaired("B", in_b, in_a)),
+        left_out=tuple(left_out),
     )
 
 
-def _usable(side: Literal["A", "B"], records: Sequence[RunRecord], out: list[LeftOut]) -> Trials:
-    """Group the comparable runs by trial; append the others to `out`, each with its reason."""
+def _usable(side: Literal["A", "B"], records: Sequence[RunRecord], left_out: list[LeftOut]) -> Trials:
+    """Group the comparable runs by trial; append the others to `left_out`, each with its reason."""
     trials: dict[Identity, list[RunRecord]] = {}
     for record in records:
         if reason := _unusable(record):
-            out.append(LeftOut(side=side, run_id=record.run_id, reason=reason))
+            left_out.append(LeftOut(side=side, run_id=record.run_id, reason=reason))
         else:
             trials.setdefault(identity(record), []).append(record)
     return trials
@@ -155,10 +155,10 @@ def _ranked(a: Sequence[RunRecord], b: Sequence[RunRecord], *, among: int) -> Ra
 def _pair(trial: Identity, a: Sequence[RunRecord], b: Sequence[RunRecord], test: RankTest | None) -> Pair:
     of_a, of_b = _side(a), _side(b)
     ci95 = metrics.ratio_interval(usable_windows(b), usable_windows(a))
-    told = (record.measurement.throughput for record in (*a, *b))
+    throughputs = (record.measurement.throughput for record in (*a, *b))
     return Pair(
         trial=in_words(trial),
-        unit=next((rate.unit for rate in told if rate), "samples/s"),
+        unit=next((rate.unit for rate in throughputs if rate), "samples/s"),
         a=of_a,
         b=of_b,
         ratio=of_b.throughput / of_a.throughput,
@@ -189,7 +189,7 @@ def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
     return "faster" if p_holm < SIGNIFICANT and ci95.low > 1 else "no difference shown"
 
 
-def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
+def _unpaired(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
     """The trials of one side only, each with its differences from the nearest trial of the other side."""
     found = []
     for trial in (one for one in own if one not in other):

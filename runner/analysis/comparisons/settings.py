@@ -165,10 +165,10 @@ def _way(run: Run) -> _Way:
     trial = trial_of(run)
     if trial.horovod is None:
         return False, trial.way
-    return True, ", ".join((trial.way, *_options(trial.horovod)))
+    return True, ", ".join((trial.way, *_horovod_options(trial.horovod)))
 
 
-def _options(horovod: Horovod) -> Iterator[str]:
+def _horovod_options(horovod: Horovod) -> Iterator[str]:
     yield f"{horovod.controller} controller"
     if horovod.fusion_threshold_mib is not None:
         yield f"fusion threshold {horovod.fusion_threshold_mib} MiB"
@@ -207,7 +207,7 @@ def cross_checks(runs: Sequence[Run]) -> tuple[CrossCheck, ...]:
     found = grouping.in_settings(
         [run for run in runs if run[1].provenance.framework_version is not None and run[1].engine in BAREST],
         wanted=lambda _: True,
-        also=_of_any_engine,
+        also=_engine_invariants,
         setting=lambda run: (BAREST.index(run[1].engine), run[1].image.reference, software(run[1])),
         differ=lambda places: len({engine for engine, *_ in places}) > 1,
         name=_engines_name,
@@ -215,25 +215,25 @@ def cross_checks(runs: Sequence[Run]) -> tuple[CrossCheck, ...]:
     return tuple(_engine_report(places, name=name) for name, places in found)
 
 
-def _of_any_engine(record: RunRecord, trial: Trial) -> tuple[str, ...]:
+def _engine_invariants(record: RunRecord, trial: Trial) -> tuple[str, ...]:
     """Cores, threads and loader workers, which an engine must not change, and whether samplers ran, which cost a little."""
-    given = (trial.cpus_per_worker, trial.threads, trial.loader_workers, record.telemetry is not None)
-    return tuple(map(str, given))
+    facts = (trial.cpus_per_worker, trial.threads, trial.loader_workers, record.telemetry is not None)
+    return tuple(map(str, facts))
 
 
 def software(record: RunRecord) -> _Software:
     """What must be equal for a ratio of two engines: reported versions, devices and machine, and the training programs."""
-    said = record.provenance
+    reported = record.provenance
     known = {
-        "framework": said.framework_version,
-        "CUDA": said.cuda,
-        "cuDNN": said.cudnn,
-        "NCCL": said.nccl,
-        "Python": said.python,
-        "driver": said.driver,
-        "devices": f"{len(said.gpus)} × {machine(record)}" if said.gpus else machine(record),
-        "machine": said.host.hostname,
-        "training programs": said.workloads_sha256[:_DIGITS],
+        "framework": reported.framework_version,
+        "CUDA": reported.cuda,
+        "cuDNN": reported.cudnn,
+        "NCCL": reported.nccl,
+        "Python": reported.python,
+        "driver": reported.driver,
+        "devices": f"{len(reported.gpus)} × {machine(record)}" if reported.gpus else machine(record),
+        "machine": reported.host.hostname,
+        "training programs": reported.workloads_sha256[:_DIGITS],
     }
     return tuple((name, value or "none") for name, value in known.items())
 
@@ -253,14 +253,14 @@ def _engine_report(places: Mapping[_Place, Sequence[Run]], *, name: str) -> Cros
     rows = []
     for place, own in places.items():
         engine, reference, found = place
-        came_from = ", ".join((reference, *_apart(place, places)))
+        place_name = ", ".join((reference, *_distinctions(place, places)))
         base = () if engine == barest else bare.get(found, ())
         rows.append(
             EngineRow(
-                **vars(grouping.compared(f"{BAREST[engine]}, {came_from}", own, base)),
+                **vars(grouping.compared(f"{BAREST[engine]}, {place_name}", own, base)),
                 engine=BAREST[engine],
                 reference=reference,
-                place=came_from,
+                place=place_name,
                 software=found,
                 differs=tuple(name for name, _, _ in nearest(found, bare)),
                 first_step_s=_median(record.measurement.first_step_s for record in grouping.usable(own)),
@@ -274,7 +274,7 @@ def _engine_report(places: Mapping[_Place, Sequence[Run]], *, name: str) -> Cros
     )
 
 
-def _apart(place: _Place, places: Iterable[_Place]) -> Iterator[str]:
+def _distinctions(place: _Place, places: Iterable[_Place]) -> Iterator[str]:
     """Yield what sets a row apart from others of its engine and reference."""
     others = [software for *where, software in places if tuple(where) == place[:2]]
     for number, (name, value) in enumerate(place[2]):
@@ -302,8 +302,8 @@ def _engine_notes(rows: Sequence[EngineRow], places: Iterable[Sequence[Run]], *,
     for row in rows:
         yield from grouping.reasons([row])
         if row.differs:
-            told = (f"{name} {ours} beside {theirs}" for name, ours, theirs in nearest(row.software, others))
-            yield f"{row.label} {INCOMPARABLE} with {bare}: {'; '.join(told)}"
+            differences = (f"{name} {ours} beside {theirs}" for name, ours, theirs in nearest(row.software, others))
+            yield f"{row.label} {INCOMPARABLE} with {bare}: {'; '.join(differences)}"
 
 
 CASES: tuple[Case, ...] = ("one", "sequential", "together")

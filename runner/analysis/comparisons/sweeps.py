@@ -32,7 +32,7 @@ from runner.core.record import RunRecord
 from runner.core.trial import Trial
 
 # A smaller batch gives an epoch more iterations.
-_OF_POINTS: Final = frozenset({"precision", "batch_per_device", "global_batch", "epoch_iterations"})
+_VARIED: Final = frozenset({"precision", "batch_per_device", "global_batch", "epoch_iterations"})
 
 
 class Point(Frozen):
@@ -76,7 +76,7 @@ def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
     """Find runs with several batches; external programs and concurrent trainings are left out."""
     names = grouping.Names()
     found = []
-    for own in grouping.alike(runs, but=_OF_POINTS, wanted=lambda _: True, also=_setup, passes=True):
+    for own in grouping.alike(runs, but=_VARIED, wanted=lambda _: True, also=_setup, passes=True):
         points = _points(own)
         if _varies(points):
             found.append(_sweep(own, points, name=names.take(_name(own[0]))))

@@ -152,15 +152,15 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
         link = trial.link.label if trial.link else ""
         return trial.interconnect, trial.iface or trial.hca, link, 1 if of_one_matrix else trial.nodes
 
-    asked = [(wires(run), run) for run in runs]
-    ways = {way: tuple(run for own, run in asked if own == way) for way, _ in asked if way}
+    requested = [(wires(run), run) for run in runs]
+    ways = {way: tuple(run for own, run in requested if own == way) for way, _ in requested if way}
     if len(ways) < 2:  # noqa: PLR2004
         return (Curve(label="", runs=tuple(runs), own=()),)
     labels = [_label(own, interconnect, link, nodes) for (interconnect, _, link, nodes), own in ways.items()]
     return tuple(
         Curve(
             label=label if labels.count(label) == 1 else f"{label}, asked as {way[0]}",
-            runs=tuple(run for other, run in asked if other in (None, way)),
+            runs=tuple(run for other, run in requested if other in (None, way)),
             own=own,
         )
         for label, (way, own) in zip(labels, ways.items(), strict=True)
@@ -172,9 +172,9 @@ def compare(found: Sequence[Curve]) -> Comparison:
     summaries = [summarize(curve.runs) for curve in found]
     rows = []
     for scale in sorted({record.trial.world_size for curve in found for _, record in curve.own}):
-        base = _at(found[0], scale)
+        base = _runs_at(found[0], scale)
         for curve, summary in zip(found, summaries, strict=True):
-            if own := _at(curve, scale):
+            if own := _runs_at(curve, scale):
                 row = next(row for row in summary.rows if row.scale == scale)
                 rows.append(_compared(curve.label, row, own, [] if curve is found[0] else base))
     return Comparison(
@@ -194,22 +194,22 @@ def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
     A link that idles during a step may still be the limit, since computing and sending take turns. The exchange alone sends at most at its
     bus bandwidth, as a ring does.
     """
-    asked, rate = row.asked_gbit, row.row.throughput
-    if asked is None or row.reached_gbit is None or rate is None or row.reached_gbit >= FILLED * asked:
+    rate_gbit, rate = row.asked_gbit, row.row.throughput
+    if rate_gbit is None or row.reached_gbit is None or rate is None or row.reached_gbit >= FILLED * rate_gbit:
         return False
     wider = [
         other.row.throughput
         for other in rows
         if (other.row.scale, other.nodes) == (row.row.scale, row.nodes)
-        and (other.asked_gbit is None or other.asked_gbit > asked)
+        and (other.asked_gbit is None or other.asked_gbit > rate_gbit)
         and other.row.throughput is not None
     ]
     if wider:
         return max(wider) < FASTER * rate
-    return row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * asked
+    return row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * rate_gbit
 
 
-def _at(curve: Curve, scale: int) -> list[Run]:
+def _runs_at(curve: Curve, scale: int) -> list[Run]:
     return [run for run in curve.own if run[1].trial.world_size == scale]
 
 
@@ -231,7 +231,7 @@ def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) ->
         ratio=of_base,
         ratio_ci95=of_base_ci95,
         nodes=max(_nodes(record) for _, record in runs),
-        sent_bytes=statistics.fmean(one.a_step for one in moved) if moved else None,
+        sent_bytes=statistics.fmean(one.per_step for one in moved) if moved else None,
         counted_by=COUNTERS[moved[0].wire] if moved else None,
         gradient_bytes=gradient_bytes,
         expected_bytes=between_nodes[0] / trial.nodes if between_nodes else None,
@@ -239,7 +239,7 @@ def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) ->
         probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
         probe_bytes=largest[0].size_bytes if largest else None,
         asked_gbit=trial.link.rate_mbit / 1000 if trial.link and trial.link.rate_mbit is not None else None,
-        reached_gbit=8e-9 * math.fsum(one.in_all for one in moved) / seconds if moved else None,
+        reached_gbit=8e-9 * math.fsum(one.total for one in moved) / seconds if moved else None,
     )
 
 
@@ -247,8 +247,8 @@ class _Moved(NamedTuple):
     """Bytes that one run sent over the wire that it used, by that wire's counter: of a node or a GPU, averaged."""
 
     wire: CountedWire
-    in_all: float
-    a_step: float
+    total: float
+    per_step: float
     seconds: float
 
 
@@ -257,8 +257,8 @@ def _moved(record: RunRecord) -> _Moved | None:
     count, measured = record.transport.own_count, record.measurement
     if count is None or not count.share or not measured.training_time_s or not measured.iterations:
         return None
-    in_all = count.sent / count.share
-    return _Moved(count.wire, in_all, in_all / measured.iterations, measured.training_time_s)
+    total = count.sent / count.share
+    return _Moved(count.wire, total, total / measured.iterations, measured.training_time_s)
 
 
 def _nodes(record: RunRecord) -> int:

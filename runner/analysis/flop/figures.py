@@ -135,15 +135,15 @@ def _peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
 
 def _cpus_peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
     """The measured peak of the cores of all ranks together, or why it does not apply to the training."""
-    told = [event for event in events if isinstance(event, CpuPeak)]
-    if len(told) != trial.processes:
+    peaks = [event for event in events if isinstance(event, CpuPeak)]
+    if len(peaks) != trial.processes:
         return "no peak was measured on these cores"
     if trial.oversubscribed or (trial.concurrent and trial.concurrent.shared):
         return "what was measured on shared cores is of a part of them"
-    tflops = math.fsum(event.flop_per_s for event in told) / 1e12
-    ranks = f" in each of {len(told)} processes at once" if len(told) > 1 else ""
-    names = ", ".join(dict.fromkeys(event.library for event in told))
-    cores = f"{told[0].cores} core{'' if told[0].cores == 1 else 's'}"
+    tflops = math.fsum(event.flop_per_s for event in peaks) / 1e12
+    ranks = f" in each of {len(peaks)} processes at once" if len(peaks) > 1 else ""
+    names = ", ".join(dict.fromkeys(event.library for event in peaks))
+    cores = f"{peaks[0].cores} core{'' if peaks[0].cores == 1 else 's'}"
     source = f"{tflops:.3g} TFLOP/s, measured before the first step: a product of matrices ({names}) on {cores}{ranks}"
     return Peak(tflops=tflops, bandwidth_gb_s=None, source=source)
 

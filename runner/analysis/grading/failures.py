@@ -72,7 +72,7 @@ CAUSES: Final = (
 )
 
 
-class Death(NamedTuple):
+class Failure(NamedTuple):
     """A failed rank; a negative exit code is the signal that killed it."""
 
     rank: int
@@ -100,45 +100,47 @@ def explain(
     `last_lines` carry rank tags if a launcher adds them; `last_events` are by rank, as far as received; a program that `trains` may need
     less memory with a smaller batch.
     """
-    heard = last_events or {}
+    events = last_events or {}
     # ssh ends its lines with CR and LF, and horovodrun tags the text after each.
     found = [untag(printable(part)) for line in last_lines for part in line.split("\r")]
     lost = {line.rank for line in found if line.rank is not None and re.match(LOST, line.said)}
-    death = _first_death([line.text for line in found if line.rank is None], lost)
-    if death is None and len(heard) == 1:
-        death = Death(next(iter(heard)), exit_code)
-    who = f"rank {death.rank}: " if death else ""
-    code = death.exit_code if death else exit_code
+    failure = _first_failure([line.text for line in found if line.rank is None], lost)
+    if failure is None and len(events) == 1:
+        failure = Failure(next(iter(events)), exit_code)
+    prefix = f"rank {failure.rank}: " if failure else ""
+    code = failure.exit_code if failure else exit_code
     # A launcher tags each rank's lines; without one, all lines are the rank's own.
-    own = [line.said for line in found if death and line.rank == death.rank] or [line.said for line in found]
-    event = f"; its last event was {heard[death.rank]}" if death and death.rank in heard else ""
-    said = event + _last_words(own)
+    own_lines = [line.said for line in found if failure and line.rank == failure.rank] or [line.said for line in found]
+    event = f"; its last event was {events[failure.rank]}" if failure and failure.rank in events else ""
+    said = event + _last_words(own_lines)
     smaller = SMALLER if trains else ""
     for cause in CAUSES:
-        for line in reversed(own):
+        for line in reversed(own_lines):
             if match := re.search(cause.pattern, line):
                 reason = cause.reason.replace(SMALLER, smaller)
-                return f"{who}{reason} ({match.string.strip()[:LONGEST_LINE]})"
+                return f"{prefix}{reason} ({match.string.strip()[:LONGEST_LINE]})"
     if code in KILLED:
-        return f"{who}killed (exit code {code}, SIGKILL), by hand or by the kernel at its memory limit{smaller}{said}"
-    return f"{who}exit code {code}{_signal_name(code)}{said}"
+        return (
+            f"{prefix}killed (exit code {code}, SIGKILL), by hand or by the kernel at its memory limit{smaller}{said}"
+        )
+    return f"{prefix}exit code {code}{_signal_name(code)}{said}"
 
 
-def _first_death(lines: Iterable[str], lost: Container[int]) -> Death | None:
+def _first_failure(lines: Iterable[str], lost: Container[int]) -> Failure | None:
     """The first rank to fail, as the launcher reports; a rank killed from outside precedes those that failed in consequence.
 
     `lost` are ranks that were cut off with their node.
     """
     text = "\n".join(lines)
-    found = [_deaths(_TORCHRUN, text)[::-1], *(_deaths(pattern, text) for pattern in _LAUNCHERS)]
-    deaths = next((deaths for deaths in found if deaths), [])
-    from_outside = (death for death in deaths if death.exit_code in KILLED or death.rank in lost)
-    return next(from_outside, deaths[0] if deaths else None)
+    found = [_failures(_TORCHRUN, text)[::-1], *(_failures(pattern, text) for pattern in _LAUNCHERS)]
+    failures = next((failures for failures in found if failures), [])
+    from_outside = (failure for failure in failures if failure.exit_code in KILLED or failure.rank in lost)
+    return next(from_outside, failures[0] if failures else None)
 
 
-def _deaths(pattern: re.Pattern[str], text: str) -> list[Death]:
+def _failures(pattern: re.Pattern[str], text: str) -> list[Failure]:
     ends = [match.groupdict() for match in pattern.finditer(text)]
-    return [Death(int(end["rank"]), int(end["code"]) if "code" in end else -int(end["signal"])) for end in ends]
+    return [Failure(int(end["rank"]), int(end["code"]) if "code" in end else -int(end["signal"])) for end in ends]
 
 
 def _signal_name(code: int) -> str:

@@ -181,14 +181,14 @@ def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | 
     )
 
 
-_OF_EVENTS: Final = (
+_EVENT_FIELDS: Final = (
     *("windows", "losses", "evaluations", "parameter_norms", "used", "probe", "epochs", "accuracy", "batch", "latency"),
     "collectives",
     *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "input_alone_per_s", "compiled"),
     "effects",
 )
 # Figures that older versions computed for spans too short for them.
-_OF_LONG_SPANS: Final = frozenset({"power_w", "energy_j", "energy_method", "integrated_power_j"})
+_LONG_SPANS_ONLY: Final = frozenset({"power_w", "energy_j", "energy_method", "integrated_power_j"})
 _KERNELS: Final = "its table kernels"
 _TELEMETRY: Final = "its table telemetry"
 
@@ -202,7 +202,7 @@ def lost(old: RunRecord, new: RunRecord, samples: Samples | None) -> str | None:
     for (file, field), then in _counts(old):
         if now[file, field] < then:
             return f"{file} no longer holds what the record was made from ({field}: {now[file, field]} of {then})"
-    fewer = _figures_known(new.telemetry) < _figures_known(old.telemetry)
+    fewer = _known_figures(new.telemetry) < _known_figures(old.telemetry)
     if old.telemetry and fewer and _has_gaps(old.telemetry, samples):
         return (
             f"{_TELEMETRY} no longer holds what the record was made from (telemetry: samples of the time that it is of)"
@@ -212,7 +212,7 @@ def lost(old: RunRecord, new: RunRecord, samples: Samples | None) -> str | None:
 
 def _counts(record: RunRecord) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield ((raw file, field), count) of what a record holds."""
-    for name in _OF_EVENTS:
+    for name in _EVENT_FIELDS:
         yield (EVENTS, f"measurement.{name}"), _count(getattr(record.measurement, name))
     profile, telemetry = record.profile, record.telemetry
     yield (EVENTS, "profile"), _count(profile)
@@ -234,13 +234,13 @@ def _count(value: Any) -> int:
     return len(value) if isinstance(value, tuple) else int(value is not None)
 
 
-def _figures_known(telemetry: Telemetry | None) -> int:
+def _known_figures(telemetry: Telemetry | None) -> int:
     """The number of figures of all devices, less those that are missing or cover only part of the time."""
     if telemetry is None:
         return 0
-    told = [name for device in (*telemetry.gpus, *telemetry.hosts) for name, value in device if value is not None]
+    known = [name for device in (*telemetry.gpus, *telemetry.hosts) for name, value in device if value is not None]
     lacking = [field for entry in telemetry.missing for field in entry.fields]
-    return sum(name not in _OF_LONG_SPANS for name in told) - sum(name not in _OF_LONG_SPANS for name in lacking)
+    return sum(name not in _LONG_SPANS_ONLY for name in known) - sum(name not in _LONG_SPANS_ONLY for name in lacking)
 
 
 def _has_gaps(telemetry: Telemetry, samples: Samples | None) -> bool:

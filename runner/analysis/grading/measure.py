@@ -76,17 +76,17 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         parts = step_parts(
             events, first_window=steady.first_window, seconds=float(kept.seconds.sum()), gradient_bytes=gradient_bytes
         )
-    longest = _longest(events)
+    phase_s = _phase_seconds(events)
     first_step = max((event.received for event in events if isinstance(event, FirstStep)), default=None)
     stops = sorted((event for event in events if isinstance(event, RunStop)), key=lambda stop: stop.rank)
     data = [event for event in events if isinstance(event, Data)]
-    alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
+    input_rates = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
     batches = [event for event in events if isinstance(event, BatchEvent)]
-    passed = next((event for event in events if isinstance(event, Backward)), None)
+    backward = next((event for event in events if isinstance(event, Backward)), None)
     # 1 if unreported: older programs waited for each batch.
     in_flight = next((event.in_flight for event in events if isinstance(event, Latency)), 1)
     decoded = [event.decoded for event in data if event.decoded is not None]
-    probes_s = math.fsum(longest.get(name, 0.0) for name in (*WIRES, PEAK))
+    probes_s = math.fsum(phase_s.get(name, 0.0) for name in (*WIRES, PEAK))
     return Measurement(
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
@@ -106,9 +106,9 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         gradient_bytes=gradient_bytes,
         probe=exchanges(events),
         collectives=collectives(events),
-        no_collectives=next((_missing(event) for event in events if isinstance(event, NoCollectives)), None),
+        no_collectives=next((_missing_operations(event) for event in events if isinstance(event, NoCollectives)), None),
         step_parts=parts,
-        backward=BackwardFigures.model_validate(passed, from_attributes=True) if passed else None,
+        backward=BackwardFigures.model_validate(backward, from_attributes=True) if backward else None,
         used=metrics.used(events),
         epochs=epochs(events),
         accuracy=accuracy(events),
@@ -117,7 +117,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         generation=generation(events),
         cache_difference=next((event.difference for event in events if isinstance(event, CacheCheck)), None),
         in_flight=in_flight,
-        input_alone_per_s=math.fsum(alone) if alone else None,
+        input_alone_per_s=math.fsum(input_rates) if input_rates else None,
         compiled=metrics.compiled(events),
         effects=metrics.effects(events),
     )
@@ -138,7 +138,7 @@ def whole_windows(events: Sequence[Event]) -> list[Window]:
     ]
 
 
-def _longest(events: Sequence[Event]) -> dict[str, float]:
+def _phase_seconds(events: Sequence[Event]) -> dict[str, float]:
     """Seconds of each phase that the programs named, on the slowest rank."""
     found: dict[str, float] = {}
     for event in events:
@@ -149,7 +149,7 @@ def _longest(events: Sequence[Event]) -> dict[str, float]:
 
 def phases(events: Sequence[Event]) -> dict[str, float]:
     """Seconds of each phase on the slowest rank: those that the programs named, then `warmup` and `measure`."""
-    found = _longest(events)
+    found = _phase_seconds(events)
     first = {event.rank: event.t for event in events if isinstance(event, FirstStep)}
     warm = {event.rank: event.t for event in events if isinstance(event, WarmupEnd)}
     stop = {event.rank: event.t for event in events if isinstance(event, RunStop)}
@@ -197,17 +197,17 @@ def _sum(values: Sequence[float | None], over: int) -> float | None:
 
 def accuracy(events: Sequence[Event]) -> AccuracyFigures | None:
     """Accuracy of inference; None without labelled samples."""
-    told = next((event for event in events if isinstance(event, Accuracy)), None)
-    if told is None or not told.samples:
+    reported = next((event for event in events if isinstance(event, Accuracy)), None)
+    if reported is None or not reported.samples:
         return None
     return AccuracyFigures(
-        precision=told.precision,
-        samples=told.samples,
-        percent=100 * told.correct / told.samples,
-        reference=told.reference,
-        reference_percent=100 * told.reference_correct / told.samples,
-        agree_percent=100 * told.agree / told.samples,
-        fit_iterations=told.fit_iterations,
+        precision=reported.precision,
+        samples=reported.samples,
+        percent=100 * reported.correct / reported.samples,
+        reference=reported.reference,
+        reference_percent=100 * reported.reference_correct / reported.samples,
+        agree_percent=100 * reported.agree / reported.samples,
+        fit_iterations=reported.fit_iterations,
     )
 
 
@@ -216,20 +216,20 @@ def latency(events: Sequence[Event]) -> LatencyFigures | None:
 
     Programs that waited for each batch did not report it separately: the steps of their windows are the latencies.
     """
-    told = next((event for event in events if isinstance(event, Latency)), None)
-    if told:
-        without = metrics.percentiles(told.without_transfer) if told.without_transfer else None
-        return LatencyFigures(with_transfer=metrics.percentiles(told.with_transfer), without_transfer=without)
+    reported = next((event for event in events if isinstance(event, Latency)), None)
+    if reported:
+        without = metrics.percentiles(reported.without_transfer) if reported.without_transfer else None
+        return LatencyFigures(with_transfer=metrics.percentiles(reported.with_transfer), without_transfer=without)
     steps = [step for event in events if isinstance(event, Window) for step in event.step_seconds or ()]
     return LatencyFigures(with_transfer=metrics.percentiles(steps), without_transfer=None) if steps else None
 
 
 def generation(events: Sequence[Event]) -> tuple[GenerationFigures, ...]:
     """How fast a language model answered prompts, by batch; rates are tokens ÷ seconds of all repeats."""
-    told = [event for event in events if isinstance(event, Generation)]
+    generations = [event for event in events if isinstance(event, Generation)]
     found = []
-    for batch in sorted({event.batch for event in told}):
-        own = [event for event in told if event.batch == batch]
+    for batch in sorted({event.batch for event in generations}):
+        own = [event for event in generations if event.batch == batch]
         first = [event.first_token_s for event in own if event.first_token_s is not None]
         steps = [step for event in own for step in event.step_s]
         found.append(
@@ -258,7 +258,7 @@ def collectives(events: Sequence[Event]) -> tuple[Exchange, ...]:
     )
 
 
-def _missing(event: NoCollectives) -> str:
+def _missing_operations(event: NoCollectives) -> str:
     return f"{', '.join(name.replace('_', '-') for name in event.operations)}: {event.reason}"
 
 
@@ -309,8 +309,8 @@ def step_parts(
     probe = exchanges(events)
     # By window, the wait of each rank; the longest counts.
     waits = [[window.input_seconds for window in windows] for windows in zip(*counted, strict=True)]
-    told = steps > 0 and not any(None in own for own in waits)
-    waited = math.fsum(max(filter(None, own), default=0.0) for own in waits) / steps if told else None
+    waits_known = steps > 0 and not any(None in own for own in waits)
+    waited = math.fsum(max(filter(None, own), default=0.0) for own in waits) / steps if waits_known else None
     if not steps or (waited is None and not passes and not probe):
         return None
     alone = exchange_seconds(probe, gradient_bytes) if gradient_bytes is not None else None
@@ -322,9 +322,9 @@ def step_parts(
 Parts = dict[str, float | str | None]
 
 
-def _one_device(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
+def _one_device(known: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
     """Without an exchange, whatever is not input is compute."""
-    waited, step_s = told.input_waited_s, told.step_s
+    waited, step_s = known.input_waited_s, known.step_s
     if waited is None:
         return {"inseparable": "the program does not tell how long it waited for input"}
     if waited <= NO_WAIT * step_s:
@@ -336,23 +336,23 @@ def _one_device(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
     return {"input_s": unhidden, "compute_s": step_s - unhidden}
 
 
-def _several_devices(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
+def _several_devices(known: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
     """A step's time beyond its input and the slowest rank's pass is communication, if it exceeds the spread of those passes."""
-    if told.input_waited_s is None or not passes:
+    if known.input_waited_s is None or not passes:
         missing = "how long it waited for input" if passes else "how long a pass without any exchange takes"
         return {"inseparable": f"the program does not tell {missing}"}
     medians = [statistics.median(own) for own in passes]
     slowest = max(medians)
     mean = min(statistics.fmean(medians), slowest)  # rounding may lift the mean of equal numbers above them
     spread = max(max(own) - min(own) for own in passes)
-    beyond = told.step_s - slowest
+    beyond = known.step_s - slowest
     if beyond <= spread:
         return {
             "inseparable": (
-                f"a step takes {1e3 * told.step_s:.4g} ms, a pass without any exchange {1e3 * slowest:.4g} ms, give or take {float(f'{1e3 * spread:.2g}'):g}"
+                f"a step takes {1e3 * known.step_s:.4g} ms, a pass without any exchange {1e3 * slowest:.4g} ms, give or take {float(f'{1e3 * spread:.2g}'):g}"
             )
         }
-    unhidden = min(told.input_waited_s, beyond)
+    unhidden = min(known.input_waited_s, beyond)
     return {
         "input_s": unhidden,
         "compute_s": mean,

@@ -300,28 +300,28 @@ def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
 
 def compiled(events: Sequence[Event]) -> CompiledGraphs | None:
     """Graphs compiled for all ranks; None if no compiler ran."""
-    told = [event for event in events if isinstance(event, Compiled)]
-    return CompiledGraphs(fresh=sum(one.fresh for one in told), kept=sum(one.kept for one in told)) if told else None
+    made = [event for event in events if isinstance(event, Compiled)]
+    return CompiledGraphs(fresh=sum(one.fresh for one in made), kept=sum(one.kept for one in made)) if made else None
 
 
 def effects(events: Sequence[Event]) -> dict[str, int]:
     """By technique, the number of operations or weights that it changed, on the rank with the fewest."""
-    told = [event.effects for event in events if isinstance(event, Techniques)]
-    return {name: min(one[name] for one in told) for name in (told[0] if told else ())}
+    by_rank = [event.effects for event in events if isinstance(event, Techniques)]
+    return {name: min(one[name] for one in by_rank) for name in (by_rank[0] if by_rank else ())}
 
 
 def used(events: Sequence[Event]) -> dict[str, Used]:
     """By container, its control group's usage; all ranks of a container read the same group, and the lowest rank's readings count."""
-    told: dict[str, dict[str, Usage]] = {}
+    readings: dict[str, dict[str, Usage]] = {}
     for event in sorted((e for e in events if isinstance(e, Usage)), key=lambda e: e.rank, reverse=True):
-        told.setdefault(event.container, {})[event.where] = event
+        readings.setdefault(event.container, {})[event.where] = event
     return {
         name: Used(
             cpu_s=stop.cpu_s - start.cpu_s if stop.cpu_s is not None and start.cpu_s is not None else None,
             memory_mib=_mib(stop.memory_bytes),
             memory_peak_mib=_mib(stop.memory_peak_bytes),
         )
-        for name, ends in sorted(told.items())
+        for name, ends in sorted(readings.items())
         if (start := ends.get("start")) and (stop := ends.get("stop"))
     }
 

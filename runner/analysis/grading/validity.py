@@ -144,9 +144,9 @@ def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> 
         ranks = [[math.nan if loss is None else loss for loss in curve[:steps]] for curve in curves]
         mean = [fmean(losses) for losses in zip(*ranks, strict=True)]
         yield from check_losses(mean, data=trial.data, num_classes=trial.num_classes, band=workload.sanity)
-    asked = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
-    if asked and len(measurement.epochs) != asked:
-        yield f"{len(measurement.epochs)} of {asked} epochs were validated"
+    requested = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
+    if requested and len(measurement.epochs) != requested:
+        yield f"{len(measurement.epochs)} of {requested} epochs were validated"
 
 
 def cache_faults(measurement: Measurement, precision: Precision) -> Iterator[str]:
@@ -250,12 +250,12 @@ def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | N
         "calls": "which calls it made",
     }[kind]
     if kind in ("kernels", "metrics", "calls"):
-        sought = ("call",) if kind == "calls" else WORK
-        told = set() if kernels is None else set(kernels.loc[kernels["kind"].isin(sought), "rank"])
+        kinds = ("call",) if kind == "calls" else WORK
+        reported = set() if kernels is None else set(kernels.loc[kernels["kind"].isin(kinds), "rank"])
     else:
-        told = {event.rank for event in events if isinstance(event, Memory if kind == "memory" else Regions)}
-    if silent := [str(rank) for rank in range(trial.processes) if rank not in told]:
-        yield f"rank {' and '.join(silent)} did not tell {what}"
+        reported = {event.rank for event in events if isinstance(event, Memory if kind == "memory" else Regions)}
+    if unreported := [str(rank) for rank in range(trial.processes) if rank not in reported]:
+        yield f"rank {' and '.join(unreported)} did not tell {what}"
 
 
 def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None) -> Iterator[str]:
@@ -276,7 +276,7 @@ def telemetry_doubts(telemetry: Telemetry | None, *, shared: bool = False) -> tu
     several = len(telemetry.hosts) > 1
     found: list[str] = []
     for gpu in telemetry.gpus:
-        found += _of_gpu(gpu, f"GPU {gpu.index}" + (f" of {gpu.node}" if several else ""), shared=shared)
+        found += _gpu_doubts(gpu, f"GPU {gpu.index}" + (f" of {gpu.node}" if several else ""), shared=shared)
     for host in telemetry.hosts:
         if host.sampler_percent is not None and host.sampler_percent > SAMPLER_PERCENT:
             found.append(
@@ -285,7 +285,7 @@ def telemetry_doubts(telemetry: Telemetry | None, *, shared: bool = False) -> tu
     return tuple(found)
 
 
-def _of_gpu(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
+def _gpu_doubts(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
     limit, default = gpu.power_limit_w, gpu.default_power_limit_w
     # Whether the power limit was set below the default; if the default is unknown, no.
     limited = limit is not None and default is not None and limit < default

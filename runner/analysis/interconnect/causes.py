@@ -77,23 +77,23 @@ def mismatch(transport: Transport, trial: Trial) -> str | None:
     """Say in one sentence that a run did not use what was requested, or that its evidence contradicts itself; None if neither."""
     if trial.world_size == 1:
         return None
-    asked = f"INTERCONNECT={transport.requested} asked, " if transport.requested != "auto" else ""
+    request = f"INTERCONNECT={transport.requested} asked, " if transport.requested != "auto" else ""
     if transport.contradiction:
-        used = f"{transport.used} used: " if asked else ""
-        return _sentence(f"{asked}{used}{transport.contradiction}", _cause(transport, trial))
-    if not asked and trial.iface is None and trial.hca is None:
+        used = f"{transport.used} used: " if request else ""
+        return _sentence(f"{request}{used}{transport.contradiction}", _cause(transport, trial))
+    if not request and trial.iface is None and trial.hca is None:
         return None
-    if asked and not _satisfied(transport, trial):
+    if request and not _satisfied(transport, trial):
         over = f" ({transport.interface})" if transport.interface else ""
         cause = transport.unproved or _cause(transport, trial)
-        return _sentence(f"{asked}{transport.used}{over} used{_bytes(transport)}", cause)
+        return _sentence(f"{request}{transport.used}{over} used{_bytes(transport)}", cause)
     return _wrong_adapter(transport, trial) or _wrong_interface(transport, trial)
 
 
 def _bytes(transport: Transport) -> str:
     """The bytes on the requested and on the used wire, if counted."""
-    told = [count for count in transport.counted if count.wire in (transport.requested, transport.used)]
-    return f", where {in_words(told)}" if told else ""
+    counts = [count for count in transport.counted if count.wire in (transport.requested, transport.used)]
+    return f", where {in_words(counts)}" if counts else ""
 
 
 def _wrong_adapter(transport: Transport, trial: Trial) -> str | None:
@@ -125,27 +125,27 @@ def _wrong_interface(transport: Transport, trial: Trial) -> str | None:
         found = transport.interfaces.get(placed.node)
         if found == placed.wire.iface:
             continue
-        asked = f"IFACE={trial.iface}" if trial.iface else f"INTERCONNECT={transport.requested} ({placed.wire.iface})"
+        request = f"IFACE={trial.iface}" if trial.iface else f"INTERCONNECT={transport.requested} ({placed.wire.iface})"
         if found is None:
             return _sentence(
-                f"{asked} asked, and no interface of {placed.node} sent as many bytes as the gradients", None
+                f"{request} asked, and no interface of {placed.node} sent as many bytes as the gradients", None
             )
-        return _sentence(f"{asked} asked, {found} used on {placed.node}", _why_elsewhere(transport, trial, placed))
+        return _sentence(f"{request} asked, {found} used on {placed.node}", _why_elsewhere(transport, trial, placed))
     return None
 
 
 def _why_elsewhere(transport: Transport, trial: Trial, placed: Placed) -> str | None:
     """Why bytes left a node through another interface than the chosen one."""
     chosen = {other.wire.address for other in trial.placement if other.wire}
-    own = [peer for peer in transport.evidence.peers if peer.node == placed.node]
-    if any(peer.local in chosen or peer.remote in chosen for peer in own):
+    peers = [peer for peer in transport.evidence.peers if peer.node == placed.node]
+    if any(peer.local in chosen or peer.remote in chosen for peer in peers):
         return (
             "its ranks did use the addresses of that interface, and the kernel sends by route, whatever the address; the usual reason is "
             "two interfaces in one subnet (`ip route get` shows the way it takes)"
         )
-    if own:
-        seen = ", ".join(sorted({peer.remote for peer in own}))
-        return f"its ranks reached the others at {seen}, so that the library did not heed the interface"
+    if peers:
+        addresses = ", ".join(sorted({peer.remote for peer in peers}))
+        return f"its ranks reached the others at {addresses}, so that the library did not heed the interface"
     return None
 
 
@@ -163,12 +163,12 @@ def _cause(transport: Transport, trial: Trial) -> str | None:
 
 def _no_adapter(transport: Transport, trial: Trial) -> str:
     """Why NCCL saw no adapter: /sys shows the host's adapters to every container, /dev/infiniband only those passed in."""
-    seen = {port.port for port in transport.evidence.ports}
+    ports = {port.port for port in transport.evidence.ports}
     wanted = {hca for placed in trial.placement if placed.wire for hca in placed.wire.hcas}
-    if not seen:
+    if not ports:
         return "NCCL found no adapter, and the kernel of the node shows none"
-    if missing := sorted(wanted - seen):
-        return f"NCCL found no adapter of the name {', '.join(missing)}; the node has {', '.join(sorted(seen))}"
+    if missing := sorted(wanted - ports):
+        return f"NCCL found no adapter of the name {', '.join(missing)}; the node has {', '.join(sorted(ports))}"
     return "NCCL found no adapter: the container has no /dev/infiniband, or may not use it"
 
 

@@ -182,7 +182,7 @@ def measured_iterations(trial: Trial, events: Sequence[Event]) -> int:
     return min(ranks.values(), default=trial.iterations)
 
 
-def handed_over(trial: Trial, events: Sequence[Event]) -> int | None:
+def contributed_bytes(trial: Trial, events: Sequence[Event]) -> int | None:
     """Bytes that each device contributes in the measured windows; None if the program reports nothing about its network.
 
     Every device sends and receives at least this much, whatever the algorithm: its own part has to reach the others, and the sum has to
@@ -216,13 +216,13 @@ def least_factor(trial: Trial) -> float:
     return min(gradient_factor(trial), 2.0 * (len(trial.placement) - 1))
 
 
-def least_sent(trial: Trial, events: Sequence[Event]) -> int | None:
-    """Bytes that must cross between the nodes, or between the devices of one, in the measured windows; None as in `handed_over`.
+def minimum_bytes(trial: Trial, events: Sequence[Event]) -> int | None:
+    """Bytes that must cross between the nodes, or between the devices of one, in the measured windows; None as in `contributed_bytes`.
 
     No all-reduce over N of them can send less than 2(N-1) times the gradients (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms
     for clusters of workstations", 2009). Parameter servers alongside their workers send 2N times the gradients.
     """
-    own = handed_over(trial, events)
+    own = contributed_bytes(trial, events)
     parties = len(trial.placement) if len(trial.placement) > 1 else trial.world_size
     return None if own is None else 2 * (parties - 1) * own
 
@@ -230,8 +230,8 @@ def least_sent(trial: Trial, events: Sequence[Event]) -> int | None:
 def in_words(counts: Sequence[Counted]) -> str:
     """Describe the wires: `NVLink carried 24.9 GB a GPU (the gradients need 16.6 GB), PCIe 31 MB a GPU (11.6 GB)`."""
     first, *others = counts
-    told = [f"{NAMES[first.wire]} carried {first.amount} (the gradients need {size(first.needed)})"]
-    return ", ".join([*told, *(f"{NAMES[one.wire]} {one.amount} ({size(one.needed)})" for one in others)])
+    described = [f"{NAMES[first.wire]} carried {first.amount} (the gradients need {size(first.needed)})"]
+    return ", ".join([*described, *(f"{NAMES[one.wire]} {one.amount} ({size(one.needed)})" for one in others)])
 
 
 def nvlink(evidence: Evidence, own: Collection[str], *, devices: int, needed: int) -> Counted | None:
@@ -239,10 +239,10 @@ def nvlink(evidence: Evidence, own: Collection[str], *, devices: int, needed: in
 
     `own` are the UUIDs of the GPUs that the run used, empty if unknown. `needed`: bytes that the gradients need at each.
     """
-    both = [(link.rx_bytes, link.tx_bytes) for link in evidence.nvlink if not own or link.gpu in own]
-    if len(both) < max(devices, 1):
+    traffic = [(link.rx_bytes, link.tx_bytes) for link in evidence.nvlink if not own or link.gpu in own]
+    if len(traffic) < max(devices, 1):
         return None
-    return _counted("nvlink", both, least=min(map(min, both)), needed=needed)
+    return _counted("nvlink", traffic, least=min(map(min, traffic)), needed=needed)
 
 
 def pcie(evidence: Evidence, own: Collection[str], *, devices: int, needed: int) -> Counted | None:
@@ -251,20 +251,20 @@ def pcie(evidence: Evidence, own: Collection[str], *, devices: int, needed: int)
     if not slots or len(slots) < devices:
         return None
     share = min(slot.share for slot in slots)
-    both = [(slot.rx_bytes, slot.tx_bytes) for slot in slots]
-    return _counted("pcie", both, least=min(map(max, both)), needed=round(share * needed), share=share)
+    traffic = [(slot.rx_bytes, slot.tx_bytes) for slot in slots]
+    return _counted("pcie", traffic, least=min(map(max, traffic)), needed=round(share * needed), share=share)
 
 
 def _counted(
-    wire: CountedWire, both: Sequence[tuple[int, int]], *, least: int, needed: int, share: float = 1.0
+    wire: CountedWire, traffic: Sequence[tuple[int, int]], *, least: int, needed: int, share: float = 1.0
 ) -> Counted:
     """A wire's traffic from the (received, sent) bytes at each place."""
     return Counted(
         wire=wire,
-        places=len(both),
+        places=len(traffic),
         least=least,
-        most=max(map(max, both)),
-        sent=math.fsum(sent for _, sent in both) / len(both),
+        most=max(map(max, traffic)),
+        sent=math.fsum(sent for _, sent in traffic) / len(traffic),
         needed=needed,
         share=share,
     )
@@ -273,9 +273,9 @@ def _counted(
 def loopback(nodes: Iterable[NodeSent], *, needed: int) -> Counted | None:
     """Loopback traffic of the only node; None if it was not counted."""
     moved = [node.interfaces["lo"] for node in nodes if "lo" in node.interfaces]
-    return of_nodes("loopback", [sum(moved)], needed=needed) if moved else None
+    return node_traffic("loopback", [sum(moved)], needed=needed) if moved else None
 
 
-def of_nodes(wire: CountedWire, moved: Sequence[int], *, needed: int) -> Counted:
+def node_traffic(wire: CountedWire, moved: Sequence[int], *, needed: int) -> Counted:
     """A wire's traffic from what each node sent."""
     return _counted(wire, [(sent, sent) for sent in moved], least=min(moved), needed=needed)

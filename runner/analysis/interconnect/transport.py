@@ -88,8 +88,8 @@ class Observed:
 
     def judged(self, used: Used, *counts: Counted | None, **more: Any) -> Transport:
         """Make a `Transport` from what was used, the counts behind it, and more fields."""
-        told = {"requested": self.trial.interconnect, "evidence": self.evidence}
-        return Transport(used=used, counted=known(*counts), **told, **more)
+        fields = {"requested": self.trial.interconnect, "evidence": self.evidence}
+        return Transport(used=used, counted=known(*counts), **fields, **more)
 
     def unproved(self, why: str, *counts: Counted | None) -> Transport:
         """Make a `Transport` of unknown use, with the reason."""
@@ -114,13 +114,13 @@ def within_a_node(run: Observed) -> Transport:
     if claim == "p2p":
         links = counts.get("nvlink")
         if links and links.found and not links.carried:
-            said = f"{run.library} copies from GPU to GPU, and {evidence.in_words([links])}"
-            return run.unproved(said, *counts.values())
+            reason = f"{run.library} copies from GPU to GPU, and {evidence.in_words([links])}"
+            return run.unproved(reason, *counts.values())
         # If NVLink exists but was not counted, it is what has to be proved.
         claim = "pcie" if "nvlink" not in counts or (links and not links.carried) else "nvlink"
     if claim is None:
         return run.unproved(f"{run.library} names no wire that is known here", *counts.values())
-    return _held_against(run, claim, counts)
+    return _check_claim(run, claim, counts)
 
 
 def _counts(run: Observed, *, needed: int, least: int) -> Counts:
@@ -133,7 +133,9 @@ def _counts(run: Observed, *, needed: int, least: int) -> Counts:
         if slots := evidence.pcie(run.evidence, run.own, devices=devices, needed=needed):
             found["pcie"] = slots
     if run.carrier not in IP_ONLY and run.evidence.ports:
-        found["rdma"] = evidence.of_nodes("rdma", [sum(port.tx_bytes for port in run.evidence.ports)], needed=needed)
+        found["rdma"] = evidence.node_traffic(
+            "rdma", [sum(port.tx_bytes for port in run.evidence.ports)], needed=needed
+        )
     found["loopback"] = evidence.loopback(run.sent.values(), needed=least)
     return found
 
@@ -145,8 +147,8 @@ def _claim(run: Observed, counts: Counts) -> _Claim | Literal["p2p"] | None:
     if run.carrier == "memory":
         return "p2p"
     if run.carrier == "mpi":  # reports nothing; shared memory is what remains if no other wire carried them
-        told: tuple[tuple[CountedWire, _Claim], ...] = (("loopback", "loopback"), ("rdma", run.verbs))
-        return next((claim for wire, claim in told if (count := counts.get(wire)) and count.carried), "shm")
+        wires: tuple[tuple[CountedWire, _Claim], ...] = (("loopback", "loopback"), ("rdma", run.verbs))
+        return next((claim for wire, claim in wires if (count := counts.get(wire)) and count.carried), "shm")
     slowest_first: tuple[tuple[Via, _Claim | Literal["p2p"] | None], ...] = (
         ("other", None),
         ("socket", "loopback"),  # whatever the interface: the kernel sends to itself over the loopback
@@ -158,36 +160,36 @@ def _claim(run: Observed, counts: Counts) -> _Claim | Literal["p2p"] | None:
     return next((claim for via, claim in slowest_first if via in run.channels.via), None)
 
 
-def _held_against(run: Observed, claim: _Claim, counts: Counts) -> Transport:
+def _check_claim(run: Observed, claim: _Claim, counts: Counts) -> Transport:
     """Check a claimed wire against every counter that has to agree."""
     faster, own = _FASTER[claim], _OWN.get(claim)
     counts = {**counts, own: counts.get(own)} if own else counts
     found = known(*counts.values())
-    says = f"{run.library} says {claim}" if run.carrier == "nccl" else f"{run.library} can only have used {claim}"
+    report = f"{run.library} says {claim}" if run.carrier == "nccl" else f"{run.library} can only have used {claim}"
     others = faster if own else tuple(wire for wire in counts if wire != "pcie")
     for wire in (*others, *((own,) if own else ())):
         if wire in counts and counts[wire] is None:
             of = f" of all {run.trial.world_size} GPUs" if wire == "nvlink" else ""
-            return run.unproved(f"{says}, and the bytes of {transport.NAMES[wire]}{of} were not counted", *found)
+            return run.unproved(f"{report}, and the bytes of {transport.NAMES[wire]}{of} were not counted", *found)
     by_wire = {count.wire: count for count in found}
     mine = [by_wire[wire] for wire in (own or "pcie",) if wire in by_wire]
     for wire, other in ((wire, by_wire[wire]) for wire in others if wire in by_wire):
         if other.carried or (other.found and wire in faster):
             used = _NAMED.get(wire, run.verbs) if other.carried else "unknown"
-            return run.judged(used, *found, contradiction=against(says, other, *mine))
+            return run.judged(used, *found, contradiction=contradiction_of(report, other, *mine))
         if other.found:
-            return run.unproved(f"{says}, and {evidence.in_words([other])}", *found)
+            return run.unproved(f"{report}, and {evidence.in_words([other])}", *found)
     if any(not one.carried for one in mine):
-        return run.judged("unknown", *found, contradiction=against(says, *mine))
+        return run.judged("unknown", *found, contradiction=contradiction_of(report, *mine))
     return run.judged(claim, *found)
 
 
 _NAMED: Final[Mapping[CountedWire, Used]] = {"nvlink": "nvlink", "loopback": "loopback"}
 
 
-def against(says: str, *found: Counted) -> str:
+def contradiction_of(report: str, *found: Counted) -> str:
     """State in one sentence how the counters contradict a claim, with wires and bytes."""
-    return f"{says}, but {evidence.in_words(found)}"
+    return f"{report}, but {evidence.in_words(found)}"
 
 
 # A bond, a VLAN or a bridge counts the bytes of the interface below it again: of interfaces with like traffic, the chosen one is named.
@@ -219,8 +221,8 @@ def used(
         channels=read_channels(event.lines for event in events if isinstance(event, Nccl)),
         evidence=collect(events, pcie),
         sent=sent_by_node(events),
-        needed=evidence.handed_over(trial, events),
-        least=evidence.least_sent(trial, events),
+        needed=evidence.contributed_bytes(trial, events),
+        least=evidence.minimum_bytes(trial, events),
         own=frozenset(gpu.uuid for gpu in own),
         linked=not own or any(gpu.nvlinks for gpu in own),
         iterations=evidence.measured_iterations(trial, events),
@@ -238,8 +240,8 @@ def used(
 
 
 def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Transport:
-    if silent := [placed.node for placed in run.trial.placement if placed.node not in run.sent]:
-        return run.unproved(f"{', '.join(silent)} told no counters")
+    if unreported := [placed.node for placed in run.trial.placement if placed.node not in run.sent]:
+        return run.unproved(f"{', '.join(unreported)} told no counters")
     if run.least is None or run.needed is None:
         return run.unproved("the program does not tell how large its gradients are")
     needed = run.least // len(run.trial.placement)
@@ -266,16 +268,16 @@ def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Transport
         node: [count for port, count in run.sent[node].ports.items() if port in (run.channels.hcas or own)]
         for node, own in chosen.items()
     }
-    says = "NCCL says RDMA" if run.channels.via else "RDMA was chosen"
-    if silent := [node for node, own in ports.items() if not own]:
-        return run.unproved(f"{says}, and {', '.join(silent)} told no counters of its ports")
+    report = "NCCL says RDMA" if run.channels.via else "RDMA was chosen"
+    if unreported := [node for node, own in ports.items() if not own]:
+        return run.unproved(f"{report}, and {', '.join(unreported)} told no counters of its ports")
     moved = {node: sum(own) for node, own in ports.items()}
-    count = evidence.of_nodes("rdma", list(moved.values()), needed=needed)
+    count = evidence.node_traffic("rdma", list(moved.values()), needed=needed)
     if not count.carried:
-        return run.judged("unknown", count, contradiction=against(says, count))
+        return run.judged("unknown", count, contradiction=contradiction_of(report, count))
     if links and links.found:
-        really: Used = "nvlink" if links.carried else "unknown"
-        return run.judged(really, count, links, contradiction=against(says, links, count))
+        actual: Used = "nvlink" if links.carried else "unknown"
+        return run.judged(actual, count, links, contradiction=contradiction_of(report, links, count))
     kinds = {wire.kind for wire in wires.values() if wire}
     roce = "RoCE" in run.channels.layers if run.channels.layers else kinds == {"roce"}
     return run.judged(
@@ -293,24 +295,24 @@ def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int
     """
     busiest: dict[str, str] = {}
     for placed in run.trial.placement:
-        abroad = {name: count for name, count in run.sent[placed.node].interfaces.items() if name != "lo"}
-        if not abroad:
+        external = {name: count for name, count in run.sent[placed.node].interfaces.items() if name != "lo"}
+        if not external:
             return run.unproved(f"{placed.node} told of no network interface")
-        busiest[placed.node] = _busiest(abroad, placed)
+        busiest[placed.node] = _busiest(external, placed)
     moved = {node: run.sent[node].interfaces[name] for node, name in busiest.items()}
-    count = evidence.of_nodes("sockets", list(moved.values()), needed=needed)
+    count = evidence.node_traffic("sockets", list(moved.values()), needed=needed)
     names = ", ".join(dict.fromkeys(busiest.values()))
     if not count.carried:
         inner = ", ".join(sorted(run.channels.via)) if not run.channels.via & {"socket", "verbs"} else ""
-        says = f"NCCL says {inner} between the nodes" if inner else f"{run.library} is to use {names}"
-        really: Used = "nvlink" if links and links.carried else "unknown"
-        return run.judged(really, count, links, contradiction=against(says, *known(count, links)))
+        report = f"NCCL says {inner} between the nodes" if inner else f"{run.library} is to use {names}"
+        actual: Used = "nvlink" if links and links.carried else "unknown"
+        return run.judged(actual, count, links, contradiction=contradiction_of(report, *known(count, links)))
     kinds = [_kind(placed, busiest[placed.node], nics) for placed in run.trial.placement]
     used = min(kinds, key=_WEAKEST_FIRST.index)
     contradiction = None
     if faster := _faster(run, links, needed=needed):
         wire, other = faster
-        contradiction = against(f"{run.library} is to use {used} ({names})", other, count)
+        contradiction = contradiction_of(f"{run.library} is to use {used} ({names})", other, count)
         used = wire if other.carried else "unknown"
     return run.judged(
         used,
@@ -330,7 +332,7 @@ def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used,
         return None  # the adapters' bytes are not this carrier's, which speaks only IP
     ports = [sum(node.ports.values()) for node in run.sent.values()]
     over_ip = [sum(count for name, count in node.interfaces.items() if name != "lo") for node in run.sent.values()]
-    count = evidence.of_nodes("rdma", ports, needed=needed)
+    count = evidence.node_traffic("rdma", ports, needed=needed)
     beyond = (
         sent > COUNTED_TWICE * other + transport.STRAY * needed for sent, other in zip(ports, over_ip, strict=True)
     )

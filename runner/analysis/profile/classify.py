@@ -60,10 +60,10 @@ def category(kind: str, name: str) -> Any:
         return "memset"
     if kind not in _tables():
         return None
-    said = function(name) if kind == "call" else name
+    text = function(name) if kind == "call" else name
     if kind == "op" and "::" not in name:
-        said = name.rpartition(":")[2] or name
-    return next(one.category for one in _tables()[kind] if any(pattern.search(said) for pattern in one.patterns))
+        text = name.rpartition(":")[2] or name
+    return next(one.category for one in _tables()[kind] if any(pattern.search(text) for pattern in one.patterns))
 
 
 def direction(category: Any) -> Direction:

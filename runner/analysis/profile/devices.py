@@ -132,13 +132,13 @@ def uses(device_work: pd.DataFrame, elapsed: Mapping[int, Elapsed]) -> tuple[tup
     for rank, device, work in by_gpu(device_work):
         kernels = of_kind(work, "kernel")
         if rank in elapsed:
-            found.append(_use(f"gpu{device}", rank, kernels, elapsed[rank]))
+            found.append(_gpu_use(f"gpu{device}", rank, kernels, elapsed[rank]))
     if not found:
         return (), None
-    return tuple(found), _together(found)
+    return tuple(found), _total_use(found)
 
 
-def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> GpuUse:
+def _gpu_use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> GpuUse:
     busy = spans(kernels)
     own = spans(kernels[~kernels["category"].isin(COLLECTIVES)])
     elapsed_s = elapsed.without_profiler(busy.total)
@@ -155,7 +155,7 @@ def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> Gpu
     )
 
 
-def _together(found: list[GpuUse]) -> GpuUse:
+def _total_use(found: list[GpuUse]) -> GpuUse:
     """Combine all GPUs: seconds are summed, shares weighted by the seconds that they refer to."""
     busy_s, elapsed_s = math.fsum(use.busy_s for use in found), math.fsum(use.elapsed_s for use in found)
     own = math.fsum(use.own_compute_percent * use.elapsed_s for use in found)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_GPU: Final = "no NVIDIA device"
-OF_GPUS: Final = ("GPU compute utilisation", "kernel concurrency", "copies", "calls of the CUDA API")
+GPU_FIGURES: Final = ("GPU compute utilisation", "kernel concurrency", "copies", "calls of the CUDA API")
 FP32: Final = "FP32 utilisation"
 
 E = TypeVar("E", bound=Event)
@@ -92,12 +92,12 @@ def _elapsed(
             continue
         steps_s = math.fsum(stop.step_seconds)
         excess_s = steps_s - fmean(start.plain_step_seconds) * stop.iterations if start.plain_step_seconds else None
-        profiled_s = _in_region(rank, start.region, events, rows) if start.region else steps_s
+        profiled_s = _region_seconds(rank, start.region, events, rows) if start.region else steps_s
         if profiled_s:
             yield rank, Elapsed(iterations=stop.iterations, profiled_s=profiled_s, excess_s=excess_s)
 
 
-def _in_region(rank: int, region: str, events: Sequence[Event], rows: Rows) -> float | None:
+def _region_seconds(rank: int, region: str, events: Sequence[Event], rows: Rows) -> float | None:
     """Seconds of one region of one rank: as timed by the program, else the sum of its passages; None if neither is known."""
     for event in events:
         if isinstance(event, Regions) and event.rank == rank and event.name == region:
@@ -122,9 +122,9 @@ def _steps(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> St
 
 def _memory(events: Sequence[Event]) -> tuple[MemoryUse, ...]:
     phases = ("model", *shares.ORDER)
-    told = [event for event in events if isinstance(event, Memory)]
-    told.sort(key=lambda e: (e.rank, e.device, phases.index(e.phase) if e.phase in phases else len(phases)))
-    return tuple(MemoryUse.model_validate(event, from_attributes=True) for event in told)
+    used = [event for event in events if isinstance(event, Memory)]
+    used.sort(key=lambda e: (e.rank, e.device, phases.index(e.phase) if e.phase in phases else len(phases)))
+    return tuple(MemoryUse.model_validate(event, from_attributes=True) for event in used)
 
 
 def _flop(events: Sequence[Event]) -> tuple[FlopCounted, ...]:
@@ -145,14 +145,14 @@ def _unavailable(
         return
     of_gpus = any(env.device != "cpu" for env in _by_rank(events, Env).values())
     if not of_gpus and not (rows.device_work["device"] >= 0).any():
-        yield from ((figure, NO_GPU) for figure in (*OF_GPUS, FP32))
+        yield from ((figure, NO_GPU) for figure in (*GPU_FIGURES, FP32))
         return
     kernels = rows.kernels
     if not len(kernels):
-        yield from ((figure, f"{start.source} shows no kernels") for figure in OF_GPUS)
+        yield from ((figure, f"{start.source} shows no kernels") for figure in GPU_FIGURES)
     elif not utilised:
         untimed = kernels["start"].isna().all()
         reason = "the rows of the kernels have no start" if untimed else "no rank told its elapsed time"
-        yield from ((figure, reason) for figure in OF_GPUS[:2])
+        yield from ((figure, reason) for figure in GPU_FIGURES[:2])
     if not counted:
         yield FP32, "no hardware counters of kernels here; PROFILE=metrics reads them with ncu"

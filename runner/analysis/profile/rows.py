@@ -69,13 +69,13 @@ def prepare(frame: pd.DataFrame | None) -> Rows:
     work = table[table["kind"].isin(("kernel", "copy", "set"))]
     return Rows(
         device_work=work.assign(
-            category=_categories(work), region=_regions(work, _begun(work, calls, operators), regions)
+            category=_categories(work), region=_regions(work, _issued_at(work, calls, operators), regions)
         ),
         calls=calls.assign(name=calls["name"].map({name: classify.function(name) for name in calls["name"].unique()})),
         operators=operators.assign(
             category=_categories(operators),
             region=_regions(operators, operators["start"], regions),
-            own=_own(operators),
+            own=_self_seconds(operators),
         ),
         regions=regions,
         dropped=dropped,
@@ -84,42 +84,42 @@ def prepare(frame: pd.DataFrame | None) -> Rows:
 
 def _categories(rows: pd.DataFrame) -> pd.Series[str]:
     """The category of each row; each name is matched once."""
-    looked = [classify.category(kind, name) for kind, name in zip(rows["kind"], rows["name"], strict=True)]
-    found: pd.Series[str] = pd.Series(looked, index=rows.index, dtype="object")
+    categories = [classify.category(kind, name) for kind, name in zip(rows["kind"], rows["name"], strict=True)]
+    found: pd.Series[str] = pd.Series(categories, index=rows.index, dtype="object")
     return found
 
 
-def _begun(work: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) -> pd.Series[float]:
+def _issued_at(work: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) -> pd.Series[float]:
     """When each piece of device work was issued: the start of its call, else of its operator, else its own."""
     by_call, by_operator = _start_of(calls, "correlation", work), _start_of(operators, "op", work)
-    begun: pd.Series[float] = by_call.fillna(by_operator).fillna(work["start"])
-    return begun
+    issued_at: pd.Series[float] = by_call.fillna(by_operator).fillna(work["start"])
+    return issued_at
 
 
-def _start_of(asked: pd.DataFrame, key: str, work: pd.DataFrame) -> pd.Series[float]:
-    """For each row of `work`, the start of the earliest row of `asked` with the same rank and key; NaN if there is none."""
-    known = asked[asked[key].notna()].sort_values("start", kind="stable").drop_duplicates(["rank", key])
+def _start_of(issuers: pd.DataFrame, key: str, work: pd.DataFrame) -> pd.Series[float]:
+    """For each row of `work`, the start of the earliest row of `issuers` with the same rank and key; NaN if there is none."""
+    known = issuers[issuers[key].notna()].sort_values("start", kind="stable").drop_duplicates(["rank", key])
     starts = known.set_index(["rank", key])["start"].reindex(pd.MultiIndex.from_frame(work[["rank", key]]))
     found: pd.Series[float] = pd.Series(starts.to_numpy(dtype="float64"), index=work.index)
     return found
 
 
-def _regions(rows: pd.DataFrame, begun: pd.Series[float], regions: pd.DataFrame) -> pd.Series[str]:
-    """The region open on each row's rank at time `begun`; regions of one rank do not overlap."""
+def _regions(rows: pd.DataFrame, issued_at: pd.Series[float], regions: pd.DataFrame) -> pd.Series[str]:
+    """The region open on each row's rank at time `issued_at`; regions of one rank do not overlap."""
     found: pd.Series[str] = pd.Series(None, index=rows.index, dtype="object")
     for rank, spans in regions.groupby("rank"):
         ordered = spans.sort_values("start", kind="stable")
         mine = rows.index[rows["rank"] == rank]
-        moments = begun.loc[mine].to_numpy()
+        moments = issued_at.loc[mine].to_numpy()
         place = np.searchsorted(ordered["start"].to_numpy(), moments, side="right") - 1
         inside = (place >= 0) & (moments < ordered["end"].to_numpy()[np.maximum(place, 0)])
         found.loc[mine[inside]] = ordered["name"].to_numpy()[place[inside]]
     return found
 
 
-def _own(operators: pd.DataFrame) -> pd.Series[float]:
+def _self_seconds(operators: pd.DataFrame) -> pd.Series[float]:
     """Duration of each operator less that of its children; not below zero if children ran concurrently on other threads."""
     within = operators[operators["parent"].notna()].groupby(["rank", "parent"])["duration"].sum()
     children = within.reindex(pd.MultiIndex.from_frame(operators[["rank", "op"]])).fillna(0.0).to_numpy(dtype="float64")
-    own: pd.Series[float] = (operators["duration"] - children).clip(lower=0.0)
-    return own
+    self_seconds: pd.Series[float] = (operators["duration"] - children).clip(lower=0.0)
+    return self_seconds

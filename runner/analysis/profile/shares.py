@@ -28,7 +28,7 @@ ORDER: Final[tuple[StepPart, ...]] = ("input", "forward", "backward", "optimizer
 def categories(work: pd.DataFrame, seconds: pd.Series[float]) -> tuple[CategoryShare, ...]:
     """Time by category, most first; `seconds` holds the time of each row of `work`."""
     table = _summed(work, "category", seconds)
-    return tuple(CategoryShare(category=row.Index, **_took(row)) for row in table.itertuples())
+    return tuple(CategoryShare(category=row.Index, **_totals(row)) for row in table.itertuples())
 
 
 def names(work: pd.DataFrame, seconds: pd.Series[float], *, most: int = LISTED) -> tuple[NameShare, ...]:
@@ -43,7 +43,7 @@ def names(work: pd.DataFrame, seconds: pd.Series[float], *, most: int = LISTED) 
             name=short(row.Index[0]),
             category=row.Index[1],
             mean_s=row.seconds / row.count_,
-            **_took(row),
+            **_totals(row),
             fp32_percent=None if np.isnan(row.fp32) else row.fp32,
         )
         for row in table.head(most).itertuples()
@@ -56,10 +56,12 @@ def calls(rows: pd.DataFrame) -> tuple[tuple[CallShare, ...], tuple[CallClassSha
     by_name = _summed(rows, "name", rows["duration"])
     by_class = _summed(rows.assign(call_class=rows["name"].map(classes)), "call_class", rows["duration"])
     functions = (
-        CallShare(name=short(row.Index), call_class=classes[row.Index], mean_s=row.seconds / row.count_, **_took(row))
+        CallShare(name=short(row.Index), call_class=classes[row.Index], mean_s=row.seconds / row.count_, **_totals(row))
         for row in by_name.head(LISTED).itertuples()
     )
-    return tuple(functions), tuple(CallClassShare(call_class=row.Index, **_took(row)) for row in by_class.itertuples())
+    return tuple(functions), tuple(
+        CallClassShare(call_class=row.Index, **_totals(row)) for row in by_class.itertuples()
+    )
 
 
 def regions(
@@ -86,7 +88,7 @@ def regions(
         return ()
     table = _summed(work.fillna({"region": ""}), "region", seconds)
     order = [*(name for name in ORDER if name in spent), ""]
-    some = len(work) > 0
+    has_work = len(work) > 0
     pieces, took, share = (
         table[column].reindex(order, fill_value=0).tolist() for column in ("count_", "seconds", "share")
     )
@@ -94,9 +96,9 @@ def regions(
         RegionUse(
             name=name or None,
             step_s=_each_step(spent[name], iterations) if name else None,
-            work_s=took[place] / steps if some else None,
-            pieces_per_step=pieces[place] / steps if some else None,
-            share_percent=share[place] if some else None,
+            work_s=took[place] / steps if has_work else None,
+            pieces_per_step=pieces[place] / steps if has_work else None,
+            share_percent=share[place] if has_work else None,
         )
         for place, name in enumerate(order)
         if name or pieces[place]
@@ -148,5 +150,5 @@ def _summed(rows: pd.DataFrame, by: str | list[str], seconds: pd.Series[float]) 
     return ordered
 
 
-def _took(row: Any) -> dict[str, Any]:
+def _totals(row: Any) -> dict[str, Any]:
     return {"count": row.count_, "seconds": row.seconds, "share_percent": row.share}

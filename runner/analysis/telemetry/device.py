@@ -72,20 +72,20 @@ class Series:
 
     def gauge(self, span: Span) -> Found[Range]:
         """Minimum, time-weighted mean and maximum of a gauge over the sampled part of the span; `why` names the rest."""
-        lines = self._lines(span)
-        if lines.value is None:
-            return Found(None, lines.why)
-        ends, covered, area = lines.value
-        return Found(_range(ends, area / covered), lines.why)
+        segments = self._segments(span)
+        if segments.value is None:
+            return Found(None, segments.why)
+        ends, covered, area = segments.value
+        return Found(_range(ends, area / covered), segments.why)
 
     def integral(self, span: Span) -> Found[float]:
         """Integral of a gauge over the whole span; None if the span has a gap."""
-        lines = self._lines(span)
-        return Found(lines.value[2]) if lines.value and not lines.why else Found(None, lines.why)
+        segments = self._segments(span)
+        return Found(segments.value[2]) if segments.value and not segments.why else Found(None, segments.why)
 
     def mean(self, span: Span) -> Found[Range]:
         """Like `gauge`, for samples that are means since the previous one; a sample counts if its interval's midpoint lies in the span."""
-        if wrong := self._clock(span):
+        if wrong := self._clock_error(span):
             return Found(None, wrong)
         t, values = self._known()
         starts, ends, levels = t[:-1], t[1:], values[1:]
@@ -96,7 +96,7 @@ class Series:
         if not counts.any():
             return Found(None, NO_SAMPLE)
         avg = float((overlap * levels)[counts].sum() / overlap[counts].sum())
-        return Found(_range(levels[counts], avg), _hole(float(overlap[known].sum()), span))
+        return Found(_range(levels[counts], avg), _gap(float(overlap[known].sum()), span))
 
     def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
         """Increase of a counter; None if it fell, or if an edge of the span lies in a gap.
@@ -104,7 +104,7 @@ class Series:
         The increase between the readings around an edge is split in proportion to `rate`, a more finely sampled gauge of the counter's
         rate.
         """
-        if wrong := self._clock(span):
+        if wrong := self._clock_error(span):
             return Found(None, wrong)
         t, values = self._known()
         readings = []
@@ -117,7 +117,7 @@ class Series:
                 return Found(None, f"no reading of the counter at the {name} of the measured span")
             between = Span(start=t[after - 1], end=t[after])
             readings.append(
-                float(values[after - 1] + _share(between, edge, rate) * (values[after] - values[after - 1]))
+                float(values[after - 1] + _share_of_increase(between, edge, rate) * (values[after] - values[after - 1]))
             )
         touched = values[np.searchsorted(t, span.start, side="right") - 1 : np.searchsorted(t, span.end) + 1]
         if (np.diff(touched) < 0).any():
@@ -136,7 +136,7 @@ class Series:
 
     def growth(self, span: Span) -> Found[float]:
         """Increase of a rare-event counter between the readings just outside the span, or the outermost available ones."""
-        if wrong := self._clock(span):
+        if wrong := self._clock_error(span):
             return Found(None, wrong)
         t, values = self._known()
         first = max(0, int(np.searchsorted(t, span.start, side="right")) - 1)
@@ -173,7 +173,7 @@ class Series:
         known = np.isfinite(self.values)
         return self.t[known], self.values[known]
 
-    def _clock(self, span: Span) -> str | None:
+    def _clock_error(self, span: Span) -> str | None:
         """Say by how much the clock went back between the samples that the span needs; None if it never did."""
         inside = np.flatnonzero((self.t >= span.start) & (self.t <= span.end))
         if not len(inside):
@@ -183,12 +183,12 @@ class Series:
             return f"the sampler's clock went back by {-steps.min():.3g} s in the measured span"
         return None
 
-    def _lines(self, span: Span) -> Found[tuple[Floats, float, float]]:
+    def _segments(self, span: Span) -> Found[tuple[Floats, float, float]]:
         """The line segments between samples within a span, cut at its edges.
 
         Returns the values at their ends (2 × segments,), their total duration, and the trapezoidal integral of value × seconds.
         """
-        if wrong := self._clock(span):
+        if wrong := self._clock_error(span):
             return Found(None, wrong)
         t, values = self._known()
         steps = np.diff(t)
@@ -202,10 +202,10 @@ class Series:
         if covered == 0:
             return Found(None, NO_SAMPLE)
         area = float((seconds * (at_low + at_high) / 2).sum())
-        return Found((np.concatenate([at_low, at_high]), covered, area), _hole(covered, span))
+        return Found((np.concatenate([at_low, at_high]), covered, area), _gap(covered, span))
 
 
-def _share(span: Span, until: float, rate: Series | None) -> float:
+def _share_of_increase(span: Span, until: float, rate: Series | None) -> float:
     """The part of a span's increase that falls before `until`: in proportion to `rate`, else linear in time."""
     if rate and (whole := rate.integral(span).value):
         return (rate.integral(Span(start=span.start, end=until)).value or 0.0) / whole
@@ -218,11 +218,11 @@ def _range(values: Floats, avg: float) -> Range:
     return Range(min=low, avg=min(max(avg, low), high), max=high)
 
 
-def _hole(covered: float, span: Span) -> str | None:
-    hole = span.seconds - covered
-    if hole <= ROUNDING * span.seconds:
+def _gap(covered: float, span: Span) -> str | None:
+    gap = span.seconds - covered
+    if gap <= ROUNDING * span.seconds:
         return None
-    return f"no samples for {hole:.3g} s of the measured {span.seconds:.3g} s"
+    return f"no samples for {gap:.3g} s of the measured {span.seconds:.3g} s"
 
 
 @dataclass(frozen=True)
@@ -237,9 +237,9 @@ class Stretches:
         """Total duration without pauses."""
         return math.fsum(span.seconds for span in self.spans)
 
-    def overall(self, ask: Callable[[Span], Found[Range]]) -> Found[Range]:
+    def overall(self, evaluate: Callable[[Span], Found[Range]]) -> Found[Range]:
         """Range over all stretches by `Series.gauge` or `Series.mean`; the mean is weighted by the seconds of those that have samples."""
-        found = [ask(span) for span in self.spans]
+        found = [evaluate(span) for span in self.spans]
         if len(found) == 1:
             return found[0]
         known = [(one.value, span.seconds) for one, span in zip(found, self.spans, strict=True) if one.value]
@@ -247,21 +247,21 @@ class Stretches:
             return found[0]
         ranges, seconds = zip(*known, strict=True)
         lost = self.seconds - math.fsum(seconds)
-        hole = f"no samples for {lost:.3g} s of the measured {self.seconds:.3g} s"
+        gap = f"no samples for {lost:.3g} s of the measured {self.seconds:.3g} s"
         return Found(
             Range(
                 min=min(one.min for one in ranges),
                 avg=over_time([one.avg for one in ranges], seconds),
                 max=max(one.max for one in ranges),
             ),
-            hole if len(known) < len(found) else _first(found),
+            gap if len(known) < len(found) else _first_reason(found),
         )
 
-    def total(self, ask: Callable[[Span], Found[float]]) -> Found[float]:
+    def total(self, evaluate: Callable[[Span], Found[float]]) -> Found[float]:
         """Sum over all stretches by `Series.integral` or `Series.risen`; None unless every stretch has a value."""
-        found = [ask(span) for span in self.spans]
+        found = [evaluate(span) for span in self.spans]
         values = [one.value for one in found if one.value is not None]
-        return Found(math.fsum(values)) if len(values) == len(found) else Found(None, _first(found))
+        return Found(math.fsum(values)) if len(values) == len(found) else Found(None, _first_reason(found))
 
     def held(self, series: Series) -> Floats:
         """`Series.held` over all stretches."""
@@ -279,7 +279,7 @@ def stretches(node: NodeSpans) -> Stretches:
     return Stretches(whole=node.measured, spans=spans)
 
 
-def _first(found: list[Found[Range]] | list[Found[float]]) -> str | None:
+def _first_reason(found: list[Found[Range]] | list[Found[float]]) -> str | None:
     return next((one.why for one in found if one.why), None)
 
 
@@ -289,16 +289,16 @@ PIPES: Final = (
     "dram_percent",
 )
 _WIRES: Final = ("pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx")
-_OF_HOST: Final = ("disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
-NEVER: Final = "the sampler told nothing of it"
+_HOST_COUNTERS: Final = ("disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
+NO_VALUES: Final = "the sampler told nothing of it"
 # Sampling period in seconds of columns that are sampled less often (`workloads/monitor_nvml.py`, `monitor_host.py`).
-SELDOM_S: Final = (
+PERIODS_S: Final = (
     dict.fromkeys(("clock_mhz", "ecc_corrected", "ecc_uncorrected"), 1.0)
-    | dict.fromkeys(("energy_j", *_OF_HOST), 0.5)
+    | dict.fromkeys(("energy_j", *_HOST_COUNTERS), 0.5)
     | dict.fromkeys((*PIPES, *(f"{wire}_rate" for wire in _WIRES)), 0.1)
 )
 # Shortest span in seconds for energy and power: sensors lag by up to a second, and counters are read twice a second.
-SHORTEST_S: Final = 2.0
+SHORTEST_POWER_SPAN_S: Final = 2.0
 # Processes are listed once a second, so the last list before the span still applies within it.
 PROCESSES_EVERY_S: Final = 1.0
 
@@ -317,21 +317,21 @@ class Device:
         device: str,
         hz: float,
         measured: Stretches,
-        told: Mapping[str, str],
-        fell_silent: str | None = None,
+        reasons: Mapping[str, str],
+        sampler_lost: str | None = None,
     ) -> None:
         """Select the rows of one device (`gpu0`, ..., or `host`).
 
-        `told` maps a column to the sampler's reason for having no values, or no more; `fell_silent` is why the sampler stopped, which
+        `reasons` maps a column to the sampler's reason for having no values, or no more; `sampler_lost` is why the sampler stopped, which
         applies if no sample follows the span.
         """
         self.node, self.device, self.measured = node, device, measured
         self._frame, self._own = frame, rows_of(frame, node, device)
         self.t: Floats = np.asarray(frame["t"][self._own], dtype=np.float64)
         self._period_s = 1 / hz
-        self._told = told
-        self._fell_silent = fell_silent
-        self._lacking: dict[str, list[str]] = {}
+        self._reasons = reasons
+        self._sampler_lost = sampler_lost
+        self._unavailable: dict[str, list[str]] = {}
 
     def lists(self, column: str) -> list[list[Any] | npt.NDArray[Any] | None]:
         """The lists of a list column, one per row; None if the cell holds none. Parquet returns them as arrays."""
@@ -340,46 +340,48 @@ class Device:
     def series(self, column: str) -> Series:
         """A numeric column as a series."""
         values = np.asarray(self._frame[column][self._own], dtype=np.float64)
-        return Series(self.t, values, max(self._period_s, SELDOM_S.get(column, 0)))
+        return Series(self.t, values, max(self._period_s, PERIODS_S.get(column, 0)))
 
     def series_of(self, values: Floats) -> Series:
         """Values, one per row, as a series."""
         return Series(self.t, values, self._period_s)
 
-    def ask(self, column: str, question: Callable[[Series], Found[Value]]) -> Value | None:
+    def evaluate(self, column: str, figure: Callable[[Series], Found[Value]]) -> Value | None:
         """Evaluate a column's series; record why if the result is None or covers only part of the span."""
-        return self.answer(column, self.series(column), question)
+        return self.evaluate_series(column, self.series(column), figure)
 
-    def answer(self, column: str, series: Series, question: Callable[[Series], Found[Value]]) -> Value | None:
-        """Like `ask`, for a series derived from the column."""
-        found = question(series)
+    def evaluate_series(self, column: str, series: Series, figure: Callable[[Series], Found[Value]]) -> Value | None:
+        """Like `evaluate`, for a series derived from the column."""
+        found = figure(series)
         if found.why is not None:
-            self.lack(column, found.why if np.isfinite(series.values).any() else NEVER)
+            self.mark_missing(column, found.why if np.isfinite(series.values).any() else NO_VALUES)
         return found.value
 
-    def lack(self, column: str, why: str) -> None:
+    def mark_missing(self, column: str, why: str) -> None:
         """Record why figures of a column are unavailable; the sampler's own reason takes precedence."""
-        if self._fell_silent and not (self.t > self.measured.whole.end).any():
-            why = self._fell_silent
-        columns = self._lacking.setdefault(self._told.get(column, why), [])
+        if self._sampler_lost and not (self.t > self.measured.whole.end).any():
+            why = self._sampler_lost
+        columns = self._unavailable.setdefault(self._reasons.get(column, why), [])
         if column not in columns:
             columns.append(column)
 
     def gauge(self, column: str) -> Range | None:
         """Range of a gauge over the measured span."""
-        return self.ask(column, lambda series: self.measured.overall(series.gauge))
+        return self.evaluate(column, lambda series: self.measured.overall(series.gauge))
 
     def mean(self, column: str) -> Range | None:
         """Range over the measured span of samples that are means since the previous one."""
-        return self.ask(column, lambda series: self.measured.overall(series.mean))
+        return self.evaluate(column, lambda series: self.measured.overall(series.mean))
 
     def long_enough(self, *columns: str) -> bool:
         """Whether the measured span is long enough for energy and power; if not, record that for the columns."""
         seconds = self.measured.seconds
-        if seconds < SHORTEST_S:
+        if seconds < SHORTEST_POWER_SPAN_S:
             for column in columns:
-                self.lack(column, f"{seconds:.3g} s were measured; energy and power take {SHORTEST_S:g} s")
-        return seconds >= SHORTEST_S
+                self.mark_missing(
+                    column, f"{seconds:.3g} s were measured; energy and power take {SHORTEST_POWER_SPAN_S:g} s"
+                )
+        return seconds >= SHORTEST_POWER_SPAN_S
 
     def power(self, energy_j: float | None, samples: Range | None) -> Range | None:
         """Mean power from energy ÷ time, with the extremes of the samples, in watts; None unless both are known."""
@@ -389,22 +391,22 @@ class Device:
 
     def risen(self, column: str) -> int | None:
         """Increase of a counter over the measured span, rounded to whole units."""
-        return _whole(self.ask(column, lambda series: self.measured.total(series.risen)))
+        return _rounded(self.evaluate(column, lambda series: self.measured.total(series.risen)))
 
-    def grown(self, column: str) -> int | None:
+    def rare_events(self, column: str) -> int | None:
         """Increase of a rare-event counter between the readings around the measured span."""
-        return _whole(self.ask(column, lambda series: series.growth(self.measured.whole)))
+        return _rounded(self.evaluate(column, lambda series: series.growth(self.measured.whole)))
 
     @property
     def missing(self) -> tuple[Missing, ...]:
         """The figures found unavailable so far, one entry per reason."""
         return tuple(
             Missing(node=self.node, device=self.device, fields=tuple(columns), reason=reason)
-            for reason, columns in self._lacking.items()
+            for reason, columns in self._unavailable.items()
         )
 
 
-def _whole(value: float | None) -> int | None:
+def _rounded(value: float | None) -> int | None:
     """Round an interpolated count."""
     return None if value is None else round(value)
 
@@ -420,8 +422,8 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
     energy = integrated = None
     method: EnergyMethod = "energy counter"
     if device.long_enough("energy_j", "power_w"):
-        energy = device.ask("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
-        integrated = device.ask("power_w", lambda series: measured.total(series.integral))
+        energy = device.evaluate("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
+        integrated = device.evaluate("power_w", lambda series: measured.total(series.integral))
     if energy is None:
         energy, method = integrated, "integrated power"
     quarter = measured.whole.seconds / 4
@@ -446,12 +448,12 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         energy_j=energy,
         energy_method=method if energy is not None else None,
         integrated_power_j=integrated,
-        idle_power_w=device.ask("power_w", lambda series: series.lowest(idle, series.integral)) if idle else None,
+        idle_power_w=device.evaluate("power_w", lambda series: series.lowest(idle, series.integral)) if idle else None,
         **{f"{wire}_bytes": _traffic(device, wire) for wire in _WIRES},
         slowdown_percent=_slowdowns(device),
-        ecc_corrected=device.grown("ecc_corrected"),
-        ecc_uncorrected=device.grown("ecc_uncorrected"),
-        foreign=_foreign(device, own),
+        ecc_corrected=device.rare_events("ecc_corrected"),
+        ecc_uncorrected=device.rare_events("ecc_uncorrected"),
+        foreign=_foreign_processes(device, own),
     )
 
 
@@ -469,7 +471,7 @@ def _slowdowns(device: Device) -> dict[str, float] | None:
     """Percent of the span in which each reason held the clocks down: a sample's reasons hold until the next sample."""
     series = device.series("slowdown_bits")
     # Checked like a gauge, for a clock that went back and for gaps.
-    if device.answer("slowdown_bits", series, lambda own: device.measured.overall(own.gauge)) is None:
+    if device.evaluate_series("slowdown_bits", series, lambda own: device.measured.overall(own.gauge)) is None:
         return None
     held = device.measured.held(series)
     bits = np.nan_to_num(series.values).astype(np.int64)
@@ -477,21 +479,23 @@ def _slowdowns(device: Device) -> dict[str, float] | None:
     return {name: share for name, share in shares.items() if share > 0}
 
 
-def _foreign(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...] | None:
+def _foreign_processes(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...] | None:
     """The GPU's processes within the span that belong to none of the job's containers."""
     measured = device.measured.whole
     inside = (device.t >= measured.start - PROCESSES_EVERY_S) & (device.t <= measured.end)
     lists = [one for one, counts in zip(device.lists("processes"), inside, strict=True) if counts and one is not None]
     if not lists:
-        device.lack("processes", NO_SAMPLE)
+        device.mark_missing("processes", NO_SAMPLE)
         return None
     if not own:
-        device.lack("processes", "which containers were the job's own is not on file")
+        device.mark_missing("processes", "which containers were the job's own is not on file")
         return None
     seen = {process["pid"]: process for one in lists for process in one}
     unknown = [pid for pid, process in seen.items() if not process.get("cgroup") and process.get("session") is None]
     if unknown:
-        device.lack("processes", f"whose processes {', '.join(map(str, unknown))} are is not visible to the sampler")
+        device.mark_missing(
+            "processes", f"whose processes {', '.join(map(str, unknown))} are is not visible to the sampler"
+        )
     return tuple(
         ForeignProcess(pid=int(pid), memory_mib=process.get("memory_mib"))
         for pid, process in sorted(seen.items())
@@ -518,14 +522,14 @@ def host_figures(
     `stop` is None if the sampler did not finish, `idle` if there was no time in which nothing ran.
     """
     measured = device.measured
-    cpu, cores = _cores(device)
+    cpu, cores = _core_usage(device)
     rates = energy = used = None
     if device.long_enough("energy_j"):
         per_second = device.series("energy_j").rates()
-        rates = device.answer("energy_j", per_second, lambda series: measured.overall(series.mean))
-        energy = device.ask("energy_j", lambda series: measured.total(series.risen))
+        rates = device.evaluate_series("energy_j", per_second, lambda series: measured.overall(series.mean))
+        energy = device.evaluate("energy_j", lambda series: measured.total(series.risen))
     if stop is None:
-        device.lack("cpu_s", "the sampler did not get to tell what it used")
+        device.mark_missing("cpu_s", "the sampler did not get to tell what it used")
     elif sampler.cores and stop.seconds > 0:
         used = 100 * stop.cpu_s / stop.seconds / sampler.cores
     return HostTelemetry(
@@ -535,16 +539,16 @@ def host_figures(
         cpu_percent=cpu,
         core_percent=cores,
         memory_mib=device.gauge("memory_mib"),
-        **{name: device.risen(name) for name in _OF_HOST},
+        **{name: device.risen(name) for name in _HOST_COUNTERS},
         clock_mhz=device.gauge("clock_mhz"),
         power_w=device.power(energy, rates),
         energy_j=energy,
-        idle_power_w=device.ask("energy_j", lambda series: series.lowest(idle, series.risen)) if idle else None,
+        idle_power_w=device.evaluate("energy_j", lambda series: series.lowest(idle, series.risen)) if idle else None,
         sampler_percent=used,
     )
 
 
-def _cores(device: Device) -> tuple[Range | None, tuple[float, ...] | None]:
+def _core_usage(device: Device) -> tuple[Range | None, tuple[float, ...] | None]:
     """The range of the mean over all CPUs, and each CPU's mean over time."""
     lists = device.lists("core_percent")
     count = max((len(one) for one in lists if one is not None), default=0)
@@ -553,7 +557,7 @@ def _cores(device: Device) -> tuple[Range | None, tuple[float, ...] | None]:
     for row, one in zip(table, lists, strict=True):
         if one is not None and len(one) == count:
             row[:] = one
-    together = device.answer(
+    together = device.evaluate_series(
         "core_percent", device.series_of(table.mean(axis=1)), lambda all_: device.measured.overall(all_.mean)
     )
     each = [device.measured.overall(device.series_of(column).mean).value for column in table.T]

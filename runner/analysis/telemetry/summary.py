@@ -39,19 +39,19 @@ from runner.core.telemetry import (
 from runner.core.trial import Trial
 
 HOST: Final = "host"
-OF_PSUTIL: Final = (
+PSUTIL_COLUMNS: Final = (
     *("core_percent", "memory_mib", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes"),
     "clock_mhz",
 )
 Part = TypeVar("Part", GpuTelemetry, HostTelemetry)
 
-ADDED: Final = frozenset(
+SUMMED: Final = frozenset(
     {"measured_s", "energy_j", "integrated_power_j", "ecc_corrected", "ecc_uncorrected"}
     | {"pcie_rx_bytes", "pcie_tx_bytes", "nvlink_rx_bytes", "nvlink_tx_bytes"}
     | {"disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes"}
 )
-COMPLETE: Final = ADDED | {"power_w"}
-EXTREME: Final = {"idle_power_w": min, "temperature_rise_c": max, "sampler_percent": max}
+NEEDS_ALL: Final = SUMMED | {"power_w"}
+EXTREMES: Final = {"idle_power_w": min, "temperature_rise_c": max, "sampler_percent": max}
 
 
 def summarize(
@@ -80,7 +80,7 @@ def summarize(
     if not spans:
         return None
     nodes = [
-        _of_node(frame, [event for event in events if monitors.get(event.container) == span.node], span, own)
+        _node_telemetry(frame, [event for event in events if monitors.get(event.container) == span.node], span, own)
         for span in spans
     ]
     gpus = tuple(gpu for node in nodes for gpu in node.gpus)
@@ -114,27 +114,27 @@ class _Node:
     complete: bool
 
 
-def _of_node(frame: Samples | None, said: Sequence[Event], span: NodeSpans, own: Collection[str]) -> _Node:
-    sampler = next((event for event in said if isinstance(event, MonitorStart)), None)
-    stop = next((event for event in said if isinstance(event, MonitorStop)), None)
-    troubles = [event for event in said if isinstance(event, Trouble)]
+def _node_telemetry(frame: Samples | None, events: Sequence[Event], span: NodeSpans, own: Collection[str]) -> _Node:
+    sampler = next((event for event in events if isinstance(event, MonitorStart)), None)
+    stop = next((event for event in events if isinstance(event, MonitorStop)), None)
+    troubles = [event for event in events if isinstance(event, Trouble)]
     # A Trouble without fields is the runner's own: it lost contact with the sampler.
-    fell_silent = next((event.reason for event in troubles if not event.fields), None)
+    sampler_lost = next((event.reason for event in troubles if not event.fields), None)
     if sampler is None or frame is None:
-        why = fell_silent or "its sampler told nothing"
+        why = sampler_lost or "its sampler told nothing"
         none = [Missing(node=span.node, device=name, fields=(), reason=why) for name in ("gpu", HOST)]
         return _Node(sampler.hz if sampler else None, [], [], none, complete=False)
 
-    def device(name: str, told: Mapping[str, str]) -> Device:
-        of_it = [event for event in troubles if event.device == name and event.t <= span.measured.end]
+    def device(name: str, reasons: Mapping[str, str]) -> Device:
+        own_troubles = [event for event in troubles if event.device == name and event.t <= span.measured.end]
         return Device(
             frame,
             node=span.node,
             device=name,
             hz=sampler.hz,
             measured=stretches(span),
-            told={**told, **{field: event.reason for event in of_it for field in event.fields}},
-            fell_silent=fell_silent,
+            reasons={**reasons, **{field: event.reason for event in own_troubles for field in event.fields}},
+            sampler_lost=sampler_lost,
         )
 
     missing = []
@@ -147,16 +147,18 @@ def _of_node(frame: Samples | None, said: Sequence[Event], span: NodeSpans, own:
         samples = device(f"gpu{gpu.index}", {} if gpu.counters is not None else _reasons(PIPES, unread))
         gpus.append(gpu_figures(samples, gpu, idle=span.gpus_idle or span.idle, own=own))
         missing += samples.missing
-    told = _reasons(OF_PSUTIL, sampler.sources.get("psutil")) | _reasons(["energy_j"], sampler.sources.get("rapl"))
-    of_host = device(HOST, told)
+    host_reasons = _reasons(PSUTIL_COLUMNS, sampler.sources.get("psutil")) | _reasons(
+        ["energy_j"], sampler.sources.get("rapl")
+    )
+    of_host = device(HOST, host_reasons)
     hosts = [host_figures(of_host, sampler, stop, idle=span.idle)]
-    seen = {HOST, *(f"gpu{gpu.index}" for gpu in sampler.gpus)}
-    unseen = [
+    sampled = {HOST, *(f"gpu{gpu.index}" for gpu in sampler.gpus)}
+    unsampled = [
         Missing(node=span.node, device=trouble.device, fields=trouble.fields, reason=trouble.reason)
         for trouble in troubles
-        if trouble.device not in seen
+        if trouble.device not in sampled
     ]
-    return _Node(sampler.hz, gpus, hosts, [*missing, *of_host.missing, *unseen], complete=not unseen)
+    return _Node(sampler.hz, gpus, hosts, [*missing, *of_host.missing, *unsampled], complete=not unsampled)
 
 
 def _reasons(columns: Collection[str], why: str | None) -> dict[str, str]:
@@ -190,32 +192,32 @@ def pool(repeats: Sequence[Telemetry | None]) -> Telemetry | None:
         spans=(),
         samples=samples,
         seconds=math.fsum(seconds) if len(seconds) == len(runs) else None,
-        gpus=tuple(_joined(repeats) for repeats in gpus.values()),
-        hosts=tuple(_joined(repeats) for repeats in hosts.values()),
+        gpus=tuple(_pooled(repeats) for repeats in gpus.values()),
+        hosts=tuple(_pooled(repeats) for repeats in hosts.values()),
         energy_j=energy,
         samples_per_joule=samples / energy if energy else None,
         missing=tuple(dict.fromkeys(entry for run in runs for entry in run.missing)),
     )
 
 
-def _joined(repeats: Sequence[Part]) -> Part:
+def _pooled(repeats: Sequence[Part]) -> Part:
     """Pool one device over its repeats."""
     first = repeats[0]
-    return first.model_copy(update={name: _figure(name, repeats) for name in type(first).model_fields})
+    return first.model_copy(update={name: _pooled_figure(name, repeats) for name in type(first).model_fields})
 
 
-def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
+def _pooled_figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
     """Pool one figure of a device over its repeats, by the kind of figure."""
     known = [(value, one.measured_s) for one in repeats if (value := getattr(one, name)) is not None]
-    if not known or (name in COMPLETE and len(known) < len(repeats)):
+    if not known or (name in NEEDS_ALL and len(known) < len(repeats)):
         return None
     values, seconds = zip(*known, strict=True)
-    if name in ADDED:
+    if name in SUMMED:
         return math.fsum(values) if isinstance(values[0], float) else sum(values)
-    return EXTREME[name](values) if name in EXTREME else _joint(name, values, seconds)
+    return EXTREMES[name](values) if name in EXTREMES else _pooled_values(name, values, seconds)
 
 
-def _joint(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:
+def _pooled_values(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:
     """Pool known values: extremes over all, means weighted by seconds, lists merged; of a fact, the first."""
     match values[0]:
         case Range():
@@ -247,23 +249,23 @@ def node_spans(
     if not monitors or not any(windows[first_window:] for windows in ranks.values()):
         return ()
     imported = {event.rank: event.t for event in events if isinstance(event, Phase) and event.name == "import"}
-    told = {event.rank: event.node for event in events if isinstance(event, Net) and event.node}
+    node_of = {event.rank: event.node for event in events if isinstance(event, Net) and event.node}
     first = next(iter(monitors.values()))
     counted: dict[str, list[Window]] = {}
-    used: dict[str, list[float]] = {}
+    imported_at: dict[str, list[float]] = {}
     for rank, windows in ranks.items():
-        node = first if len(monitors) == 1 else told.get(rank, first)
+        node = first if len(monitors) == 1 else node_of.get(rank, first)
         counted.setdefault(node, []).extend(windows[first_window:])
-        used.setdefault(node, []).append(imported.get(rank, -math.inf))
-    began = {event.node: event for event in events if isinstance(event, MonitorStart)}
+        imported_at.setdefault(node, []).append(imported.get(rank, -math.inf))
+    samplers = {event.node: event for event in events if isinstance(event, MonitorStart)}
     found = []
     for node, windows in sorted(counted.items()):
-        sampler = began.get(node)
+        sampler = samplers.get(node)
         # The sampler's first line relates the two clocks. The runner reads it a moment after it was written, so the start of the job comes
         # out too early by that moment, never too late.
-        idle = _before(sampler, started - (sampler.received - sampler.t) if sampler else started)
+        idle = _idle_until(sampler, started - (sampler.received - sampler.t) if sampler else started)
         # No program of the suite uses a GPU before a rank has imported its framework.
-        gpus_idle = None if idle and idle.seconds >= SECOND else _before(sampler, min(used[node]))
+        gpus_idle = None if idle and idle.seconds >= SECOND else _idle_until(sampler, min(imported_at[node]))
         found.append(
             NodeSpans(
                 node=node,
@@ -288,7 +290,7 @@ def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
             yield Span(start=ends[before], end=starts[after])
 
 
-def _before(sampler: MonitorStart | None, end: float) -> Span | None:
+def _idle_until(sampler: MonitorStart | None, end: float) -> Span | None:
     """Return the span from the sampler's start to `end` on the node's clock; None if the sampler started later."""
     return Span(start=sampler.t, end=end) if sampler and end > sampler.t else None
 

@@ -214,7 +214,7 @@ def test_what_is_asked_more_seldom_has_holes_of_its_own_periods(column, period_s
         t = [10 + number * apart for number in range(8)]
         table = frame(rows(t, device="gpu0", **{column: lambda at: 7 * at}))
         whole = Stretches(whole=Span(start=t[0], end=t[-1]), spans=(Span(start=t[0], end=t[-1]),))
-        device = Device(table, node="here", device="gpu0", hz=100, measured=whole, told={})
+        device = Device(table, node="here", device="gpu0", hz=100, measured=whole, reasons={})
         assert (device.gauge(column) is None) == hole
 
 
