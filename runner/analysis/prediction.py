@@ -31,7 +31,7 @@ Overlap = Literal["buckets", "one message"]
 
 _FIRST_BUCKET: Final = 2**20
 _BUCKET: Final = 25 * 2**20
-_SHARE_DEVIATION, _ERROR_DEVIATION = 0.1, 0.03
+_SHARE_SD, _ERROR_SD = 0.1, 0.03
 FEWEST_POINTS: Final = 3
 """With fewer measured points, the error of a prediction is unknown."""
 
@@ -135,7 +135,7 @@ class PredictedRow(Frozen):
 def fit(points: Sequence[Point]) -> Cost:
     """Fit both shares, at least 0, by least squares of the relative errors of step times.
 
-    Ridge regression: a share that the points barely determine stays near 0. Its prior deviation is `_SHARE_DEVIATION`, that of the errors `_ERROR_DEVIATION`.
+    Ridge regression: a share that the points barely determine stays near 0. `_SHARE_SD` is its prior deviation, `_ERROR_SD` the errors'.
     """
     if len(points) < FEWEST_POINTS:
         return Cost()
@@ -144,10 +144,7 @@ def fit(points: Sequence[Point]) -> Cost:
     steps = np.array([point.one.step_s for point in points])
     terms = np.stack([steps, np.array([total for _, total in exchanges])], axis=1) / measured[:, None]
     residuals = 1 - (steps + np.array([exposed for exposed, _ in exchanges])) / measured
-    terms, residuals = (
-        np.vstack([terms, np.eye(2) * _ERROR_DEVIATION / _SHARE_DEVIATION]),
-        np.append(residuals, [0.0, 0.0]),
-    )
+    terms, residuals = np.vstack([terms, np.eye(2) * _ERROR_SD / _SHARE_SD]), np.append(residuals, [0.0, 0.0])
     best, least = Cost(), float(residuals @ residuals)
     for chosen in ([0, 1], [0], [1]):
         shares = np.zeros(2)

@@ -86,7 +86,7 @@ def judge(found: Diagnosis, baseline: Diagnosis | None = None) -> tuple[Verdict,
     for figure in (*several, *known):
         if rounds := [len(own) for own in figure.values.values() if len(own) < FEWEST_RUNS]:
             raise RequestError(
-                f"{figure.name} was measured in {min(rounds)} rounds, and an interval takes {FEWEST_RUNS}; add REPEAT=5"
+                f"{figure.name} was measured in {min(rounds)} rounds, and an interval needs {FEWEST_RUNS}; add REPEAT=5"
             )
     confidence = 1 - (1 - CONFIDENCE) / max(1, count)
     verdicts = [one for figure in several for one in _among(figure, confidence)]
@@ -98,7 +98,7 @@ def refuse_other(baseline: Diagnosis, *, what: str, device: str) -> None:
     """Raise RequestError, naming both, if the baseline is of another trial or device."""
     if (baseline.what, baseline.device) != (what, device):
         raise RequestError(
-            f"the baseline is of {baseline.what} on {baseline.device}, and nodes run {what} on {device}; give one of the same"
+            f"the baseline is of {baseline.what} on {baseline.device}, but the nodes run {what} on {device}; pass a baseline of the same"
         )
 
 
@@ -122,7 +122,7 @@ def _against(figure: Figure, expected: Figure, confidence: float) -> Iterator[Ve
     base_variance = statistics.variance(theirs) / len(theirs) if len(theirs) >= FEWEST_RUNS else None
     if base_variance is None:
         raise RequestError(
-            f"the baseline has {len(theirs)} values of {figure.name}, and an interval takes {FEWEST_RUNS}; measure it again"
+            f"the baseline has {len(theirs)} values of {figure.name}, and an interval needs {FEWEST_RUNS}; measure the baseline again"
         )
     for node, values in sorted(figure.values.items()):
         own = [math.log(value) for value in values]
@@ -150,12 +150,12 @@ def pooled(found: Iterable[Diagnosis]) -> Diagnosis:
     """Merge diagnoses of one trial on one kind of device into a baseline. Raises RequestError if there are none, or of several kinds."""
     all_ = tuple(found)
     if not all_:
-        raise RequestError("nothing was measured that a baseline could be made of; type `dlscale diagnose` first")
+        raise RequestError("there is no diagnosis to make a baseline from; run `dlscale diagnose` first")
     kinds = {(one.what, one.device) for one in all_}
     if len(kinds) > 1:
         described = "; ".join(f"{what} on {device}" for what, device in sorted(kinds))
         raise RequestError(
-            f"a baseline is of one trial on one kind of device, and these are of several ({described}); name those of one"
+            f"a baseline must be of one trial on one kind of device, but these diagnoses are of several ({described}); name those of one"
         )
     figures: dict[str, Figure] = {}
     for one in all_:

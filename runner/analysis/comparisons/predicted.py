@@ -47,7 +47,7 @@ def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None,
     one = _one_device(own, [record for record in usable if record.measurement.backward], joined=run)
     if one is None:
         raise RequestError(
-            f"{run.run_id}: its program does not tell when gradients are there, and no run of {model} at this precision on file does; "
+            f"{run.run_id}: its program does not report when gradients are ready, and neither does any run of {model} at this precision on file; "
             "run it again on one device with PyTorch, without cuda-graphs"
         )
     chosen = _wire(usable, wire, model)
@@ -101,11 +101,11 @@ def _trial(record: RunRecord) -> Trial:
 def _refuse(run: RunRecord, own: Sequence[RunRecord]) -> None:
     if run.trial.world_size > 1:
         raise RequestError(
-            f"{run.run_id} is a run on {run.trial.world_size} devices; name its baseline, {run.scaling.baseline_run_id}"
+            f"{run.run_id} ran on {run.trial.world_size} devices; name its one-device baseline, {run.scaling.baseline_run_id}"
         )
     if not own:
         raise RequestError(
-            f"{run.run_id}: only a PyTorch training on one device is predicted, by ddp, and only where its figures may be used; "
+            f"{run.run_id}: only a PyTorch training on one device that is valid or degraded can be predicted, for ddp; "
             "`dlscale ls` lists the runs"
         )
 
@@ -179,16 +179,16 @@ def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
     probed = [record for record in records if record.trial.world_size > 1 and record.measurement.probe]
     labels = list(dict.fromkeys(_label(record) for record in probed))
     if not labels:
-        raise RequestError("no exchange between devices was timed on file; run any training on two devices first")
+        raise RequestError("no run on file timed an exchange between devices; run any training on two devices first")
     if wanted is None and len(labels) > 1:
         raise RequestError(f"several wires were timed; name one with --wire: {', '.join(map(repr, labels))}")
     found = [label for label in labels if wanted in (None, label)] or [
         one for one in labels if one.startswith(wanted or "")
     ]
     if not found:
-        raise RequestError(f"--wire={wanted}: was not timed; nearest: {nearest(wanted or '', labels)}")
+        raise RequestError(f"--wire={wanted}: no such wire was timed; nearest: {nearest(wanted or '', labels)}")
     if len(found) > 1:
-        raise RequestError(f"--wire={wanted}: are several; name one of {', '.join(map(repr, found))}")
+        raise RequestError(f"--wire={wanted}: several wires match; name one of {', '.join(map(repr, found))}")
     own = [record for record in probed if _label(record) == found[0]]
     return _probed_wire(max(own, key=lambda record: (record.trial.world_size, _trial(record).model == model)))
 
@@ -199,8 +199,8 @@ def _point_label(point: Point) -> str:
 
 def _notes(own: Sequence[RunRecord], wire: Wire, farthest: int, devices: Sequence[int]) -> Iterable[str]:
     if not any(record.measurement.backward for record in own):
-        yield "when its gradients are there is taken from another run of the same network and precision, as shares of a step"
+        yield "the times at which gradients are ready come from another run of the same network and precision, as shares of a step"
     if any(scale > farthest for scale in devices):
-        yield f"beyond {farthest} devices nothing was measured: the interval holds for what was, and there the model is extrapolated"
+        yield f"nothing was measured beyond {farthest} devices: predictions there are extrapolated, and the interval does not account for that"
     if wire.nodes > 1:
-        yield f"more devices are more nodes on the same wire, with {wire.devices // wire.nodes} in each"
+        yield f"more devices are predicted as more nodes on the same wire, with {wire.devices // wire.nodes} devices each"

@@ -57,14 +57,14 @@ def test_a_node_by_itself_is_held_against_a_baseline():
 
 @pytest.mark.parametrize("changes", [{"what": "resnet50"}, {"device": "GPU"}])
 def test_a_baseline_of_something_else_is_refused(changes):
-    with pytest.raises(RequestError, match="give one of the same"):
+    with pytest.raises(RequestError, match="pass a baseline of the same"):
         judge(diagnosis({"a": (1, 2, 3)}), diagnosis({"a": (1, 2, 3)}, **changes))
     with pytest.raises(RequestError, match="of one trial on one kind"):
         pooled([diagnosis({"a": (1, 2)}), diagnosis({"a": (1, 2)}, **changes)])
 
 
 def test_fewer_rounds_than_an_interval_takes_are_refused():
-    with pytest.raises(RequestError, match="2 rounds, and an interval takes 3"):
+    with pytest.raises(RequestError, match="2 rounds, and an interval needs 3"):
         judge(diagnosis({"a": (1, 2), "b": (1, 2)}))
 
 
