@@ -1,5 +1,5 @@
-"""Prevents: a technique credited with what another line gained, or with a precision's or a batch's gain; lines of two machines, scales or
-networks in one table; a faster program that learns something else; a line that may not be used and still has a figure.
+"""Prevents: a technique credited with another line's gain, or with that of a precision or batch; lines of two machines, scales or networks in
+one table; a faster program that learns something else; figures of an invalid line.
 """
 
 import math
@@ -16,7 +16,7 @@ from runner.core.request import Request
 from runner.experiments.ablate import grow_batch, stages, turns
 from runner.report import comparisons
 
-pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+pytestmark = pytest.mark.filterwarnings("error")  # a missing glyph is a warning
 
 LAST, FUSED, COMPILE = "channels-last", "fused-optimizer", "compile"
 DATA = {"path": "/data/set", "images": 4000, "classes": 10, "digest": "d" * 64}
@@ -27,14 +27,14 @@ TWO = measured(64, 4500.0, precision="bf16", run_id="two", techniques=(LAST, COM
 LARGE = measured(128, 5000.0, precision="bf16", run_id="large", techniques=(LAST, COMPILE))
 
 
-def losing(curve_of_losses, *, seed=1, techniques=(), run_id=None):
-    """A run on real images with these losses, a step each."""
+def losing(losses, *, seed=1, techniques=(), run_id=None):
+    """A run on real images with these losses, one per step."""
     name = run_id or f"seed{seed}-{len(techniques)}"
     fields = {"data": DATA["path"], "dataset": DATA, "seed": seed, "techniques": techniques}
-    return but(measured(64, 1000.0, run_id=name, **fields), measurement={"losses": {"0": tuple(curve_of_losses)}})
+    return but(measured(64, 1000.0, run_id=name, **fields), measurement={"losses": {"0": tuple(losses)}})
 
 
-def test_each_line_is_held_against_the_first_and_the_one_before():
+def test_each_line_is_compared_with_the_first_and_the_previous_one():
     (found,) = ablations((TWO, LARGE, PLAIN, ONE, HALF))
     assert [line.label for line in found.rows] == [
         "fp32, plain, batch 64",
@@ -48,13 +48,13 @@ def test_each_line_is_held_against_the_first_and_the_one_before():
     assert found.name == "ablation-pytorch-2.15.0-resnet50-224px-1gpu"
 
 
-def test_a_line_that_lacks_what_the_one_before_has_tells_all_that_it_has():
+def test_a_line_that_lacks_a_technique_of_the_previous_one_is_labelled_in_full():
     other = measured(64, 3100.0, precision="bf16", run_id="other", techniques=(FUSED,))
     (found,) = ablations((HALF, ONE, other))
     assert [line.label for line in found.rows][1:] == [f"+ {LAST}", f"bf16, {FUSED}, batch 64"]
 
 
-def test_without_a_plain_line_the_one_with_fewest_techniques_is_the_first():
+def test_without_a_plain_line_the_one_with_the_fewest_techniques_comes_first():
     (found,) = ablations((TWO, ONE))
     assert [line.label for line in found.rows] == [f"bf16, {LAST}, batch 64", f"+ {COMPILE}"]
     assert [line.ratio for line in found.rows] == [None, pytest.approx(1.5)]
@@ -68,11 +68,11 @@ FULL = measured(64, 900.0, run_id="full", techniques=(FUSED,))
     [((PLAIN, HALF), 0), ((TWO, LARGE), 0), ((ONE, LARGE), 0), ((FULL, ONE), 0), ((FULL, ONE, TWO), 1)],
     ids=["a precision", "a batch", "a batch and a technique", "a precision and a technique", "a technique"],
 )
-def test_only_where_techniques_alone_differ_there_is_an_ablation(runs, found):
+def test_runs_that_differ_in_more_than_techniques_are_no_ablation(runs, found):
     assert len(ablations(runs)) == found
 
 
-def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():
+def test_an_invalid_line_has_a_reason_and_no_figure():
     bad = measured(64, 9000.0, precision="bf16", run_id="bad", techniques=(LAST,), status="invalid")
     (found,) = ablations((HALF, bad, TWO))
     assert (found.rows[1].row.throughput, found.rows[1].ratio, found.rows[2].gain) == (None, None, None)
@@ -80,18 +80,18 @@ def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():
     assert f"+ {LAST} invalid: made up" in found.notes
 
 
-def test_losses_are_compared_by_means_of_ten_steps():
+def test_losses_are_compared_as_means_of_ten_steps():
     assert curve(losing([*[1.0] * 10, *[3.0, 5.0] * 5, *[9.0] * 9])[1]) == (1.0, 4.0)
     assert curve(losing([*[1.0] * 10, None, *[1.0] * 9])[1]) == (1.0,)
 
 
 def zigzag(level, width):
-    """Losses that differ from a level by `width`, ten steps above it, ten below."""
+    """Losses that differ from a level by `width`: ten steps above it, ten below."""
     return [*[level + width] * 10, *[level - width] * 10]
 
 
-def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
-    """Seeds at 1, 2 and 3: two of them are 2 apart at most, step by step and in the mean; all lines have seed 1."""
+def test_a_line_learns_alike_if_it_is_as_close_as_another_seed():
+    """Seeds at 1, 2 and 3: any two are at most 2 apart, step by step and in the mean; all lines have seed 1."""
     seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
     near = losing([2.9] * 20, techniques=(LAST,))
     higher = losing([3.1] * 20, techniques=(LAST, COMPILE))
@@ -116,8 +116,8 @@ def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
     )
 
 
-def test_a_line_that_learns_a_little_less_in_every_step_is_outside():
-    """Seeds that cross each other are far apart in each step and not in the mean: half as far in each step, but always above, is not alike."""
+def test_a_line_that_learns_slightly_less_in_every_step_is_outside():
+    """Seeds whose curves cross are far apart in each step but not in the mean: a line half as far in each step, but always above, differs."""
     seeds = [losing(zigzag(1.0, width), seed=seed) for seed, width in ((1, 0.0), (2, 0.4), (3, -0.4))]
     (found,) = ablations((*seeds, losing([1.1] * 20, techniques=(LAST,))))
     told = found.rows[1].losses
@@ -130,21 +130,21 @@ def test_a_line_that_learns_a_little_less_in_every_step_is_outside():
     [((1, 2, 3), 1, (0, 0)), ((1, 2, 3), 4, None), ((1, 2), 1, None)],
     ids=["its own seed", "a seed that the plain program did not have", "two seeds are too few"],
 )
-def test_losses_are_held_against_a_plain_run_of_the_same_seed(seeds, seed, told):
+def test_losses_are_compared_with_a_plain_run_of_the_same_seed(seeds, seed, told):
     plain = [losing([float(own)] * 20, seed=own) for own in seeds]
     (found,) = ablations((*plain, losing([1.0] * 20, seed=seed, techniques=(LAST,))))
     losses = found.rows[1].losses
     assert (losses and (losses.distance, losses.shift)) == told
 
 
-def test_losses_of_a_line_that_may_not_be_used_are_not_compared():
+def test_losses_of_an_invalid_line_are_not_compared():
     seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
     broken = losing([*[1.0] * 10, *[math.inf] * 10], techniques=(LAST,))
     (found,) = ablations((*seeds, but(broken, validity={"status": "invalid", "reasons": ("a loss is not finite",)})))
     assert (found.rows[1].losses, found.rows[1].row.throughput) == (None, None)
 
 
-def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
+def test_report_draws_the_ablation_next_to_the_runs_and_on_the_page(tmp_path):
     for run in (PLAIN, HALF, ONE, TWO):
         leave(tmp_path, run)
     report([tmp_path], out=None)
@@ -156,7 +156,7 @@ def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
     assert comparisons.ablation(found).page_block().lead.startswith("4.500 × the first line")
 
 
-def test_the_lines_that_are_run_add_one_technique_each():
+def test_each_planned_line_adds_one_technique():
     on = resources("pytorch", "gpu")
     lines = list(stages(Request(gpus=(1,)), on, scale=1, batches=(512,)))
     assert [len(line.techniques) for line in lines] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 7]
@@ -168,12 +168,12 @@ def test_the_lines_that_are_run_add_one_technique_each():
     assert several[-1].techniques[-4:] == ("cuda-graphs", "local-statistics", "one-message", "bf16-gradients")
 
 
-def test_where_there_is_no_technique_there_is_nothing_to_run():
+def test_without_techniques_there_is_nothing_to_run():
     with pytest.raises(RequestError, match="not offered by FRAMEWORK=caffe"):
         list(stages(Request(), resources("caffe"), scale=1, batches=()))
 
 
-def test_every_round_has_every_line_and_on_real_data_three_plain_seeds():
+def test_every_round_runs_every_line_and_on_real_data_three_plain_seeds():
     lines = (Request(batch=1), Request(batch=2))
     assert [line.batch for line in turns(lines, Request(repeat=2))] == [1, 2, 1, 2]
     told = [(line.batch, line.seed) for line in turns(lines, Request(repeat=1, seed=7, data="/data"))]
@@ -183,14 +183,14 @@ def test_every_round_has_every_line_and_on_real_data_three_plain_seeds():
 @pytest.mark.parametrize(
     ("rates", "ran"),
     [
-        # 1.05 and 1.02 gain, 1.005 does not; what does not fit has no rate.
+        # 1.05 and 1.02 are gains, 1.005 is none; a batch that does not fit has no rate.
         ({64: 1000.0, 128: 1050.0, 256: 1071.0, 512: 1076.0}, [128, 128, 256, 256, 512, 512]),
         ({64: 1000.0, 128: 900.0}, [128, 128]),
         ({64: 1000.0, 128: None}, [128, 128]),
         ({64: None}, []),
     ],
 )
-def test_the_batch_grows_for_as_long_as_that_gains(rates, ran):
+def test_the_batch_grows_while_throughput_gains(rates, ran):
     done = []
 
     def run(line):

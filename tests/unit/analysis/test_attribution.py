@@ -1,5 +1,5 @@
-"""Prevents: time of a step that is counted twice or nowhere, a straggler blamed on the wires, a wait that compute hides blamed on the
-input, a probe read beyond what it measured, evidence that is missing and taken for zero."""
+"""Prevents: step time counted twice or not at all, a straggler blamed on the wires, a hidden wait blamed on the input, a probe read beyond
+what it measured, missing evidence taken for zero."""
 
 import pytest
 import wires
@@ -41,8 +41,8 @@ def parts(events, *, first=0, seconds=2.0, gradient_bytes=None):
     return step_parts(events, first_window=first, seconds=seconds, gradient_bytes=gradient_bytes)
 
 
-def test_a_step_is_its_input_the_slowest_rank_and_communication():
-    # Two windows of 10 steps in 2 s: 0.1 s a step. The slower rank computes 0.06 s, both wait 0.01 s: 0.03 s are left.
+def test_a_step_is_input_the_slowest_ranks_compute_and_communication():
+    # Two windows of 10 steps in 2 s: 0.1 s a step. The slower rank computes for 0.06 s, both wait for 0.01 s: 0.03 s remain.
     events = [window(rank, index, waited=0.1) for rank in (0, 1) for index in (0, 1)]
     found = parts([*events, compute(0, 0.03, 0.04, 0.05), compute(1, 0.06, 0.07, 0.06)])
     assert found.step_s == pytest.approx(0.1)
@@ -53,29 +53,29 @@ def test_a_step_is_its_input_the_slowest_rank_and_communication():
     assert (found.exchange_alone_s, found.inseparable) == (None, None)
 
 
-def test_all_wait_for_the_rank_that_waits_longest_in_each_window():
+def test_the_longest_wait_in_each_window_counts():
     # 0.4 s in the first window, 0.3 s in the second, over 20 steps.
     events = [window(0, 0, waited=0.4), window(1, 0, waited=0.1), window(0, 1, waited=0.0), window(1, 1, waited=0.3)]
     assert parts(events).input_waited_s == pytest.approx(0.035)
 
 
-def test_a_wait_while_the_device_computes_costs_nothing():
-    # A GPU computes 0.08 s of each 0.1 s; the loop, which only enqueues, waits 0.09 s for its next batch. It costs 0.02 s.
+def test_a_wait_hidden_by_compute_costs_nothing():
+    # A GPU computes for 0.08 s of each 0.1 s; the loop, which only enqueues, waits 0.09 s for its next batch. That costs 0.02 s.
     found = parts([window(0, 0, waited=0.9), window(0, 1, waited=0.9), compute(0, 0.08)])
     assert found.input_waited_s == pytest.approx(0.09)
     assert found.input_s == pytest.approx(0.02)
     assert found.compute_s == pytest.approx(0.08)
-    assert (found.communication_s, found.stragglers_s) == (None, None)  # one device has nobody to exchange with
+    assert (found.communication_s, found.stragglers_s) == (None, None)  # one device exchanges nothing
 
 
 @pytest.mark.parametrize(
     "passes",
     [
-        [(0.12,), (0.12,)],  # slower by themselves than in a step: Inception-v3 had -3.99 ms of communication
-        [(0.09, 0.099, 0.12), (0.05,)],  # 1 ms is left, and the passes differ by 30
+        [(0.12,), (0.12,)],  # slower alone than in a step: Inception-v3 had -3.99 ms of communication
+        [(0.09, 0.099, 0.12), (0.05,)],  # 1 ms remains, and the passes differ by 30
     ],
 )
-def test_passes_that_explain_no_step_tell_no_parts(passes):
+def test_a_step_that_its_passes_do_not_explain_has_no_parts(passes):
     """A part of a step was negative in 86 of 219 records."""
     events = [window(rank, index, waited=0.1) for rank in (0, 1) for index in (0, 1)]
     found = parts([*events, *(compute(rank, *own) for rank, own in enumerate(passes))])
@@ -84,13 +84,13 @@ def test_passes_that_explain_no_step_tell_no_parts(passes):
 
 
 @pytest.mark.parametrize(("waited", "known"), [(0.98, True), (1.02, False)])
-def test_a_wait_of_a_hundredth_of_a_step_is_no_more_than_itself(waited, known):
-    """10 steps in 1 s: up to 0.01 s in all are input whatever compute hides, and more needs a pass without input."""
+def test_a_wait_of_up_to_a_hundredth_of_a_step_counts_in_full(waited, known):
+    """10 steps in 1 s: up to 0.01 s in total counts as input, whatever compute hides; more requires a pass without input."""
     found = parts([window(0, 0, waited=waited / 100)], seconds=1.0)
     assert (found.input_s is not None, found.inseparable is None) == (known, known)
 
 
-def test_windows_before_the_steady_state_and_those_that_one_rank_lacks_do_not_count():
+def test_windows_before_the_steady_state_or_missing_on_a_rank_do_not_count():
     events = [window(0, 0, waited=5.0), window(0, 1, waited=0.1), window(0, 2, waited=0.1, iterations=5)]
     found = parts(events, first=1, seconds=1.5)
     assert found.step_s == pytest.approx(0.1)  # 15 steps
@@ -99,7 +99,7 @@ def test_windows_before_the_steady_state_and_those_that_one_rank_lacks_do_not_co
     assert parts(events, seconds=1.0).input_waited_s == pytest.approx(0.02)
 
 
-def test_what_a_program_does_not_tell_is_missing_and_not_zero():
+def test_unreported_times_are_missing_and_not_zero():
     assert parts([window(0, 0, waited=None)]) is None
     assert parts([compute(0, 0.1)]) is None
     assert parts([window(0, 0, waited=0.1), window(1, 0, waited=None)], seconds=1.0) is None
@@ -111,7 +111,7 @@ def test_what_a_program_does_not_tell_is_missing_and_not_zero():
     assert told.input_waited_s is None
 
 
-def test_the_probe_is_the_programs_own_in_the_order_of_sizes_and_by_its_median():
+def test_the_probe_is_sorted_by_size_and_timed_by_its_median():
     events = [bandwidth(4096, 0.5, 0.1, 0.2), bandwidth(64, 0.01, operation="push_pull", wrong=3), bandwidth(1 << 30)]
     assert exchanges(events) == (
         Exchange(operation="push_pull", size_bytes=64, seconds=0.01, algbw_gb_s=1.0, busbw_gb_s=1.5, wrong=3),
@@ -119,8 +119,8 @@ def test_the_probe_is_the_programs_own_in_the_order_of_sizes_and_by_its_median()
     )
 
 
-def test_collectives_are_no_part_of_what_gradients_are_predicted_from():
-    """Prevents an all-gather, which sends half of it, in the line from which the exchange of the gradients is read."""
+def test_collectives_are_kept_out_of_the_gradient_exchange_probe():
+    """Prevents an all-gather, which sends half as much, in the line from which the gradient exchange is read."""
     missing = says(NoCollectives, operations=("all_to_all",), reason="none")
     events = [bandwidth(64, 0.5), bandwidth(96, 0.2, operation="reduce_scatter"), missing]
     events += [bandwidth(size, 0.1, operation="all_gather") for size in (96, 48)]
@@ -140,7 +140,7 @@ def test_collectives_are_no_part_of_what_gradients_are_predicted_from():
         (3000, 20.0),  # ten times the largest, at its bandwidth
     ],
 )
-def test_an_exchange_of_any_size_by_hand(size, seconds):
+def test_the_time_of_an_exchange_by_hand(size, seconds):
     probe = exchanges([bandwidth(300, 2.0), bandwidth(100, 1.0)])
     assert exchange_seconds(probe, size) == pytest.approx(seconds)
     assert exchange_seconds((), size) is None
@@ -150,7 +150,7 @@ sizes = st.lists(st.tuples(st.integers(1, 10**9), st.floats(1e-6, 1e3)), min_siz
 
 
 @given(sizes, st.integers(1, 2 * 10**9))
-def test_an_exchange_takes_no_less_than_the_fastest_and_grows_with_its_bytes_beyond_the_largest(timed, size):
+def test_an_exchange_is_never_faster_than_the_fastest_and_scales_beyond_the_largest(timed, size):
     probe = exchanges([bandwidth(size_bytes, seconds) for size_bytes, seconds in timed])
     found = exchange_seconds(probe, size)
     assert found >= min(seconds for _, seconds in timed) * (1 - 1e-9)
@@ -164,7 +164,7 @@ def test_an_exchange_takes_no_less_than_the_fastest_and_grows_with_its_bytes_bey
     passes=st.lists(st.floats(0.001, 0.5), min_size=1, max_size=4),
     seconds=st.floats(0.5, 10),
 )
-def test_no_second_is_lost_or_invented_and_no_part_is_negative(waits, passes, seconds):
+def test_parts_add_up_to_the_step_and_none_is_negative(waits, passes, seconds):
     events = [window(rank, 0, waited=wait) for rank, wait in enumerate(waits)]
     found = parts([*events, *(compute(rank, one) for rank, one in enumerate(passes))], seconds=seconds)
     told = [found.input_s, found.compute_s, found.stragglers_s, found.communication_s]
@@ -191,7 +191,7 @@ def test_a_measurement_holds_probe_and_parts():
     assert found.step_parts.exchange_alone_s == pytest.approx(0.04)
 
 
-def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up():
+def test_probes_are_excluded_from_the_time_to_the_first_step_and_from_warm_up():
     events = [
         says(FirstStep, t=8.0, received=30.0),
         says(FirstStep, rank=1, t=8.5, received=30.5),
@@ -207,7 +207,7 @@ def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up
     assert found["warmup"] == pytest.approx(3.0)  # 12 - 8 - 1
 
 
-def test_input_by_itself_is_of_all_ranks_and_no_part_of_the_measured_phase():
+def test_input_alone_is_summed_over_ranks_and_excluded_from_the_measured_phase():
     events = [
         says(WarmupEnd, iterations=4, t=10.0),
         says(InputAlone, batches=8, samples=512, seconds=2.0, t=19.0),

@@ -1,13 +1,13 @@
-"""A regression that passes, or a build that fails for none.
+"""A missed regression, or a build that fails without one.
 
-Prevents: runs of different trials held against each other; a trial missed because its image, driver or commit is another, which is what a
-comparison is for; invalid runs and passes under a profiler in a ratio; noise reported as a regression; a regression smaller than allowed
-that fails a build; trials that only one side has, dropped without a word; a run compared with itself.
+Prevents: runs of different trials compared; a trial missed because its image, driver or commit differs, which is what a comparison is for;
+invalid runs and profiling passes in a ratio; noise reported as a regression; an allowed regression that fails a build; trials of only one
+side dropped silently; a run compared with itself.
 
 A regression believed or missed because of a p-value.
 
-Prevents: a U test that disagrees with the printed tables; ties counted as wins; a p that depends on which side is named first; a jump where
-the exact p gives way to the normal one; a p that is not corrected for how many trials were looked at.
+Prevents: a U test that disagrees with the printed tables; ties counted as wins; a p that depends on the order of the sides; a jump where
+the normal approximation replaces the exact p; a p that is not corrected for the number of trials.
 """
 
 import io
@@ -51,7 +51,7 @@ def leave(folder, found):
     return write_record(folder / found.run_id, found)
 
 
-def test_the_ratio_is_that_of_the_pooled_rates():
+def test_the_ratio_is_of_the_pooled_rates():
     """Before: 1280 images in 4 s and in 8 s, 213.3/s (the mean of the rates would be 240); after: 1280 in 8 s, 160/s."""
     found = compare([run("a1", 0.1), run("a2", 0.2, repeat=2)], [run("b", 0.2)], names=NAMES)
     (pair,) = found.pairs
@@ -79,7 +79,7 @@ def test_the_slowest_comes_first_and_the_fastest_last():
 
 
 def test_noise_is_no_regression():
-    """Three runs each that waver by a tenth, the later ones 0.1 % slower."""
+    """Three runs each that vary by a tenth, the later ones 0.1 % slower."""
     before, after = (
         [run(f"{side}{n}", mean * factor, repeat=n) for n, factor in enumerate((0.9, 1.0, 1.1), start=1)]
         for side, mean in (("a", 0.1), ("b", 0.1001))
@@ -88,8 +88,8 @@ def test_noise_is_no_regression():
     assert found.pairs[0].verdict == "no difference shown"
 
 
-def test_one_run_a_side_is_too_little_however_many_windows_it_has():
-    """Prevents a regression told from the windows of one process, which all share what was different about it."""
+def test_one_run_per_side_is_too_little_however_many_windows_it_has():
+    """Prevents a regression concluded from the windows of one process, which all share that process's peculiarity."""
     found = compare([run("a", 0.1)], [run("b", 0.2)], names=NAMES)
     (pair,) = found.pairs
     assert (pair.ratio, pair.ci95, pair.verdict) == (pytest.approx(0.5), None, "too little")
@@ -100,14 +100,14 @@ def test_one_run_a_side_is_too_little_however_many_windows_it_has():
 @pytest.mark.parametrize(
     ("count", "over", "sizes"), [(4, "repeats", (4, 4)), (3, "windows", (60, 60))], ids=["enough", "too few"]
 )
-def test_repeats_are_ranked_where_there_are_enough_of_them(count, over, sizes):
+def test_repeats_are_ranked_if_there_are_enough(count, over, sizes):
     found = compare(repeats("a", 0.1, count), repeats("b", 0.12, count), names=NAMES)
     test = found.pairs[0].test
     assert (test.over, (test.a, test.b)) == (over, sizes)
 
 
 def test_enough_repeats_for_one_pair_are_too_few_for_many():
-    """Four against four have p = 2/70 at best: corrected for two pairs, that shows nothing, so windows are ranked."""
+    """Four against four reach p = 2/70 at best, which is not significant after correction for two pairs, so windows are ranked."""
     before = [*repeats("a", 0.1, 4), *repeats("c", 0.1, 4, batch_per_device=16)]
     after = [*repeats("b", 0.12, 4), *repeats("d", 0.1, 4, batch_per_device=16)]
     found = compare(before, after, names=NAMES)
@@ -115,7 +115,7 @@ def test_enough_repeats_for_one_pair_are_too_few_for_many():
     assert found.pairs[0].verdict == "slower"
 
 
-def test_two_windows_a_side_are_too_little():
+def test_two_windows_per_side_are_too_little():
     found = compare([run("a", 0.1, iterations=4)], [run("b", 0.3, iterations=4)], names=NAMES)
     (pair,) = found.pairs
     assert (pair.verdict, pair.test) == ("too little", None)
@@ -123,7 +123,7 @@ def test_two_windows_a_side_are_too_little():
     assert any("more REPEAT or ITERATIONS" in note for note in notes(found))
 
 
-def test_a_threshold_is_passed_where_the_whole_interval_lies_beyond_it():
+def test_a_threshold_is_exceeded_if_the_whole_interval_lies_beyond_it():
     (pair,) = compare(repeats("a", 0.1, 4), repeats("b", 0.2, 4), names=NAMES).pairs
     for high, slower in ((0.9698, True), (0.9702, False)):
         assert pair.model_copy(update={"ci95": Interval(low=0.9, high=high)}).slower_than(3) is slower
@@ -139,7 +139,7 @@ def test_a_threshold_is_passed_where_the_whole_interval_lies_beyond_it():
         (1.1, 1.2, None, "too little"),
     ],
 )
-def test_interval_and_test_have_to_agree(low, high, p, expected):
+def test_interval_and_rank_test_must_agree(low, high, p, expected):
     assert verdict(Interval(low=low, high=high), p) == expected
 
 
@@ -151,7 +151,7 @@ LOOKED_FOR = ({"iterations": 20}, {"version": "2.0"}, {"seed": 7}, {"threads": 2
 
 
 @pytest.mark.parametrize("change", [*OTHERWISE, *LOOKED_FOR], ids=str)
-def test_what_ran_otherwise_is_no_pair_and_what_is_looked_for_is_one(change):
+def test_runs_of_different_trials_are_no_pair_and_runs_of_one_trial_are(change):
     found = compare([run("a")], [run("b", **change)], names=NAMES)
     assert len(found.pairs) == (change in LOOKED_FOR)
     assert [alone.side for alone in found.unpaired] == ([] if found.pairs else ["A", "B"])
@@ -159,8 +159,8 @@ def test_what_ran_otherwise_is_no_pair_and_what_is_looked_for_is_one(change):
         assert alone.differs[0] == next(iter(change)).replace("_", " ")
 
 
-def test_inference_that_keeps_a_device_busy_is_no_pair_with_one_that_waits():
-    """The rate of a host that waits for each batch stood beside that of a device with four under way, as a gain of 2.1."""
+def test_inference_with_several_batches_in_flight_is_not_paired_with_one_at_a_time():
+    """The rate of a host that waits for each batch was compared with that of a device with four in flight, as a gain of 2.1."""
     waits, busy = run("a", mode="infer"), run("b", mode="infer")
     busy = busy.model_copy(update={"measurement": busy.measurement.model_copy(update={"in_flight": 4})})
     found = compare([waits], [busy], names=NAMES)
@@ -170,8 +170,8 @@ def test_inference_that_keeps_a_device_busy_is_no_pair_with_one_that_waits():
     assert "flight" not in in_words(identity(waits))
 
 
-def test_data_count_by_what_is_in_them():
-    """The same images lie elsewhere on another machine."""
+def test_data_sets_are_compared_by_content():
+    """The same images have another path on another machine."""
     data = [
         Dataset(path=path, images=10, classes=2, digest=digest)
         for path, digest in (("/a", "x"), ("/b", "x"), ("/a", "y"))
@@ -180,7 +180,7 @@ def test_data_count_by_what_is_in_them():
     assert first == elsewhere != other
 
 
-def test_what_else_is_different_is_told():
+def test_other_differences_are_listed():
     found = compare(
         [run("a", image={"reference": "mxnet:1", "lock_sha256": None})],
         [run("b", image={"reference": "mxnet:2"}, threads=2)],
@@ -194,8 +194,8 @@ def test_what_else_is_different_is_told():
     }
 
 
-def test_a_screen_counts_what_could_not_be_compared_where_it_is_much():
-    """Prevents a line of hundreds of characters for each of the trials that ran on one side alone."""
+def test_the_screen_only_counts_unpaired_trials_if_there_are_many():
+    """Prevents a line of hundreds of characters for each trial of only one side."""
     sizes = range(1, MOST + 2)
     before, after = [run("a")], [run("b"), *(run(f"only{size}", batch_per_device=size) for size in sizes)]
     screen = open_console(width=80, file=io.StringIO())
@@ -206,7 +206,7 @@ def test_a_screen_counts_what_could_not_be_compared_where_it_is_much():
     assert sum("only in B" in note for note in notes(compare(before, after, names=NAMES))) == len(sizes)
 
 
-def test_invalid_runs_and_profiles_are_in_no_pair_and_degraded_ones_say_why():
+def test_invalid_runs_and_passes_are_left_out_and_degraded_ones_say_why():
     traced = ProfilePass(kind="kernels", after=None, iterations=5, region=None)
     doubted = run("a", status="degraded")
     found = compare([doubted, run("x", status="invalid"), run("p", profile=traced)], [run("b")], names=NAMES)
@@ -220,7 +220,7 @@ def test_invalid_runs_and_profiles_are_in_no_pair_and_degraded_ones_say_why():
     ]
 
 
-def test_a_trial_in_words_has_what_is_unusual_about_it():
+def test_a_trial_in_words_has_its_non_default_settings():
     words = in_words(identity(run("a", xla=True, settings={"n-critic": 5}, interconnect="shm")))
     assert words == (
         "mxnet resnet18 train, fp32, 1 CPU worker (unknown cpu), batch 32 each, 32×32, xla, interconnect shm, n-critic 5"
@@ -236,7 +236,7 @@ def test_a_threshold_is_a_percentage():
 
 @pytest.fixture
 def sides(tmp_path):
-    """Three repeats before, three after that take a quarter longer: 0.8 times as fast."""
+    """Three repeats before, and three after that take a quarter longer: 0.8 times as fast."""
     for side, seconds in (("before", 0.1), ("after", 0.125)):
         for found in repeats(side, seconds, 3):
             leave(tmp_path / side / "machine", found)
@@ -260,7 +260,7 @@ def test_a_regression_fails_a_build(sides):
     ],
     ids=["allowed", "not asked", "faster"],
 )
-def test_what_is_no_regression_or_allowed_does_not(sides, a, b, threshold):
+def test_an_allowed_regression_or_none_does_not_fail_a_build(sides, a, b, threshold):
     assert dlscale("compare", sides / a, sides / b, *threshold).code == 0
 
 
@@ -288,7 +288,7 @@ def test_json_has_every_figure(sides):
         (("before", "after", "--json", "--markdown"), "exclude each other"),
     ],
 )
-def test_a_mistake_is_one_sentence(sides, words, says):
+def test_a_usage_error_is_one_sentence(sides, words, says):
     (sides / "empty").mkdir()
     leave(sides / "other", run("other", precision="bf16"))
     done = dlscale("compare", *(word if word[:1] in ("", "-") else sides / word for word in words))
@@ -298,7 +298,7 @@ def test_a_mistake_is_one_sentence(sides, words, says):
 
 
 def test_a_damaged_record_is_named(sides):
-    """It is not dropped without a word: it may be the one that got slower."""
+    """It is not dropped silently: it may be the slower one."""
     path = sides / "before" / "machine" / "before-r2" / "record.json"
     path.write_text("{")
     done = dlscale("compare", sides / "before", sides / "after")
@@ -306,8 +306,8 @@ def test_a_damaged_record_is_named(sides):
     assert "is not a run record" in done.stdout
 
 
-def test_a_backup_within_a_side_is_no_repeat(tmp_path):
-    """A copy of the one run of a side lowered p and hid that the side is of one run."""
+def test_a_copy_of_a_run_is_no_repeat(tmp_path):
+    """A copy of a side's only run lowered p and hid that the side has one run."""
     leave(tmp_path / "before", run("a", 0.1))
     leave(tmp_path / "after", run("b", 0.12))
     honest = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
@@ -321,18 +321,18 @@ def test_a_backup_within_a_side_is_no_repeat(tmp_path):
 @pytest.mark.parametrize(
     ("a", "b", "u", "p"),
     [
-        # Nothing overlaps: one arrangement of C(10, 5) = 252, in either tail.
+        # No overlap: one arrangement of C(10, 5) = 252, in either tail.
         ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10], 25, 2 / 252),
         ([6, 7, 8, 9, 10], [1, 2, 3, 4, 5], 0, 2 / 252),
         # U = 2 for 5 and 5 is the last value below 0.05 in the tables: 1 + 1 + 2 arrangements have U of 0, 1 and 2.
         ([1, 2, 3, 4, 7], [5, 6, 8, 9, 10], 23, 2 * 4 / 252),
         # U = 3 is the first above: three more arrangements.
         ([1, 2, 3, 4, 8], [5, 6, 7, 9, 10], 22, 2 * 7 / 252),
-        # Three against three never are below 0.1.
+        # Three against three never get below 0.1.
         ([1, 2, 3], [4, 5, 6], 9, 2 / 20),
-        # One value that ties counts half: sums of ranks of two out of {1, 2.5, 2.5, 4} that are at least 6.5 are two of six.
+        # A tie counts half: of the pairs out of ranks {1, 2.5, 2.5, 4}, two of six have a sum of at least 6.5.
         ([1, 2], [2, 3], 3.5, 2 * 2 / 6),
-        # All alike.
+        # All equal.
         ([7, 7, 7], [7, 7], 3, 1.0),
     ],
 )
@@ -361,8 +361,8 @@ def test_p_counts_every_arrangement_with_ties(a, b):
 
 @pytest.mark.parametrize("shift", [0, 3, 8, 12, 20])
 @pytest.mark.parametrize("smaller", [9, EXACT // 2])
-def test_the_normal_p_takes_over_without_a_jump(smaller, shift):
-    """Where counting ends, both ways must lead to one verdict."""
+def test_the_normal_p_takes_over_from_the_exact_one_without_a_jump(smaller, shift):
+    """At the switch, both methods must give the same verdict."""
     a = [float(i) for i in range(smaller)]
     b = [i + 0.5 + shift * smaller / EXACT for i in range(EXACT - smaller)]
     ranks = regression._doubled_ranks([*a, *b])
@@ -372,7 +372,7 @@ def test_the_normal_p_takes_over_without_a_jump(smaller, shift):
 @pytest.mark.parametrize(
     ("a", "b", "p"),
     [
-        # 40 against 40 with all of b above: away 800 less a half, variance 40 × 40 × 81 / 12 = 10800.
+        # 40 against 40 with all of b above: a deviation of 800 less a half, variance 40 × 40 × 81 / 12 = 10800.
         (range(40), range(40, 80), math.erfc(799.5 / math.sqrt(10800) / math.sqrt(2))),
         # Of 30 and 30 values 30 are 0, with rank 15.5, and 30 are 1, with 45.5; b has 20 of these. Its sum is 1,065, 150 away from 915. Ties:
         # 2 × (30³ - 30) = 53,940; variance 30 × 30 / 12 × (61 - 53,940 / (60 × 59)) = 3,432.2, its root 58.585. 149.5 / 58.585 = 2.5518, beyond
@@ -386,7 +386,7 @@ def test_the_normal_p_by_hand(a, b, p):
 
 
 @pytest.mark.parametrize(("a", "b", "p"), [(3, 3, 0.1), (4, 4, 2 / 70), (1, 1, 1.0), (1, 40, 2 / 41)])
-def test_the_smallest_p_that_sizes_allow(a, b, p):
+def test_the_smallest_p_of_given_sample_sizes(a, b, p):
     assert smallest_p(a, b) == pytest.approx(p)
     assert mann_whitney(range(a), range(a, a + b))[1] == pytest.approx(p)
 

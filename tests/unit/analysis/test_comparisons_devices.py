@@ -1,6 +1,6 @@
-"""Prevents: one GPU's interval read as what all of its kind do; two runs on one GPU taken for two GPUs; trainings that differ, or ran on
-another kind, driver, version or program, held against each other; a rate that may not be used among them; a run that had one of several GPUs,
-nobody knows which; a GPU that was throttled, and nobody is told.
+"""Prevents: one GPU's interval applied to all GPUs of its kind; two runs on one GPU taken for two GPUs; comparisons of different trainings, or
+across GPU models, drivers, versions or programs; an invalid rate among them; a run on an unknown one of several GPUs; a throttled GPU that
+is not reported.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from runner.report import comparisons
 SECOND, THIRD = (H200.model_copy(update={"uuid": f"GPU-{name}"}) for name in ("aaaa-bbbb-1", "cccc-dddd-2"))
 
 
-def on(gpu, rate, *, batch=64, status="valid", told=None, telemetry=True, **changes):
-    """A run on a GPU; `told`: other facts of its provenance."""
+def on(gpu, rate, *, batch=64, status="valid", provenance=None, telemetry=True, **changes):
+    """A run on a GPU; `provenance`: other facts of its provenance."""
     path, record = measured(batch, rate, status=status, run_id=f"{gpu.uuid}-{batch}-{rate}", **changes)
     watched = record.telemetry and record.telemetry.model_copy(
         update={"gpus": tuple(one.model_copy(update={"uuid": gpu.uuid}) for one in record.telemetry.gpus)}
     )
-    provenance = record.provenance.model_copy(update={"gpus": (gpu,)} | (told or {}))
-    return path, record.model_copy(update={"telemetry": watched if telemetry else None, "provenance": provenance})
+    found = record.provenance.model_copy(update={"gpus": (gpu,)} | (provenance or {}))
+    return path, record.model_copy(update={"telemetry": watched if telemetry else None, "provenance": found})
 
 
-# At batch 64 three GPUs, 1,000, 1,010 and 1,100 images/s; at 128 two of them, 2,000 and 2,100.
+# At batch 64 three GPUs: 1,000, 1,010 and 1,100 images/s; at 128 two of them: 2,000 and 2,100.
 SMALL = (on(H200, 1000), on(SECOND, 1010), on(THIRD, 1100))
 LARGE = (on(SECOND, 2100, batch=128), on(H200, 2000, batch=128))
 
 
-def test_the_fastest_gpu_is_held_against_the_slowest():
+def test_the_fastest_gpu_is_compared_with_the_slowest():
     (found,) = devices((*SMALL, *LARGE))
     assert [training.label for training in found.trainings] == [
         f"resnet50 train, fp32, batch {batch} each, 224×224" for batch in (64, 128)
@@ -45,7 +45,7 @@ def test_the_fastest_gpu_is_held_against_the_slowest():
     assert found.name == "devices-pytorch-2.15.0-nvidia-h200-docker-images"
 
 
-def test_each_gpu_stands_beside_the_median_of_those_that_ran_the_same():
+def test_each_gpu_is_compared_with_the_median_of_those_that_ran_the_same():
     (found,) = devices((*SMALL, *LARGE))
     assert [(one.uuid, one.trainings) for one in found.standings] == [(H200.uuid, 2), (SECOND.uuid, 2), (THIRD.uuid, 1)]
     slow, second, third = found.standings
@@ -67,8 +67,8 @@ def test_runs_on_one_gpu_are_its_repeats():
     assert repeated.rate == pytest.approx(128 / (64 / 1000 + 64 / 1020))
 
 
-def test_a_rate_of_one_run_has_no_interval_and_the_ratio_of_picked_gpus_never():
-    """The fastest of several is picked for what it did: an interval of its ratio to the slowest would not hold what it says."""
+def test_a_single_run_and_the_ratio_of_selected_gpus_have_no_interval():
+    """The fastest of several is selected by its result: an interval of its ratio to the slowest would not have its nominal coverage."""
     often = [on(H200, rate) for rate in (1000, 1001, 1002)]
     (found,) = devices((*often, SMALL[1]))
     table = comparisons.devices(found).tables[0]
@@ -81,27 +81,27 @@ def test_a_rate_of_one_run_has_no_interval_and_the_ratio_of_picked_gpus_never():
 @pytest.mark.parametrize(
     "other",
     [
-        on(SECOND, 1010, told={"driver": "1.2.3"}),
-        on(SECOND, 1010, told={"workloads_sha256": "d" * 64}),
+        on(SECOND, 1010, provenance={"driver": "1.2.3"}),
+        on(SECOND, 1010, provenance={"workloads_sha256": "d" * 64}),
         on(SECOND, 1010, status="invalid"),
         but(on(SECOND, 1010), image={"lock_sha256": "e" * 64}),
     ],
     ids=("driver", "programs", "invalid", "image"),
 )
-def test_another_driver_program_or_image_and_what_may_not_be_used_is_held_against_nothing(other):
+def test_invalid_runs_and_those_of_another_driver_program_or_image_are_not_compared(other):
     assert devices((SMALL[0], other)) == ()
     assert len(devices((SMALL[0], other, SMALL[2]))) == 1
 
 
-def test_without_samplers_the_gpu_is_the_only_one_that_the_run_could_see():
+def test_without_samplers_the_gpu_is_the_only_visible_one():
     (found,) = devices((on(H200, 1000, telemetry=False), on(SECOND, 1010, telemetry=False)))
     assert "slowest's clock (MHz)" not in comparisons.devices(found).tables[0].columns
-    unknown = on(SECOND, 1010, telemetry=False, told={"gpus": (SECOND, THIRD)})
+    unknown = on(SECOND, 1010, telemetry=False, provenance={"gpus": (SECOND, THIRD)})
     assert devices((SMALL[0], unknown)) == ()
     assert devices(()) == ()
 
 
-def test_a_gpu_that_was_throttled_is_told():
+def test_a_throttled_gpu_is_reported():
     (found,) = devices((SMALL[0], on(SECOND, 1010, status="degraded")))
     table = comparisons.devices(found).tables[0]
     assert (table.columns[-1], table.rows[0][-1]) == ("degraded", "1")

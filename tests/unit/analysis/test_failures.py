@@ -1,6 +1,6 @@
-"""Prevents: a failed run that blames the wrong rank, hides its exit code, or shows the launcher's words instead of the rank's own.
+"""Prevents: a failed run that blames the wrong rank, hides its exit code, or shows the launcher's output instead of the rank's own.
 
-The launchers' lines are as they were written when a rank of a real run was killed.
+The launchers' lines were recorded when a rank of a real run was killed.
 """
 
 import pytest
@@ -43,18 +43,18 @@ tf_workers: worker 1 ended with exit code 1
 """
 
 
-def test_torchrun_a_killed_rank_is_named_with_its_signal_and_its_own_last_line():
+def test_a_killed_rank_is_named_with_its_signal_and_last_line():
     found = explain(1, TORCHRUN.splitlines())
     assert found.startswith("rank 1: killed (exit code -9, SIGKILL)")
     assert found.endswith("it last said: about to read image 17")
-    # The root cause is the one that is last.
+    # The root cause comes last.
     ended = TORCHRUN.replace("-9", "1").splitlines()
     assert explain(1, ended).startswith("rank 1: exit code 1; it last said: about to read")
     assert explain(1, WORKERS.splitlines()) == "rank 1: exit code 1; it last said: ValueError: no such label"
 
 
-def test_a_rank_that_others_followed_is_not_the_one_to_blame():
-    """Rank 0 fails because rank 1 was killed, and the launcher may see it first."""
+def test_the_killed_rank_is_blamed_not_those_that_failed_because_of_it():
+    """Rank 0 fails because rank 1 was killed, and the launcher may notice it first."""
     swapped = TORCHRUN.replace("-15", "1").splitlines()
     first, second = swapped.index("  rank      : 0 (local_rank: 0)"), swapped.index("  rank      : 1 (local_rank: 1)")
     swapped[first : first + 2], swapped[second : second + 2] = swapped[second : second + 2], swapped[first : first + 2]
@@ -88,7 +88,7 @@ Terminating remaining workers after failure of Process 1.
 Process 0 exit with status code 143.
 """
 LOST = "ssh lost a node in mid-run; see whether it is up and its cable in"
-# ssh that is terminated ends with 255 too: rank 0 failed, and took rank 1 on the other node along.
+# A terminated ssh exits with 255 as well: rank 0 failed and took rank 1 on the other node with it.
 ENDED_BOTH = """\
 [0]<stderr>:ValueError: no such label
 Process 0 exit with status code 1.
@@ -96,7 +96,7 @@ Terminating remaining workers after failure of Process 0.
 [1]<stderr>:Killed by signal 15.
 Process 1 exit with status code 255.
 """
-# The network of the second node went down; mpirun names no rank, and its own guesses fill the rest.
+# The network of the second node failed; mpirun names no rank, and its own guesses fill the log.
 MPIRUN = """\
 Timeout, server 10.0.0.2 not responding.
 --------------------------------------------------------------------------
@@ -146,23 +146,23 @@ TYPE_ERROR = "TypeError: zero_grad() got an unexpected keyword argument"
         *((NO_LOGIN.replace("WORDS", words), f"{LOG_IN} ({words})") for words in REFUSALS),
     ],
 )
-def test_the_rank_that_ended_first_or_was_cut_off_is_to_blame_whoever_the_launcher_names_as_well(log, said):
+def test_the_rank_that_failed_first_or_was_cut_off_is_blamed(log, said):
     assert explain(1, log.split("\n"), last_events={0: "window", 1: "loss"}).startswith(said)
 
 
-def test_a_container_with_one_rank_is_that_rank():
+def test_the_only_rank_of_a_container_is_named():
     found = explain(137, ["loading"], last_events={1: "window"})
     assert found.startswith("rank 1: killed (exit code 137, SIGKILL)")
     assert found.endswith("; its last event was window; it last said: loading")
 
 
-def test_a_rank_that_wrote_nothing_but_events_is_told_by_the_last_of_them():
+def test_a_rank_without_output_is_described_by_its_last_event():
     lines = ["tf_workers: worker 1 ended with exit code -11"]
     found = explain(1, lines, last_events={0: "loss", 1: "warmup_end"})
     assert found.startswith("rank 1: exit code -11 (SIGSEGV); its last event was warmup_end")
 
 
-def test_without_a_rank_there_is_the_exit_code_and_the_last_lines():
+def test_without_a_known_rank_the_exit_code_and_last_lines_are_shown():
     assert explain(3, ["one", "", "two ", "three", "four"]) == "exit code 3; it last said: two / three / four"
     assert explain(139, []) == "exit code 139 (SIGSEGV)"
 
@@ -201,13 +201,13 @@ def test_without_a_rank_there_is_the_exit_code_and_the_last_lines():
         ),
     ],
 )
-def test_known_causes_come_before_exit_codes(line, cause):
+def test_a_known_cause_takes_precedence_over_the_exit_code(line, cause):
     found = explain(1, ["noise", line, "more noise"])
     assert found.startswith(cause)
     assert line[:60] in found
 
 
-def test_the_cause_is_looked_for_in_the_words_of_the_rank_that_ended_first():
+def test_the_cause_is_sought_in_the_lines_of_the_rank_that_failed_first():
     lines = [
         "[0]<stderr>:NCCL WARN peer gone",
         "[1]<stderr>:MemoryError",
@@ -216,8 +216,8 @@ def test_the_cause_is_looked_for_in_the_words_of_the_rank_that_ended_first():
     assert explain(1, lines) == "rank 1: the process ran out of memory; try a smaller BATCH (MemoryError)"
 
 
-def test_what_a_terminal_would_obey_is_in_no_sentence():
-    """Escape codes of a container's output reached the terminal, report.md and the answers of queries."""
+def test_escape_codes_are_removed_from_sentences():
+    """Escape codes of a container's output reached the terminal, report.md and query results."""
     hostile = "\x1b]0;owned\x07\x1b[31mred\x1b[0m and \x9b2J\x08\x1bcplain"
     said = explain(1, [hostile])
     assert said.endswith("red and 2Jplain")
@@ -225,8 +225,8 @@ def test_what_a_terminal_would_obey_is_in_no_sentence():
     assert escaped(hostile + "|") == "red and 2Jplain\\|"
 
 
-def test_a_sampler_that_is_killed_has_no_batch():
-    """It was explained by a memory limit that a smaller BATCH would mend."""
+def test_a_killed_sampler_is_not_advised_a_smaller_batch():
+    """Its end was explained by a memory limit that a smaller BATCH would avoid."""
     assert "BATCH" not in explain(137, [], trains=False)
     assert "BATCH" not in explain(1, ["MemoryError"], trains=False)
     assert "try a smaller BATCH" in explain(137, [])

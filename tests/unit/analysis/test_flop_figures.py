@@ -1,13 +1,13 @@
-"""Model FLOP utilisation and the place under the roofline, from a run's events, its provenance and its telemetry.
+"""Model FLOP utilisation and roofline position, from a run's events, its provenance and its telemetry.
 
-Prevents: utilisation of one device in place of all; a peak of another precision; a peak of CPUs that nobody measured (one that was guessed
-from their instructions gave 147 %); that of one rank for all; a side of the roofline without counted bytes; a figure without its source; a
-figure above 100 %.
+Prevents: utilisation of one device in place of all; a peak of another precision; an unmeasured peak of CPUs (one guessed from their
+instructions gave 147 %); one rank's peak for all; a side of the roofline without counted bytes; a figure without its source; a figure above
+100 %.
 
 Dense peaks of GPUs.
 
-Prevents: a figure mistyped, doubled for sparse weights, or of half a board; the entry of another GPU whose name begins alike; a peak
-for a slice of a GPU; a utilisation against arithmetic that a GPU does not have.
+Prevents: a mistyped figure, one doubled for sparse weights, or one of half a board; the entry of another GPU with a similar name; a peak
+for a slice of a GPU; utilisation of an arithmetic that a GPU lacks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def figures(*events, trial=None, throughput=100.0, telemetry=None):
 
 
 def gpus(*, dram=(50.0, 50.0), name="NVIDIA H200", reason=None):
-    """Telemetry of two GPUs; `dram` in per cent, None where there are no counters."""
+    """Telemetry of two GPUs; `dram` in percent, None without counters."""
     found = [
         SimpleNamespace(node="here", index=index, name=name, dram_percent=percent and SimpleNamespace(avg=percent))
         for index, percent in enumerate(dram)
@@ -55,7 +55,7 @@ def gpus(*, dram=(50.0, 50.0), name="NVIDIA H200", reason=None):
     return SimpleNamespace(gpus=found, hosts=(), why_missing=lambda *_: reason)
 
 
-def test_a_program_that_counts_nothing_has_no_figures():
+def test_a_program_that_counts_no_flop_has_no_figures():
     assert figures(start(flop=None), env()) is None
     assert figures() is None
 
@@ -80,7 +80,7 @@ def test_two_gpus_by_hand():
         (400_000.0, 250.0, "compute"),  # 12 MB a sample
     ],
 )
-def test_bytes_from_memory_decide_the_side_of_the_roofline(throughput, intensity, side):
+def test_memory_traffic_decides_the_side_of_the_roofline(throughput, intensity, side):
     envs = (env(0, ("NVIDIA H200",)), env(1, ("NVIDIA H200",)))
     found = figures(start(), *envs, trial=GPU_TRIAL, throughput=throughput, telemetry=gpus())
     assert found.dram_bytes_per_sample == pytest.approx(4.8e12 / throughput)
@@ -105,7 +105,7 @@ def test_without_counters_of_all_gpus_there_is_no_roofline(telemetry, reason):
     assert found.mfu_percent is not None
 
 
-def test_an_unknown_gpu_has_no_peak_and_the_reason_is_said():
+def test_an_unknown_gpu_has_a_reason_and_no_peak():
     names = ("Voodoo 2",)
     found = figures(start(), env(0, names), env(1, names), trial=GPU_TRIAL, telemetry=gpus(name="Voodoo 2"))
     assert (found.peak_tflops, found.mfu_percent, found.ridge_flop_per_byte) == (None, None, None)
@@ -116,7 +116,7 @@ def test_an_unknown_gpu_has_no_peak_and_the_reason_is_said():
 
 
 def test_cpu_workers_by_hand():
-    """3 GFLOP × 10 samples/s are 30 GFLOP/s, or 18.75 % of the 90 + 70 that the two ranks measured at once."""
+    """3 GFLOP × 10 samples/s are 30 GFLOP/s, or 18.75 % of the 90 + 70 that the two ranks measured concurrently."""
     trial = examples.trial(world_size=2, processes=2)
     found = figures(start(), peak(0, 90e9), peak(1, 70e9), trial=trial, throughput=10.0)
     assert found.peak_tflops == pytest.approx(0.160)
@@ -134,7 +134,7 @@ def test_cpu_workers_by_hand():
         (1, {"concurrent": Concurrent(trainings=2, case="together", number=1, shared=True)}, "shared cores"),
     ],
 )
-def test_cpus_whose_peak_was_not_measured_have_none(ranks, changes, reason):
+def test_cpus_without_a_measured_peak_have_none(ranks, changes, reason):
     found = figures(start(), *(peak(rank, 90e9) for rank in range(ranks)), trial=examples.trial(**changes))
     assert (found.peak_tflops, found.mfu_percent) == (None, None)
     assert reason in found.peak_source
@@ -142,21 +142,21 @@ def test_cpus_whose_peak_was_not_measured_have_none(ranks, changes, reason):
 
 
 @pytest.mark.parametrize(("rate", "mfu"), [(53.3, 99.94), (53.4, None)])
-def test_more_than_the_peak_is_withheld(rate, mfu):
-    """What is more than all is wrong: 147 % was printed of a Xeon whose units were guessed."""
+def test_utilisation_above_the_peak_is_withheld(rate, mfu):
+    """Utilisation above 100 % is wrong: 147 % was printed for a Xeon whose peak was guessed."""
     found = figures(start(), peak(0, 160e9), throughput=rate)
     assert found.mfu_percent == (mfu and pytest.approx(mfu, abs=0.01))
     assert found.above_peak is (mfu is None)
     assert found.peak_tflops == pytest.approx(0.160)
 
 
-def test_a_run_without_a_throughput_keeps_its_count_and_its_peak():
+def test_a_run_without_throughput_keeps_its_flop_count_and_peak():
     found = figures(start(), peak(0, 160e9), throughput=None)
     assert (found.achieved_tflops, found.mfu_percent, found.above_peak) == (None, None, False)
     assert found.peak_tflops == pytest.approx(0.160)
 
 
-# As NVML and CUDA name them, and one figure of each entry: TFLOP/s in fp32 and GB/s, from the datasheets again.
+# Names as NVML and CUDA give them, and each entry's TFLOP/s in fp32 and GB/s, read from the datasheets again.
 NAMES = {
     "Tesla K20m": (3.52, 208),
     "Tesla K20Xm": (3.95, 250),
@@ -202,12 +202,12 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_gpu_is_found_by_the_name_that_the_driver_gives_it(name):
+def test_a_gpu_is_found_by_its_drivers_name(name):
     found = gpu_peak(name)
     assert (found.tflops["fp32"], found.bandwidth_gb_s) == NAMES[name]
 
 
-def test_every_entry_is_found_by_some_name_and_no_name_by_two_entries():
+def test_every_entry_matches_a_name_and_no_name_matches_two_entries():
     assert {gpu_peak(name).name for name in NAMES} == {gpu.name for gpu in known_gpus()}
     for name in NAMES:
         plain = re.sub(r"^(NVIDIA |Tesla |GeForce )+", "", name)
@@ -228,14 +228,14 @@ def test_every_entry_is_found_by_some_name_and_no_name_by_two_entries():
         "",
     ],
 )
-def test_another_gpu_has_no_peak(name):
+def test_a_gpu_with_a_similar_name_has_no_peak(name):
     assert gpu_peak(name) is None
     assert gpus_peak([name], "fp32") == f"no peak is known for {name}"
 
 
 @pytest.mark.parametrize("gpu", known_gpus(), ids=lambda gpu: gpu.name)
-def test_figures_are_those_of_cores_and_clock_and_stand_in_the_ratios_of_their_units(gpu):
-    """Sparse figures are twice the dense ones and would break these: tf32 is half of fp16, bf16 equal to it, fp64 no more than half of fp32.
+def test_peaks_follow_from_cores_and_clock_and_have_the_ratios_of_their_units(gpu):
+    """Sparse figures are twice the dense ones and would fail here: tf32 is half of fp16, bf16 equals it, fp64 is at most half of fp32.
 
     A fused multiply-add is two operations.
     """
@@ -254,23 +254,23 @@ def test_figures_are_those_of_cores_and_clock_and_stand_in_the_ratios_of_their_u
 @pytest.mark.parametrize(
     ("name", "tensor_fma_per_sm_and_cycle", "sms"),
     [
-        # FMA of fp16 with fp32 accumulation, an SM and a cycle: V100 8 tensor cores × 64, A100 4 × 256 (their whitepapers).
+        # FMA of fp16 with fp32 accumulation per SM and cycle: V100 8 tensor cores × 64, A100 4 × 256 (their whitepapers).
         ("Tesla V100-SXM2-16GB", 512, 80),
         ("NVIDIA A100-SXM4-40GB", 1024, 108),
     ],
 )
-def test_tensor_cores_and_clock_make_the_fp16_figure(name, tensor_fma_per_sm_and_cycle, sms):
+def test_the_fp16_peak_follows_from_tensor_cores_and_clock(name, tensor_fma_per_sm_and_cycle, sms):
     gpu = gpu_peak(name)
     by_hand = sms * tensor_fma_per_sm_and_cycle * 2 * gpu.boost_mhz * 1e6 / 1e12
     assert gpu.tflops["fp16"] == pytest.approx(by_hand, rel=0.01)
 
 
-def test_hoppers_tensor_cores_are_figured_at_a_lower_clock_than_its_cuda_cores():
-    """132 SMs × 2,048 FMA × 2 × 1,830 MHz make 989.4: SXM5 boosts to 1,830 MHz with tensor cores busy."""
+def test_hopper_peaks_assume_a_lower_clock_for_tensor_cores_than_for_cuda_cores():
+    """132 SMs × 2,048 FMA × 2 × 1,830 MHz make 989.4: SXM5 boosts to 1,830 MHz with busy tensor cores."""
     assert gpu_peak("NVIDIA H200").tflops["bf16"] == pytest.approx(132 * 2048 * 2 * 1830e6 / 1e12, rel=0.001)
 
 
-def test_devices_add_up_and_the_source_says_what_was_taken():
+def test_peaks_of_devices_add_up_and_the_source_lists_them():
     found = gpus_peak(["NVIDIA H200"] * 4, "bf16")
     assert (found.tflops, found.bandwidth_gb_s) == (4 * 989.4, 4 * 4800)
     assert found.source.startswith("4 × NVIDIA H200: 989.4 TFLOP/s in bf16 on tensor cores; NVIDIA H200 datasheet")
@@ -282,5 +282,5 @@ def test_devices_add_up_and_the_source_says_what_was_taken():
 @pytest.mark.parametrize(
     ("name", "precision"), [("Tesla K80", "fp16"), ("Tesla V100-SXM2-16GB", "tf32"), ("Tesla T4", "bf16")]
 )
-def test_arithmetic_that_a_gpu_lacks_has_no_peak(name, precision):
+def test_a_precision_that_a_gpu_lacks_has_no_peak(name, precision):
     assert gpus_peak([name], precision) == f"{name} has no {precision} arithmetic of its own"

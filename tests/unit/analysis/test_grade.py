@@ -1,4 +1,4 @@
-"""Figures that must not be used and are: lost samples, ranks that drifted apart, losses that blew up, speedups clamped or invented."""
+"""Prevents: figures used that must not be: lost samples, ranks that drifted apart, losses that diverged, speedups clamped or invented."""
 
 import math
 from typing import get_args
@@ -36,7 +36,7 @@ def change(said, kind, **fields):
 
 
 @pytest.mark.parametrize("trial", [examples.trial(), TWO])
-def test_a_run_that_does_everything_right_is_valid(trial):
+def test_a_flawless_run_is_valid(trial):
     found = graded(trial, events(trial))
     assert found.validity.status == "valid"
     # 32 images a device and step of 0.1 s
@@ -48,7 +48,7 @@ def test_a_run_that_does_everything_right_is_valid(trial):
 
 
 def on_cores(trial, *, used_s, cpus=(0,)):
-    """Validity of a run whose cores were busy all the 4 s that were measured; `used_s` by container."""
+    """Validity of a run whose cores were busy for all of the 4 measured seconds; `used_s` by container."""
     containers = [spec(f"w{number}", cpus=cpus) for number in range(len(used_s))]
     usage = [
         says(Usage, where=where, cpu_s=seconds * at, t=4.0 * at, container=f"w{number}")
@@ -74,8 +74,8 @@ def spec(name, **changes):
     return ContainerSpec(**(fields | {"labels": {}} | changes))
 
 
-def test_a_run_whose_cores_others_used_as_well_is_degraded():
-    """Two benches on the same cores, each half as fast as alone, and both valid."""
+def test_a_run_is_degraded_if_others_used_its_cores():
+    """Two benchmarks on the same cores, each half as fast as alone, were both valid."""
     found = on_cores(examples.trial(), used_s=[2.0])
     assert found.status == "degraded"
     assert found.reasons == ("others used the job's core 0 for 2.0 of the 4.0 CPU seconds that were measured",)
@@ -86,19 +86,19 @@ def test_a_run_whose_cores_others_used_as_well_is_degraded():
 @pytest.mark.parametrize(
     ("trial", "used_s", "cpus"),
     [
-        (examples.trial(), [2.0, None], (0,)),  # a server that does not tell what it used
+        (examples.trial(), [2.0, None], (0,)),  # a server that does not report its usage
         (examples.trial(), [None], (0,)),
-        (examples.trial(), [2.0], ()),  # bound to no core
+        (examples.trial(), [2.0], ()),  # not pinned to a core
         (examples.trial(nodes=2), [2.0], (0,)),
         (examples.trial(concurrent={"trainings": 2, "case": "together", "number": 1, "shared": True}), [2.0], (0,)),
     ],
 )
-def test_nobody_is_blamed_for_cores_where_it_is_not_known_whose_time_it_was(trial, used_s, cpus):
+def test_unknown_cpu_time_is_not_blamed_on_others(trial, used_s, cpus):
     assert not [reason for reason in on_cores(trial, used_s=used_s, cpus=cpus).reasons if "others used" in reason]
 
 
 def without(kind, **wanted):
-    """Events of two ranks but for one event."""
+    """Events of two ranks without one event."""
     return [
         event
         for event in events(TWO)
@@ -111,7 +111,7 @@ def without(kind, **wanted):
     [
         (without(Window, rank=1, index=3), "2496 samples counted, 40 iterations of 64 make 2560"),
         (without(RunStop, rank=1), "1 of 2 ranks reported their end"),
-        # A distributed optimizer that silently does not average: every rank trains alone and the rate looks splendid.
+        # A distributed optimizer that silently does not average: every rank trains alone, at a splendid rate.
         (change(events(TWO), RunStop, parameter_norm=12.51), "gradients were not averaged"),
         (change(events(TWO), RunStop, parameter_norm=None), "the weights are not finite"),
         (change(events(TWO), Loss, values=(2.3,) * 10), "losses of 10 of 44 iterations were reported"),
@@ -119,16 +119,16 @@ def without(kind, **wanted):
         (change(events(TWO), Loss, values=(*[2.3] * 20, math.inf, *[2.3] * 23)), "not finite at iteration 20"),
     ],
 )
-def test_what_makes_a_run_invalid(said, reason):
+def test_each_fault_makes_a_run_invalid(said, reason):
     assert reason in reasons(TWO, said)
 
 
 def evaluated(trial, *losses):
-    """One evaluation a rank; each of `losses` is what a rank's devices say."""
+    """One evaluation per rank; each of `losses` is reported by a rank's devices."""
     return [*events(trial), *(says(Eval, rank=rank, iteration=44, losses=own) for rank, own in enumerate(losses))]
 
 
-def test_ranks_whose_losses_on_one_batch_differ_hold_different_weights():
+def test_different_losses_on_one_batch_mean_different_weights():
     assert graded(TWO, evaluated(TWO, (2.3,), (2.3019,))).validity.status == "valid"
     found = reasons(TWO, evaluated(TWO, (2.3,), (2.31,)))
     assert found == "after 44 iterations the devices' losses on one batch are 2.3 to 2.31: gradients were not averaged"
@@ -136,7 +136,7 @@ def test_ranks_whose_losses_on_one_batch_differ_hold_different_weights():
     assert "gradients were not averaged" in reasons(one_process, evaluated(one_process, (2.3, 2.4)))
 
 
-def test_a_collective_that_came_out_wrong_makes_the_run_invalid():
+def test_a_wrong_result_of_a_collective_makes_the_run_invalid():
     message = {"size_bytes": 1024, "elements": 256, "dtype": "float", "seconds": (1.0,), "time_us": 1e6}
     probed = says(Bandwidth, operation="reduce_scatter", wrong=3, algbw_gb_s=1e-6, busbw_gb_s=5e-7, **message)
     assert reasons(TWO, [*events(TWO), probed]) == (
@@ -145,7 +145,7 @@ def test_a_collective_that_came_out_wrong_makes_the_run_invalid():
     )
 
 
-def test_a_technique_that_changed_nothing_on_one_rank_makes_the_run_invalid():
+def test_a_technique_without_effect_on_a_rank_makes_the_run_invalid():
     told = [says(Techniques, rank=rank, effects={"amp": 21, "aggregated-updates": 60 * rank}) for rank in (1, 0)]
     found = graded(TWO, [*events(TWO), *told])
     assert found.measurement.effects == {"amp": 21, "aggregated-updates": 0}
@@ -156,9 +156,7 @@ def test_a_technique_that_changed_nothing_on_one_rank_makes_the_run_invalid():
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-3), ("fp16", 1e-2), ("bf16", 1e-2)])
-def test_what_may_differ_between_ranks_is_a_thousandth_of_a_loss_a_hundredth_in_half_precision_and_of_weights_a_100_000th(
-    precision, tolerance
-):
+def test_tolerances_between_ranks_for_losses_by_precision_and_for_weights(precision, tolerance):
     trial = TWO.model_copy(update={"precision": precision})
     for share, status in ((0.97, "valid"), (1.03, "invalid")):
         assert graded(trial, evaluated(trial, (2.0,), (2 - 2 * share * tolerance,))).validity.status == status
@@ -166,7 +164,7 @@ def test_what_may_differ_between_ranks_is_a_thousandth_of_a_loss_a_hundredth_in_
         assert graded(trial, norms).validity.status == status
 
 
-def test_workers_that_shared_cores_degrade_a_run():
+def test_oversubscribed_workers_degrade_a_run():
     trial = TWO.model_copy(update={"oversubscribed": True})
     found = graded(trial, events(trial)).validity
     assert (found.status, found.reasons) == ("degraded", ("2 CPU workers shared cores (--oversubscribe)",))
@@ -178,7 +176,7 @@ def test_an_asynchronous_store_may_hold_different_weights():
     assert graded(trial, evaluated(trial, (2.3,), (2.4,))).validity.status == "valid"
 
 
-def test_a_loss_that_does_not_go_down_on_real_images():
+def test_a_loss_that_does_not_fall_on_real_images_makes_a_run_invalid():
     trial = examples.trial(data="/data/set")
     down = [2.3 - 0.02 * i for i in range(44)]
     assert graded(trial, events(trial, losses=down)).validity.status == "valid"
@@ -194,8 +192,8 @@ def test_a_loss_that_does_not_go_down_on_real_images():
         ("interrupted", "the run was interrupted: why"),
     ],
 )
-def test_how_a_run_ended_is_a_sentence(status, sentence):
-    """`the run silent: no output for 600 s` is none."""
+def test_the_end_of_a_failed_run_is_a_sentence(status, sentence):
+    """`the run silent: no output for 600 s` is not one."""
     outcome = Outcome(status=status, reason="why", exit_codes={}, started=0.0, phases_s={})
     assert reasons(TWO, [], outcome) == sentence
     assert set(ENDED) == set(get_args(Status))
@@ -214,28 +212,28 @@ def test_a_rate_that_never_settles_is_degraded_and_keeps_its_figures():
     assert found.measurement.throughput is not None
 
 
-def test_speedup_is_the_ratio_to_the_baseline_and_efficiency_its_share():
+def test_speedup_is_the_ratio_to_the_baseline_and_efficiency_is_speedup_per_device():
     base = record()
     found = scaling(TWO, "two", graded(TWO, events(TWO, seconds=0.125)), base)  # 512 images/s on two against 320 on one
     assert found.baseline_run_id == "run-1"
     assert found.speedup.value == pytest.approx(1.6)
     assert found.efficiency.value == pytest.approx(0.8)
     assert not found.superlinear
-    # ± from one process tells nothing: windows of a process are alike, whatever the next one does.
+    # ± from one process says nothing: its windows are alike, whatever the next process does.
     rate = graded(TWO, events(TWO)).measurement.throughput
     assert (rate.ci95, found.speedup.ci95, found.efficiency.ci95) == (None, None, None)
     above = scaling(TWO, "two", graded(TWO, events(TWO, seconds=0.05)), base)
     assert (above.speedup.value, above.superlinear) == (pytest.approx(4.0), True)  # flagged, and not clamped
 
 
-def test_without_a_baseline_or_with_an_invalid_run_there_is_no_speedup():
+def test_there_is_no_speedup_without_a_baseline_or_for_an_invalid_run():
     assert scaling(TWO, "two", graded(TWO, events(TWO)), None).speedup is None
     assert scaling(TWO, "two", graded(TWO, events(TWO)[:5]), record()).speedup is None
     one = examples.trial()
     assert scaling(one, "one", graded(one, events(one)), None).speedup.value == 1.0
 
 
-def test_what_the_arithmetic_came_to_is_of_the_throughput_and_absent_where_nobody_counted():
+def test_achieved_flop_rate_follows_from_throughput_and_is_absent_without_a_count():
     """1,280 images in 4 s, 3 GFLOP each: 0.96 TFLOP/s."""
     trial = examples.trial()
     start = wires.start(None, flop_per_sample=FlopPerSample(forward=1e9, backward=2e9))

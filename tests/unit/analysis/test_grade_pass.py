@@ -1,7 +1,7 @@
-"""A profile that passes for a measurement: with a throughput, a speedup, a row in a table, or as the baseline of one that was measured.
+"""A profiling pass taken for a measurement: with a throughput, a speedup, a row in a table, or as the baseline of a measured run.
 
-Prevents: a profile that is half a profile (a rank that never ended its pass, a trace without rows, a training that had diverged under the
-profiler), and counters of a time in which nothing was counted: of start-up, of ncu's replays, or of one rank.
+Prevents: an incomplete profile (a rank that never ended its pass, a trace without rows, a training that diverged under the profiler), and
+counters of unmeasured time: of start-up, of ncu's replays, or of a single rank.
 """
 
 import io
@@ -37,20 +37,20 @@ def test_a_pass_has_no_throughput_and_no_speedup():
     assert PASS.scaling.speedup is None
     assert PASS.profile.source == "made up"
     assert PASS.measurement.losses == {"0": (2.3, 2.2)}
-    # It needs neither wires nor samples, but what its kind promises.
+    # It needs neither wires nor samples, only what its kind promises.
     assert passes.record_of(passes.trial("memory", interconnect="shm")).validity.status == "valid"
     empty = passes.record_of(passes.trial("kernels", ranks=1))
     assert empty.validity.reasons == ("rank 0 did not tell what ran",)
 
 
-def test_one_that_failed_says_why_before_all_else():
+def test_a_failed_pass_states_its_failure_first():
     lost = Outcome(status="timeout", reason="no end after 900 s", exit_codes={}, started=40.0, phases_s={})
     found = passes.record_of(ONE, events=[], outcome=lost)
     assert (found.validity.status, found.profile) == ("invalid", None)
     assert found.validity.reasons == ("the run timed out: no end after 900 s",)
 
 
-def test_doubts_degrade_it():
+def test_doubts_degrade_a_pass():
     events = passes.said(0, kind="memory", steady=False)
     found = passes.record_of(passes.trial("memory", ranks=1, oversubscribed=True), events=events)
     assert found.validity.status == "degraded"
@@ -60,14 +60,14 @@ def test_doubts_degrade_it():
     )
 
 
-def test_it_is_nobodys_baseline(tmp_path):
+def test_a_pass_is_no_baseline(tmp_path):
     two = examples.trial(world_size=2, processes=2)
     assert baseline_for(two, [(tmp_path, PASS)]) is None
     measured = record(run_id="measured")
     assert baseline_for(two, [(tmp_path, measured), (tmp_path, PASS)])[1] is measured
 
 
-def test_it_is_in_no_table_and_named_below_them(tmp_path):
+def test_a_pass_is_in_no_table_and_named_below_them(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     runs = [(tmp_path / "one", record()), (tmp_path / "p", PASS)]
     publish(runs, out=tmp_path, name="m", console=console, verbose=True)
@@ -77,7 +77,7 @@ def test_it_is_in_no_table_and_named_below_them(tmp_path):
     assert f"record: {tmp_path / 'one'}" in said
 
 
-def test_a_matrix_of_passes_alone_has_their_reports_and_none_of_its_own(tmp_path):
+def test_a_matrix_of_passes_only_has_their_reports_and_none_of_its_own(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     publish([(tmp_path / "p", PASS)], out=tmp_path, name="m", console=console, verbose=True)
     assert [path.name for path in tmp_path.iterdir()] == ["pass-1.md"]
@@ -88,21 +88,21 @@ def test_a_matrix_of_passes_alone_has_their_reports_and_none_of_its_own(tmp_path
     assert list((tmp_path / "invalid").iterdir()) == []
 
 
-def test_nothing_ran_where_only_a_profiler_did():
+def test_a_pass_does_not_count_as_a_run_in_the_support_matrix():
     from runner.images.catalog import load_images
 
     mxnet = next(image for image in load_images(examples.ROOT).images if image.name == "mxnet 1.9.1")
     assert support_matrix([mxnet], [PASS]).count(NOWHERE) == 2
 
 
-def test_it_is_told_from_what_was_measured_by_its_name():
+def test_a_pass_differs_from_a_measured_run_by_name():
     measured = examples.trial()
     assert cell(ONE) == "1cpu-profile-memory"
     assert cell(ONE.measured) == cell(measured) == "1cpu"
     assert title(ONE) == title(measured) + ", profile of memory"
 
 
-def test_it_has_a_limit_of_its_own_and_names_its_flag():
+def test_a_pass_has_its_own_time_limit_and_names_the_option():
     request = Request(profile=("memory",), profile_timeout_s=60, timeout_s=3600, inactivity_timeout_s=30)
     assert Limits.of(request, ONE.measured) == Limits(wall_s=3600, silence_s=30, flag="--timeout")
     limits = Limits.of(request, ONE)
@@ -110,15 +110,15 @@ def test_it_has_a_limit_of_its_own_and_names_its_flag():
         limits.check(61, started=0, heard=61)
 
 
-def test_the_frameworks_own_log_is_left_alone():
-    """A log of a pass has no figures; a dialect that looks for them would end it as a log that lacks them."""
+def test_the_frameworks_log_is_not_parsed_in_a_pass():
+    """The log of a pass has no figures; a dialect that requires them would fail the pass."""
     caffe = passes.trial("memory", ranks=1, framework="caffe", dialect="caffe")
     spec = launch(examples.job(caffe))
     assert readers(caffe, spec) == {}
     assert readers(caffe.measured, spec).keys() == {spec[0].name}
 
 
-def test_a_pass_reads_back_as_what_it_was():
+def test_a_pass_survives_a_round_trip_through_its_record():
     assert Trial.model_validate_json(ONE.model_dump_json()) == ONE
 
 
@@ -127,7 +127,7 @@ OPS = rows(("op", 0), ("op", 1))
 
 
 @pytest.mark.parametrize("kind", ["kernels", "memory", "region", "metrics"])
-def test_a_pass_that_did_what_was_asked(kind):
+def test_a_complete_pass_has_no_fault(kind):
     events = [*said(0, kind=kind), *said(1, kind=kind)]
     assert list(pass_faults(trial(kind), events, OPS)) == []
     assert list(pass_doubts(trial(kind), events, OPS)) == []
@@ -137,7 +137,7 @@ def test_a_pass_that_did_what_was_asked(kind):
     ("kind", "events", "frame", "fault"),
     [
         ("kernels", [*said(0), *said(1)[:2]], rows(("op", 0)), "1 of 2 ranks ended their pass under the profiler"),
-        # Fewer iterations than asked for are a fault, more are none.
+        # Fewer iterations than requested are a fault, more are not.
         ("kernels", [*said(0, iterations=3), *said(1, iterations=40)], OPS, "rank 0 made 3 of 5 iterations"),
         ("kernels", [*said(0), *said(1)], None, "rank 0 and 1 did not tell what ran"),
         ("kernels", [*said(0), *said(1)], rows(), "rank 0 and 1 did not tell what ran"),
@@ -155,12 +155,12 @@ def test_a_pass_that_did_what_was_asked(kind):
         ("kernels", [*said(0, values=()), *said(1, values=())], OPS, "no loss was reported"),
     ],
 )
-def test_what_is_missing_of_a_pass(kind, events, frame, fault):
+def test_each_missing_part_of_a_pass_is_a_fault(kind, events, frame, fault):
     (found,) = pass_faults(trial(kind), events, frame)
     assert found.startswith(fault)
 
 
-def test_counters_that_ncu_could_not_read_and_those_of_the_sampler_in_another_table():
+def test_counters_must_come_from_ncu_or_from_the_sampler():
     one = trial("metrics", device="gpu", ranks=1, counting=NCU)
     (found,) = pass_faults(one, said(0, kind="metrics"), None)
     assert found.startswith("rank 0 did not tell any kernel's counters; the end of the log says")
@@ -169,7 +169,7 @@ def test_counters_that_ncu_could_not_read_and_those_of_the_sampler_in_another_ta
     assert list(pass_faults(sampled, said(0, kind="metrics"), None)) == []
 
 
-def test_a_rate_that_had_not_settled_and_operators_alone_of_a_gpu_are_doubts():
+def test_an_unsettled_rate_and_a_gpu_pass_without_kernels_are_doubts():
     unsettled = [*said(0), *said(1, steady=False)]
     assert list(pass_doubts(trial(), unsettled, OPS)) == ["the rate had not settled when the profiler began"]
     of_gpu = trial(device="gpu", ranks=1)
@@ -179,7 +179,7 @@ def test_a_rate_that_had_not_settled_and_operators_alone_of_a_gpu_are_doubts():
 
 
 def timed(*, ranks=2):
-    """Passes of all ranks from 10 to 13.5 s, a tenth later in each."""
+    """Passes of all ranks from 10 to 13.5 s, each a tenth later than the previous rank's."""
     return [
         event.model_copy(update={"t": {ProfileStart: 10.0, ProfileStop: 13.5}.get(type(event), 0.0) + rank / 10})
         for rank in range(ranks)
@@ -187,12 +187,12 @@ def timed(*, ranks=2):
     ]
 
 
-def test_the_stretch_of_each_rank_and_what_it_trained_on():
+def test_each_rank_of_a_counting_pass_has_one_window():
     counted = trial("metrics", device="gpu", counting=SAMPLER, global_batch=64)
     first, second = pass_windows(counted, timed())
     assert (first.rank, first.start, first.seconds, first.samples) == (0, 10.0, 3.5, 40 * 32)
     assert (second.rank, second.start) == (1, 10.1)
-    assert pass_windows(counted, timed(ranks=1)) == ()  # one rank alone is none
+    assert pass_windows(counted, timed(ranks=1)) == ()  # a single rank has no window
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_the_stretch_of_each_rank_and_what_it_trained_on():
     ],
     ids=["replayed by ncu", "slowed by a profiler", "no pass"],
 )
-def test_what_a_machine_does_not_do_by_itself_has_no_stretch(other):
+def test_passes_that_distort_the_machine_have_no_window(other):
     assert pass_windows(other, timed()) == ()
 
 
-def test_ncu_is_named_as_the_source_of_what_it_told():
+def test_ncu_is_named_as_the_source_of_its_counters():
     under_ncu = trial("metrics", device="gpu", ranks=1, counting=NCU)
     assert passes.record_of(under_ncu, frame=rows(("kernel", 0))).profile.source == "ncu"
     assert passes.record_of(trial("metrics", device="gpu", ranks=1, counting=SAMPLER)).profile.source == "made up"

@@ -1,4 +1,4 @@
-"""Prevents: runs in one comparison that differ in more than what it compares: another network, machine, scale, wire, precision or data."""
+"""Prevents: comparisons of runs that differ in more than the compared fact: network, machine, scale, wire, precision or data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEXT_GPU = but(UNWATCHED, provenance={"gpus": (H200.model_copy(update={"uuid": "
             strategies,
             ran("lenet", 2, 180),
             ran("lenet", 2, 150, strategy="horovod", horovod=examples.horovod()),
-            {"horovod", "iface", "kind of GPU"},  # of which workers on CPUs have none
+            {"horovod", "iface", "kind of GPU"},  # CPU workers have none of these
         ),
         (
             inputs,
@@ -64,7 +64,7 @@ NEXT_GPU = but(UNWATCHED, provenance={"gpus": (H200.model_copy(update={"uuid": "
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )
-def test_what_differs_in_more_than_what_is_compared_is_held_against_nothing(find, first, other, free):
+def test_runs_that_differ_in_an_uncompared_fact_are_not_compared(find, first, other, free):
     assert len(find((first, other))) == 1
     compared = {name for name, change in CHANGES.items() if find((first, but(other, **change)))}
     assert compared == free | {"scaling", "seed"}

@@ -1,8 +1,8 @@
-"""InfiniBand that was silently TCP, bytes counted twice, and a transport claimed for want of another: what the evidence comes to.
+"""Prevents: InfiniBand that was silently TCP, bytes counted twice, a transport claimed for want of another.
 
-A kind of channel that no pattern knows, and NCCL's number of an adapter taken for another's: its lines over ten years of versions.
+Prevents: a kind of channel that no pattern matches, and an adapter mistaken by NCCL's number: its log lines over ten years of versions.
 
-The lines are real (tests/golden/nccl/SOURCES.md); what is expected of each was read off them by eye.
+The lines are real (tests/golden/nccl/SOURCES.md); the expected values were read from them by eye.
 """
 
 import examples
@@ -27,7 +27,7 @@ SHM = "h:1:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"
 SOCKET = "h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0"
 ADAPTERS = "h:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.77.0.11<0>"
 IB = "h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [send] via NET/IB/0/GDRDMA"
-# A megabyte of gradients, two nodes: each has to send it once in a step.
+# A megabyte of gradients and two nodes: each has to send it once per step.
 MEGABYTE = 1_000_000
 STEPS = ITERATIONS * MEGABYTE
 
@@ -43,21 +43,21 @@ NICS = {node: [nic("lo", "loopback"), nic("eth0"), nic("eth1"), nic("ib0", "infi
 
 
 def judged(lines, *, nvlinks=18, pcie=(), **moved):
-    """Two GPUs of one node whose ranks wrote these lines, and between whose readings so much was counted; a megabyte of gradients a step."""
+    """Two GPUs of one node: these NCCL lines, and these bytes between the readings; a megabyte of gradients per step."""
     gpus = [examples.gpu(number, nvlinks=nvlinks) for number in (0, 1)]
     asked = moved.pop("asked", "auto")
     trial = examples.trial(**GPUS, interconnect=asked)
     return transport.used(trial, gpus, [*counts(**moved), nccl(*lines)], pcie=pcie)
 
 
-# In the measured windows each GPU has to send 40 MB and to get as much, over whichever wire.
+# In the measured windows each GPU has to send and to receive 40 MB, over whichever wire.
 BUSY, IDLE, A_PART = [(STEPS, STEPS)] * 2, [(0, 0)] * 2, [(STEPS // 2, STEPS // 2)] * 2
-# Over the loopback both GPUs send theirs.
+# Over the loopback, both GPUs' bytes count.
 BOTH = 2 * STEPS
 
 
 def slots(moved, share=1.0):
-    """PCIe of both GPUs, as samplers saw it."""
+    """PCIe of both GPUs, as sampled."""
     return [PcieTraffic(gpu=f"GPU-{n}", rx_bytes=moved, tx_bytes=moved, share=share) for n in (0, 1)]
 
 
@@ -75,7 +75,7 @@ def slots(moved, share=1.0):
         ((IB,), {"nvlink": IDLE, "ports": {"mlx5_0:1": STEPS}, "layer": "Ethernet"}, "roce"),
     ],
 )
-def test_the_slowest_channel_is_what_was_used_where_every_counter_agrees(lines, moved, used):
+def test_the_slowest_channel_is_the_transport_if_every_counter_agrees(lines, moved, used):
     found = judged(lines, **moved)
     assert (found.used, found.contradiction, found.unproved) == (used, None, None)
     assert found.evidence.nccl_lines == lines
@@ -95,14 +95,14 @@ def test_the_slowest_channel_is_what_was_used_where_every_counter_agrees(lines, 
     ],
 )
 def test_bytes_on_a_faster_wire_or_missing_on_the_claimed_one_make_a_run_invalid(lines, moved, used, said):
-    """Two runs of shared memory were valid, in which each GPU had sent all of its gradients over NVLink."""
+    """Two shared-memory runs were valid although each GPU had sent all of its gradients over NVLink."""
     found = judged(lines, **moved)
     assert found.used == used
     assert said in found.contradiction
     assert causes.mismatch(found, examples.trial(**GPUS)).startswith(found.contradiction)
 
 
-def test_a_contradiction_names_both_wires_and_their_bytes():
+def test_a_contradiction_names_both_wires_and_their_byte_counts():
     assert judged((SHM,), nvlink=BUSY, pcie=slots(2_000)).contradiction == (
         "NCCL says shm, but NVLink carried 40 MB a GPU (the gradients need 40 MB), PCIe 2 kB a GPU (40 MB)"
     )
@@ -117,27 +117,27 @@ def test_a_contradiction_names_both_wires_and_their_bytes():
         ((SOCKET,), {"lo": BOTH}, "NVLink of all 2 GPUs were not counted"),
         ((IB,), {"nvlink": IDLE}, "RDMA ports were not counted"),
         ((NVLINK,), {"nvlink": A_PART}, "NVLink carried 20 MB a GPU"),
-        # Half of a ring's edges are NVLinks: what a GPU sends crosses one, what it gets does not.
+        # Half of a ring's edges are NVLinks: what a GPU sends crosses one, what it receives does not.
         ((NVLINK,), {"nvlink": [(0, STEPS), (STEPS, 0)]}, "NVLink carried 0 B to 40 MB a GPU"),
         (("Channel 00 : 0 -> 1 [send] via NET/AWS Libfabric/0",), {"nvlink": IDLE}, "names no wire"),
         ((), {"nvlink": BUSY}, "names no wire"),
     ],
 )
-def test_what_a_missing_counter_leaves_open_is_unknown_and_said(lines, moved, said):
+def test_a_missing_counter_makes_the_transport_unknown_with_a_reason(lines, moved, said):
     found = judged(lines, **moved, asked="shm")
     assert (found.used, found.contradiction) == ("unknown", None)
     assert said in found.unproved
     asked = examples.trial(**GPUS, interconnect="shm")
     assert causes.mismatch(found, asked).startswith(f"INTERCONNECT=shm asked, unknown used: {found.unproved}")
-    assert causes.mismatch(judged(lines, **moved), examples.trial(**GPUS)) is None  # nothing was asked for
+    assert causes.mismatch(judged(lines, **moved), examples.trial(**GPUS)) is None  # nothing was requested
 
 
 @pytest.mark.parametrize(("lines", "used"), [((NVLINK,), "pcie"), ((SHM,), "shm")])
-def test_gpus_without_nvlink_need_no_counter_of_it(lines, used):
+def test_gpus_without_nvlink_need_no_nvlink_counter(lines, used):
     assert judged(lines, nvlinks=0).used == used
 
 
-def test_pcie_asked_and_nvlink_used_names_the_bytes():
+def test_nvlink_used_instead_of_pcie_is_reported_with_its_bytes():
     found = judged((NVLINK,), asked="pcie", nvlink=BUSY)
     said = causes.mismatch(found, examples.trial(**GPUS, interconnect="pcie"))
     assert said.startswith(
@@ -147,8 +147,8 @@ def test_pcie_asked_and_nvlink_used_names_the_bytes():
 
 
 @pytest.mark.parametrize("run", ["20261122T020841Z-8910-pytorch-resnet50", "20261122T021041Z-e3e3-pytorch-vgg16"])
-def test_shared_memory_that_was_nvlink_is_invalid(run):
-    """Both were valid: their NCCL said SHM, and its reductions in the NVLink switches (NVLS), which it did not name, took all of the bytes."""
+def test_nvlink_reported_as_shared_memory_is_invalid(run):
+    """Both were valid: NCCL reported SHM, and its reductions in the NVLink switches (NVLS), which it did not report, moved all bytes."""
     _, new = regrade(examples.ROOT / "results" / "h200" / "wires" / f"{run}-2gpu-shm-r1")
     assert (new.trial.interconnect, new.transport.used, new.validity.status) == ("shm", "nvlink", "invalid")
     (reason,) = [one for one in new.validity.reasons if "INTERCONNECT" in one]
@@ -161,7 +161,7 @@ def test_shared_memory_that_was_nvlink_is_invalid(run):
 
 
 def test_links_of_other_gpus_prove_nothing():
-    """Without a container NVML shows all GPUs of a host, also those that another job uses."""
+    """Without a container NVML shows all GPUs of a host, including those of another job."""
     said = [*counts(nvlink=[*BUSY, (0, 0)]), nccl(NVLINK)]
     gpus = [examples.gpu(number) for number in range(3)]
     assert transport.used(examples.trial(**GPUS), gpus, said).used == "nvlink"
@@ -169,8 +169,8 @@ def test_links_of_other_gpus_prove_nothing():
     assert transport.used(examples.trial(**GPUS), gpus, others).used == "shm"
 
 
-def test_as_many_bytes_as_iterations_were_measured():
-    """The windows tell how many there were; where iterations follow the rate, the trial does not."""
+def test_needed_bytes_follow_the_measured_iterations():
+    """The windows determine the number of iterations; if iterations follow the rate, the trial does not."""
     said = [*counts(nvlink=[(STEPS // 2, STEPS // 2)] * 2), nccl(NVLINK)]
     windows = [window(rank, iterations=ITERATIONS // 2) for rank in (0, 1)]
     gpus = [examples.gpu(0), examples.gpu(1)]
@@ -178,7 +178,7 @@ def test_as_many_bytes_as_iterations_were_measured():
     assert transport.used(examples.trial(**GPUS), gpus, said).used == "unknown"
 
 
-def test_copies_that_a_store_makes_between_gpus_are_seen_by_the_links_alone():
+def test_copies_between_gpus_by_a_store_show_only_on_the_links():
     trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1, **ON_GPU)
     gpus = [examples.gpu(0), examples.gpu(1)]
     assert transport.used(trial, gpus, [start()]).used == "unknown"
@@ -201,7 +201,7 @@ def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
         ({"strategy": "horovod", "horovod": examples.horovod()}, "Gloo"),
     ],
 )
-def test_gradients_that_are_missing_on_the_only_wire_of_a_library_make_a_run_invalid(settings, library):
+def test_a_run_is_invalid_if_its_librarys_only_wire_lacks_the_gradients(settings, library):
     """Ranks keep in touch over the loopback while their gradients go elsewhere, or nowhere."""
     trial = examples.trial(**TWO, **settings)
     found = transport.used(trial, (), counts(lo=STEPS))
@@ -212,21 +212,21 @@ def test_gradients_that_are_missing_on_the_only_wire_of_a_library_make_a_run_inv
 
 
 @pytest.mark.parametrize(("lo", "used"), [(BOTH, "loopback"), (BOTH // 2, "unknown"), (0, "shm")])
-def test_mpi_went_over_shared_memory_where_no_counter_saw_it(lo, used):
+def test_mpi_used_shared_memory_if_no_counter_shows_the_gradients(lo, used):
     mpi = {"strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
     trial = examples.trial(**TWO, **mpi)
     assert transport.used(trial, (), counts(lo=lo)).used == used
-    assert transport.used(trial, (), [start()]).used == "unknown"  # nobody counted
+    assert transport.used(trial, (), [start()]).used == "unknown"  # no counter
     over = transport.used(trial, (), counts(ports={"mlx5_0:1": STEPS}))
     assert over.used == "infiniband"
 
 
-def test_one_process_that_drives_several_cpu_devices_needs_no_wire():
+def test_one_process_with_several_cpu_devices_needs_no_wire():
     trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1)
     assert transport.used(trial, (), [net("start", {"lo": 0}), net("stop", {"lo": 10**9})]).used == "process"
 
 
-def test_without_traffic_nothing_is_claimed_and_one_device_needs_no_wire():
+def test_without_counters_nothing_is_claimed_and_one_device_needs_no_wire():
     idle = [net("start", {"lo": 1000}), net("stop", {"lo": 1000})]
     assert transport.used(examples.trial(**CPUS), (), idle).used == "unknown"
     assert transport.used(examples.trial(**CPUS), (), []).used == "unknown"
@@ -234,13 +234,13 @@ def test_without_traffic_nothing_is_claimed_and_one_device_needs_no_wire():
 
 
 def test_one_node_has_no_figures_between_nodes():
-    """Records from before there were several nodes give the same digits again."""
+    """Records from before multi-node runs reproduce the same digits."""
     found = transport.used(examples.trial(**CPUS), (), counts(lo=BOTH))
     told = found.model_dump(exclude={"requested", "used", "evidence", "counted"})
     assert not any(told.values())
 
 
-# ---- how much a step sends
+# ---- bytes per step
 
 
 @pytest.mark.parametrize(
@@ -256,12 +256,12 @@ def test_one_node_has_no_figures_between_nodes():
         (on_nodes(2, ranks=4, strategy="kvstore", kvstore="dist_sync"), 4),
     ],
 )
-def test_the_factor_of_the_algorithm(trial, factor):
+def test_the_gradient_factor_of_each_algorithm(trial, factor):
     assert gradient_factor(trial) == factor
 
 
 @given(nodes=st.integers(2, 64), each=st.integers(1, 16))
-def test_no_ring_sends_less_than_any_algorithm_has_to(nodes, each):
+def test_no_ring_sends_less_than_the_minimum_of_any_algorithm(nodes, each):
     ring = gradient_factor(on_nodes(nodes, ranks=nodes * each, **DDP))
     assert 2 * (nodes - 1) <= ring < 2 * nodes
 
@@ -270,11 +270,11 @@ def test_no_ring_sends_less_than_any_algorithm_has_to(nodes, each):
 
 
 def on_both(first, second=None, **ports):
-    """What two nodes sent by interface; the same where only one is given."""
+    """What two nodes sent by interface; equal if only one is given."""
     return [start(), *sent("n1", first, **ports), *sent("n2", second or first, rank=1, **ports)]
 
 
-def test_the_interface_that_moved_the_gradients_carried_them():
+def test_the_transport_is_the_interface_that_moved_the_gradients():
     found = transport.used(
         on_nodes(2, **DDP), (), on_both({"lo": 10**12, "eth0": 5000, "eth1": STEPS}, {"eth1": STEPS}), nics=NICS
     )
@@ -284,8 +284,8 @@ def test_the_interface_that_moved_the_gradients_carried_them():
     assert found.emulated is None
 
 
-def test_ranks_of_one_node_read_one_counter():
-    """Each reads it a little later than the other; what counts is from the first start to the last stop, once."""
+def test_counters_read_by_several_ranks_of_a_node_count_once():
+    """Each rank reads slightly later than the other; the count runs from the first start to the last stop, once."""
     said = [start()]
     for rank, late in ((0, 0), (1, 300), (2, 100), (3, 900)):
         node = "n1" if rank < 2 else "n2"
@@ -299,7 +299,7 @@ def test_ranks_of_one_node_read_one_counter():
     assert [entry.node for entry in found.evidence.traffic] == ["n1", "n1", "n2", "n2"]
 
 
-def test_containers_with_a_network_of_their_own_count_their_own():
+def test_containers_with_their_own_network_have_their_own_counters():
     said = [start()]
     for rank, node, namespace in ((0, "n1", 1), (1, "n1", 2), (2, "n2", 1)):
         ends = (("start", 100), ("stop", 100 + STEPS // 2 * (2 if node == "n2" else 1)))
@@ -308,14 +308,16 @@ def test_containers_with_a_network_of_their_own_count_their_own():
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
 
 
-def test_interfaces_that_sent_too_little_carried_nothing():
-    """Half of what has to cross at the least is asked for: a card's own counters may lag."""
+def test_interfaces_that_sent_too_little_are_no_transport():
+    """Half of the minimum traffic is required: a card's counters may lag."""
     almost = STEPS // 2 - 1
     found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": almost}), nics=NICS)
     assert (found.used, found.interfaces, found.sent_bytes_per_step) == ("unknown", {}, {})
     said = on_both({"eth0": almost + 1})
     assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
-    assert transport.used(on_nodes(2, **DDP), (), said[:3], nics=NICS).used == "unknown"  # the other node told nothing
+    assert (
+        transport.used(on_nodes(2, **DDP), (), said[:3], nics=NICS).used == "unknown"
+    )  # the other node reported nothing
 
 
 OVER_IB = {"iface": "ib0", "kind": "infiniband"}
@@ -324,18 +326,18 @@ OVER_IB = {"iface": "ib0", "kind": "infiniband"}
 @pytest.mark.parametrize(
     ("wires", "moved", "nics", "used", "interface"),
     [
-        # A bond counts what its card counts, and the chosen one is named.
+        # A bond counts its card's bytes, and the chosen interface is named.
         ([{"iface": "bond0"}] * 2, [{"bond0": STEPS, "eth0": STEPS + 100, "eth1": 0}], None, "ethernet", "bond0"),
-        # IP over InfiniBand is not verbs; it is what was chosen where the nodes' own words are missing.
+        # IP over InfiniBand is not verbs; without a node's own facts, the interface has the chosen wire's kind.
         ([OVER_IB] * 2, [{"ib0": STEPS}], NICS, "ipoib", "ib0"),
         ([OVER_IB] * 2, [{"ib0": STEPS}], None, "ipoib", "ib0"),
-        # Where nodes differ the weaker end names the link.
+        # If nodes differ, the weaker end names the link.
         ([OVER_IB, {}], [{"ib0": STEPS}, {"eth0": STEPS}], NICS, "ethernet", "ib0, eth0"),
-        # One that nobody knows is named and not classified.
+        # An unknown interface is named but not classified.
         ([{}, {}], [{"eth9": STEPS}], None, "unknown", "eth9"),
     ],
 )
-def test_an_interface_is_what_its_node_says_or_what_was_chosen(wires, moved, nics, used, interface):
+def test_the_kind_of_an_interface_comes_from_its_node_or_the_chosen_wire(wires, moved, nics, used, interface):
     trial = on_nodes(2, wires=[wire(number, **own) for number, own in enumerate(wires, 1)], **DDP)
     found = transport.used(trial, (), on_both(*moved), nics=nics)
     assert (found.used, found.interface) == (used, interface)
@@ -348,7 +350,7 @@ def verbs_trial(**changes):
     return gpu_trial(wires=[wire(n, **HCAS) for n in (1, 2)], interconnect="infiniband", **changes)
 
 
-def test_verbs_are_what_nccl_says_and_the_ports_count():
+def test_verbs_need_nccls_report_and_the_ports_counts():
     both = on_both({"eth0": 3000}, ports={"mlx5_0:1": STEPS, "mlx5_1:1": 77})
     said = [nccl(ADAPTERS, IB), nccl(ADAPTERS, IB, rank=1), *both]
     found = transport.used(verbs_trial(), (), said, nics=NICS)
@@ -362,7 +364,7 @@ def test_verbs_are_what_nccl_says_and_the_ports_count():
 
 
 def between(lines, *, eth0=9, ports=None, nvlink=0):
-    """What two nodes of a GPU each tell: NCCL's lines, and what each interface, port and GPU moved."""
+    """Two nodes with one GPU each: NCCL's lines, and what each interface, port and GPU moved."""
     both = on_both({"eth0": eth0}, ports=None if ports is None else {"mlx5_0:1": ports})
     links = [
         net(where, {}, node="n1", nvlink={f"GPU-{n}": {"rx_bytes": at, "tx_bytes": at} for n in (0, 1)})
@@ -374,7 +376,7 @@ def between(lines, *, eth0=9, ports=None, nvlink=0):
 @pytest.mark.parametrize(
     ("lines", "moved", "used", "said"),
     [
-        # Nodes of one machine whose GPUs found each other.
+        # Nodes of one machine whose GPUs found each other directly.
         ((SOCKET,), {"nvlink": STEPS}, "nvlink", "use eth0, but interfaces carried 9 B a node"),
         ((SOCKET,), {"eth0": STEPS, "nvlink": STEPS}, "nvlink", "(eth0), but NVLink carried 40 MB a GPU"),
         ((SOCKET,), {"eth0": STEPS, "ports": 3 * STEPS}, "infiniband", "(eth0), but RDMA ports carried 120 MB a node"),
@@ -382,40 +384,40 @@ def between(lines, *, eth0=9, ports=None, nvlink=0):
         ((ADAPTERS, IB), {"ports": STEPS, "nvlink": STEPS}, "nvlink", "RDMA, but NVLink carried 40 MB a GPU"),
     ],
 )
-def test_what_is_said_between_nodes_is_held_against_every_counter(lines, moved, used, said):
+def test_reports_between_nodes_are_checked_against_every_counter(lines, moved, used, said):
     found = transport.used(verbs_trial(), (), between(lines, **moved), nics=NICS)
     assert found.used == used
     assert said in found.contradiction
 
 
-def test_verbs_over_ethernet_are_roce_and_those_that_nobody_counted_are_none():
+def test_verbs_over_ethernet_are_roce_and_uncounted_verbs_are_unproved():
     lines = (ADAPTERS.replace(":1/IB", ":1/RoCE"), IB)
     assert transport.used(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
     found = transport.used(verbs_trial(), (), between((ADAPTERS, IB)), nics=NICS)
     assert (found.used, found.unproved) == ("unknown", "NCCL says RDMA, and n1, n2 told no counters of its ports")
 
 
-def test_an_adapter_of_infiniband_counts_ip_again():
-    """IP over InfiniBand is in the counters of its interface and of its port, with other headers in each."""
+def test_infiniband_ports_count_ip_traffic_again():
+    """IP over InfiniBand appears in the counters of its interface and of its port, with different headers in each."""
     said = between((SOCKET,), eth0=STEPS, ports=STEPS + 2)
     assert transport.used(gpu_trial(), (), said, nics=NICS).contradiction is None
 
 
-def test_one_node_that_sent_nothing_is_enough_to_prove_nothing():
+def test_a_node_that_sent_too_little_contradicts_the_transport():
     found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": 9 * STEPS}, {"eth0": 100}), nics=NICS)
     assert "carried 100 B to 360 MB a node" in found.contradiction
 
 
-def test_verbs_asked_and_sockets_used_is_what_was_used():
+def test_sockets_used_instead_of_verbs_are_reported():
     said = between(("NCCL INFO NET/IB : No device found.", SOCKET, NVLINK), eth0=STEPS, ports=0)
     found = transport.used(verbs_trial(), (), said, nics=NICS)
     assert (found.used, found.interface, found.hcas) == ("ethernet", "eth0", ())
 
 
-def test_nodes_that_nccl_took_for_one_have_no_wire_between_them():
-    """Two nodes of one machine without host ids of their own: their GPUs talk directly, and the wire stays idle.
+def test_emulated_nodes_that_nccl_merged_have_no_wire_between_them():
+    """Two nodes of one machine without separate host ids: their GPUs communicate directly, and the wire stays idle.
 
-    Of real nodes in one NVLink domain it is what was used.
+    Between real nodes in one NVLink domain, NVLink is the transport.
     """
     said = between((NVLINK,), eth0=500, nvlink=STEPS)
     found = transport.used(gpu_trial(), (), said, nics=NICS, one_machine=True)
@@ -424,7 +426,7 @@ def test_nodes_that_nccl_took_for_one_have_no_wire_between_them():
     assert transport.used(gpu_trial(), (), said, nics=NICS).used == "nvlink"
 
 
-def test_mpi_over_verbs_is_seen_by_the_ports():
+def test_mpi_over_verbs_shows_in_the_ports_counters():
     mpi = {"strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
     trial = on_nodes(2, wires=[wire(n, **HCAS) for n in (1, 2)], interconnect="infiniband", **mpi)
     for eth0, port, used in ((9, STEPS, "infiniband"), (STEPS, 0, "ethernet")):
@@ -432,7 +434,7 @@ def test_mpi_over_verbs_is_seen_by_the_ports():
         assert transport.used(trial, (), said, nics=NICS).used == used
 
 
-def test_sockets_are_sockets_however_busy_an_adapter_was():
+def test_sockets_remain_sockets_next_to_a_busy_adapter():
     """Another job's RDMA counts on the same ports, and Gloo can't use them."""
     said = on_both({"eth0": STEPS}, ports={"mlx5_0:1": 10**12})
     assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
@@ -447,7 +449,7 @@ def test_sockets_are_sockets_however_busy_an_adapter_was():
         (Link(rate_mbit=1000, emulated=False), False, "ethernet"),
     ],
 )
-def test_what_is_no_real_wire_says_so(link, one_machine, label):
+def test_an_emulated_wire_is_labelled(link, one_machine, label):
     said = on_both({"eth0": STEPS})
     found = transport.used(on_nodes(2, link=link, **DDP), (), said, nics=NICS, one_machine=one_machine)
     assert found.label == label
@@ -495,8 +497,8 @@ def test_real_lines_of_every_version(name, via, hcas, layers):
     assert read_channels([lines(name)]) == Channels(frozenset(via), hcas, frozenset(layers))
 
 
-def test_the_number_after_the_network_picks_the_adapter_of_the_list():
-    """The list of a host with both kinds: channel 3 is the one that is RoCE."""
+def test_the_number_after_the_network_selects_the_adapter():
+    """A host with both kinds of adapter: channel 3 is the RoCE one."""
     using = next(line for line in lines("2.5-infiniband-adapters") if "NET/IB : Using" in line)
     found = read_channels([[using, "h:1:2 [3] NCCL INFO Channel 00 : 0[1] -> 8[2] [send] via NET/IB/3/GDRDMA"]])
     assert (found.hcas, found.layers) == (("mlx5_2:1",), frozenset({"RoCE"}))
@@ -504,14 +506,14 @@ def test_the_number_after_the_network_picks_the_adapter_of_the_list():
     assert (found.hcas, found.layers) == (("mlx5_4:1",), frozenset({"IB"}))
 
 
-def test_the_plugin_of_nvidias_containers_lists_its_adapters_as_nccl_does():
+def test_nvidias_container_plugin_lists_adapters_like_nccl():
     channel = "gh1:1:2 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IBext_v8/0/GDRDMA"
     found = read_channels([[*lines("2.20-rdma-sharp-plugin"), channel]])
     assert (found.via, found.hcas, found.layers) == (frozenset({"verbs"}), ("mlx5_2:1",), frozenset({"IB"}))
 
 
-def test_adapters_that_are_joined_into_one_are_both_named():
-    """By hand, after the format strings of NCCL 2.23 and newer."""
+def test_merged_adapters_are_both_named():
+    """Lines written by hand after the format strings of NCCL 2.23 and newer."""
     said = [
         "NCCL INFO NET/IB : Made virtual device [0] name=mlx5_0 speed=400000 ndevs=1",
         "NCCL INFO NET/IB : Made virtual device [1] name=mlx5_1 speed=400000 ndevs=1",
@@ -529,8 +531,8 @@ def test_two_ports_of_one_adapter_are_told_apart():
     assert read_channels([[*made, using, "Channel 00 : 0 -> 1 [send] via NET/IB/1"]]).hcas == ("mlx4_0:2",)
 
 
-def test_several_processes_are_read_apart_and_joined_after():
-    """Number 0 is another adapter to each of them."""
+def test_lines_of_several_processes_are_parsed_separately():
+    """Number 0 is a different adapter in each process."""
     said = [
         [f"NET/IB : Using [0]{name}:1/IB ; OOB e:1<0>", "Channel 00 : 0 -> 1 [send] via NET/IB/0"]
         for name in ("mlx5_4", "mlx5_0")

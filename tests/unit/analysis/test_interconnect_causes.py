@@ -1,4 +1,4 @@
-"""A run that did not use what was asked passes for one that did, or is called invalid without a word on why."""
+"""Prevents: a run passing for one over the requested transport, or declared invalid without a reason."""
 
 import examples
 import pytest
@@ -52,7 +52,7 @@ STORE = {"strategy": "kvstore", "kvstore": "dist_sync"}
         ("ethernet", "unknown", DDP, False),
     ],
 )
-def test_another_kind_than_was_asked_for_is_said_with_both_names(requested, used, settings, satisfied):
+def test_a_transport_other_than_the_requested_one_is_reported_with_both_names(requested, used, settings, satisfied):
     interfaces = {"n1": "eth0", "n2": "eth0"} if satisfied and used in ("ethernet", "ipoib") else {}
     said = mismatch(transport(requested, used, interfaces=interfaces), on_nodes(2, interconnect=requested, **settings))
     assert said == (None if satisfied else f"INTERCONNECT={requested} asked, {used} used{TAIL}")
@@ -88,8 +88,8 @@ def test_the_cause_between_nodes(requested, used, said, cause):
         (("mlx5_4:1", "mlx4_0:2"), "NCCL found no adapter of the name mlx5_0:1; the node has mlx4_0:2, mlx5_4:1"),
     ],
 )
-def test_why_no_adapter_was_found(ports, cause):
-    """Every container sees the host's adapters in /sys, and in /dev/infiniband only those that were passed in."""
+def test_the_reason_why_no_adapter_was_found(ports, cause):
+    """Every container sees the host's adapters in /sys, but in /dev/infiniband only those passed in."""
     said = lines("2.28-socket-no-adapter")
     found = transport("infiniband", "ethernet", said=said, ports=tuple(map(port, ports)), interfaces={"n1": "eth0"})
     assert mismatch(found, gpu_trial(**VERBS)) == f"INTERCONNECT=infiniband asked, ethernet (eth0) used: {cause}{TAIL}"
@@ -120,7 +120,7 @@ def peer(local, remote):
 
 
 def ran(trial, interface, *, peers=None):
-    """What a job of this trial leaves whose gradients crossed `interface`."""
+    """The transport of a job of this trial whose gradients crossed `interface`."""
     bytes_sent = {"eth0": 2000, "eth1": 2000, interface: STEPS}
     events = [start(), *sent("n1", bytes_sent, peers=peers), *sent("n2", bytes_sent, rank=1)]
     return transport_module.used(trial, (), events)
@@ -131,14 +131,14 @@ def on_eth1(**changes):
     return on_nodes(2, wires=wires, **{**DDP, "iface": "eth1", **changes})
 
 
-def test_the_interface_that_was_asked_for_and_another_one():
+def test_traffic_on_another_interface_than_the_requested_one_is_reported():
     assert mismatch(ran(on_eth1(), "eth1"), on_eth1()) is None
-    assert mismatch(ran(on_eth1(iface=None), "eth0"), on_eth1(iface=None)) is None  # nobody asked for one
+    assert mismatch(ran(on_eth1(iface=None), "eth0"), on_eth1(iface=None)) is None  # none was requested
     assert mismatch(ran(on_eth1(), "eth0"), on_eth1()) == f"IFACE=eth1 asked, eth0 used on n1{TAIL}"
 
 
-def test_a_kind_that_was_asked_for_is_the_interface_that_was_chosen_for_it():
-    """Two Ethernets, one of them for storage."""
+def test_a_requested_kind_means_the_interface_chosen_for_it():
+    """Two Ethernet networks, one of them for storage."""
     trial = on_eth1(iface=None, interconnect="ethernet")
     transport_used = ran(trial, "eth0").model_copy(update={"used": "ethernet"})
     assert mismatch(transport_used, trial).startswith("INTERCONNECT=ethernet (eth1) asked, eth0 used on n1")
@@ -152,18 +152,18 @@ def test_a_kind_that_was_asked_for_is_the_interface_that_was_chosen_for_it():
         ([peer("10.77.0.11", "10.77.0.12")], "its ranks reached the others at 10.77.0.12, so that the library"),
     ],
 )
-def test_why_the_bytes_left_elsewhere(peers, cause):
-    """Asked at the right address or at another one: that tells a kernel's route from a library that was not bound."""
+def test_the_reason_why_bytes_left_by_another_interface(peers, cause):
+    """The addresses that ranks used distinguish a kernel's route from a library that ignored the interface."""
     assert cause in mismatch(ran(on_eth1(), "eth0", peers=peers), on_eth1())
 
 
-def test_an_interface_that_was_asked_for_has_to_be_proved():
+def test_a_requested_interface_must_be_proved():
     said = mismatch(transport("auto", "unknown"), on_eth1())
     assert said == f"IFACE=eth1 asked, and no interface of n1 sent as many bytes as the gradients{TAIL}"
 
 
-def test_verbs_pass_the_interface_by():
-    """There, IFACE says where the ranks meet; the gradients never touch it."""
+def test_verbs_bypass_the_interface():
+    """With verbs, IFACE says where the ranks meet; the gradients never touch it."""
     trial = gpu_trial(**VERBS, iface="eth0")
     said = ("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:1<0>", "Channel 00 : 0 -> 1 [send] via NET/IB/0")
     moved = {"ports": {"mlx5_0:1": STEPS}}
@@ -186,7 +186,7 @@ def test_verbs_pass_the_interface_by():
         ("mlx5_0", "infiniband", (), "HCA=mlx5_0 asked, an unnamed adapter used"),
     ],
 )
-def test_an_adapter_that_was_asked_for_by_name_is_held_against_those_that_carried(asked, used, hcas, said):
+def test_a_requested_adapter_is_compared_with_those_that_carried_the_gradients(asked, used, hcas, said):
     trial = gpu_trial(**{**VERBS, "interconnect": "auto"}).model_copy(update={"hca": asked})
     found = mismatch(transport("auto", used, hcas=hcas), trial)
     assert found == (said and said + TAIL)

@@ -1,4 +1,4 @@
-"""Wrong numbers: rates averaged instead of pooled, ranks added up wrongly, warm-up counted, intervals that miss the truth or rest on one process."""
+"""Prevents: rates averaged instead of pooled, ranks combined wrongly, warm-up counted, intervals that miss the truth or rest on one process."""
 
 import math
 
@@ -27,11 +27,11 @@ def test_rate_is_samples_over_seconds_and_not_the_mean_of_rates():
     assert joined([100, 100], [1.0, 4.0]).rate == 40.0
 
 
-def test_two_ranks_add_their_samples_and_wait_for_the_slower():
+def test_samples_of_two_ranks_add_up_and_the_slower_ends_each_window():
     windows = [
         window(0, 0, 100.0, 32, 1.0),  # rank 0 ends its windows 1.0 s and 3.0 s after the barrier
         window(0, 1, 101.0, 32, 2.0),
-        window(1, 0, 500.0, 32, 2.0),  # rank 1, on another clock, 2.0 s and 3.5 s after it
+        window(1, 0, 500.0, 32, 2.0),  # rank 1, on another clock, ends them 2.0 s and 3.5 s after it
         window(1, 1, 502.0, 32, 1.5),
     ]
     both = metrics.global_windows(windows)
@@ -40,13 +40,13 @@ def test_two_ranks_add_their_samples_and_wait_for_the_slower():
     assert both.rate == pytest.approx(128 / 3.5)
 
 
-def test_a_window_that_one_rank_lacks_does_not_count():
+def test_a_window_missing_on_a_rank_does_not_count():
     windows = [window(0, 0, 0.0, 8, 1.0), window(0, 1, 1.0, 8, 1.0), window(1, 0, 0.0, 8, 1.0)]
     assert metrics.global_windows(windows).samples.tolist() == [16.0]
     assert metrics.global_windows([]) is None
 
 
-def test_a_pause_between_windows_is_in_none_of_them():
+def test_a_pause_between_windows_counts_in_neither():
     # Six windows of 1 s, 100 images each, a validation of 10 s after the second and the fourth.
     starts = [0.0, 1.0, 12.0, 13.0, 24.0, 25.0]
     windows = [window(0, index, start, 100, 1.0) for index, start in enumerate(starts)]
@@ -55,7 +55,7 @@ def test_a_pause_between_windows_is_in_none_of_them():
         assert one.seconds.tolist() == [1.0] * 6
         assert one.rate == 100.0
     rounded = [window(0, 0, 0.0, 8, 1.0), window(0, 1, 1.0 + 1e-9, 8, 1.0), window(0, 2, 2.0 + 1e-9, 8, 1.0)]
-    assert metrics.global_windows(rounded).seconds.sum() == 3.0 + 1e-9  # what rounding leaves is no pause
+    assert metrics.global_windows(rounded).seconds.sum() == 3.0 + 1e-9  # a rounding error is no pause
 
 
 def test_after_a_pause_the_clock_starts_with_the_first_rank_and_stops_with_the_last():
@@ -71,16 +71,16 @@ def test_after_a_pause_the_clock_starts_with_the_first_rank_and_stops_with_the_l
     [
         # 3 of 16 s are slow: a transient.
         ([10] * 15, [1.6, 1.4, *[1.0, 1.01, 0.99] * 4, 1.0], 2, True),
-        # Without the first window the rate is (1.014 - 1) / 8 = 0.175 % higher, which is none, and 0.2 %: of steps that are all alike two
-        # windows of ten were left out, by nothing but their noise.
+        # Without the first window the rate is (1.014 - 1) / 8 = 0.175 % higher, which is no transient, and 0.2 %, which is one: of
+        # identical steps, two windows of ten were dropped for their noise alone.
         ([10] * 8, [1.014, *[1.0] * 7], 0, True),
         ([10] * 8, [1.016, *[1.0] * 7], 1, True),
-        # tf_cnn_benchmarks on two workers: 5 of 11 windows, 79 % of the seconds, were left out; 366 images/s read as 1,054, and valid.
+        # tf_cnn_benchmarks on two workers: 5 of 11 windows, 79 % of the seconds, were dropped; 366 images/s read as 1,054, and valid.
         ([640] * 11, [3.1, 2.9, 3.0, 2.8, 2.9, 0.6, 0.65, 0.6, 0.62, 0.6, 0.63], 0, False),
-        # 2.45 of 12.45 s are 19.7 %, 2.55 of 12.55 s are 20.3 %: a fifth is left out at the most.
+        # 2.45 of 12.45 s are 19.7 %, 2.55 of 12.55 s are 20.3 %: at most a fifth is dropped.
         ([10] * 11, [2.45] + [1.0] * 10, 1, True),
         ([10] * 11, [2.55] + [1.0] * 10, 0, False),
-        # 5 of 12 windows take 0.5 of 7.5 s, at half of the rate: up to half of all windows are left out.
+        # 5 of 12 windows take 0.5 of 7.5 s, at half the rate: up to half of all windows are dropped.
         ([0.5] * 5 + [10] * 7, [0.1] * 5 + [1.0] * 7, 5, True),
         # A rate that keeps falling is never steady, and nothing is dropped.
         ([10] * 12, [1.1**i for i in range(12)], 0, False),
@@ -89,7 +89,7 @@ def test_after_a_pause_the_clock_starts_with_the_first_rank_and_stops_with_the_l
         ([1] * 4, [1] * 4, 0, True),
     ],
 )
-def test_where_the_steady_state_begins_by_hand(samples, seconds, first, steady):
+def test_the_start_of_the_steady_state_by_hand(samples, seconds, first, steady):
     found = metrics.steadiness(joined(samples, seconds))
     assert (found.first_window, found.steady) == (first, steady)
     assert found.left_out_s == pytest.approx(sum(seconds[:first]))
@@ -103,7 +103,7 @@ def test_a_rate_that_falls_by_a_twentieth_has_not_settled(slower, steady):
 
 
 @given(st.lists(st.floats(0.01, 10.0), min_size=1, max_size=40))
-def test_no_more_than_a_fifth_of_the_seconds_is_ever_left_out_and_the_rest_is_all_there(seconds):
+def test_at_most_a_fifth_of_the_seconds_is_dropped_and_the_rest_is_kept(seconds):
     windows = joined([10] * len(seconds), seconds)
     found = metrics.steadiness(windows)
     assert found.left_out_s <= 0.2 * sum(seconds) * (1 + 1e-12)
@@ -118,8 +118,8 @@ def timed(samples, seconds, first, *, iterations):
     )
 
 
-def test_an_efficiency_that_a_wait_at_each_window_makes_is_not_one():
-    """Efficiencies of ResNet-50 on four GPUs read .961 and were .979: a window of 3 steps was held against one of 12."""
+def test_an_efficiency_caused_by_waits_at_window_ends_is_withheld():
+    """Efficiencies of ResNet-50 on four GPUs read .961 and were .979: a window of 3 steps was compared with one of 12."""
     # One device: 12 steps in 1.2 s, the first in 0.1 s. Four: 3 steps in 0.33 s, the first in 0.13 s, the others in 0.1 s.
     # 4 x 30 / 0.33 over 120 / 1.2 is 3.636, .909; without the first steps 4 x 20 / 0.2 over 110 / 1.1 is 4, 1.
     four, one = timed([120] * 10, [0.33] * 10, 0.13, iterations=3), timed([120] * 10, [1.2] * 10, 0.1, iterations=12)
@@ -129,13 +129,13 @@ def test_an_efficiency_that_a_wait_at_each_window_makes_is_not_one():
     assert metrics.incomparable([joined([120] * 10, [0.33] * 10)], [one], scale=4) is None  # steps were not timed
 
 
-def test_drift_is_of_the_later_half_against_the_earlier():
+def test_drift_compares_the_later_half_with_the_earlier():
     assert metrics.drift_of(joined([10] * 4, [1, 1, 1, 2])) == pytest.approx(-1 / 3)  # 20 in 3 s, 20 in 2 s
 
 
 @pytest.mark.parametrize(("off", "why"), [(0.00195, False), (0.00205, True)])
-def test_an_efficiency_may_change_by_two_thousandths_without_first_steps(off, why):
-    """One device: .1 s a step. Four: 2 steps of 0.1 s after a first one that makes 4 × 30 / T over 100 that much less than 1."""
+def test_an_efficiency_may_change_by_0_002_without_first_steps(off, why):
+    """One device: .1 s a step. Four: 2 steps of 0.1 s after a first one that lowers the efficiency, 4 × 30 / T over 100, by that much."""
     whole_s = 0.3 / (1 - off)
     four = timed([120] * 10, [whole_s] * 10, whole_s - 0.2, iterations=3)
     one = timed([120] * 10, [1.2] * 10, 0.1, iterations=12)
@@ -152,7 +152,7 @@ def of_rates(*rates, samples=80):
     return [joined([samples], [samples / rate]) for rate in rates]
 
 
-def test_an_interval_is_over_runs_by_students_t():
+def test_an_interval_over_runs_uses_students_t():
     """Rates of e^-0.01, 1 and e^0.01 times 100: their logarithms are 0.01 apart, so s = 0.01 and t(2) × s ÷ sqrt(3) = 4.30265 × 0.0057735."""
     runs = of_rates(*(100 * math.exp(x) for x in (-0.01, 0.0, 0.01)))
     found = metrics.rate_interval(runs)
@@ -163,7 +163,7 @@ def test_an_interval_is_over_runs_by_students_t():
 
 @pytest.mark.parametrize("few", [1, 2])
 def test_one_process_has_no_interval_however_many_windows_it_has(few):
-    """Prevents ± from one process: 233 figures had one, and the next run of the same lay within it in 29 % of cases."""
+    """Prevents ± from one process: 233 figures had one, and the next run of the same trial lay within it in 29 % of cases."""
     rng = np.random.default_rng(1)
     runs = [joined([64] * 200, rng.normal(1.0, 0.1, 200)) for _ in range(few)]
     many = of_rates(60, 62, 64)
@@ -173,19 +173,19 @@ def test_one_process_has_no_interval_however_many_windows_it_has(few):
     assert metrics.ratio_interval(many, many) is not None
     alike = metrics.ratio_interval(of_rates(64, 64, 64), of_rates(32, 32, 32))
     assert (alike.low, alike.high) == (2.0, 2.0)
-    # Nor do windows within runs narrow the interval of several.
+    # Nor do windows within runs narrow the interval over runs.
     wild = [joined([40, 40], [0.1, 80 / rate - 0.1]) for rate in (90, 100, 110)]
     assert metrics.rate_interval(wild) == metrics.rate_interval([joined([80], [run.seconds.sum()]) for run in wild])
 
 
-def test_the_longest_of_unequal_runs_decides_how_far_the_pooled_rate_is_known():
+def test_the_longest_of_unequal_runs_dominates_the_variance_of_the_pooled_rate():
     """Shares of the samples 0.8, 0.1 and 0.1: the sum of their squares is 0.66, not a third."""
     runs = [*of_rates(100, samples=800), *of_rates(101, 99, samples=100)]
     spread = math.sqrt(np.var(np.log([100, 101, 99]), ddof=1) * 0.66)
     assert metrics.rate_interval(runs).high / metrics.pooled_rate(runs) == pytest.approx(math.exp(4.30265 * spread))
 
 
-def test_a_ratio_takes_the_spread_of_both_sides():
+def test_the_interval_of_a_ratio_includes_the_spread_of_both_sides():
     """Variances 1e-4 ÷ 3 and 4e-4 ÷ 3 with 2 degrees of freedom each: Welch's are 25 ÷ (1/2 + 16/2) = 2.941, whose t is 3.2188."""
     base = of_rates(*(100 * math.exp(x) for x in (-0.01, 0.0, 0.01)))
     scaled = of_rates(*(180 * math.exp(x) for x in (-0.02, 0.0, 0.02)))
@@ -203,7 +203,7 @@ def test_a_ratio_takes_the_spread_of_both_sides():
         *((30, 0.95, 2.0423), (120, 0.95, 1.9799), (math.inf, 0.95, 1.95996), (2, 0.99, 9.9248), (10, 0.90, 1.8125)),
     ],
 )
-def test_student_t_is_that_of_the_tables(freedom, confidence, tabled):
+def test_student_t_matches_the_printed_tables(freedom, confidence, tabled):
     assert metrics.student_t(freedom, confidence) == pytest.approx(tabled, rel=1e-4)
 
 
@@ -216,10 +216,10 @@ EXPERIMENTS = 4000
     [(0.03, 0.01), (0.002, 0.02)],
     ids=["processes differ by ten standard errors of their windows", "windows differ more than processes"],
 )
-def test_intervals_cover_the_truth_as_often_as_they_say(count, between, within):
-    """Prevents intervals that know nothing of how much processes differ: 95 % ones over windows covered 29 %.
+def test_intervals_have_their_nominal_coverage(count, between, within):
+    """Prevents intervals that ignore the differences between processes: 95 % intervals over windows covered 29 %.
 
-    Jobs on one device (64 images/s) and on four (240 images/s), each process with a mean of its own and ten windows around it.
+    Jobs on one device (64 images/s) and on four (240 images/s), each process with its own mean and ten windows around it.
     """
     rng = np.random.default_rng(count)
     covered = {"throughput": 0, "speedup": 0, "efficiency": 0}
@@ -243,7 +243,7 @@ seconds_lists = st.lists(st.floats(0.01, 10), min_size=1, max_size=20)
 
 
 @given(seconds_lists, st.integers(1, 512), st.integers(1, 4))
-def test_no_image_and_no_second_is_lost_or_invented(seconds, batch, ranks):
+def test_images_and_seconds_are_conserved(seconds, batch, ranks):
     starts = np.concatenate([[0.0], np.cumsum(seconds)[:-1]])
     windows = [
         window(rank, i, 1000.0 * rank + start, batch, length)
@@ -267,7 +267,7 @@ def usage(where, *, rank=0, container="w0", **fields):
     return says(Usage, where=where, rank=rank, container=container, **fields)
 
 
-def test_what_a_container_used_is_told_once_however_many_ranks_it_has():
+def test_a_containers_usage_counts_once_however_many_ranks_it_has():
     found = used(
         [
             usage("start", rank=0, cpu_s=10.0, memory_bytes=2**20),
@@ -304,7 +304,7 @@ def test_the_step_time_is_that_of_the_slowest_rank():
     assert (found.p50, found.p99) == (0.25, 0.25)
 
 
-def test_without_steps_their_time_is_a_windows_mean():
+def test_without_step_times_the_window_mean_is_used():
     windows = [stepped(0, (0.1, 0.3), seconds=0.5), stepped(0, (0.2, 0.2), index=1, seconds=0.7)]
     untold = windows[1].model_copy(update={"step_seconds": None})
     found = metrics.step_times([windows[0], untold])

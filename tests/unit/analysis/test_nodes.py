@@ -1,4 +1,4 @@
-"""A slow node that nobody names, and a healthy one that is blamed: the judgement over figures of nodes, by hand and by simulation."""
+"""Prevents: a slow node that is not named, and a healthy one that is blamed: verdicts on figures of nodes, by hand and by simulation."""
 
 import math
 import statistics
@@ -17,8 +17,8 @@ def diagnosis(values, **changes):
     return Diagnosis(**({"what": "lenet", "device": "CPU", "figures": (figure,)} | changes))
 
 
-def test_a_ratio_and_its_interval_are_those_of_the_hand():
-    """Of two nodes in three rounds: logs apart by ln .5, ln .5, ln .4; t of 2 degrees of freedom at 1 - .05/2 (two verdicts) is 6.2053."""
+def test_a_ratio_and_its_interval_by_hand():
+    """Two nodes in three rounds: log differences ln .5, ln .5, ln .4; t with 2 degrees of freedom at 1 - .05/2 (two verdicts) is 6.2053."""
     found = judge(diagnosis({"a": (100, 110, 100), "b": (50, 55, 40)}))
     slow, fast = found
     apart = [math.log(0.5), math.log(0.5), math.log(0.4)]
@@ -32,20 +32,20 @@ def test_a_ratio_and_its_interval_are_those_of_the_hand():
     assert (slow.out, fast.out) == (slow.interval.high < 0.95, False)
 
 
-def test_the_slow_node_is_out_and_the_others_are_not_however_many_are_slow_below_half():
+def test_slow_nodes_are_out_and_the_others_are_not_while_fewer_than_half_are_slow():
     fine, slow = (100, 101, 99, 100, 100), (80, 81, 80, 79, 80)
     found = judge(diagnosis({"n1": fine, "n2": slow, "n3": fine, "n4": slow, "n5": (101, 100, 99, 101, 100)}))
     assert [one.node for one in found if one.out] == ["n2", "n4"]
     assert found[0].ratio == pytest.approx(0.8, abs=0.01)
 
 
-def test_a_drift_that_all_nodes_have_blames_nobody_and_hides_nobody():
+def test_a_common_drift_neither_blames_nor_hides_a_node():
     drift = (1.0, 0.9, 0.8, 0.7, 0.6)
     nodes = {name: tuple(rate * one for one in drift) for name, rate in {"a": 100, "b": 101, "c": 70}.items()}
     assert [one.node for one in judge(diagnosis(nodes)) if one.out] == ["c"]
 
 
-def test_a_node_by_itself_is_held_against_a_baseline():
+def test_a_single_node_is_compared_with_a_baseline():
     base = diagnosis({"old": (100, 101, 99, 100, 102)})
     (slow,) = judge(diagnosis({"n7": (90, 91, 89, 90, 90)}), base)
     assert (slow.node, slow.baseline, slow.out) == ("n7", True, True)
@@ -56,30 +56,30 @@ def test_a_node_by_itself_is_held_against_a_baseline():
 
 
 @pytest.mark.parametrize("changes", [{"what": "resnet50"}, {"device": "GPU"}])
-def test_a_baseline_of_something_else_is_refused(changes):
+def test_a_baseline_of_another_trial_or_device_is_refused(changes):
     with pytest.raises(RequestError, match="pass a baseline of the same"):
         judge(diagnosis({"a": (1, 2, 3)}), diagnosis({"a": (1, 2, 3)}, **changes))
     with pytest.raises(RequestError, match="of one trial on one kind"):
         pooled([diagnosis({"a": (1, 2)}), diagnosis({"a": (1, 2)}, **changes)])
 
 
-def test_fewer_rounds_than_an_interval_takes_are_refused():
+def test_too_few_rounds_for_an_interval_are_refused():
     with pytest.raises(RequestError, match="2 rounds, and an interval needs 3"):
         judge(diagnosis({"a": (1, 2), "b": (1, 2)}))
 
 
-def test_a_baseline_pools_what_several_diagnoses_measured():
+def test_a_baseline_pools_several_diagnoses():
     found = pooled([diagnosis({"a": (1, 2)}, runs=("r1",)), diagnosis({"a": (3,), "b": (4,)}, runs=("r2",))])
     assert found.figures[0].values == {"a": (1, 2, 3), "b": (4,)}
     assert found.runs == ("r1", "r2")
 
 
-def test_nodes_at_the_edge_are_blamed_in_one_diagnosis_of_twenty_at_most_and_slow_ones_nearly_always():
-    """One node of four is at the margin itself, the hardest case that is not to be blamed; noise between rounds 2 %, five rounds."""
+def test_nodes_at_the_margin_are_blamed_in_at_most_5_percent_of_diagnoses_and_slow_ones_nearly_always():
+    """One node of four is exactly at the margin, the hardest case that must not be blamed; noise between rounds is 2 %, five rounds."""
     generator = np.random.default_rng(7)
 
     def blamed(share, diagnoses):
-        """In how many of so many diagnoses of three figures the node is out of which each figure has this share of the others'."""
+        """The share of diagnoses, of three figures each, that blame a node whose figures are this share of the others'."""
         count = 0
         for _ in range(diagnoses):
             noise = generator.normal(0, 0.02, size=(3, 4, 5))
@@ -110,11 +110,11 @@ def test_nodes_at_the_edge_are_blamed_in_one_diagnosis_of_twenty_at_most_and_slo
         ([], ""),
     ],
 )
-def test_host_lists_are_slurms(names, text):
+def test_host_lists_use_slurms_notation(names, text):
     assert hostlist(names) == text
 
 
-def test_what_is_out_is_said_with_figure_ratio_and_interval_and_in_slurms_words(tmp_path):
+def test_a_slow_node_is_reported_with_figure_ratio_interval_and_slurm_host_list(tmp_path):
     fine, slow = (100, 101, 99, 100, 100), (70, 70.5, 69.5, 70, 70)
     found = diagnosis({"n1": fine, "n2": fine, "n3": slow}, failed={"n7": "rank 0 ended with exit code 1"})
     verdicts = judge(found)
@@ -126,7 +126,7 @@ def test_what_is_out_is_said_with_figure_ratio_and_interval_and_in_slurms_words(
     assert "n1 is out" not in said
 
 
-def test_one_node_without_a_baseline_is_told_what_it_lacks(tmp_path):
+def test_a_single_node_without_a_baseline_is_told_to_get_one(tmp_path):
     found = diagnosis({"n1": (100, 101, 99)})
     said = printed(lambda console, *_: show(console, found, (), path=tmp_path / "x.json"), width=200)
     assert "n1 has no other to be compared with; add HOSTS, or --baseline FILE" in said

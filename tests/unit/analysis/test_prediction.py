@@ -1,8 +1,8 @@
-"""Prevents: an exchange that is hidden counted as exposed or the other way round, a bucket that waits for the wrong gradient, a fit that explains
-a wire by points that do not tell it, a prediction praised by the points that made it, an interval that leaves out what is not known.
+"""Prevents: a hidden exchange counted as exposed or the reverse, a bucket that waits for the wrong gradient, a wire fitted to points that do
+not determine it, a prediction validated on the points of its own fit, an interval that omits an uncertainty.
 
-The gradients of `data/backward_h100.json` were timed on one H100 by `workloads/with_pytorch/backward.py`: ResNet-50 at batch 256, AlexNet at 1,024,
-Inception-v3 at 128, in bf16, channels-last, with a fused optimizer, PyTorch 2.11.
+The gradients of `data/backward_h100.json` were timed on one H100 by `workloads/with_pytorch/backward.py`: ResNet-50 at batch 256, AlexNet
+at 1,024, Inception-v3 at 128, in bf16, channels-last, with a fused optimizer, PyTorch 2.11.
 """
 
 import json
@@ -46,32 +46,32 @@ def one(*gradients, step_s=1.0, backward_s=0.6, **more):
 SLOW = wire((0, 0.001), (100 * MIB, 1.001))
 
 
-def test_latency_grows_with_the_depth_of_a_tree_and_transfer_with_what_a_ring_sends():
+def test_latency_scales_with_tree_depth_and_transfer_with_ring_traffic():
     assert SLOW.seconds(50 * MIB, 2) == pytest.approx(0.501)
-    # Of 8: log2(8) = 3 latencies of 1 ms, and (7/8) / (1/2) = 1.75 times the transfer of 0.5 s.
+    # Among 8: log2(8) = 3 latencies of 1 ms, and (7/8) / (1/2) = 1.75 times the transfer of 0.5 s.
     assert SLOW.seconds(50 * MIB, 8) == pytest.approx(0.003 + 1.75 * 0.5)
 
 
 def test_buckets_close_at_1_and_then_at_25_mib_and_wait_for_their_last_gradient():
     gradients = ((MIB // 2, 0.1), (MIB // 2, 0.2), (20 * MIB, 0.3), (5 * MIB, 0.4), (3 * MIB, 0.5))
     assert one(*gradients).messages() == [(MIB, 0.2), (25 * MIB, 0.4), (3 * MIB, 0.5)]
-    # In half precision a bucket of 25 MiB of gradients is one of 12.5 MiB on the wire.
+    # In half precision a bucket of 25 MiB of gradients is 12.5 MiB on the wire.
     assert one(*gradients, wire_share=0.5).messages()[:2] == [(MIB // 2, 0.1), (MIB // 2 + 20 * MIB, 0.3)]
     assert one(*gradients, overlap="one message").messages() == [(29 * MIB, 0.6)]
 
 
-def test_what_the_backward_pass_hides_is_not_exposed():
-    # 25 MiB, there after 0.1 s, take 0.251 s: done at 0.351 of 0.6 s. The last 10 MiB, there at the end, take 0.101 s.
+def test_an_exchange_hidden_by_the_backward_pass_is_not_exposed():
+    # 25 MiB, ready after 0.1 s, take 0.251 s: done at 0.351 of 0.6 s. The last 10 MiB, ready at the end, take 0.101 s.
     training = one((25 * MIB, 0.1), (10 * MIB, 0.6))
     assert training.exchange(SLOW, 2) == pytest.approx((0.101, 0.352))
     assert Cost().step_s(training, SLOW, 2) == pytest.approx(1.101)
-    # The same after the backward pass: 35 MiB at once.
+    # All after the backward pass: 35 MiB in one message.
     later = one((25 * MIB, 0.1), (10 * MIB, 0.6), overlap="one message")
     assert later.exchange(SLOW, 2) == pytest.approx((0.351, 0.351))
 
 
-def test_a_bucket_waits_for_the_one_before():
-    # The first is there at 0 and takes 0.751 s, beyond the backward pass; the second begins then.
+def test_a_bucket_waits_for_the_previous_one():
+    # The first is ready at 0 and takes 0.751 s, beyond the backward pass; the second starts then.
     assert one((75 * MIB, 0.0), (25 * MIB, 0.1)).exchange(SLOW, 2) == pytest.approx((0.751 + 0.251 - 0.6, 1.002))
 
 
@@ -87,19 +87,19 @@ def points(of_step, of_exchange, *, noise=0.0):
 
 def test_a_fit_finds_the_shares_that_made_the_points():
     found = fit(points(0.04, 0.07))
-    # The ridge draws them a little towards 0.
+    # The ridge shrinks them slightly towards 0.
     assert (found.of_step, found.of_exchange) == (pytest.approx(0.04, rel=0.1), pytest.approx(0.07, rel=0.1))
     assert max(abs(Cost.error(found, point)) for point in points(0.04, 0.07)) < 0.01
 
 
-def test_a_share_is_never_negative_and_none_is_made_of_two_points():
+def test_a_share_is_never_negative_and_two_points_fit_none():
     faster = [point.model_copy(update={"step_s": 0.9 * point.step_s}) for point in points(0.0, 0.0)]
     assert fit(faster) == Cost()
     assert fit(points(0.5, 0.5)[:2]) == Cost()
 
 
-def test_points_that_do_not_tell_a_share_leave_it_near_0():
-    # 1 % of a step is exchange: what is left over of 5 % is a share of the step, not five times the exchange.
+def test_a_share_that_the_points_do_not_determine_stays_near_0():
+    # 1 % of a step is exchange: an unexplained 5 % is a share of the step, not five times the exchange.
     fast = wire((0, 1e-6), (100 * MIB, 0.01))
     told = [Point(one=one((100 * MIB, 0.1), network=str(n)), wire=fast, devices=2, step_s=1.05) for n in range(4)]
     assert fit(told).of_exchange < 0.02
@@ -111,11 +111,11 @@ def test_a_point_is_held_out_with_all_points_of_its_network():
         point.model_copy(update={"step_s": 2 * point.step_s}) if point.one.network == "n0" else point for point in found
     ]
     errors = {point.one.network: abs(error) for point, error in held_out(odd)}
-    # Only the others made the fit: those of n0 are off by all of their factor.
+    # The fit uses only the others: the error of n0 is all of its factor.
     assert errors["n0"] == pytest.approx(1.0, abs=0.1)
 
 
-def test_an_interval_joins_the_error_of_the_model_with_that_of_the_baseline():
+def test_an_interval_combines_the_errors_of_model_and_baseline():
     found = points(0.04, 0.07, noise=0.02)
     training = one((40 * MIB, 0.2))
     given = {"devices": (1, 8), "throughput": 100.0}
@@ -128,13 +128,13 @@ def test_an_interval_joins_the_error_of_the_model_with_that_of_the_baseline():
     assert predict(training, SLOW, [], ci95=None, **given)[1].ci95 is None
 
 
-def telling(record, backward):
+def with_backward(record, backward):
     return record.model_copy(update={"measurement": record.measurement.model_copy(update={"backward": backward})})
 
 
 @pytest.fixture(scope="module")
 def records():
-    """The committed trainings of H200s; the first on one device of each network that was timed on an H100 tells when its gradients are there."""
+    """The committed H200 trainings; for each network timed on an H100, the first one-device run has those gradient-ready times."""
     timed = json.loads((Path(__file__).parent / "data" / "backward_h100.json").read_text())
     found = []
     for _, record in runs_at(
@@ -150,14 +150,14 @@ def records():
                 backward_s=time * told["backward_s"],
                 gradients=tuple((round(size * own), time * ready) for own, ready in told["gradients"]),
             )
-            found.append(telling(record, backward))
+            found.append(with_backward(record, backward))
         else:
             found.append(record)
     assert not timed
     return found
 
 
-def test_throughputs_of_networks_that_took_no_part_are_predicted_within_5_percent(records):
+def test_throughputs_of_held_out_networks_are_predicted_within_5_percent(records):
     run = next(record for record in records if record.trial.world_size == 1 and record.measurement.backward)
     found = predicted(run, records, wire="nvlink", devices=(1, 2, 4, 64))
     assert len(found.errors) >= 20
@@ -170,14 +170,14 @@ def test_throughputs_of_networks_that_took_no_part_are_predicted_within_5_percen
 
 
 @pytest.mark.parametrize("wanted", [None, "ethernet", "token ring"])
-def test_a_wire_that_is_not_one_that_was_timed_is_refused(records, wanted):
+def test_an_untimed_or_ambiguous_wire_is_refused(records, wanted):
     run = next(record for record in records if record.measurement.backward)
     with pytest.raises(RequestError, match="wire"):
         predicted(run, records, wire=wanted, devices=(8,))
 
 
-def test_a_run_whose_gradients_nobody_timed_or_on_several_devices_is_refused(records):
-    plain = [telling(record, None) for record in records]
+def test_a_run_without_gradient_times_or_on_several_devices_is_refused(records):
+    plain = [with_backward(record, None) for record in records]
     run = next(record for record in plain if record.trial.world_size == 1)
     with pytest.raises(RequestError, match="gradients"):
         predicted(run, plain, wire="nvlink", devices=(8,))
@@ -185,7 +185,7 @@ def test_a_run_whose_gradients_nobody_timed_or_on_several_devices_is_refused(rec
         predicted(next(record for record in plain if record.trial.world_size == 2), plain, wire="nvlink", devices=(8,))
 
 
-def test_the_command_prints_what_is_predicted_and_draws_it(records, tmp_path, capsys):
+def test_the_command_prints_and_plots_the_prediction(records, tmp_path, capsys):
     for record in records:
         (tmp_path / record.run_id).mkdir()
         (tmp_path / record.run_id / "record.json").write_text(record.model_dump_json(by_alias=True))

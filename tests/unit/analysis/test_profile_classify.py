@@ -1,10 +1,9 @@
 """Names of kernels, copies, calls and operators into categories.
 
-Prevents: a table of patterns in which a general pattern hides a special one, so that winograd counts as gemm or a backward pass as a
-forward one; a name that is caught by the type of one of its arguments; a category that the record does not know; an algorithm of which
-no name was ever seen.
+Prevents: a general pattern that hides a specific one, so that winograd counts as gemm or a backward pass as a forward one; a name matched
+by the type of one of its arguments; a category unknown to the record; an algorithm without any real name.
 
-Names and categories are in tests/golden/profile/names.yaml, each with where it was seen.
+Names and categories are in tests/golden/profile/names.yaml, each with its source.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ KINDS = {"kernels": "kernel", "copies": "copy", "calls": "call", "operators": "o
 
 
 @pytest.mark.parametrize("table", KINDS)
-def test_real_names_have_the_category_that_their_authors_meant(table):
+def test_real_names_have_their_authors_category(table):
     wrong = {
         entry["name"]: f"{found}, not {entry['category']}"
         for entry in GOLDEN[table]
@@ -40,7 +39,7 @@ def test_every_name_has_a_source_and_enough_are_kernels():
 
 
 def test_every_category_of_kernels_was_seen_in_a_real_name():
-    """A pattern without a name to hold it against is a guess; operators and copies have lists of their own."""
+    """A pattern without a name to test it is a guess; operators and copies have their own lists."""
     elsewhere = {"input", "copy_ptop", "copy_htoh", "copy_other", "memset"}
     seen = {entry["category"] for entry in GOLDEN["kernels"]}
     assert set(typing.get_args(Category)) - seen == elsewhere
@@ -53,16 +52,16 @@ def test_every_class_of_calls_was_seen():
 @pytest.mark.parametrize(
     ("name", "category"),
     [
-        # The argument cudnn::reduced_divisor made a reduction of each of these.
+        # The argument cudnn::reduced_divisor turned each of these into a reduction.
         ("void op_generic_tensor_kernel<2>(cudnnTensorStruct, reducedDivisorArray, int)", "elementwise"),
-        # A fused batch norm of xmma has the convolution's traits among its arguments.
+        # A fused xmma batch norm has the convolution's traits among its arguments.
         (
             "void xmma::ext::batchnorm::bn_stats::dbn_apply_kernel<512, xmma::ext::x::dgrad::Params>()",
             "batch_norm_backward",
         ),
     ],
 )
-def test_a_name_is_not_caught_by_one_of_its_arguments(name, category):
+def test_a_name_is_not_classified_by_its_arguments(name, category):
     assert classify.category("kernel", name) == category
 
 
@@ -72,7 +71,7 @@ def test_a_variant_of_a_call_is_the_same_function():
     assert classify.function("cudaLaunchKernel") == "cudaLaunchKernel"
 
 
-def test_a_layer_may_be_named_as_its_author_likes():
+def test_layer_names_do_not_affect_the_category():
     """TensorFlow's nodes carry the names of layers; a layer called `pool_conv` is no convolution."""
     assert classify.category("op", "pool_conv/relu:Relu") == "elementwise"
 

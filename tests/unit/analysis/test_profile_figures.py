@@ -1,8 +1,8 @@
-"""Rows and events of a pass under a profiler into its `Profile`; every expected number is counted by hand.
+"""Rows and events of a profiling pass into its `Profile`; every expected number is counted by hand.
 
-Prevents: the profiler's own cost in the utilisation; kernels of several streams added up to more than the time there was; a kernel counted
-to the region in which it ran instead of the one that launched it; an operator's time counted again for each operator around it, or lost
-because it has children; ranks' clocks mixed; a figure that is missing without a word on why.
+Prevents: profiler overhead in the utilisation; kernels of several streams adding up to more than the elapsed time; a kernel counted in the
+region where it ran instead of the one that launched it; an operator's time counted again for each enclosing operator, or lost because it
+has children; mixed clocks of ranks; a missing figure without a reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reasons(found):
 
 class TestUtilisation:
     def test_kernels_of_several_streams_count_once(self):
-        # 0 to 0.5 with one inside it, 0.6 to 0.9 of two that overlap: busy 0.8 of 2 s; 1.05 kernel seconds; 0.25 s with two.
+        # 0 to 0.5 with one nested, 0.6 to 0.9 of two that overlap: busy 0.8 of 2 s; 1.05 kernel seconds; 0.25 s with two.
         found = profile(table(kernel(0.0, 0.5), kernel(0.1, 0.3), kernel(0.6, 0.85), kernel(0.8, 0.9)))
         (gpu,) = found.gpus
         assert (gpu.device, gpu.rank) == ("gpu0", 0)
@@ -42,28 +42,28 @@ class TestUtilisation:
         assert gpu.kernels_per_step == 2
         assert found.gpu_total == gpu.model_copy(update={"device": "all", "rank": None})
 
-    def test_the_profiler_s_cost_is_no_part_of_elapsed(self):
-        # Two steps took 1.5 s each under it and 1 s each without: 3 s less the 1 s that it cost.
+    def test_elapsed_excludes_the_profilers_overhead(self):
+        # Two steps took 1.5 s each under the profiler and 1 s each without: 3 s less its overhead of 1 s.
         found = profile(table(kernel(0.0, 0.5)), env(), start(plain=(1.0, 1.0)), stop(steps=(1.5, 1.5)))
         assert (found.gpus[0].profiled_s, found.gpus[0].elapsed_s) == (3.0, 2.0)
         assert found.gpus[0].compute_percent == pytest.approx(25.0)
         assert (found.steps.plain_step_s, found.steps.profiled_step_s) == (1.0, 1.5)
         assert found.steps.overhead_percent == pytest.approx(50.0)
-        # Elapsed is never less than the union, and steps that were slower before add nothing.
+        # Elapsed is at least the union, and unprofiled steps that were slower add nothing.
         found = profile(table(kernel(0.0, 2.5)), env(), start(plain=(1.0,)), stop(steps=(1.5, 1.5)))
         assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (2.5, 100.0)
         found = profile(
             table(kernel(0.0, 1.0), copy(1.0, 1.5, 100)), env(), start(plain=(2.0,)), stop(steps=(1.0, 1.0))
         )
-        assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (2.0, 50.0)  # copies are no computation
+        assert (found.gpus[0].elapsed_s, found.gpus[0].compute_percent) == (2.0, 50.0)  # copies are not compute
         assert found.steps.overhead_percent == pytest.approx(-50.0)
 
-    def test_waiting_in_collectives_is_told_apart(self):
+    def test_waiting_in_collectives_is_separate(self):
         found = profile(table(kernel(0.0, 0.5), kernel(0.4, 1.4, ALL_REDUCE)))
         assert found.gpus[0].compute_percent == pytest.approx(70.0)
         assert found.gpus[0].own_compute_percent == pytest.approx(25.0)
 
-    def test_each_rank_and_device_by_its_own_clock(self):
+    def test_each_rank_and_device_has_its_own_clock(self):
         frame = table(
             kernel(0.0, 1.0),
             kernel(5000.0, 5000.5, rank=1, device=1),
@@ -78,8 +78,8 @@ class TestUtilisation:
         # 1 + 0.5 + 0.2 busy seconds in 2 + 1 + 1.
         assert found.gpu_total.compute_percent == pytest.approx(100 * 1.7 / 4)
 
-    def test_only_a_region_was_looked_at(self):
-        """Two passages of 0.25 s: the profiler was off in the rest of the steps, which is no part of elapsed."""
+    def test_a_pass_of_a_single_region(self):
+        """Two passages of 0.25 s: the profiler was off for the rest of the steps, which elapsed excludes."""
         frame = table(
             region(0.0, 0.25, "backward"),
             region(1.0, 1.25, "backward"),
@@ -89,7 +89,7 @@ class TestUtilisation:
         found = profile(frame, env(), start(region="backward"), stop())
         assert found.gpus[0].elapsed_s == pytest.approx(0.5)
         assert found.gpus[0].compute_percent == pytest.approx(80.0)
-        # Neither the 0.8 s between the passages is a gap.
+        # The 0.8 s between the passages are no gap either.
         assert [round(gap.seconds, 9) for gap in found.gaps] == [0.05, 0.05]
 
     rows = st.lists(
@@ -99,7 +99,7 @@ class TestUtilisation:
 
     @settings(max_examples=40)
     @given(rows, st.floats(0.01, 5), st.floats(0.01, 5))
-    def test_percentages_stay_percentages(self, rows, plain, profiled):
+    def test_percentages_stay_within_0_and_100(self, rows, plain, profiled):
         frame = table(*(kernel(at, at + long, name, device=device) for at, long, device, name in rows))
         found = profile(frame, env(), start(plain=(plain,)), stop(steps=(profiled,)))
         for gpu in (*found.gpus, *([found.gpu_total] if found.gpu_total else [])):
@@ -110,7 +110,7 @@ class TestUtilisation:
 
 class TestCopies:
     def test_direction_size_and_overlap(self):
-        # 0.3 s of copying, of which 0.1 s beside a kernel; 3e8 bytes in 0.3 s.
+        # 0.3 s of copying, 0.1 s of it concurrent with a kernel; 3e8 bytes in 0.3 s.
         frame = table(
             kernel(0.0, 0.5),
             copy(0.4, 0.6, 10**8),
@@ -125,7 +125,7 @@ class TestCopies:
         elsewhere = profile(table(kernel(0.0, 1.0, device=1), copy(0.0, 1.0, 10)))
         assert elsewhere.copies[0].overlap_percent == 0.0  # the kernel of another GPU hides nothing
 
-    def test_sizes_that_nobody_tells(self):
+    def test_copies_of_unknown_size(self):
         (one,) = profile(table(copy(0.0, 1.0, None))).copies
         assert (one.bytes, one.throughput_gb_s, one.mean_bytes) == (None, None, None)
 
@@ -172,14 +172,14 @@ class TestShares:
         assert found.launches_per_step == 1.0
         assert profile(table(kernel(0, 1), call(0.0, 0.3, "cudaMalloc"))).launches_per_step is None, "none was traced"
 
-    def test_a_name_of_thousands_of_characters_is_cut_in_the_record(self):
+    def test_a_name_of_thousands_of_characters_is_shortened_in_the_record(self):
         found = profile(table(kernel(0, 1, "void cutlass::Kernel<" + "x" * 3000)))
         assert len(found.kernels[0].name) == 240
 
 
 class TestRegions:
     def test_a_kernel_belongs_to_the_region_that_launched_it(self):
-        """The second kernel runs while the program is in backward already; the third has no call and goes by its operator."""
+        """The second kernel runs while the program is already in backward; the third has no call and follows its operator."""
         frame = table(
             region(0.0, 1.0, "forward"),
             region(1.0, 2.0, "backward"),
@@ -193,14 +193,14 @@ class TestRegions:
         )
         forward, backward, nowhere = profile(frame).regions
         assert (forward.name, backward.name, nowhere.name) == ("forward", "backward", None)
-        # Of two steps.
+        # Over two steps.
         assert (forward.step_s, forward.pieces_per_step) == (0.5, 1.0)
         assert forward.work_s == pytest.approx(0.25)
         assert backward.work_s == pytest.approx(0.25)
         assert nowhere.work_s == pytest.approx(0.05)
         assert forward.share_percent == pytest.approx(100 * 0.5 / 1.1)
 
-    def test_one_correlation_of_two_ranks_is_not_the_same(self):
+    def test_equal_correlations_of_two_ranks_are_not_mixed(self):
         frame = table(
             region(0.0, 1.0, "forward"),
             call(0.1, 0.2, correlation=1),
@@ -226,7 +226,7 @@ class TestRegions:
 
 class TestCounters:
     def test_weighted_and_unweighted(self):
-        """3 s at 20 % and 1 s at 60 %, twice: (0.6 + 1.2) ÷ 5 weighted, (20 + 60 + 60) ÷ 3 counted alike."""
+        """3 s at 20 % and 1 s at 60 %, twice: (0.6 + 1.2) ÷ 5 weighted, (20 + 60 + 60) ÷ 3 unweighted."""
         frame = table(
             kernel(0, 3, WINOGRAD, fp32_percent=20, tensor_percent=0, dram_bytes=100, flop=900),
             kernel(3, 4, GEMM, fp32_percent=60, tensor_percent=10, dram_bytes=50, flop=300),
@@ -242,7 +242,7 @@ class TestCounters:
         assert counters.covered_percent == pytest.approx(100 * 5 / 6)
         assert [(one.name, one.fp32_percent) for one in counters.low] == [(WINOGRAD, pytest.approx(20.0))]
 
-    def test_kernels_that_ran_one_at_a_time_have_no_start(self):
+    def test_serialized_kernels_have_no_start(self):
         frame = table({"kind": "kernel", "name": GEMM, "duration": 0.5, "fp32_percent": 30.0})
         found = profile(frame, env(), start(kind="metrics", source="cuda profiler api"), stop())
         assert found.gpus == ()
@@ -251,7 +251,7 @@ class TestCounters:
         assert reasons(found)["GPU compute utilisation"] == "the rows of the kernels have no start"
 
 
-def test_calls_of_a_whole_process_are_of_no_step():
+def test_calls_of_a_whole_process_have_no_figure_per_step():
     frame = table(call(-5, -4, "cuDeviceGetAttribute"), call(1, 4, "cudaLaunchKernel_v7000"))
     found = profile(frame, env(), start(kind="calls", source="CUPTI", plain=()), stop())
     assert [(one.name, one.share_percent) for one in found.calls] == [
@@ -296,7 +296,7 @@ class TestCpu:
         assert set(reasons(found).values()) == {"no NVIDIA device"}
         assert {"GPU compute utilisation", "FP32 utilisation", "kernel concurrency"} <= set(reasons(found))
 
-    def test_operators_alone_on_a_gpu_are_not_taken_for_kernels(self):
+    def test_operators_on_a_gpu_are_not_mistaken_for_kernels(self):
         found = profile(
             table(op(0, 1, "Convolution", op=1, device=0)), env("gpu"), start(source="mxnet.profiler"), stop()
         )
@@ -324,14 +324,14 @@ def test_memory_and_counts_of_a_pass_are_kept_in_the_order_of_a_step():
     assert [one.flop_per_sample for one in found.flop] == [2e9]
 
 
-class TestWhatIsNotThere:
-    def test_nobody_began_or_no_rows(self):
+class TestMissing:
+    def test_no_profiled_rank_or_no_rows(self):
         assert analyse(None, [env()]) is None
         found = profile(table())
         assert (found.work, found.categories, found.kernels, found.regions) == (None, (), (), ())
         assert reasons(found)["GPU compute utilisation"] == "torch.profiler shows no kernels"
 
-    def test_a_rank_that_did_not_end(self):
+    def test_a_rank_that_did_not_end_is_named(self):
         found = profile(table(kernel(0, 1), kernel(0, 1, rank=1)), env(), start(0), start(1), stop(0))
         assert [gpu.rank for gpu in found.gpus] == [0]
         assert found.steps is None

@@ -1,7 +1,7 @@
 """Unions, overlaps and concurrency of intervals.
 
-Prevents: a utilisation above 100 % because kernels of two streams were added up; an interval within another that cuts it short; intervals
-that touch counted as concurrent; a figure that depends on the order of the rows; a gap found where something ran.
+Prevents: a utilisation above 100 % because kernels of two streams were added up; a nested interval that shortens the outer one; touching
+intervals counted as concurrent; a figure that depends on the order of rows; a gap found where something ran.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def at_once(*pairs):
     return concurrency(raw.start, raw.end, merged(*pairs))
 
 
-# Whole numbers: their sums are exact, so that equalities can be asked for.
+# Whole numbers: their sums are exact, so equality can be asserted.
 intervals = st.lists(
     st.tuples(st.integers(0, 1000), st.integers(0, 100)).map(lambda p: (p[0], p[0] + p[1])), max_size=40
 )
@@ -46,7 +46,7 @@ class TestUnion:
             ([], []),
             ([(1, 3)], [(1, 3)]),
             ([(0, 10), (2, 3), (4, 5)], [(0, 10)]),  # nested: the inner ones change nothing
-            ([(0, 10), (2, 3), (9, 12)], [(0, 12)]),  # the one after a nested one still overlaps the outer one
+            ([(0, 10), (2, 3), (9, 12)], [(0, 12)]),  # the one after a nested interval still overlaps the outer one
             ([(0, 4), (3, 6)], [(0, 6)]),
             ([(0, 4), (4, 6)], [(0, 6)]),  # touching
             ([(5, 6), (0, 1)], [(0, 1), (5, 6)]),
@@ -115,7 +115,7 @@ class TestConcurrency:
         found = at_once(*pairs)
         assert (found.mean, found.most, found.parallel_percent) == (mean, most, percent_parallel)
 
-    def test_what_has_no_length_runs_beside_nothing(self):
+    def test_zero_length_intervals_run_concurrently_with_nothing(self):
         assert at_once((1, 1)) is None
         assert at_once((0, 4), (2, 2)).most == 1
         assert at_once() is None
@@ -128,6 +128,6 @@ class TestConcurrency:
         assert 0 <= found.parallel_percent <= 100
 
 
-def test_a_share_of_nothing_is_nothing():
+def test_a_share_of_nothing_is_0():
     assert percent(0, 0) == 0
     assert percent(1.0000000001, 1) == 100

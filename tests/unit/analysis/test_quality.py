@@ -1,7 +1,7 @@
-"""Prevents: an accuracy that is the mean of ranks' shares of other sizes, a loss that hides one that is not finite, an epoch that one
-rank never ended, a cost of a precision with the wrong sign, and a latency that is the time between two answers of a device kept busy.
+"""Prevents: an accuracy averaged over ranks with different sample counts, a loss that hides a non-finite one, an epoch that a rank never
+ended, an accuracy change of the wrong sign, and a latency that is the interval between answers of a busy device.
 
-Prevents: a job that learns nothing passing for a training job, and a sound one being refused.
+Prevents: a job that learns nothing passing for a training job, and a sound one being rejected.
 """
 
 import math
@@ -37,7 +37,7 @@ def epoch(number, rank, *, correct, samples, loss_sum, seconds=2.0, train_loss=1
     return says(Epoch, rank=rank, epoch=number, validation=validation, **trained)
 
 
-def test_an_epoch_is_that_of_all_ranks_by_their_samples():
+def test_an_epoch_weights_ranks_by_their_samples():
     events = [
         epoch(1, 0, correct=3, samples=10, loss_sum=20.0, seconds=2.0, train_loss=2.0),
         epoch(1, 1, correct=5, samples=6, loss_sum=4.0, seconds=3.0, train_loss=1.0),
@@ -53,13 +53,13 @@ def test_an_epoch_is_that_of_all_ranks_by_their_samples():
     assert (second.seconds, second.elapsed_s, second.validation_samples) == (2.5, 5.5, 16)
 
 
-def test_an_epoch_that_a_rank_did_not_end_is_not_there():
+def test_an_epoch_unfinished_on_a_rank_is_left_out():
     events = [epoch(1, 0, correct=1, samples=2, loss_sum=1.0), epoch(1, 1, correct=1, samples=2, loss_sum=1.0)]
     events.append(epoch(2, 0, correct=2, samples=2, loss_sum=1.0))
     assert [found.epoch for found in quality.epochs(events)] == [1]
     assert quality.epochs([]) == ()
     (found,) = quality.epochs([epoch(1, 0, correct=1, samples=2, loss_sum=None, train_loss=float("nan"))])
-    assert (found.val_loss, found.train_loss) == (None, None)  # a loss that is not finite is no loss
+    assert (found.val_loss, found.train_loss) == (None, None)  # a non-finite loss is no loss
 
 
 def accuracy(**changes):
@@ -67,7 +67,7 @@ def accuracy(**changes):
     return says(Accuracy, precision="int8", fit_iterations=40, **(told | changes))
 
 
-def test_what_a_precision_costs_is_negative_where_it_loses():
+def test_the_accuracy_change_of_a_precision_is_negative_for_a_loss():
     found = quality.accuracy([accuracy()])
     assert (found.percent, found.reference_percent, found.agree_percent) == (45, 50, 75)
     assert found.difference == -5
@@ -75,7 +75,7 @@ def test_what_a_precision_costs_is_negative_where_it_loses():
     assert quality.accuracy([]) is None
 
 
-def test_a_batch_says_what_became_of_it():
+def test_a_reduced_batch_keeps_its_reason():
     told = says(BatchUsed, asked=10000, used=512, reason="10000 images take 61 GiB")
     found = measure([told], started=0.0, unit="images/s").batch
     assert found == BatchFigures(asked=10000, used=512, reason="10000 images take 61 GiB")
@@ -91,7 +91,7 @@ def lone(with_transfer, without_transfer, *, in_flight=4):
     return says(Latency, in_flight=in_flight, batch=8, **seconds)
 
 
-def test_latencies_are_percentiles_of_batches_by_themselves():
+def test_latencies_are_percentiles_of_lone_batches():
     # Of 1 to 11 s in any order: p50 is the 6th, p90 the 10th, p99 nine tenths of the way from the 10th to the 11th.
     seconds = (11.0, 2.0, 9.0, 4.0, 7.0, 6.0, 5.0, 8.0, 3.0, 10.0, 1.0)
     found = measure([window(0.5, 0.5), lone(seconds, (0.25, 0.75))], started=0.0, unit="images/s", mode="infer")
@@ -102,8 +102,8 @@ def test_latencies_are_percentiles_of_batches_by_themselves():
     assert (found.step_time_s.p50, found.step_time_s.method) == (0.5, "step")
 
 
-def test_programs_that_waited_for_each_batch_had_their_latencies_in_their_windows():
-    """Records on file say so in their steps, and go on to."""
+def test_step_times_are_the_latencies_of_programs_that_waited_for_each_batch():
+    """Older records have them as step times, and still do."""
     found = measure([window(0.2, 0.4), window(0.3, 0.3)], started=0.0, unit="images/s", mode="infer")
     assert (found.in_flight, found.step_time_s.method) == (1, "latency")
     assert (found.latency.with_transfer.p50, found.latency.with_transfer.repeats) == (pytest.approx(0.3), 4)
@@ -112,7 +112,7 @@ def test_programs_that_waited_for_each_batch_had_their_latencies_in_their_window
     assert (trained.latency, trained.step_time_s.method) == (None, "step")
 
 
-def test_a_batch_by_itself_is_no_part_of_the_measured_phase():
+def test_timing_a_lone_batch_is_excluded_from_the_measured_phase():
     told = [
         says(WarmupEnd, iterations=1, t=10.0),
         says(Phase, name="latency", seconds=4.0, t=34.0),
@@ -126,8 +126,8 @@ def generated(batch, first_token_s, *step_s):
     return says(Generation, batch=batch, **told)
 
 
-def test_prompts_and_tokens_are_timed_by_batch_and_their_rates_are_amounts_by_time():
-    """The steps of a batch may come in several events, and a batch may have been answered often."""
+def test_generation_is_timed_by_batch_and_its_rates_are_pooled():
+    """The steps of a batch may be spread over several events, and a batch may be answered several times."""
     told = [generated(2, 0.5, 0.1, 0.2), generated(2, None, 0.3), generated(2, 0.3, 0.1, 0.1, 0.2), generated(1, 0.25)]
     one, two = measure(told, started=0.0, unit="tokens/s", mode="infer").generation
     assert (one.batch, one.step, one.decode_tokens_per_s) == (1, None, None)
@@ -147,7 +147,7 @@ def test_prompts_and_tokens_are_timed_by_batch_and_their_rates_are_amounts_by_ti
         ("bf16", None, "no number"),
     ],
 )
-def test_scores_by_kept_keys_and_values_are_those_of_the_whole_sequence(precision, difference, reason):
+def test_scores_with_cached_keys_and_values_must_match_the_whole_sequence(precision, difference, reason):
     told = [generated(2, 0.5, 0.1), says(CacheCheck, difference=difference)]
     found = measure(told, started=0.0, unit="tokens/s", mode="infer")
     faults = list(cache_faults(found, precision))
@@ -174,10 +174,10 @@ def check(losses, data):
             for bad in (math.nan, math.inf)
             for data in DATA
         ),
-        # An untrained network guesses each class alike: ln(1000) = 6.9078 nats, 0.8 to 2 times of it. It need not learn from noise.
+        # An untrained network guesses uniformly: ln(1000) = 6.9078 nats, within a factor of 0.8 to 2. It need not learn from noise.
         *(([first, *[99.0] * 40], "synthetic", None) for first in (6.9, 5.53, 13.81)),
         *(([first, 99.0], "synthetic", "between 5.526 and 13.82") for first in (5.52, 13.82, 0.0)),
-        # From the first quarter to the last; seven are too noisy to judge.
+        # The first quarter against the last; seven losses are too noisy to judge.
         ([3, 3, 9, 9, 9, 9, 2, 2], "/data", None),
         ([2, 2, 1, 1, 1, 1, 3, 3], "/data", "does not go down: 2 over the first 2 iterations, 3 over the last 2"),
         ([2.0] * 8, "/data", "does not go down"),
@@ -185,7 +185,7 @@ def check(losses, data):
         ([], "/data", "no loss was reported"),
     ],
 )
-def test_a_curve_that_no_training_has_is_a_fault(losses, data, fault):
+def test_an_implausible_loss_curve_is_a_fault(losses, data, fault):
     assert [fault in found for found in check(losses, data)] == ([True] if fault else [])
 
 
@@ -194,6 +194,6 @@ def test_a_curve_and_its_reverse_do_not_both_fall(losses):
     assert check(losses, "/data") or check(losses[::-1], "/data")
 
 
-def test_a_band_without_sense_is_refused():
+def test_an_invalid_sanity_band_is_refused():
     with pytest.raises(ValueError, match=r"less than or equal to 0\.5"):
         RealBand(compared_share=0.6, minimum_iterations=8)

@@ -1,12 +1,12 @@
-"""Prevents: ways of another training, scale, software or precision held against each other; options of Horovod pooled as repeats of one way;
-an efficiency to another key's baseline; a ratio to a run that may not be used; other locked requirements that nobody is told of.
+"""Prevents: strategies of different trainings, scales, software or precisions compared; Horovod options pooled as repeats of one strategy; an
+efficiency relative to another key's baseline; a ratio to an invalid run; differing locked requirements that are not noted.
 
-Prevents: a ratio to synthetic samples of another training, scale, machine or precision, or of a run that may not be used; inputs that differ
-in what decodes or in workers pooled as repeats; a limit that nobody measured; trainings of other data sets under one name; a report where
-nothing was trained on real images; a change of the programs or of the last layer that nobody is told of.
+Prevents: a ratio to synthetic samples of another training, scale, machine or precision, or of an invalid run; different decoders or worker
+counts pooled as repeats; an unmeasured limit; trainings of other data sets under one name; a report without a training on real images; a
+change of the programs or of the last layer that is not noted.
 
-Prevents: a container's ratio to a run of another framework, CUDA, Python, machine or program; one of runs with samplers to runs without; a
-ratio of what may not be used; several matrices not pooled, or other software pooled with them; a report where one engine ran.
+Prevents: a container's ratio to a run of another framework, CUDA, Python, machine or program, or of runs with samplers to runs without; a
+ratio of invalid runs; several matrices not pooled, or other software pooled with them; a report of a single engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runner.commands.report import report
 from runner.core.measurement import StepParts
 from runner.report import comparisons
 
-pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+pytestmark = pytest.mark.filterwarnings("error")  # a missing glyph is a warning
 
 GLOO = {
     "controller": "gloo",
@@ -40,12 +40,12 @@ def horovod(devices, rate, *, status="valid", matrix="h", **options):
     return ran("lenet", devices, rate, matrix=f"{matrix}{len(options)}", status=status, **changes)
 
 
-# 100 images/s on one device; on two 180 and 150 in two ways.
+# 100 images/s on one device; on two, 180 and 150 by two strategies.
 ALONE, DDP = ran("lenet", 1, 100), ran("lenet", 2, 180)
 HOROVOD = horovod(2, 150)
 
 
-def test_ways_are_held_against_the_frameworks_own_and_against_one_device():
+def test_strategies_are_compared_with_the_frameworks_own_and_with_one_device():
     (found,) = strategies((HOROVOD, DDP, ALONE))
     assert [way.label for way in found.rows] == ["ddp", "horovod over gloo, gloo controller"]
     own, other = found.rows
@@ -58,7 +58,7 @@ def test_ways_are_held_against_the_frameworks_own_and_against_one_device():
     assert found.setting == "lenet 32×32, batch 32 per device, fp32, 2 workers × 1 core"
 
 
-def test_without_a_run_on_one_device_there_is_no_efficiency_but_a_ratio():
+def test_without_a_one_device_run_there_is_a_ratio_but_no_efficiency():
     (found,) = strategies((HOROVOD, DDP, ran("lenet", 1, 100, key="another")))
     assert [way.row.efficiency for way in found.rows] == [None, None]
     assert found.rows[1].ratio == pytest.approx(150 / 180)
@@ -71,7 +71,7 @@ def test_without_a_run_on_one_device_there_is_no_efficiency_but_a_ratio():
     )
 
 
-def test_what_horovod_is_told_makes_a_way_of_its_own():
+def test_horovod_options_make_a_separate_strategy():
     told = (horovod(2, 120, fusion_threshold_mib=8), horovod(2, 110, cycle_time_ms=5, compression="fp16"))
     (found,) = strategies((DDP, HOROVOD, *told))
     assert [way.label for way in found.rows] == [
@@ -83,14 +83,14 @@ def test_what_horovod_is_told_makes_a_way_of_its_own():
     assert [way.row.repeats for way in found.rows] == [1, 1, 1, 1]
 
 
-def test_other_scales_and_a_single_way_are_no_comparison():
+def test_other_scales_and_a_single_strategy_are_no_comparison():
     assert strategies(()) == ()
     assert strategies((DDP, ALONE)) == ()
     assert strategies((DDP, horovod(4, 300))) == ()
     assert strategies((ALONE, horovod(1, 90))) == ()
 
 
-def test_a_way_that_may_not_be_used_has_a_line_and_no_figure():
+def test_an_invalid_strategy_has_a_row_and_no_figure():
     (found,) = strategies((DDP, ALONE, horovod(2, 999, status="invalid")))
     bad = found.rows[1]
     assert (bad.row.throughput, bad.row.efficiency, bad.ratio) == (None, None, None)
@@ -100,7 +100,7 @@ def test_a_way_that_may_not_be_used_has_a_line_and_no_figure():
     assert comparisons.strategies(found).page_block().lead == "no usable run"
 
 
-def test_ranks_that_do_not_wait_for_each_other_and_other_requirements_are_told():
+def test_asynchronous_ranks_and_other_requirements_are_noted():
     mxnet = {"framework": "mxnet", "strategy": "kvstore"}
     runs = [ran("lenet", 2, rate, kvstore=store, **mxnet) for store, rate in (("dist_sync", 180), ("dist_async", 200))]
     (found,) = strategies(runs)
@@ -111,7 +111,7 @@ def test_ranks_that_do_not_wait_for_each_other_and_other_requirements_are_told()
     assert found.notes == ("2 versions of the locked requirements were run: not the strategy alone differs",)
 
 
-def test_the_table_says_where_a_step_goes():
+def test_the_table_shows_the_parts_of_a_step():
     parts = StepParts(step_s=0.4, exchange_alone_s=0.05, communication_s=0.1)
     (found,) = strategies((DDP, ALONE, but(HOROVOD, measurement={"step_parts": parts})))
     table = comparisons.strategies(found).tables[0]
@@ -128,7 +128,7 @@ SYNTHETIC = measured(64, 1000.0, run_id="synthetic")
 
 
 def real(rate, *, decode="cpu", workers=8, alone=None, run_id=None, dataset=None, **changes):
-    """A run on a folder of JPEGs whose input delivers `alone` images a second by itself."""
+    """A run on a folder of JPEGs whose input alone delivers `alone` images a second."""
     given = {**DATA, **(dataset or {})}
     fields = {"decode": decode, "loader_workers": workers, "data": given["path"], "dataset": given}
     run = measured(64, rate, run_id=run_id or f"{decode}-{workers}", **fields, **changes)
@@ -141,7 +141,7 @@ GPU8 = real(950.0, decode="gpu", alone=4000.0)
 RUNS = (GPU8, CPU8, SYNTHETIC, CPU2)
 
 
-def test_a_training_is_held_against_itself_on_synthetic_images():
+def test_a_training_is_compared_with_itself_on_synthetic_images():
     (found,) = inputs(RUNS)
     assert [source.label for source in found.rows] == [
         "synthetic",
@@ -151,16 +151,16 @@ def test_a_training_is_held_against_itself_on_synthetic_images():
     ]
     assert [source.row.throughput for source in found.rows] == [pytest.approx(r) for r in (1000, 250, 800, 950)]
     assert found.rows[0].ratio is None
-    # 250, 800 and 950 of 1000 images a second, of one run each.
+    # 250, 800 and 950 of 1000 images a second, one run each.
     for source, ratio in zip(found.rows[1:], (0.25, 0.8, 0.95), strict=True):
         assert source.ratio == pytest.approx(ratio)
         assert source.ratio_ci95 is None
-    # 300 and 900 are less than the 1000 that the training takes, 4000 are more.
+    # 300 and 900 are below the training's 1000, 4000 is above.
     assert [source.limit for source in found.rows] == [None, "input", "input", "training"]
     assert found.name == "input-pytorch-2.15.0-resnet50-224px-fp32-batch64-1gpu"
 
 
-def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
+def test_the_table_has_every_figure_and_a_dash_for_unknown_ones():
     waited = but(CPU2, measurement={"step_parts": StepParts(step_s=0.256, input_s=0.192)})
     (found,) = inputs((SYNTHETIC, waited, GPU8))
     table = comparisons.inputs(found).tables[0]
@@ -177,7 +177,7 @@ def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
     assert comparisons.inputs(found).tables[0].columns == ("input", "runs", "images/s ±", "÷ synthetic ±", "validity")
 
 
-def test_repeats_are_pooled_and_what_the_input_delivers_is_that_of_the_middle_one():
+def test_repeats_are_pooled_and_the_input_rate_is_their_median():
     """40 steps of 64 images at 250/s and 750/s: 5120 images in 10.24 + 3.413 s are 375/s; the mean of the rates would be 500."""
     again = (real(750.0, workers=2, alone=700.0, run_id="b"), real(375.0, workers=2, alone=350.0, run_id="c"))
     (found,) = inputs((SYNTHETIC, CPU2, *again[:1]))
@@ -193,7 +193,7 @@ def test_without_both_inputs_of_one_training_there_is_no_report():
     assert inputs((CPU2, CPU8, GPU8)) == ()
 
 
-def test_an_input_whose_runs_may_not_be_used_has_a_line_and_no_figure():
+def test_an_input_with_invalid_runs_has_a_row_and_no_figure():
     (found,) = inputs((SYNTHETIC, CPU8, real(5000.0, decode="gpu", alone=9000.0, status="invalid")))
     bad = found.rows[2]
     assert (bad.row.throughput, bad.ratio, bad.ratio_ci95, bad.alone_per_s, bad.limit) == (None,) * 5
@@ -204,7 +204,7 @@ def test_an_input_whose_runs_may_not_be_used_has_a_line_and_no_figure():
     assert found.rows[1].row.throughput == pytest.approx(800)
 
 
-def test_data_sets_are_told_apart_and_a_packed_one_is_called_what_it_is():
+def test_data_sets_are_distinguished_and_a_packed_one_is_named_by_its_format():
     other = real(700.0, run_id="other", dataset={"images": 900, "digest": "e" * 64})
     (found,) = inputs((SYNTHETIC, CPU8, other))
     assert [source.label for source in found.rows[1:]] == [
@@ -215,7 +215,7 @@ def test_data_sets_are_told_apart_and_a_packed_one_is_called_what_it_is():
     assert found.rows[1].label == "MXNet's RecordIO, CPU decode, 1 loader worker"
 
 
-def test_what_else_differs_is_told():
+def test_other_differences_are_noted():
     classes = real(800.0, num_classes=12)
     (found,) = inputs((SYNTHETIC, classes))
     assert found.notes == ("the last layer has as many outputs as the data have classes: 10 and 12",)
@@ -223,7 +223,7 @@ def test_what_else_differs_is_told():
     assert found.notes == ("2 versions of the training programs were run: not the input alone differs",)
 
 
-def test_the_page_shows_what_each_input_delivers_beside_what_was_trained():
+def test_the_page_shows_input_rates_next_to_training_rates():
     (found,) = inputs(RUNS)
     shown = comparisons.inputs(found).page_block()
     assert shown.lead == "JPEGs, GPU decode, 8 loader workers: 0.950 of synthetic images"
@@ -240,7 +240,7 @@ REFERENCES = {"docker": "hostroot:1", "host": HERE, "venv": "pytorch 2.11.0 (vir
 
 
 def in_engine(engine, rate, *, run_id=None, reference=None, said=None, hostname="here", first_step_s=9.0, **changes):
-    """A run of `rate` images/s on one H200 by an engine."""
+    """A run of `rate` images/s on one H200 in an engine."""
     version = changes.pop("version", reference or REFERENCES[engine])
     run = measured(64, rate, run_id=run_id or engine, version=version, **changes)
     host = run[1].provenance.host.model_copy(update={"hostname": hostname})
@@ -257,14 +257,14 @@ HOST = in_engine("host", 1000.0, first_step_s=8.0)
 DOCKER = in_engine("docker", 995.0)
 
 
-def test_a_container_is_held_against_the_same_software_without_one():
+def test_a_container_is_compared_with_the_same_software_without_one():
     (found,) = cross_checks((DOCKER, HOST))
     assert found.name == "engines-pytorch-resnet50-224px-fp32-batch64-1gpu"
     assert found.bare == "host"
     assert [row.label for row in found.rows] == [f"host, {HERE}", "docker, hostroot:1"]
     bare, contained = found.rows
     assert (bare.ratio, bare.ratio_ci95, bare.differs) == (None, None, ())
-    # 995 of 1000 images a second, of one run each.
+    # 995 of 1000 images a second, one run each.
     assert contained.ratio == pytest.approx(0.995)
     assert contained.ratio_ci95 is None
     assert [row.first_step_s for row in found.rows] == [8.0, 9.0]
@@ -296,7 +296,7 @@ def test_repeats_of_several_matrices_are_pooled():
         ({"said": {"workloads_sha256": "d" * 64}}, "training programs", f"{'d' * 12} beside {'b' * 12}"),
     ],
 )
-def test_other_software_or_another_machine_has_no_ratio_and_the_table_says_why(changes, name, told):
+def test_other_software_or_another_machine_has_a_reason_and_no_ratio(changes, name, told):
     (found,) = cross_checks((HOST, in_engine("docker", 995.0, **changes)))
     row = found.rows[1]
     assert (row.ratio, row.ratio_ci95, row.differs) == (None, None, (name,))
@@ -306,8 +306,8 @@ def test_other_software_or_another_machine_has_no_ratio_and_the_table_says_why(c
     assert comparisons.engines(found).page_block().lead == "not comparable"
 
 
-def test_each_software_is_held_against_its_own():
-    """Two versions of a framework, both in containers and beside them: two ratios, each of one version."""
+def test_each_software_is_compared_with_itself():
+    """Two versions of a framework, each with and without a container: two ratios, one per version."""
     old = {"framework_version": "2.6.0", "python": "3.11.2"}
     older = in_engine("host", 500.0, run_id="older", reference="torch 2.6.0 of /usr/bin/python3", said=old)
     contained = in_engine("docker", 250.0, run_id="contained", reference="old:1", said=old)
@@ -316,14 +316,14 @@ def test_each_software_is_held_against_its_own():
         "hostroot:1": pytest.approx(0.995),
         "old:1": pytest.approx(0.5),
     }
-    # What fits neither is told by what it is nearest to: it has the older one's Python, and a CUDA of its own.
+    # A run that matches neither is described by the nearest: it has the older one's Python, and its own CUDA.
     between = in_engine("docker", 1.0, run_id="between", reference="odd:1", said=old | {"cuda": "12.4"})
     (found,) = cross_checks((HOST, older, between))
     assert found.rows[-1].differs == ("CUDA",)
 
 
-def test_rows_of_one_engine_and_image_say_what_tells_them_apart():
-    """Three bars of 4,700 images/s had one name, and the page showed their sum, 14,000."""
+def test_rows_of_one_engine_and_image_show_what_distinguishes_them():
+    """Three bars of 4,700 images/s had the same name, and the page showed their sum, 14,000."""
     newer = {"workloads_sha256": "d" * 64}
     runs = [in_engine(engine, 990.0, run_id=f"{engine}-newer", said=newer) for engine in ("host", "docker")]
     (found,) = cross_checks((HOST, DOCKER, *runs))
@@ -337,7 +337,7 @@ def test_rows_of_one_engine_and_image_say_what_tells_them_apart():
     assert (series.x, series.y) == (tuple(names), pytest.approx((1000, 990, 995, 990)))
 
 
-def test_a_locked_environment_is_the_bare_side_where_nothing_is_barer():
+def test_a_locked_environment_is_the_bare_side_if_nothing_is_barer():
     venv = in_engine("venv", 900.0)
     (found,) = cross_checks((DOCKER, venv))
     assert (found.bare, found.rows[1].ratio) == ("venv", pytest.approx(995 / 900))
@@ -350,7 +350,7 @@ def test_a_locked_environment_is_the_bare_side_where_nothing_is_barer():
     ]
 
 
-def test_runs_with_samplers_are_held_against_runs_with_samplers():
+def test_runs_with_samplers_are_compared_with_runs_with_samplers():
     path, record = in_engine("docker", 999.0, run_id="unwatched")
     unwatched = (path, record.model_copy(update={"telemetry": None}))
     assert cross_checks((HOST, unwatched)) == ()
@@ -358,14 +358,14 @@ def test_runs_with_samplers_are_held_against_runs_with_samplers():
     assert found.rows[1].runs == ("docker",)
 
 
-def test_one_engine_alone_and_a_program_that_never_spoke_make_no_report():
+def test_a_single_engine_and_a_program_without_a_version_make_no_report():
     assert cross_checks(()) == ()
     assert cross_checks((HOST, in_engine("host", 900.0, run_id="again"))) == ()
     assert cross_checks((DOCKER, in_engine("docker", 900.0, run_id="other", reference="other:1"))) == ()
     assert cross_checks((HOST, in_engine("docker", 1.0, said={"framework_version": None}))) == ()
 
 
-def test_what_may_not_be_used_has_a_line_and_no_figure():
+def test_an_invalid_run_has_a_row_and_no_figure():
     (found,) = cross_checks((HOST, in_engine("docker", 5000.0, status="invalid")))
     bad = found.rows[1]
     assert (bad.row.throughput, bad.ratio, bad.ratio_ci95, bad.first_step_s) == (None,) * 4

@@ -1,4 +1,4 @@
-"""Tables that hide what went wrong: repeats averaged instead of pooled, failed runs counted, speedups against nothing."""
+"""Prevents tables that hide what went wrong: repeats averaged instead of pooled, failed runs counted, speedups over nothing."""
 
 import math
 from pathlib import Path
@@ -23,7 +23,7 @@ def run(run_id, seconds=0.1, *, scale=1, status="valid", failed=False):
     return but((Path(run_id), found), outcome=outcome, validity=validity)
 
 
-def test_repeats_are_pooled_and_speedup_is_the_ratio_of_the_pools():
+def test_repeats_are_pooled_and_speedup_is_the_ratio_of_pooled_rates():
     # One device: 1280 images in 4 s and in 8 s = 213.3/s (the mean of the rates would be 240); two: 2560 in 8 s, twice = 320/s.
     found = summarize([run("a", 0.1), run("b", 0.2), run("c", 0.2, scale=2), run("d", 0.2, scale=2)])
     one, two = found.rows
@@ -36,8 +36,8 @@ def test_repeats_are_pooled_and_speedup_is_the_ratio_of_the_pools():
     assert one.training_time_s == pytest.approx(6.0)
 
 
-def test_three_repeats_have_an_interval_and_so_has_their_speedup_over_three():
-    """Steps of 0.1 s and e^0.02 more or less: t(2) × 0.02 ÷ sqrt(3); the same on both sides, t(4) × 0.02 × sqrt(2 ÷ 3)."""
+def test_three_repeats_have_an_interval_and_so_does_their_speedup_over_three():
+    """Steps of 0.1 s, times or divided by e^0.02: t(2) × 0.02 ÷ sqrt(3); the same on both sides, t(4) × 0.02 × sqrt(2 ÷ 3)."""
     steps = [0.1 * math.exp(x) for x in (-0.02, 0.0, 0.02)]
     found = summarize([run(f"{scale}-{step}", step, scale=scale) for scale in (1, 2) for step in steps])
     one, two = found.rows
@@ -49,8 +49,8 @@ def test_three_repeats_have_an_interval_and_so_has_their_speedup_over_three():
     assert (over_one.throughput_ci95 is None, over_one.speedup_ci95) == (False, None)
 
 
-def test_how_many_gpus_a_machine_has_is_no_part_of_what_a_run_used():
-    """Prevents one GPU's runs in two groups, as of a machine of one and of a machine of two: the slower one was shown as the most."""
+def test_the_number_of_gpus_in_a_machine_does_not_separate_one_gpu_runs():
+    """Prevents one GPU's runs split between a machine of one and a machine of two GPUs: the slower group was shown as the best."""
     gpus = [
         Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", memory_mib=143771, compute_capability="9.0", nvlinks=18)
         for n in (0, 1)
@@ -71,19 +71,19 @@ def exchanging(run, *, step_s, alone_s=None):
     ("step_s", "alone_s", "costly"),
     [
         (0.0500, 0.001, True),
-        (0.0494, 0.001, False),  # 1.4 ms: as much as may be lost to hiding it
-        (0.0484, 0.0001, False),  # 0.4 ms of 48: nobody would notice
+        (0.0494, 0.001, False),  # 1.4 ms: as much as hiding it may cost
+        (0.0484, 0.0001, False),  # 0.4 ms of 48: not noticeable
         (0.0500, None, False),
     ],
 )
-def test_an_exchange_that_costs_more_than_it_takes_is_named(step_s, alone_s, costly):
+def test_a_step_that_grows_more_than_its_exchange_takes_is_noted(step_s, alone_s, costly):
     two = exchanging(run("b", scale=2), step_s=step_s, alone_s=alone_s)
     notes = summarize([exchanging(run("a"), step_s=0.048), two]).notes
     assert ["2.00 ms longer" in note and "exchange by itself 1.00 ms" in note for note in notes] == [True] * costly
 
 
 def test_parts_of_repeats_add_up_to_their_step():
-    """The medians of each part made a step of 1,434 ms out of 0.002, 950 and 35."""
+    """Medians of each part turned a step of 1,434 ms into 0.002, 950 and 35."""
     one = [(0.1, 0.01, 0.06, 0.01, 0.02), (0.2, 0.02, 0.07, 0.01, 0.10), (0.6, 0.33, 0.08, 0.04, 0.15)]
     names = ("step_s", "input_s", "compute_s", "stragglers_s", "communication_s")
     repeats = []
@@ -108,7 +108,7 @@ def computing(run, peak_tflops):
     return but(run, measurement={"flop": flop})
 
 
-def test_utilisation_is_of_the_pooled_rate_and_the_median_peak():
+def test_utilisation_uses_the_pooled_rate_and_the_median_peak():
     """1280 images in 4 s and in 8 s are 213.3/s; at 3 GFLOP each 0.64 TFLOP/s, of 1.5 between 1 and 2."""
     found = summarize([computing(run("a", 0.1), 1.0), computing(run("b", 0.2), 2.0), run("c", 0.2, scale=2)])
     assert found.rows[0].mfu_percent == pytest.approx(100 * 0.64 / 1.5)
@@ -119,7 +119,7 @@ def test_utilisation_is_of_the_pooled_rate_and_the_median_peak():
     assert (unknown.rows[0].mfu_percent, unknown.peak) == (None, None)
 
 
-def test_a_failed_repeat_is_left_out_of_the_figures_and_named():
+def test_a_failed_repeat_is_named_and_left_out_of_the_figures():
     row = summarize([run("a"), run("b", failed=True)]).rows[0]
     assert row.throughput == pytest.approx(320)
     assert (row.status, row.repeats, row.reasons) == ("degraded", 1, ("the run failed: w0: exit code 1",))
@@ -134,7 +134,7 @@ def test_a_scale_without_a_usable_run_shows_no_figure():
     assert (alone.throughput, alone.speedup, alone.efficiency) == (pytest.approx(640), None, None)
 
 
-def test_what_is_in_doubt_about_the_baseline_is_in_doubt_about_the_speedup():
+def test_a_degraded_baseline_degrades_the_speedup():
     found = summarize([run("a", status="degraded"), run("b", scale=2)])
     one, two = found.rows
     assert (one.status, two.status) == ("degraded", "degraded")
@@ -142,7 +142,7 @@ def test_what_is_in_doubt_about_the_baseline_is_in_doubt_about_the_speedup():
     assert two.speedup is not None
 
 
-def test_the_setting_says_how_several_devices_train_and_which_batch_is_meant():
+def test_the_setting_names_the_strategy_and_the_kind_of_batch():
     one = record(trial=examples.trial(scaling="strong", batch_per_device=64, global_batch=64))
     stores = {"strategy": "kvstore", "kvstore": "dist_sync", "world_size": 2, "processes": 2}
     two = record(trial=examples.trial(scaling="strong", **stores, global_batch=64), run_id="two")
@@ -161,8 +161,8 @@ def test_the_setting_says_how_several_devices_train_and_which_batch_is_meant():
         ("hostroot:1", "hostroot:1", None, "hostroot:1"),
     ],
 )
-def test_what_ran_in_a_given_image_is_named_by_its_program(asked, reference, told, named):
-    """What was planned is not what a machine's own environment has: a report named a version that did not run."""
+def test_the_version_is_the_one_that_the_program_reports(asked, reference, told, named):
+    """The planned version may differ from that of a machine's own environment: a report named a version that did not run."""
     found = record(trial=examples.trial(version=asked))
     _, found = but((Path("a"), found), image={"reference": reference}, provenance={"framework_version": told})
     assert version_of(found) == named

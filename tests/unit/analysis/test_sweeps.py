@@ -1,11 +1,11 @@
-"""Figures against the batch that are not of the batch.
+"""Figures by batch that are not due to the batch.
 
-Prevents: a point of another machine, scale, wire or model in a curve; a mean of shares over passes; a curve of one batch; an invalid run, a
-pass of a region or one that read counters as a point; a change of the programs that nobody is told of; a mean over GPUs some of which are
-not known; a table full of dashes; two sweeps that overwrite each other's reports.
+Prevents: a point of another machine, scale, wire or model in a curve; a mean of shares over passes; a curve of a single batch; a point from
+an invalid run, or from a pass of a region or of counters; a change of the programs that is not noted; a mean over GPUs some of which are
+unknown; a table full of dashes; two sweeps that overwrite each other's reports.
 
-Prevents: a network's efficiency to the baseline of another one or of other wires, matrices of one training that are not joined, a table of
-what was trained differently, and one that shows what may not be used.
+Prevents: a network's efficiency relative to another network's baseline or to other wires, matrices of one training that are not joined, a
+table of different trainings, and one that shows invalid figures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runner.analysis.comparisons.sweeps import networks, sweeps
 from runner.report import comparisons
 from runner.report.comparisons import sweep
 
-pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+pytestmark = pytest.mark.filterwarnings("error")  # a missing glyph is a warning
 
 FOUR = measured(4, 400.0, utilisation=60.0, active=20.0)
 SIXTEEN = measured(16, 900.0, utilisation=90.0, active=50.0, power=500.0)
@@ -35,7 +35,7 @@ def points(*runs):
     return found.points
 
 
-def test_points_are_in_order_and_have_what_runs_and_passes_found():
+def test_points_are_sorted_and_have_the_figures_of_runs_and_passes():
     four, sixteen = points(*RUNS)
     assert [(one.precision, one.batch) for one in (four, sixteen)] == [("fp32", 4), ("fp32", 16)]
     assert (four.throughput, sixteen.throughput) == (pytest.approx(400), pytest.approx(900))
@@ -48,7 +48,7 @@ def test_points_are_in_order_and_have_what_runs_and_passes_found():
     assert sixteen.row.mfu_percent == pytest.approx(100 * 900 * 24e9 / 67e12)
 
 
-def test_passes_of_one_batch_are_added_up_before_they_are_divided():
+def test_seconds_of_passes_are_summed_before_the_division():
     """5 steps with 0.125 s of kernels and 10 with 0.75 s: 0.875 s of 1.5 s; the mean of 25 % and 75 % would be 50 %."""
     long = traced(16, 0.375, run_id="long")
     use = long[1].profile.gpu_total.model_copy(update={"busy_s": 0.75, "elapsed_s": 1.0})
@@ -69,13 +69,13 @@ def test_one_batch_is_no_sweep():
     assert sweeps([]) == ()
 
 
-def test_threads_that_train_are_of_the_sweep_and_those_beside_a_gpu_are_not():
+def test_threads_separate_cpu_sweeps_but_not_gpu_sweeps():
     on_cpus = [measured(batch, 900.0, device="cpu", threads=number) for batch, number in ((4, 1), (16, 2))]
     assert sweeps(on_cpus) == ()
     assert len(sweeps([FOUR, measured(16, 900.0, threads=2)])) == 1
 
 
-def test_a_run_that_is_invalid_has_a_line_and_no_figure():
+def test_an_invalid_run_has_a_line_and_no_figure():
     bad = measured(64, 5000.0, status="invalid")
     (found,) = sweeps([FOUR, SIXTEEN, bad])
     assert [point.throughput for point in found.points][2] is None
@@ -85,7 +85,7 @@ def test_a_run_that_is_invalid_has_a_line_and_no_figure():
     assert sweeps([FOUR, bad]) == ()
 
 
-def test_a_pass_that_saw_no_whole_step_or_read_counters_or_is_invalid_has_no_compute_utilisation():
+def test_partial_counting_or_invalid_passes_have_no_compute_utilisation():
     of_region = but(traced(16, 0.25), profile={"region": "forward"})
     invalid = but(traced(16, 0.25), validity={"status": "invalid"})
     for one in (of_region, invalid, traced(16, 0.25, kind="metrics")):
@@ -93,7 +93,7 @@ def test_a_pass_that_saw_no_whole_step_or_read_counters_or_is_invalid_has_no_com
         assert sixteen.compute_percent is None
 
 
-def test_a_degraded_run_does_not_degrade_the_pass_beside_it():
+def test_a_degraded_run_does_not_degrade_its_pass():
     (_, sixteen) = points(FOUR, measured(16, 900.0, status="degraded"), traced(4, 0.125), traced(16, 0.25))
     assert (sixteen.status, sixteen.compute_status) == ("degraded", "valid")
     reasons = {"status": "degraded", "reasons": ("the rate had not settled when the profiler began",)}
@@ -104,7 +104,7 @@ def test_a_degraded_run_does_not_degrade_the_pass_beside_it():
     )
 
 
-def test_a_batch_of_which_only_the_memory_was_looked_at_has_no_line():
+def test_a_batch_with_only_a_memory_pass_has_no_line():
     found = points(FOUR, SIXTEEN, traced(64, kind="memory"))
     assert [point.batch for point in found] == [4, 16]
 
@@ -118,13 +118,13 @@ def test_a_mean_over_gpus_needs_all_of_them():
     assert points(FOUR, (path, partly))[1].sm_active_percent is None
 
 
-def test_programs_that_changed_between_the_batches_are_told_of():
+def test_changed_programs_between_batches_are_noted():
     (found,) = sweeps([FOUR, but(SIXTEEN, provenance={"workloads_sha256": "d" * 64})])
     assert found.notes == ("2 versions of the training programs were run: not the batch alone differs",)
     assert sweeps([FOUR, SIXTEEN])[0].notes == ()
 
 
-def test_two_sweeps_of_one_name_do_not_overwrite_each_other():
+def test_two_sweeps_of_the_same_name_do_not_overwrite_each_other():
     on_shm = [measured(batch, 100.0, interconnect="shm") for batch in (4, 16)]
     first, second = sweeps([FOUR, SIXTEEN, *on_shm])
     assert first.name == "sweep-pytorch-2.15.0-resnet50-224px-1gpu"
@@ -141,27 +141,27 @@ class TestReports:
             "| fp32 | 4 | 1 | 400.0 | 60.0 | 20.0 | 10.0 | 4.0 | 25.0 | 600.0 | 0.667 | 14.33 | valid |"
         )
         only_passes = sweep(sweeps([traced(4, 0.125), traced(16, 0.25)])[0]).markdown()
-        assert "| precision | batch | compute (%) |" in only_passes  # what nobody knows has no column
+        assert "| precision | batch | compute (%) |" in only_passes  # an unknown figure has no column
         runs = [measured(batch, 100.0, device="cpu", cpus_per_worker=1) for batch in (4, 16)]
         on_cpus = sweep(sweeps([but(run, telemetry={"device": "cpu"}) for run in runs])[0]).markdown()
         assert "| CPUs (%) |" in on_cpus
         assert "NVML" not in on_cpus
 
-    def test_a_plot_of_each_figure_that_two_batches_have(self):
+    def test_each_figure_of_two_batches_has_a_plot(self):
         (found,) = sweeps(RUNS[:3])
         names = [name.removeprefix(found.name) for name, content in sweep(found).files().items() if content]
-        assert names == [".md", "-throughput.png", "-utilisation.png", "-sm-active.png"]  # one pass alone is no curve
+        assert names == [".md", "-throughput.png", "-utilisation.png", "-sm-active.png"]  # a single pass is no curve
         for name, content in sweep(sweeps(RUNS)[0]).files().items():
             if name.endswith(".png"):
                 assert struct.unpack(">I", content[16:20])[0] == 1280
 
 
-# lenet: 100, 180 and 320 images/s; alexnet: 50 and 45 a device less than one.
+# lenet: 100, 180 and 320 images/s on 1, 2 and 4 devices; alexnet: 50 on one, 45 each on two.
 LENET = (ran("lenet", 1, 100), ran("lenet", 4, 320), ran("lenet", 2, 180, matrix="later"))
 ALEXNET = (ran("alexnet", 1, 50), ran("alexnet", 2, 90))
 
 
-def test_efficiencies_are_to_the_networks_own_baseline_whatever_matrix_they_are_of():
+def test_efficiency_is_relative_to_the_networks_own_baseline_in_any_matrix():
     (found,) = networks((*LENET, *ALEXNET))
     assert [network.label for network in found.networks] == ["alexnet 32×32", "lenet 32×32"]
     alexnet, lenet = found.networks
@@ -185,13 +185,13 @@ def test_efficiencies_are_to_the_networks_own_baseline_whatever_matrix_they_are_
         {"strategy": "horovod"},
     ],
 )
-def test_what_was_trained_differently_is_another_table(changes):
+def test_networks_trained_differently_are_in_another_table(changes):
     other = tuple(ran("alexnet", devices, rate, **changes) for devices, rate in ((1, 50), (2, 90)))
     assert networks((*LENET, *other)) == ()
     assert len(networks((*LENET, *ALEXNET, *other))) == 1
 
 
-def test_two_scales_of_two_are_no_curves_and_one_network_is_no_comparison():
+def test_two_networks_need_three_scales_and_a_single_network_is_no_comparison():
     vgg = (ran("vgg16", 1, 20), ran("vgg16", 2, 30))
     assert networks((*LENET[:2], *ALEXNET)) == ()
     (found,) = networks((*LENET[:2], *ALEXNET, *vgg))
@@ -202,7 +202,7 @@ def test_two_scales_of_two_are_no_curves_and_one_network_is_no_comparison():
     assert networks((*LENET, ALEXNET[1])) == ()  # no baseline
 
 
-def test_what_may_not_be_used_shows_no_figure_and_says_why():
+def test_an_invalid_run_has_a_reason_and_no_figure():
     lost = ran("alexnet", 2, 90, status="invalid")
     (found,) = networks((*LENET, ALEXNET[0], lost))
     assert [row.efficiency for row in found.networks[0].rows] == [pytest.approx(1), None]
@@ -211,7 +211,7 @@ def test_what_may_not_be_used_shows_no_figure_and_says_why():
     assert [series.name for series in drawn.series] == ["lenet 32×32, batch 32"]
 
 
-def test_every_form_has_the_same_figures():
+def test_every_output_format_has_the_same_figures():
     (found,) = networks((*LENET, *ALEXNET))
     table = comparisons.networks(found).tables[0]
     column = table.columns.index("efficiency (%) ±")

@@ -1,9 +1,8 @@
 """Figures of a run's devices, and doubts about them.
 
-Prevents: a figure of another GPU or node; energy of all devices that leaves one out; idle power measured while the job ran; a run that
-fails, or a figure without a reason, because a GPU was lost, an NVML call failed or the sampler died; a job's own process taken for a
-foreign one, and the other way round; a record degraded for what was no matter of the measured span; a heavy library loaded by whoever
-only reads a record.
+Prevents: a figure of another GPU or node; total energy that omits a device; idle power measured while the job ran; a run that fails, or a
+figure without a reason, because a GPU was lost, an NVML call failed or the sampler died; a job's own process taken for a foreign one, and
+the reverse; a record degraded for something outside the measured span; a heavy library loaded by code that only reads a record.
 """
 
 import subprocess
@@ -41,7 +40,7 @@ GPU = {
     "memory_utilisation_percent": 40.0,
     "memory_mib": 5000.0,
     "power_w": lambda t: 100.0 if t < 4 else 600.0,
-    # The counter knows of 2 % more than the gauge.
+    # The counter shows 2 % more than the gauge.
     "energy_j": lambda t: 100 * t if t < 4 else 400 + 612 * (t - 4),
     "temperature_c": lambda t: 40.0 + t,
     "sm_clock_mhz": 1980.0,
@@ -73,7 +72,7 @@ def summed(table, said, **changes):
 
 
 def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{SESSION}"), pauses=(), **changes):
-    """The same of devices that do what `GPU` and `HOST` say, but for some columns."""
+    """The same for devices that behave like `GPU` and `HOST`, except for some columns."""
     parts = [rows(T, device=f"gpu{index}", **(GPU | changes)) for index in range(gpus)]
     table = frame(*parts, rows(T, device="host", **(HOST if host is None else host)))
     said = events or [started(*(gpu(index) for index in range(gpus))), stopped()]
@@ -144,19 +143,19 @@ def test_pauses_are_in_no_figure():
     assert one.slowdown_percent == {}
     assert one.pcie_rx_bytes == 2500
     assert found.samples_per_joule == pytest.approx(3200 / 1500)
-    # A gauge has straight lines between samples, so a step lies half a sample beside an edge: 4 edges, 0.05 s at 400 W less.
+    # A gauge is linear between samples, so a step extends half a sample beyond an edge: 4 edges, 0.05 s at 400 W less.
     assert one.integrated_power_j == pytest.approx(2.5 * 600, rel=0.03)
     assert found.hosts[0].disk_write_bytes == 2500
 
 
-def test_a_stretch_without_samples_is_named_and_leaves_no_sum():
+def test_a_gap_in_the_samples_is_named_and_leaves_no_sum():
     dark = [None if 12 <= t <= 13 else 600.0 for t in T]
     found = seen(pauses=[(11.5, 12.2), (12.8, 13.5)], power_w=dark, energy_j=None)
     assert (found.gpus[0].energy_j, found.gpus[0].power_w) == (None, None)
     assert missing(found, "gpu0")["power_w"] == "no samples for 0.6 s of the measured 2.6 s"
 
 
-def test_energy_is_of_what_trained_and_of_all_of_it():
+def test_energy_is_that_of_all_training_devices():
     two = seen(gpus=2)
     assert two.energy_j == pytest.approx(2 * 4 * 612)
     assert two.samples_per_joule == pytest.approx(3200 / 4896)
@@ -166,7 +165,7 @@ def test_energy_is_of_what_trained_and_of_all_of_it():
     assert (on_cpus.energy_j, on_cpus.samples_per_joule) == pytest.approx((200.0, 16.0))
 
 
-def test_without_an_energy_counter_power_is_integrated_and_the_method_says_so():
+def test_without_an_energy_counter_power_is_integrated_and_the_method_recorded():
     found = seen(events=[started(gpu()), stopped(), trouble("gpu0", "energy_j", reason="Not Supported")], energy_j=None)
     one = found.gpus[0]
     assert (one.energy_j, one.energy_method) == (pytest.approx(2400.0), "integrated power")
@@ -175,8 +174,8 @@ def test_without_an_energy_counter_power_is_integrated_and_the_method_says_so():
 
 
 @pytest.mark.parametrize(("end", "told"), [(11.99, False), (12.0, True)])
-def test_neither_energy_nor_power_is_of_less_than_two_seconds(end, told):
-    """What a sensor says is of up to a second before: a run of 0.6 s showed 263 W where the counter had 489."""
+def test_spans_shorter_than_two_seconds_have_neither_energy_nor_power(end, told):
+    """A sensor lags by up to a second: a run of 0.6 s showed 263 W where the counter had 489."""
     table = frame(*(rows(T, device=f"gpu{index}", **GPU) for index in (0, 1)), rows(T, device="host", **HOST))
     found = summed(table, [started(gpu(), gpu(1)), stopped()], spans=[spans(end=end)], samples=100.5, seconds=end - 10)
     for one in (*found.gpus, *found.hosts):
@@ -190,15 +189,15 @@ def test_neither_energy_nor_power_is_of_less_than_two_seconds(end, told):
         assert found.power_w == pytest.approx(2 * 612)
 
 
-def test_a_reason_to_slow_down_holds_until_the_next_sample():
+def test_a_slowdown_reason_holds_until_the_next_sample():
     bits = [0x20 | 0x1 if 11.0 <= t < 12.0 else 0x4 for t in T]
     assert seen(slowdown_bits=bits).gpus[0].slowdown_percent == pytest.approx(
         {"power cap": 75.0, "software thermal slowdown": 25.0}
     )
 
 
-def test_gpm_that_measures_more_seldom_than_all_else_has_no_holes():
-    """GPM needs 0.1 s on Hopper, the sampler may be asked for 100 a second."""
+def test_the_longer_sampling_period_of_gpm_leaves_no_gaps():
+    """GPM needs 0.1 s on Hopper, while the sampler may be asked for 100 samples a second."""
     t = beats(0, 16, hz=100)
     pipes = {"tensor_percent": [50.0 if number % 10 == 0 else None for number in range(len(t))]}
     table = frame(rows(t, device="gpu0", **pipes), rows(t, device="host"))
@@ -208,8 +207,8 @@ def test_gpm_that_measures_more_seldom_than_all_else_has_no_holes():
 
 
 @pytest.mark.parametrize(("column", "period_s"), [("energy_j", 0.5), ("nvlink_rx_rate", 0.1), ("clock_mhz", 1.0)])
-def test_what_is_asked_more_seldom_has_holes_of_its_own_periods(column, period_s):
-    """A hundred samples a second are not of all: five periods of what is asked are no hole, and more are one."""
+def test_gaps_are_relative_to_the_sampling_period_of_the_column(column, period_s):
+    """Not every column is sampled a hundred times a second: five of a column's own periods are no gap, more are."""
     for apart, hole in ((4.9 * period_s, False), (5.1 * period_s, True)):
         t = [10 + number * apart for number in range(8)]
         table = frame(rows(t, device="gpu0", **{column: lambda at: 7 * at}))
@@ -218,7 +217,7 @@ def test_what_is_asked_more_seldom_has_holes_of_its_own_periods(column, period_s
         assert (device.gauge(column) is None) == hole
 
 
-def test_a_core_that_goes_off_line_leaves_rows_that_say_nothing():
+def test_rows_that_lack_an_offline_core_are_dropped():
     cores = [[50.0, 50.0] if t < 12 else [90.0] for t in T]
     found = seen(host=HOST | {"core_percent": cores})
     assert found.hosts[0].core_percent == (50.0, 50.0)
@@ -235,7 +234,7 @@ def test_lists_read_back_from_parquet_are_arrays(tmp_path):
 # --- what is missing
 
 
-def test_a_machine_without_gpus_says_so_and_has_its_host():
+def test_a_machine_without_gpus_has_a_reason_and_its_host():
     found = seen(gpus=0, device="cpu")
     assert found.gpus == ()
     assert found.missing == (Missing(node="here", device="gpu", fields=(), reason="no NVIDIA device"),)
@@ -243,7 +242,7 @@ def test_a_machine_without_gpus_says_so_and_has_its_host():
     assert found.why_missing("here", "host", "memory_mib") is None
 
 
-def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_neither_energy_nor_power():
+def test_a_gpu_lost_during_the_span_keeps_its_means_but_neither_energy_nor_power():
     lost = [t for t in T if t < 12.05]
     until_then = {name: v[: len(lost)] if isinstance(v, list) else v for name, v in GPU.items()}
     table = frame(rows(lost, device="gpu0", **until_then), rows(T, device="host", **HOST))
@@ -255,20 +254,20 @@ def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_neither_
     assert missing(found, "gpu0")["energy_j"] == missing(found, "gpu0")["power_w"] == "GPU is lost"
 
 
-def test_a_trouble_after_the_span_explains_nothing_in_it():
+def test_a_trouble_after_the_span_is_no_reason_within_it():
     said = [started(gpu()), trouble("gpu0", "power_w", reason="GPU is lost", t=14.5), stopped()]
     holes = [None if 11 < t < 13 else 600.0 for t in T]
     assert missing(seen(events=said, power_w=holes), "gpu0")["power_w"].startswith("no samples for 2 s")
 
 
-def test_a_gpu_that_does_not_answer_from_the_beginning_is_named_and_no_energy_is_added_up_without_it():
+def test_a_gpu_that_never_answered_is_named_and_there_is_no_total_energy():
     found = seen(events=[started(gpu()), trouble("gpu1", "utilisation_percent", reason="Unknown Error"), stopped()])
     assert Missing(node="here", device="gpu1", fields=("utilisation_percent",), reason="Unknown Error") in found.missing
     assert found.gpus[0].energy_j is not None
     assert found.energy_j is None
 
 
-def test_a_sampler_that_died_is_why_the_rest_is_missing():
+def test_the_death_of_a_sampler_is_the_reason_for_missing_figures():
     cut = [t for t in T if t < 12.05]
     table = frame(rows(cut, device="host", memory_mib=1.0))
     died = trouble("host", reason="the sampler ended with exit code 137", t=900.0)  # by the runner, on its own clock
@@ -278,7 +277,7 @@ def test_a_sampler_that_died_is_why_the_rest_is_missing():
     assert missing(found, "host")["cpu_s"] == "the sampler ended with exit code 137"
 
 
-def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
+def test_a_silent_sampler_leaves_a_reason_and_no_figures():
     never = trouble("host", reason="the sampler could not be started: no such image")
     found = summed(None, [never], spans=[spans(idle=None)])
     assert (found.gpus, found.hosts, found.hz, found.energy_j) == ((), (), None, None)
@@ -286,7 +285,7 @@ def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
     assert found.why_missing("here", "gpu0", "power_w") == "the sampler could not be started: no such image"
 
 
-def test_without_psutil_rapl_or_counters_of_pipes_the_sources_say_why():
+def test_missing_psutil_rapl_or_pipe_counters_have_a_reason():
     sources = {"nvml": "no NVIDIA device", "psutil": "psutil is not installed", "rapl": "Permission denied"}
     said = [started(sources=sources), stopped()]
     found = summed(frame(rows(T, device="host")), said, device="cpu")
@@ -300,8 +299,8 @@ def test_without_psutil_rapl_or_counters_of_pipes_the_sources_say_why():
     assert missing(found, "gpu0") == dict.fromkeys(nothing, "this GPU has no GPM; no dcgmi on PATH")
 
 
-def test_every_figure_that_is_none_has_a_reason():
-    """An empty cell that nobody explains reads like a bug, and often is one."""
+def test_every_missing_figure_has_a_reason():
+    """An unexplained empty cell looks like a bug, and often is one."""
     found = summed(frame(rows(T, device="gpu0"), rows(T, device="host")), [started(gpu()), stopped()])
     of_gpu = {name for name in COLUMNS["telemetry"] if name.endswith(("_percent", "_w", "_c", "_mhz", "_j", "_bits"))}
     assert missing(found, "gpu0").keys() >= of_gpu - {"core_percent", "clock_mhz"}
@@ -322,16 +321,16 @@ def process(pid, *, cgroup=None, session=None):
         (process(5, cgroup="/user.slice", session=SESSION), False),
         (process(5, cgroup="/user.slice", session=9), True),
         (process(5, cgroup=f"/docker/{'b' * 64}", session=1), True),
-        # A login's number, not a session's.
+        # A login's number, not that of a session of the job.
         (process(5, cgroup=f"/user.slice/session-{SESSION}.scope", session=9), True),
     ],
 )
-def test_whose_a_process_is(one, foreign):
+def test_the_owner_of_a_process(one, foreign):
     found = seen(processes=[[one] if t == 12.0 else None for t in T])
     assert found.gpus[0].foreign == ((ForeignProcess(pid=5, memory_mib=500.0),) if foreign else ())
 
 
-def test_a_process_that_the_sampler_can_not_look_at_is_no_foreign_one():
+def test_a_process_hidden_from_the_sampler_is_not_foreign():
     found = seen(processes=[[process(5)]] * len(T))
     assert found.gpus[0].foreign == ()
     assert missing(found, "gpu0") == {"processes": "whose processes 5 are is not visible to the sampler"}
@@ -342,19 +341,19 @@ def test_a_process_that_the_sampler_can_not_look_at_is_no_foreign_one():
     assert missing(unknown, "gpu0") == {"processes": "which containers were the job's own is not on file"}
 
 
-# --- when, on whose clock
+# --- spans and clocks
 
 
-def test_the_span_of_a_node_goes_from_its_first_counted_window_to_its_last():
+def test_the_span_of_a_node_runs_from_its_first_counted_window_to_its_last():
     said = [started(node="a", t=100.0, received=1000.0)]
     said += [window(rank, index, start=110.0 + index + rank / 4) for rank in (0, 1) for index in range(3)]
-    said += [window(1, 3, start=113.25)]  # the other rank did not get to it
+    said += [window(1, 3, start=113.25)]  # the other rank did not finish it
     (found,) = node_spans(said, monitors={MONITOR: "a"}, first_window=1, started=1005.0)
     assert (found.node, found.measured.start, found.measured.end) == ("a", 111.0, 113.25)
     assert (found.idle.start, found.idle.end) == (100.0, 105.0)  # 900 s between the clocks
 
 
-def test_a_pause_lasts_from_the_slowest_ranks_end_to_the_first_ones_next_window():
+def test_a_pause_lasts_from_the_slowest_ranks_end_to_the_first_ranks_next_window():
     said = [started(node="a")]
     said += [window(0, 0, start=10.0), window(0, 1, start=11.0), window(0, 2, start=15.0), window(0, 3, start=16.0)]
     said += [window(1, 0, start=10.2), window(1, 1, start=11.2), window(1, 2, start=14.5), window(1, 3, start=15.5)]
@@ -364,7 +363,7 @@ def test_a_pause_lasts_from_the_slowest_ranks_end_to_the_first_ones_next_window(
     assert later.pauses == ()
 
 
-def test_gpus_are_idle_until_the_first_rank_has_its_framework_where_the_job_came_at_once():
+def test_gpus_of_a_job_that_starts_immediately_are_idle_until_the_first_framework_import():
     said = [started(node="a", t=100.0, received=1000.0), phase("model", t=101.0)]
     said += [phase("import", rank=rank, t=102.5 + rank) for rank in (0, 1)] + [window(rank) for rank in (0, 1)]
     ends = {}
@@ -377,10 +376,10 @@ def test_gpus_are_idle_until_the_first_rank_has_its_framework_where_the_job_came
         90.0: [None, (100.0, 102.5)],
     }
     (silent,) = node_spans([*said[:3], *said[4:]], monitors={MONITOR: "a"}, first_window=0, started=1000.5)
-    assert silent.gpus_idle is None  # whether the other rank had used a GPU before is not known
+    assert silent.gpus_idle is None  # whether the other rank had used a GPU before is unknown
 
 
-def test_where_gpus_rest_longer_than_the_host_the_idle_power_of_each_is_its_own():
+def test_gpu_idle_power_is_over_the_gpus_own_idle_span():
     table = frame(rows(T, device="gpu0", **GPU), rows(T, device="host", **HOST))
     rested = spans(idle=(0.0, 0.5), gpus_idle=(0.0, 3.0))
     found = summed(table, [started(gpu()), stopped()], spans=[rested])
@@ -406,7 +405,7 @@ def test_without_windows_or_samplers_there_is_no_span():
 # --- doubts
 
 
-def test_each_doubt_in_words():
+def test_each_doubt_is_a_sentence():
     hot = [0x40 if t < 12 else 0x4 for t in T]
     found = seen(
         events=[started(gpu(power_limit_w=500.0)), stopped(cpu_s=1.0)],
@@ -424,7 +423,7 @@ def test_each_doubt_in_words():
 
 
 @pytest.mark.parametrize("limit", [700.0, None])
-def test_a_power_cap_at_the_default_limit_is_no_doubt(limit):
+def test_the_default_power_cap_is_no_doubt(limit):
     assert doubts(seen(events=[started(gpu(power_limit_w=limit)), stopped()], slowdown_bits=0x4)) == ()
 
 
@@ -434,13 +433,13 @@ def test_a_power_cap_at_the_default_limit_is_no_doubt(limit):
         ({}, 0),
         ({"slowdown_percent": {"power brake": 1.0}}, 0),
         ({"slowdown_percent": {"power brake": 1.01}}, 1),
-        # A temperature that still rises counts in long spans alone.
+        # A rising temperature counts only in long spans.
         ({"measured_s": 30.0, "temperature_rise_c": 9.0}, 0),
         ({"measured_s": 31.0, "temperature_rise_c": 5.0}, 0),
         ({"measured_s": 31.0, "temperature_rise_c": 5.1}, 1),
     ],
 )
-def test_how_much_is_a_doubt(changes, count):
+def test_the_threshold_of_each_doubt(changes, count):
     found = seen()
     one = found.gpus[0].model_copy(update=changes)
     assert len(doubts(found.model_copy(update={"gpus": (one,)}))) == count
@@ -454,18 +453,18 @@ def test_how_much_is_a_doubt(changes, count):
         ({0}, 3.5, ("others used the job's core 0 for 0.5 of the 4.0 CPU seconds that were measured",)),
         ({0}, 3.58, ("others used the job's core 0 for 0.4 of the 4.0 CPU seconds that were measured",)),
         ({0}, 3.6, ()),  # a tenth
-        ({1, 3}, 0.4, ()),  # what others do on other cores is their business
-        ({0}, 4.2, ()),  # the job's seconds are of windows before the span, too
-        ({0, 4}, 0.0, ()),  # the sampler saw no core 4
+        ({1, 3}, 0.4, ()),  # load on other cores does not matter
+        ({0}, 4.2, ()),  # the job's seconds include windows before the span
+        ({0, 4}, 0.0, ()),  # the sampler has no core 4
         (set(), 0.0, ()),
     ],
 )
-def test_what_others_took_of_a_jobs_cores_by_hand(cores, used_s, doubt):
+def test_cpu_time_that_others_took_from_a_job_by_hand(cores, used_s, doubt):
     assert taken_cores(seen(device="cpu"), cores=cores, used_s=used_s) == doubt
 
 
-def test_too_few_samples_do_not_tell_whose_a_cores_time_was_and_that_is_a_doubt():
-    """A run of a second was valid, and a rate of 71 images/s stood beside one of 1,432 of the same training."""
+def test_too_few_samples_to_attribute_cpu_time_are_a_doubt():
+    """A run of a second was valid, and its rate of 71 images/s stood next to 1,432 of the same training."""
     found = seen(device="cpu")
     (taken,) = taken_cores(found.model_copy(update={"hz": 5}), cores={0}, used_s=0.0)  # 20 samples in 4 s
     assert taken.startswith("others used the job's core 0")
@@ -492,8 +491,8 @@ def test_repeats_are_pooled_by_time_and_energy():
     assert pool([]) is None
 
 
-def test_a_repeat_without_energy_or_that_nobody_looked_at_leaves_neither_energy_nor_power():
-    """Throughput is of all repeats: power of some of them beside it would be of another training."""
+def test_a_repeat_without_energy_or_telemetry_leaves_neither_energy_nor_power():
+    """Throughput is of all repeats: power of only some of them would belong to another training."""
     for other in (None, seen(energy_j=None, power_w=None)):
         both = pool([seen(), other])
         assert (both.energy_j, both.power_w, both.samples_per_joule) == (None, None, None)
@@ -502,7 +501,7 @@ def test_a_repeat_without_energy_or_that_nobody_looked_at_leaves_neither_energy_
     assert pool([None]) is None
 
 
-def test_one_repeat_pooled_is_itself():
+def test_pooling_one_repeat_changes_nothing():
     one = seen(gpus=2)
     assert pool([one]).model_dump(exclude={"spans"}) == one.model_dump(exclude={"spans"})
     assert pool([one]).power_w == one.power_w == pytest.approx(1224.0)
@@ -518,10 +517,10 @@ def test_repeats_on_different_gpus_are_not_added_up():
     assert both.utilisation_percent == pytest.approx((4 * 90 + 12 * 50) / 16)
 
 
-# --- the house
+# --- loaded modules
 
 
-def test_whoever_only_reads_a_record_loads_no_pandas():
+def test_reading_a_record_loads_no_pandas():
     heavy = ("numpy", "pandas", "pyarrow", "pynvml")
     code = f"import sys, runner.results.store; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=examples.ROOT, capture_output=True, text=True, check=True)

@@ -1,6 +1,6 @@
-"""Runs over several wires pooled as if they were repeats of one, ratios to the wrong one, an emulated link that passes for a real wire.
+"""Prevents: runs over several wires pooled as repeats of one, ratios to the wrong one, an emulated link that passes for a real wire.
 
-Two nodes, one worker each: Ethernet at two emulated rates and one run that asked for InfiniBand and did not get it.
+Two nodes with one worker each: Ethernet at two emulated rates, and one run that requested InfiniBand and did not get it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEGABYTE = 1_000_000
 
 
 def run(run_id, trial, *, seconds, iface="eth0", sent_bytes=1.01 * MEGABYTE, probe_gb_s=None, reasons=()):
-    """A record of a trial whose steps took so many seconds and sent so many bytes from each node."""
+    """A record of a trial with steps of `seconds` in which each node sent `sent_bytes`."""
     found = record(run_id=run_id, trial=trial, seconds=seconds)
     changes = {}
     if trial.world_size > 1:
@@ -58,7 +58,7 @@ def of(name, trial, matrix, seconds):
 
 
 def timed(operation, size_bytes, seconds):
-    """Of two devices: half of what is exchanged, of an all-reduce all, leaves each."""
+    """Among two devices: half of the exchanged bytes leave each, of an all-reduce all of them."""
     rate = size_bytes / seconds / 1e9
     busbw = rate if operation == "all_reduce" else rate / 2
     return Exchange(
@@ -96,7 +96,7 @@ def compared():
     return compare(curves(RUNS))
 
 
-def test_each_way_is_a_curve_with_the_baseline_that_all_share():
+def test_each_transport_is_a_curve_with_the_shared_baseline():
     fast, slow, lost = curves(RUNS)
     assert [path.name for path, _ in fast.runs] == ["one", "fast-1", "fast-2"]
     assert [path.name for path, _ in slow.runs] == ["one", "slow-1"]
@@ -108,7 +108,7 @@ def test_each_way_is_a_curve_with_the_baseline_that_all_share():
     assert list(alone.runs) == [ONE, *FAST_RUNS]
 
 
-def test_scales_that_stay_on_one_node_belong_to_every_curve_between_nodes():
+def test_one_node_scales_belong_to_every_curve_between_nodes():
     """GPUS=2,4 on nodes of two: the first scale crosses no wire."""
     inside = run("inside", on_nodes(1, ranks=2, **DDP, wires=[None]), seconds=0.1)
     found = curves([ONE, inside, FAST_RUNS[0], SLOW_RUN])
@@ -118,8 +118,8 @@ def test_scales_that_stay_on_one_node_belong_to_every_curve_between_nodes():
     ]
 
 
-def test_matrices_that_differ_in_their_wires_only_are_set_side_by_side():
-    """One node over its inner wires, and two nodes over links of two rates: the shortest way first, whenever it ran."""
+def test_matrices_that_differ_only_in_wires_are_compared():
+    """One node over its inner wires, and two nodes over links of two rates: the shortest path first, whenever it ran."""
     one_node = [of(kind, inner(kind), "inner", seconds) for kind, seconds in (("loopback", 0.2), ("nvlink", 0.1))]
     outer = [
         of(label, two(link=link), "outer", seconds)
@@ -132,7 +132,7 @@ def test_matrices_that_differ_in_their_wires_only_are_set_side_by_side():
     assert across([*outer, ONE]) == across(one_node) == {}
 
 
-def test_as_many_devices_on_more_nodes_are_no_repeats_of_those_on_fewer():
+def test_the_same_number_of_devices_on_more_nodes_is_no_repeat():
     few, many = (
         of(f"{nodes}-nodes", on_nodes(nodes, ranks=4, **DDP, link=FAST), f"on {nodes}", seconds)
         for nodes, seconds in ((2, 0.2), (4, 0.4))
@@ -143,14 +143,14 @@ def test_as_many_devices_on_more_nodes_are_no_repeats_of_those_on_fewer():
     assert [row.row.throughput for row in found.rows] == pytest.approx([640, 320])  # 4 × 32 images in 0.2 and in 0.4 s
 
 
-def test_two_ways_that_came_to_the_same_wire_are_told_apart():
+def test_two_requests_that_used_the_same_wire_are_distinguished():
     auto = run("auto", two(link=FAST), seconds=0.1)
     asked = run("asked", two(link=FAST, interconnect="ethernet"), seconds=0.1)
     label = "ethernet eth0, emulated 1gbit, asked as"
     assert [curve.label for curve in curves([ONE, auto, asked])] == [f"{label} auto", f"{label} ethernet"]
 
 
-def test_repeats_are_pooled_and_ratios_are_to_the_first(compared):
+def test_repeats_are_pooled_and_ratios_are_to_the_first_transport(compared):
     fast, slow, lost = compared.rows
     # 2 x 2560 images in 40 x (0.125 + 0.1) s
     assert fast.row.throughput == pytest.approx(5120 / 9)
@@ -182,7 +182,7 @@ def test_a_ratio_of_three_runs_to_three_has_an_interval():
     )
 
 
-def test_what_a_node_sent_is_held_against_the_gradients(compared):
+def test_bytes_sent_by_a_node_are_compared_with_the_gradients(compared):
     fast, slow, _ = compared.rows
     assert fast.sent_bytes == pytest.approx(1.01 * MEGABYTE)
     assert (fast.gradient_bytes, fast.expected_bytes) == (MEGABYTE, MEGABYTE)
@@ -190,7 +190,7 @@ def test_what_a_node_sent_is_held_against_the_gradients(compared):
     assert slow.needed_factors == (1.0,)
 
 
-def test_of_several_ranks_a_node_the_algorithm_may_send_less_than_a_ring():
+def test_with_several_ranks_per_node_the_algorithm_may_send_less_than_a_ring():
     found = compare(curves([run(f"{link.rate_mbit:g}", two(ranks=4, link=link), seconds=0.1) for link in (FAST, SLOW)]))
     assert {row.needed_factors for row in found.rows} == {(1.0, 1.5)}
     assert "of 1.000 to 1.500" in written(found).markdown()
@@ -199,7 +199,7 @@ def test_of_several_ranks_a_node_the_algorithm_may_send_less_than_a_ring():
 
 
 def rated(mbit, *, seconds, sent_mb, probe_gb_s=0.15):
-    """Two nodes whose links were held to a rate, in steps of so many seconds in which each sent so much; by itself 1.2 Gbit/s."""
+    """Two nodes on links capped at a rate, in steps of `seconds` in which each sent `sent_mb`; alone, the exchange reaches 1.2 Gbit/s."""
     link = Link(rate_mbit=mbit, emulated=True)
     trial = two(link=link)
     return run(f"at-{mbit}", trial, seconds=seconds, sent_bytes=sent_mb * MEGABYTE, probe_gb_s=probe_gb_s)
@@ -208,17 +208,17 @@ def rated(mbit, *, seconds, sent_mb, probe_gb_s=0.15):
 @pytest.mark.parametrize(
     ("links", "idle"),
     [
-        # 10 MB in 0.1 s are 0.8 Gbit/s: of 10 a twelfth, of 0.85 nearly all.
+        # 10 MB in 0.1 s are 0.8 Gbit/s: a twelfth of 10, and nearly all of 0.85.
         ([(10_000, 0.1), (850, 0.1)], [True, False]),
-        # As fast at 1.6 Gbit/s as at 10, of which it reached half: neither is the limit.
+        # As fast at 1.6 Gbit/s as at 10, having reached half of it: neither is the limit.
         ([(10_000, 0.1), (1600, 0.1)], [True, True]),
-        # At 1 Gbit/s it computes for a while and then sends: 0.64 Gbit/s reached, and still twice as slow as at 10.
+        # At 1 Gbit/s it computes for a while and then sends: 0.64 Gbit/s reached, and still half as fast as at 10.
         ([(10_000, 0.0625), (1000, 0.125)], [True, False]),
-        # Nothing faster ran, and by itself the exchange would fill it.
+        # Nothing faster ran, and the exchange alone would fill it.
         ([(1300, 0.125), (1000, 0.25)], [False, False]),
     ],
 )
-def test_a_rate_that_was_not_the_limit_is_said_not_to_be_one(links, idle):
+def test_a_link_rate_that_was_not_the_limit_is_marked(links, idle):
     """The opening table compared links of 100 and 25 Gbit/s, over both of which 18 were sent."""
     found = compare(curves([rated(mbit, seconds=seconds, sent_mb=10) for mbit, seconds in links]))
     assert [row.not_the_limit for row in found.rows] == idle
@@ -229,8 +229,8 @@ def test_a_rate_that_was_not_the_limit_is_said_not_to_be_one(links, idle):
     assert ["not the limit" in label for label in panels(found)[0].series[0].labels] == idle
 
 
-def test_within_a_node_bytes_are_those_of_the_wire_that_was_used():
-    """NVLink's by NVML, a GPU's; of shared memory, which has no counter, what samplers saw of PCIe in half of the time."""
+def test_within_a_node_bytes_are_those_of_the_used_wire():
+    """NVLink's by NVML, per GPU; for shared memory, which has no counter, PCIe as sampled in half of the time."""
     gpus = [examples.gpu(0), examples.gpu(1)]
     steps = ITERATIONS * MEGABYTE
     slots = [PcieTraffic(gpu=f"GPU-{n}", rx_bytes=steps, tx_bytes=steps, share=0.5) for n in (0, 1)]
@@ -253,7 +253,7 @@ def test_within_a_node_bytes_are_those_of_the_wire_that_was_used():
     assert [row.reached_gbit for row in rows] == pytest.approx([0.12, 0.16, 0.16])  # in 0.1 s each
 
 
-def test_efficiency_is_against_the_same_training_on_one_device(compared):
+def test_efficiency_is_relative_to_the_same_training_on_one_device(compared):
     fast, slow, _ = compared.rows
     assert compared.baseline.throughput == pytest.approx(320)
     assert (fast.row.efficiency, slow.row.efficiency) == (pytest.approx(8 / 9), pytest.approx(0.25))
@@ -262,7 +262,7 @@ def test_efficiency_is_against_the_same_training_on_one_device(compared):
     assert [line.split(" | ")[2] for line in table[2:]] == ["1", "2", "1", "–"]  # runs
 
 
-def test_one_device_is_found_for_matrices_that_are_set_side_by_side():
+def test_the_one_device_baseline_of_compared_matrices_is_found():
     outer = [
         of(label, two(link=link), "outer", seconds) for label, link, seconds in (("s", SLOW, 0.8), ("f", FAST, 0.4))
     ]
@@ -303,14 +303,14 @@ def test_golden(compared, name, form):
     assert form(compared) == expected(path, form(compared))
 
 
-def test_the_plot_names_what_is_emulated(compared):
+def test_the_plot_labels_emulated_links(compared):
     axes = draw(*panels(compared)).axes[0]
     assert all("emulated" in tick.get_text().replace("\n", " ") for tick in axes.get_yticklabels())
     assert all(bar.get_hatch() for bar in axes.patches)
 
 
-@pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
-def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
+@pytest.mark.filterwarnings("error")  # a missing glyph is a warning
+def test_the_plot_draws_usable_runs_and_names_the_rest(compared):
     left, right = panels(compared)
     assert left.series[0].y == pytest.approx((5120 / 9, 160))
     assert [series.y for series in right.series] == [pytest.approx((1.01, 1.1)), pytest.approx((1.0, 1.0))]
@@ -318,7 +318,7 @@ def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
     assert "infiniband (asked), 2 workers × 1 core invalid" in " ".join(left.notes)
     drawn = draw(left, right, side_by_side=True).axes
     assert [bar.get_width() for axes in drawn for bar in axes.patches] == pytest.approx([5120 / 9, 160, 1.01, 1.1])
-    # Without counters there is one panel, without a usable run no picture.
+    # Without counters there is one panel, without a usable run no plot.
     assert (
         len(panels(compare(curves([ONE, *(run(kind, inner(kind), seconds=0.1) for kind in ("nvlink", "shm"))])))) == 1
     )
@@ -326,7 +326,7 @@ def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
     assert written(compare(curves([ONE, LOST, other]))).pictures["m"]() is None
 
 
-def test_a_matrix_over_several_transports_leaves_a_report_of_each_and_the_comparison(tmp_path):
+def test_a_matrix_over_several_transports_writes_a_report_for_each_and_the_comparison(tmp_path):
     console = Console(width=200, file=io.StringIO())
     publish(RUNS, out=tmp_path, name="m", console=console, verbose=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -343,7 +343,7 @@ def test_a_matrix_over_several_transports_leaves_a_report_of_each_and_the_compar
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["m.csv", "m.md", "m.png"]
 
 
-def test_the_scaling_table_says_what_was_between_the_nodes():
+def test_the_scaling_table_names_the_wires_between_nodes():
     assert summarize([ONE, *FAST_RUNS]).wires == "2 on 2 nodes over ethernet eth0, emulated 1gbit"
     assert summarize(FAST_RUNS).wires == "2 nodes over ethernet eth0, emulated 1gbit"
     assert summarize([ONE]).wires is None
@@ -351,7 +351,7 @@ def test_the_scaling_table_says_what_was_between_the_nodes():
     assert summarize([unshaped]).wires == "2 nodes over ethernet eth0, emulated: nodes of one machine"
 
 
-def test_collectives_are_a_table_of_medians_by_transport_and_say_what_is_missing():
+def test_collectives_are_tabulated_as_medians_by_transport_with_missing_ones_named():
     """Three repeats of an all-gather of 4,000,000 bytes in 4, 2 and 1 ms: 2 ms, 2 GB/s, of which half leaves each of two devices."""
     runs = []
     for repeat, seconds in enumerate((0.004, 0.002, 0.001), 1):
