@@ -211,7 +211,7 @@ def _half_width(value: float, interval: Interval | None) -> float:
 
 
 def _around(rate: float, errors: Sequence[float], half_width: float) -> Interval | None:
-    """A 95 % interval from errors drawn around 0: their root mean square has as many degrees of freedom as there are errors."""
+    """A 95 % interval that takes errors as draws around 0: their root mean square has as many degrees of freedom as there are errors."""
     if len(errors) < FEWEST_POINTS:
         return None
     spread = student_t(len(errors)) * math.sqrt(statistics.fmean(error * error for error in errors))

@@ -432,7 +432,7 @@ def device_name(record: RunRecord) -> str:
 def machine(record: RunRecord) -> str:
     """A run's devices in one line: the GPU, or the processor with its usable cores.
 
-    The number of visible GPUs is not included: training on one is the same with seven others idle. Nor are memory and form factor, except
+    The number of visible GPUs is not included: a training on one is the same next to seven others. Nor are memory and form factor, except
     that drivers include them in the name of a GPU sold in several variants.
     """
     if record.trial.device == "gpu":

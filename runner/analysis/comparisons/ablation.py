@@ -54,7 +54,7 @@ class Losses(Frozen):
 class Line(Compared):
     """One line's result; its ratio is to the first line, its gain to the previous one.
 
-    `losses` is None unless the plain program ran with `FEWEST_SEEDS` seeds on this data and batch.
+    `losses` is None unless the plain program ran with at least `FEWEST_SEEDS` seeds on this data and batch.
     """
 
     gain: float | None

@@ -169,7 +169,7 @@ def _short(digest: str | None) -> str | None:
 
 _OF_WIRES: Final = ("interconnect", "link")
 _SHOWN_ELSEWHERE: Final = ("framework", "model", "mode", "image_shape", "device_name", *_OF_WIRES)
-"""Facts that the reader sees next to a setting, or that the wires used replace."""
+"""Facts shown next to a setting; the requested wires are replaced by those used."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Events of one run → its `Measurement`, and where the time of a step went. Pure; the definitions of the figures are in `metrics`.
 
 A step of a synchronous job ends when its slowest rank has computed and all gradients have been exchanged. A rank's computation without any
-exchange is timed outside the job (event `compute`), and so is the exchange alone (event `bandwidth`). If a step is shorter than those
-passes, or longer by less than their spread, the exchange's share of it can't be determined.
+exchange is timed separately (event `compute`), and so is the exchange alone (event `bandwidth`). If a step is shorter than those passes, or
+longer by less than their spread, the exchange's share of it can't be determined.
 """
 
 from __future__ import annotations

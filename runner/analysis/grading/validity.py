@@ -52,7 +52,7 @@ FEWEST_SAMPLES: Final = 20
 def judge(
     trial: Trial, outcome: Outcome, measurement: Measurement, transport: Transport, workload: Workload
 ) -> Validity:
-    """Apply every check to a run but those of telemetry."""
+    """Apply every check to a run, except those of telemetry."""
     return _verdict(outcome.against or _faults(trial, measurement, transport, workload), _doubts(trial, measurement))
 
 

@@ -291,7 +291,7 @@ def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Transport
 def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int, links: Counted | None) -> Transport:
     """Sockets: on each node the interface that sent most, if that is enough (`needed`), and no faster wire carried them as well.
 
-    `links` counts NVLink, if each node has only one GPU in use and its NVLinks should be idle.
+    `links` counts NVLink; it is given only with one GPU per node, whose NVLinks should be idle.
     """
     busiest: dict[str, str] = {}
     for placed in run.trial.placement:
@@ -325,7 +325,7 @@ def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int
 
 
 def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used, Counted] | None:
-    """A wire other than the sockets that carried more than a stray part of the gradients."""
+    """A faster wire that carried more than a stray part of the gradients alongside the sockets."""
     if links and links.found:
         return "nvlink", links
     if run.carrier in IP_ONLY:

@@ -169,8 +169,8 @@ def _reasons(columns: Collection[str], why: str | None) -> dict[str, str]:
 def pool(repeats: Sequence[Telemetry | None]) -> Telemetry | None:
     """Pool the telemetry of repeats; None if no repeat has any.
 
-    A mean or an extreme is over the repeats that have it. A sum is None unless all repeats have it, and so is power, which is derived from
-    two sums. Facts (name, limits) are those of the first repeat that used the device. `spans` is empty: each record keeps its own.
+    A mean or an extreme is over the repeats that have it. A sum is None unless all repeats have it, and so is power, which combines energy
+    and samples. Facts (name, limits) are those of the first repeat that used the device. `spans` is empty: each record keeps its own.
     """
     runs = [run for run in repeats if run]
     if not runs:
