@@ -89,8 +89,8 @@ def grade(
         found = validity.judge_pass(trial, outcome, events, kernels)
     else:
         found = validity.judge(trial, outcome, measurement, transport, workload)
-        taken = validity.taken_from_the_job(trial, measurement, watched, containers)
-        doubts = (*taken, *validity.unwatched(containers), *doubts)
+        taken = validity.cpu_time_taken_from_job(trial, measurement, watched, containers)
+        doubts = (*taken, *validity.unsampled_pods(containers), *doubts)
     return Graded(
         outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),
         measurement=measurement,

@@ -304,14 +304,14 @@ def _gpu_doubts(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
         yield f"{name} had {gpu.ecc_uncorrected} memory errors that ECC could not correct"
 
 
-def unwatched(containers: Sequence[ContainerSpec]) -> tuple[str, ...]:
+def unsampled_pods(containers: Sequence[ContainerSpec]) -> tuple[str, ...]:
     """Say that no sampler watched the machines of pods, which are shared unless they were reserved."""
     if any(spec.network == "pod" for spec in containers):
         return ("no sampler looked at the pods' machines: whether others used their cores or GPUs is not known",)
     return ()
 
 
-def taken_from_the_job(
+def cpu_time_taken_from_job(
     trial: Trial, measurement: Measurement, watched: Telemetry | None, containers: Sequence[ContainerSpec]
 ) -> tuple[str, ...]:
     """CPU time that others took from the cores reserved by a CPU job on one machine, if all its containers reported their own.
@@ -325,10 +325,10 @@ def taken_from_the_job(
     known = [seconds for seconds in used if seconds is not None]
     if len(known) < len(own):
         return ()
-    return taken_cores(watched, cores={core for spec in own for core in spec.cpus}, used_s=math.fsum(known))
+    return cpu_time_taken(watched, cores={core for spec in own for core in spec.cpus}, used_s=math.fsum(known))
 
 
-def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
+def cpu_time_taken(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
     """CPU time that others took from the cores of a job on one machine: the cores' busy time less `used_s`, the job's own.
 
     `used_s` covers all measured windows, including uncounted ones: this errs towards blaming others too little.

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
-from runner.analysis.grading.validity import taken_cores
+from runner.analysis.grading.validity import cpu_time_taken
 from runner.analysis.grading.validity import telemetry_doubts as doubts
 from runner.analysis.telemetry.device import Device, Stretches
 from runner.analysis.telemetry.summary import node_spans, pool, summarize
@@ -460,15 +460,15 @@ def test_the_threshold_of_each_doubt(changes, count):
     ],
 )
 def test_cpu_time_that_others_took_from_a_job_by_hand(cores, used_s, doubt):
-    assert taken_cores(seen(device="cpu"), cores=cores, used_s=used_s) == doubt
+    assert cpu_time_taken(seen(device="cpu"), cores=cores, used_s=used_s) == doubt
 
 
 def test_too_few_samples_to_attribute_cpu_time_are_a_doubt():
     """A run of a second was valid, and its rate of 71 images/s stood next to 1,432 of the same training."""
     found = seen(device="cpu")
-    (taken,) = taken_cores(found.model_copy(update={"hz": 5}), cores={0}, used_s=0.0)  # 20 samples in 4 s
+    (taken,) = cpu_time_taken(found.model_copy(update={"hz": 5}), cores={0}, used_s=0.0)  # 20 samples in 4 s
     assert taken.startswith("others used the job's core 0")
-    (short,) = taken_cores(found.model_copy(update={"hz": 4.9}), cores={0}, used_s=0.0)
+    (short,) = cpu_time_taken(found.model_copy(update={"hz": 4.9}), cores={0}, used_s=0.0)
     assert short.startswith("4.0 s with 19 samples are too short to tell")
 
 
