@@ -1,8 +1,8 @@
-"""What every engine offers: facts about itself, and containers that end when the runner does. And what engines share: users, paths and lines.
+"""The interface of every engine, and what engines share: users, container paths, line splitting.
 
-An engine is handed a `ContainerSpec` and adds nothing to it but whose it is. The lease: each container's standard input stays open for as
-long as the runner lives; `workloads/lease.py` inside ends the job when it closes. Engines that are a command
-line are a way and a box around it (`command.py`). Inside a container programs and data are at the same places whichever engine makes it.
+An engine runs a `ContainerSpec` unmodified, and adds only a label with its owner. The lease: each container's stdin stays open for as long
+as the runner lives; `workloads/lease.py` inside ends the job when it closes. Engines that drive a command line combine a way and a box
+(`command.py`). Inside a container, programs and data have the same paths under every engine.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ GpuRequest = Literal["nvidia", "cdi"]
 
 
 class EngineFacts(Frozen):
-    """What an engine says of itself."""
+    """An engine's name, version and capabilities, as it reports them."""
 
     name: EngineName | Literal["slurm", "ssh"]
     available: bool
     reason: str | None = None
     version: str | None = None
-    # How GPUs are asked for: the `nvidia` device driver, CDI device names, or not at all (None).
+    # How GPUs are requested: through the `nvidia` device driver, by CDI device names, or not at all (None).
     gpu_request: GpuRequest | None = None
     podman: str | None = None
-    root_dir: str | None = None  # where it keeps images, for the free-disk check
+    root_dir: str | None = None  # its image store, for the free-disk check
 
     @property
     def served_by(self) -> str | None:
-        """Its version, with Podman's name where that answers in Docker's place."""
+        """The engine's version; Podman's name and version if Podman serves Docker's API."""
         return self.podman or self.version
 
 
 class EngineError(Exception):
-    """The engine refused something or does not answer any more; the message is the engine's own."""
+    """The engine refused a call or no longer answers; the message is the engine's own."""
 
 
 class NodeGoneError(EngineError):
-    """Nothing is heard of a node any more, and it can't be reached."""
+    """A node has fallen silent and can no longer be reached."""
 
 
 class EngineRefusedError(EngineError):
@@ -53,24 +53,24 @@ class EngineRefusedError(EngineError):
 
 
 class EngineSilentError(EngineError):
-    """The engine, or the connection to it, gave no answer."""
+    """The engine, or the connection to it, did not answer."""
 
 
 class Site(Frozen):
-    """Where a program finds things inside an engine's environment."""
+    """Paths inside an engine's environment."""
 
     python: str
     workloads: str
-    data: str | None = None  # where the data set appears, None for synthetic data
+    data: str | None = None  # path of the data set, None for synthetic data
 
     def beside_python(self, program: str) -> str:
-        """A program that was installed with the framework: in the interpreter's own directory, or on PATH with it."""
+        """The command for a program installed with the framework: next to the interpreter, or by name if Python is found on PATH."""
         folder, slash, _ = self.python.rpartition("/")
         return f"{folder}{slash}{program}"
 
 
 class Line(NamedTuple):
-    """One line that a container wrote; not `whole` when it wrote something, and no end of a line yet."""
+    """A line that a container wrote; if not `whole`, a sign of life without text: the container has written, but ended no line yet."""
 
     stream: Literal["stdout", "stderr"]
     text: str
@@ -86,51 +86,51 @@ class Container(Protocol):
 
     @property
     def identifier(self) -> str | None:
-        """What the kernel's view of a process tells it by: the engine's id, in the control group's path, or `session:` and its number.
+        """How the kernel identifies its processes: by an id in their cgroup path, or by `session:` and the session's number.
 
-        None where nobody knows.
+        None if unknown.
         """
 
     def lines(self) -> Iterator[Line]:
         """Yield every line as it is written, until the container ends."""
 
     def wait(self) -> int:
-        """Block until the container has ended and return its exit code; raises EngineError where the engine can't tell any more."""
+        """Block until the container exits, and return its exit code; raises EngineError if the engine no longer knows it."""
 
     def tell(self, line: bytes) -> None:
-        """Hand something to the lease: an empty line that the runner is there, or keys. Safe after the end."""
+        """Send a line to the lease: an empty one as the runner's heartbeat, or the keys. Safe after the end."""
 
     def let_go(self) -> None:
-        """Give the lease up without asking the engine, which does not answer; the job ends by itself. Safe to call twice."""
+        """Close the lease without asking the engine, which may not answer; the job then ends on its own. Safe to call twice."""
 
     def stop(self) -> None:
-        """End it: the lease is let go, then terminate, then kill. Safe to call twice and after the end."""
+        """End the container: first by its lease or SIGTERM, then by SIGKILL. Safe to call twice and after the end."""
 
     def remove(self) -> None:
-        """Remove what is left of it. Safe after any failure."""
+        """Remove all remains of the container. Safe after any failure."""
 
 
 class Describer(Protocol):
-    """Knows what containers look like in an engine, and starts none: what launchers and dry runs need."""
+    """Describes an engine's containers and starts none: enough for launchers and dry runs."""
 
     @property
     def name(self) -> str:
-        """The value of ENGINE that names it."""
+        """The value of ENGINE that selects it."""
 
     def site(self, data: Path | None) -> Site:
-        """Tell launchers where programs and data are found."""
+        """Where launchers find programs and data."""
 
     def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """The directories of the host that make the site's paths true."""
+        """The mounts that the site's paths need."""
 
     def place(self, directory: Path) -> str:
-        """Where a directory that a tool writes to appears."""
+        """The path inside of a directory that a tool writes to."""
 
     def user(self) -> str:
         """Numeric `uid:gid` that a job runs as; never root inside a container."""
 
     def command_line(self, spec: ContainerSpec) -> str:
-        """Print the spec as the shell command that would start the same thing."""
+        """The shell command that would start the same container."""
 
 
 class Engine(Describer, Protocol):
@@ -140,15 +140,15 @@ class Engine(Describer, Protocol):
         """Ask the engine about itself; never raises."""
 
     def check(self, node: str) -> None:
-        """Ask the engine of a node for a sign of life; raises EngineError when none comes, NodeGoneError when none will."""
+        """Check that a node's engine answers; raises EngineError if it does not, NodeGoneError if it never will."""
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Create and start a container; raises EngineError where the engine would not."""
+        """Create and start a container; raises EngineError if the engine fails to."""
 
 
 @contextlib.contextmanager
 def as_engine_error() -> Iterator[None]:
-    """Turn the SDK's errors, and those of the connection below it, into an EngineError with the engine's own words."""
+    """Convert errors of the SDK and of its connection to an EngineError in the engine's own words."""
     from docker.errors import APIError, DockerException  # noqa: PLC0415 - loaded with the client
     from requests.exceptions import RequestException  # noqa: PLC0415
 
@@ -161,28 +161,28 @@ def as_engine_error() -> Iterator[None]:
 
 
 def job_user() -> str:
-    """Numeric `uid:gid`: the runner's own, so that private programs and data stay readable; the image's user for root."""
+    """Numeric `uid:gid` of jobs: the runner's own, so that private programs and data stay readable; for root, the image's user."""
     uid = os.getuid()
     return f"{uid}:{os.getgid()}" if uid else IMAGE_USER
 
 
 def give(directory: Path, user: str) -> None:
-    """Let a job write to a directory that the runner made: only root runs jobs as somebody else."""
+    """Let a job write to a directory that the runner created; only root runs jobs as another user."""
     if os.getuid() == 0:
         os.chown(directory, *(int(part) for part in user.split(":")))
 
 
 AHEAD: Final = 64
-"""Lines, or reads of a stream, that may wait to be taken in: a program that writes faster waits, and nobody's memory fills."""
+"""Lines, or reads of a stream, that a queue holds: a program that writes faster blocks, so memory stays bounded."""
 LONGEST: Final = 2**20
-"""Bytes of a line that are kept."""
+"""Bytes of a line that are kept; the rest is cut."""
 CUT: Final = f" [cut here: the line is longer than {LONGEST >> 20} MiB]"
-# A carriage return ends a line too: a progress bar writes nothing else for hours.
+# A carriage return ends a line too: a progress bar may write no newline for hours.
 _END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 class Splitter:
-    """Turns the bytes of one stream into lines, whatever pieces they come in."""
+    """Splits the bytes of one stream into lines, in whatever chunks they arrive."""
 
     def __init__(self, stream: Literal["stdout", "stderr"]) -> None:
         self._stream: Literal["stdout", "stderr"] = stream
@@ -191,7 +191,7 @@ class Splitter:
         self._returned = False
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """Take in some bytes: the lines that they end, and where they end none a `Line` that is not whole, as a sign of life."""
+        """Yield the lines that these bytes end; if they end none, one `Line` that is not whole, as a sign of life."""
         if self._returned and data.startswith(b"\n"):
             data = data[1:]
         self._returned = data.endswith(b"\r")
@@ -204,7 +204,7 @@ class Splitter:
             yield Line(stream=self._stream, text="", whole=False)
 
     def close(self) -> Iterator[Line]:
-        """Give what was begun and never ended."""
+        """Yield the last line, if it is unterminated."""
         if self._size:
             yield self._whole()
 
@@ -230,8 +230,8 @@ class Inside:
     """The paths of a container.
 
     Attributes:
-        workloads: the training programs: a directory of this machine, or the named volume that other machines have them in.
-        beside: what else the containers are shown.
+        workloads: the training programs: a directory of this machine, or the named volume that holds them on other machines.
+        beside: further mounts of every container.
     """
 
     def __init__(self, workloads: Path | str, *, beside: tuple[Mount, ...] = ()) -> None:
@@ -239,26 +239,26 @@ class Inside:
         self.beside = beside
 
     def site(self, data: Path | None) -> Site:
-        """Programs and data are bind-mounted at fixed places."""
+        """Programs and data have fixed paths."""
         return Site(python="python3", workloads=WORKLOADS, data=data and _data_target(data))
 
     def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """Programs and data, read-only, and what else there is; packed data with the directory that it lies in, where its index is."""
+        """Programs and data, read-only, then `beside`; packed data with the directory around it, which also holds its index."""
         found = [Mount(source=str(self.workloads), target=WORKLOADS)]
         if data:
             found.append(Mount(source=str(dataset.place(data)), target=DATA))
         return (*found, *self.beside)
 
     def place(self, directory: Path) -> str:
-        """One fixed place: a tool writes to one directory."""
+        """One fixed path: a tool writes to one directory."""
         del directory
         return OUT
 
     def user(self) -> str:
-        """The runner's own user, so that private programs and data stay readable; the image's for root, and on other machines."""
+        """`job_user` if programs are read from this machine; the image's user on other machines."""
         return job_user() if isinstance(self.workloads, Path) else IMAGE_USER
 
 
 def _data_target(data: Path) -> str:
-    """Where a data set appears: a folder at the fixed place, packed data under its own name in it."""
+    """Path of a data set inside: a folder at the fixed path, packed data under its own name below it."""
     return DATA if dataset.place(data) == data else f"{DATA}/{data.name}"

@@ -1,12 +1,11 @@
-"""BOX: what is around a job on its node, as a function `ContainerSpec → argv`. Pure.
+"""Boxes: the surroundings of a job on its node, each a function `ContainerSpec → argv`. Pure.
 
-    Bare       nothing: a process tree of a Python that has the framework
-    Apptainer  a SIF: read-only root, namespaces of its own but for the network, no capability for an ordinary user
-    Podman     Docker's own rights, limits and mounts, by Podman's command line
-    Pyxis      options of srun, and so for steps of Slurm alone; nothing here has run it
+        Bare       nothing: the process tree of a Python that has the framework
+        Apptainer  a SIF: read-only root, its own namespaces except the network, no capabilities for an ordinary user
+        Podman     Docker's rights, limits and mounts, through Podman's command line
+        Pyxis      options of srun, so for Slurm steps only; the suite has never run it
 
-Every box but `Bare` shows a job the paths of `base.py`. Cores are bound by taskset, which a container's processes inherit: an ordinary
-user may set no control group.
+Every box except `Bare` gives a job the paths of `base.py`. taskset binds cores, since an ordinary user may not set cgroups.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from runner.core.request import EngineName
 from runner.engines import docker_options
 from runner.engines.base import Inside, Site
 
-# What the program that makes a box may see of the runner's environment, and hands on to no job: where it keeps things.
+# Variables of the runner for the program that creates a box, and not for the job: where that program keeps its files.
 LAUNCHERS: Final = (
     "HOME",
     "USER",
@@ -32,16 +31,17 @@ LAUNCHERS: Final = (
     "APPTAINER_TMPDIR",
     "APPTAINER_CACHEDIR",
 )
-# Removes $name, with the others in its network where $with says so. `rm --force` ends well and leaves it where one of those was removed by itself
-# meanwhile (Podman 4.3.1), so that only its absence counts.
+# Removes $name, and with `--force --depend` in $with also the containers in its network. `rm --force` exits 0 but leaves $name if one of those
+# disappeared meanwhile (Podman 4.3.1), so only its absence counts.
 _REMOVE: Final = """\
 for round in $(seq 60); do
   podman rm $with --ignore "$name"; podman container exists "$name"
   [ $? = 1 ] && break
   sleep 0.5
 done"""
-# Removes a container that others join once they are gone, or with them where its lease was over. One that failed is told of first: then the runner
-# removes it. Podman's own `--rm` fails while they are there, and its `run` waits 20 s for what that would have noted (`WaitForExit` of Podman 4.3).
+# Runs a container that others join, then removes it: after exit code 0 once the others are gone, after 143 (its lease ended) with them. Any other
+# code is reported before the removal. Podman's own `--rm` fails while the others exist, and its `run` then waits 20 s for the exit code that
+# `--rm` would have recorded (`WaitForExit` of Podman 4.3).
 _AFTER_OTHERS: Final = f"""\
 name=$1 with=; shift
 "$@"; code=$?
@@ -52,50 +52,50 @@ case $code in
   *) remove & ;;
 esac >/dev/null 2>&1
 exit $code"""
-# Seconds in which a container of Podman's that others join has to hear from the runner (`workloads/lease.py`).
+# Seconds within which a Podman container that others join must hear from the runner (`workloads/lease.py`).
 _BEGIN_S: Final = 5
-# What a job without a container may see: where programs, libraries and GPUs are, and nothing personal.
+# The runner's variables that a job without a container may see: where programs, libraries and GPUs are, and nothing personal.
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
 
 class Box(Protocol):
-    """What is around a job."""
+    """The surroundings of a job: a container, or nothing."""
 
     @property
     def name(self) -> EngineName:
-        """The value of ENGINE that names it."""
+        """The value of ENGINE that selects it."""
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """Variables of the runner that its argv is started with."""
+        """The runner's variables that its argv is started with."""
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that runs the spec on its node."""
 
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """The command that succeeds once others may join its network; none where it has none of its own."""
+        """The command that succeeds once others can join its network; empty if it has no network of its own."""
 
     def begin(self, spec: ContainerSpec) -> bytes:
-        """What its lease waits for before all else; nothing where that does not wait."""
+        """The bytes that its lease waits for before it starts the job; empty if it does not wait."""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """The command that removes what is left of it where it was ended before its time; none where nothing can be."""
+        """The command that removes its remains after a failure or an early end; empty if nothing can remain."""
 
     def site(self, data: Path | None) -> Site:
-        """Where programs and data are found."""
+        """Where launchers find programs and data."""
 
     def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """The directories of the host that make the site's paths true."""
+        """The mounts that the site's paths need."""
 
     def place(self, directory: Path) -> str:
-        """Where a directory that a tool writes to appears."""
+        """The path inside of a directory that a tool writes to."""
 
     def user(self) -> str:
         """Numeric `uid:gid` that a job runs as."""
 
 
 class _Process:
-    """A box that is nothing but processes: it shares the node's network, and nothing is left of it."""
+    """A box made of processes alone: it shares the node's network and leaves nothing behind."""
 
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Nothing to wait for."""
@@ -103,7 +103,7 @@ class _Process:
         return ()
 
     def begin(self, spec: ContainerSpec) -> bytes:
-        """Nothing: what has ended is never started again."""
+        """Nothing: no engine restarts a process."""
         del spec
         return b""
 
@@ -123,7 +123,7 @@ class Bare(_Process):
     sees: ClassVar[tuple[str, ...]] = PASSED
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """The spec's variables and cores before its argv."""
+        """The spec's argv, with its variables and cores set first."""
         return (*_variables(spec), *_bound(spec), *spec.argv)
 
     def site(self, data: Path | None) -> Site:
@@ -148,19 +148,19 @@ class Bare(_Process):
 class Apptainer(_Process, Inside):
     """A SIF run by Apptainer 1.1 or newer; the spec's image is its path.
 
-    It has no network of its own, limits neither memory nor /dev/shm, and gives /tmp as much as the machine's apptainer.conf says.
+    The job has the machine's network, no limit on memory or /dev/shm, and as much /tmp as the machine's apptainer.conf allows.
     """
 
     name: Final = "apptainer"
     sees: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
 
     def __init__(self, workloads: Path, *, root: bool) -> None:
-        """`root` says that the runner is root, whose jobs run as the images' own user, as in any other engine."""
+        """`root`: the runner is root, so jobs run as the images' own user, as under any other engine."""
         super().__init__(workloads)
         self._root = root
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """`apptainer exec` without the user's home, environment and processes; variables are set inside, where commas separate nothing."""
+        """`apptainer exec` without the user's home, environment and processes; `env` sets variables inside, since `--env` splits at commas."""
         uid, _, gid = spec.user.partition(":")
         return (
             *(("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups") if self._root else ()),
@@ -173,7 +173,7 @@ class Apptainer(_Process, Inside):
                 (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in spec.mounts),
             ),
             *(("--bind", f"{docker_options.RDMA_DEVICES}:{docker_options.RDMA_DEVICES}") if spec.verbs else ()),
-            # Files of a SIF are the user's own: sshd would read there that its account is locked, which Docker's jobs may not.
+            # Files of a SIF belong to the user, so sshd could read /etc/shadow, where its account is locked; Docker's jobs can't read it.
             *(("--scratch", spec.keys, "--bind", "/dev/null:/etc/shadow:ro") if spec.keys else ()),
             spec.image,
             *_variables(spec),
@@ -182,18 +182,18 @@ class Apptainer(_Process, Inside):
 
 
 class Podman(Inside):
-    """Containers of Podman's command line, which needs no service; GPUs are asked for by CDI names."""
+    """Containers through Podman's command line, which needs no service; GPUs are requested by CDI names."""
 
     name: Final = "podman"
     sees: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
 
     def __init__(self, workloads: Path, *, root: bool, limits: bool) -> None:
-        """`limits` says that memory is the box's to limit; in a step of Slurm it is the step's."""
+        """`limits`: the box limits memory; in a Slurm step, the step does."""
         super().__init__(workloads)
         self._root, self._limits = root, limits
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """`podman run` with what `docker run` gets, but for cores; an ordinary user keeps its number inside."""
+        """`podman run` with the options of `docker run` except cores, which taskset binds; an ordinary user keeps their uid inside."""
         begin = {"DLSCALE_LEASE_BEGIN": str(_BEGIN_S)} if self.begin(spec) else {}
         bare = spec.model_copy(
             update={"cpus": (), "env": {**spec.env, **begin}, **({} if self._limits else {"memory_mib": None})}
@@ -206,26 +206,26 @@ class Podman(Inside):
         return ("sh", "-c", _AFTER_OTHERS, "sh", spec.name, *(word for word in run if word != "--rm"))
 
     def up(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """Wait until it runs; fails where it is not even created yet."""
+        """Wait until it runs; fails if it has not been created yet."""
         return ("podman", "wait", "--condition=running", spec.name)
 
     def begin(self, spec: ContainerSpec) -> bytes:
-        """A byte, where others join its network: for them Podman starts it again when it has ended, and the runner is not there."""
+        """A byte if others join its network: Podman restarts an exited container that others join, and then no runner holds its stdin."""
         return b"\n" if spec.joined else b""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """A container that was created, and whose `podman run` was ended before it started it, stays."""
+        """`podman run`, killed between create and start, leaves the created container behind."""
         return ("sh", "-c", f"name=$1 with='--force --depend'\n{_REMOVE}", "sh", spec.name)
 
 
 class Pyxis(_Process, Inside):
-    """An image run by NVIDIA's plugin of Slurm (https://github.com/NVIDIA/pyxis); the spec's image is a reference or a squashfs file."""
+    """An image run by NVIDIA's Slurm plugin (https://github.com/NVIDIA/pyxis); the spec's image is a reference or a squashfs file."""
 
     name: Final = "pyxis"
     sees: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """More options for the srun that the way has begun, then the command."""
+        """Further options for the way's srun, then the command."""
         mounts = ",".join(f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in spec.mounts)
         return (
             f"--container-image={spec.image}",
@@ -239,12 +239,12 @@ class Pyxis(_Process, Inside):
 
 
 def _bound(spec: ContainerSpec) -> tuple[str, ...]:
-    """What binds a command to the spec's cores."""
+    """The prefix that binds a command to the spec's cores."""
     return ("taskset", "--cpu-list", ",".join(map(str, spec.cpus))) if spec.cpus else ()
 
 
 def _variables(spec: ContainerSpec) -> tuple[str, ...]:
-    """The spec's variables by `env`; GPUs are given by the CUDA runtime's own variable where no engine hands out devices, labels as variables."""
+    """The spec's variables through `env`, with its labels as variables, and GPUs as CUDA_VISIBLE_DEVICES, since no engine assigns them."""
     gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus else {}
     labels = {VARIABLES[label]: value for label, value in spec.labels.items() if label in VARIABLES}
     return ("env", *(f"{key}={value}" for key, value in sorted({**spec.env, **gpus, **labels}.items())))

@@ -1,6 +1,6 @@
-"""Engines that are a command line: a way (`ways.py`) in which an argv reaches a node, and a box (`boxes.py`) around the job there.
+"""Engines that drive a command line: a way (`ways.py`) brings an argv to a node, and a box (`boxes.py`) surrounds the job there.
 
-Each container is the process of its argv on this machine, which carries its output and holds its lease by standard input.
+Each container is represented by its argv's process on this machine, which carries its output, and its lease on stdin.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from runner.engines.process import CommandError, run
 from runner.engines.ways import Way
 
 STOP_GRACE_S: Final = 8.0
-# A container that takes longer to start is not waited for: who needs it says so.
+# Seconds to wait until others can join a container; after that, they fail with an error of their own.
 UP_S: Final = 30.0
-# What reaching a silent node anew may take: a busy controller of Slurm is slow.
+# Seconds allowed to reach a silent node again: a busy Slurm controller is slow.
 REACH_S: Final = 20.0
 READ_BYTES: Final = 2**16
 
 
 class CommandEngine:
-    """Containers of a box, reached in one way."""
+    """Containers of one box, reached in one way."""
 
     def __init__(self, way: Way, box: Box, *, version: str | None, heard: dict[str, float] | None = None) -> None:
-        """`heard` has by node when anything of it was heard last; the engines of one run share it."""
+        """`heard`: by node, the monotonic time of its last output; the engines of one run share it."""
         self.way, self.box, self.version = way, box, version
         self.heard = {} if heard is None else heard
 
@@ -48,7 +48,7 @@ class CommandEngine:
         return self.box.name
 
     def facts(self) -> EngineFacts:
-        """Whoever made it knows that it is there, and which version."""
+        """Always available: the engine was created for a box that was found, with its version."""
         return EngineFacts(name=self.name, available=True, version=self.version)
 
     def site(self, data: Path | None) -> Site:
@@ -68,7 +68,7 @@ class CommandEngine:
         return self.box.user()
 
     def check(self, node: str) -> None:
-        """Reach a node anew of which nothing was heard for long, where the way does not tell by itself that the other end is gone."""
+        """Try to reach a node that has been silent for `SILENCE_S`, unless the way notices a lost node on its own; raises NodeGoneError."""
         now = time.monotonic()
         if self.way.tells or now - self.heard.setdefault(node, now) < SILENCE_S:
             return
@@ -87,13 +87,13 @@ class CommandEngine:
         return passed((*self.box.sees, *self.way.sees))
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Start the argv; returns when others can join its network, or it has ended already."""
+        """Start the argv; returns when others can join its network, when it has exited, or after `UP_S`."""
         spec = spec.model_copy(update={"labels": signed(spec.labels)})
         env = self._env()
         up, removal = (
             words and self.way.reach(spec.node, words) for words in (self.box.up(spec), self.box.removal(spec))
         )
-        # What waits to be up is held by a manager of the box's own, in groups and sessions that the way knows nothing of.
+        # A box with an `up` command (Podman) runs its processes in cgroups and sessions of its own, which the way does not know.
         heard = functools.partial(self._hear, spec.node)
         container = start_process(
             spec.name, self.argv(spec), way=self.way, env=env, removal=removal, told=not up, heard=heard
@@ -107,11 +107,11 @@ class CommandEngine:
         return container
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """The way, the box, and the job in it."""
+        """The way's argv, then the box's, then the job's."""
         return self.way.reach(spec.node, self.box.argv(spec))
 
     def command_line(self, spec: ContainerSpec) -> str:
-        """The argv that is started, less whose it is."""
+        """The argv that is started, without its owner's label."""
         return shlex.join(self.argv(spec))
 
 
@@ -125,9 +125,9 @@ def start_process(
     told: bool = True,
     heard: Callable[[], None],
 ) -> ProcessContainer:
-    """Start a process tree with a pipe as its lease; `removal` is run where it was ended before its time. Raises EngineError.
+    """Start a process tree with a pipe as its lease; `removal` runs after a non-zero exit. Raises EngineError.
 
-    `told` says that the way tells its processes from others; `heard` is called whenever the process writes something, or closes what it writes to.
+    `told`: the way can identify its processes. `heard` is called each time the process writes something or closes an output stream.
     """
     try:
         process = subprocess.Popen(
@@ -146,7 +146,7 @@ def start_process(
 
 
 class ProcessContainer:
-    """A container as the process that leads to it; at the far end the first process is the lease holder."""
+    """A container, represented by the local process that leads to it; the first process at the far end holds the lease."""
 
     def __init__(
         self,
@@ -182,24 +182,24 @@ class ProcessContainer:
                 yield from splitter.close()
 
     def wait(self) -> int:
-        """Exit code, 128 + signal number if a signal ended it."""
+        """The exit code, or 128 + the signal number if a signal ended it."""
         code = self._process.wait()
         return 128 - code if code < 0 else code
 
     def tell(self, line: bytes) -> None:
-        """Write to the lease holder."""
+        """Write to the lease holder's stdin."""
         with self._writing, contextlib.suppress(OSError, ValueError):
             if self._process.stdin:
                 os.write(self._process.stdin.fileno(), line)
 
     def let_go(self) -> None:
-        """Close the lease holder's standard input."""
+        """Close the lease holder's stdin."""
         with self._writing, contextlib.suppress(OSError):
             if self._process.stdin:
                 self._process.stdin.close()
 
     def stop(self) -> None:
-        """Let the lease go, which ends the job; terminate what leads to it where that takes too long, and kill it if even that hangs."""
+        """Close the lease, which ends the job; after the way's grace time, terminate the local process, and kill it if even that hangs."""
         if self.ended():
             return
         self.let_go()
@@ -209,7 +209,7 @@ class ProcessContainer:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def remove(self) -> None:
-        """See to it that it has ended, and that nothing is left where it was ended before its time, or failed."""
+        """Make sure that it has exited; after a failure or an early end, run the box's removal."""
         self.stop()
         self.let_go()
         if self._process.wait() and self._removal:
@@ -217,7 +217,7 @@ class ProcessContainer:
                 run(self._removal, env=self._env, timeout_s=UP_S)
 
     def ended(self, patience_s: float = 0.0) -> bool:
-        """Whether its process ends within this many seconds."""
+        """Whether its process exits within `patience_s`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
             return True
@@ -225,12 +225,12 @@ class ProcessContainer:
 
 
 def passed(names: Sequence[str]) -> dict[str, str]:
-    """Of these variables those that the runner has."""
+    """The runner's values of these variables; unset ones are left out."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _pump(pipe: IO[bytes], splitter: Splitter, found: queue.Queue[tuple[Splitter, bytes]]) -> None:
-    """Hand over each read of a stream; an empty one is its end."""
+    """Queue each read of a stream; an empty one marks its end."""
     while data := os.read(pipe.fileno(), READ_BYTES):
         found.put((splitter, data))
     found.put((splitter, b""))

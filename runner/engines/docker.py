@@ -1,8 +1,8 @@
 """Engine `docker`: containers through the Docker SDK.
 
-A job runs as an ordinary user on a read-only root, without the engine's socket, and without capabilities or a network but for what its
-spec names. One hijacked connection a container carries its output and its lease: when the runner dies, the engine closes the container's
-standard input (StdinOnce).
+A job runs as an ordinary user on a read-only root, without the engine's socket, and with only the capabilities and the network that its
+spec names. One hijacked connection per container carries its output and its lease: when the runner dies, the engine closes the
+container's stdin (StdinOnce).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from docker.models.images import Image
     from requests import Response
 
-    # What other rooms call these, which may not import the SDK.
+    # Aliases for other rooms, which may not import the SDK.
     Client: TypeAlias = DockerClient
     EngineImage: TypeAlias = Image
 
 STOP_GRACE_S: Final = 8
-# An engine that is there answers this at once.
+# A healthy engine answers a ping immediately.
 _SIGN_S: Final = 5
 _ANSWER_S: Final = 10
 # For calls that do work: creating a container on a busy disk.
 _CALL_S: Final = 60
-# Only there because the SDK wants one; the engine is asked for its own without it.
+# A placeholder that the SDK requires; the engine is asked for its version through a path without one.
 _ANY_VERSION: Final = "1.41"
-# Nodes start at once, and Docker lets two networks have one name.
+# Nodes start concurrently, and Docker lets two networks have the same name.
 _MAKING: Final = threading.Lock()
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
@@ -56,7 +56,7 @@ _REFUSALS: Final = {
 
 
 def connect(*, timeout_s: int = 60) -> DockerClient:
-    """Open a client as the environment says (DOCKER_HOST and friends); raises EngineError where no engine answers."""
+    """Open a client as the environment says (DOCKER_HOST and friends); raises EngineError if no engine answers."""
     import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
     from docker.errors import DockerException  # noqa: PLC0415
 
@@ -69,9 +69,9 @@ def connect(*, timeout_s: int = 60) -> DockerClient:
 
 
 def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient:
-    """Open a client of another machine's engine, or of the near end of a tunnel to it; raises EngineError where none answers.
+    """Open a client of another machine's engine, or of the near end of a tunnel to it; raises EngineError if none answers.
 
-    `tls` are files with the authority, our certificate and its key.
+    `tls`: paths of the CA's certificate, our certificate and its key.
     """
     import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
     from docker.tls import TLSConfig  # noqa: PLC0415
@@ -81,8 +81,8 @@ def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient
         if tls:
             ca, certificate, key = map(str, tls)
             secured = TLSConfig(client_cert=(certificate, key), ca_cert=ca, verify=True)
-        # The SDK would ask for the engine's version while it is made, when its session still obeys the environment: with
-        # REQUESTS_CA_BUNDLE set that one's authorities are trusted and not `ca`, and HTTPS_PROXY comes in between.
+        # The SDK's constructor would ask for the engine's version while its session still obeys the environment: REQUESTS_CA_BUNDLE would
+        # replace `ca`, and HTTPS_PROXY would come in between.
         first = docker.APIClient(base_url=url, version=_ANY_VERSION, tls=secured, timeout=_ANSWER_S)
         first.trust_env = False
         with contextlib.closing(first):
@@ -93,7 +93,7 @@ def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient
 
 
 def connect_or_refuse() -> DockerClient:
-    """Open a client for a command that is nothing without an engine; raises RequestError where none answers."""
+    """Open a client for a command that needs an engine; raises RequestError if none answers."""
     try:
         return connect()
     except EngineError as error:
@@ -101,7 +101,7 @@ def connect_or_refuse() -> DockerClient:
 
 
 def _why(error: BaseException) -> str:
-    """The operating system's word below the SDK's layers of wrapping, else the SDK's own."""
+    """The operating system's error below the SDK's layers of wrapping, else the SDK's text."""
     text = str(error)
     for known, meaning in _REFUSALS.items():
         if known in text:
@@ -110,10 +110,10 @@ def _why(error: BaseException) -> str:
 
 
 def gpu_ways(info: dict[str, Any], *, here: bool) -> tuple[GpuRequest, ...]:
-    """How an engine may be asked for GPUs, by what it says of itself: NVIDIA's runtime, CDI device names.
+    """How GPUs can be requested from an engine, judged by its `info`: through NVIDIA's runtime, by CDI device names.
 
-    Engines before 28 do not list the CDI names that they know. Of one on this machine (`here`) the specs on disk tell; of another one
-    it shows when it is asked.
+    Engines before 28 do not list the CDI names that they know. For an engine on this machine (`here`), the CDI specs on disk decide; for
+    a remote one, only a request shows.
     """
     ways: list[GpuRequest] = ["nvidia"] if "nvidia" in (info.get("Runtimes") or {}) else []
     listed = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or []]
@@ -125,7 +125,7 @@ def gpu_ways(info: dict[str, Any], *, here: bool) -> tuple[GpuRequest, ...]:
 
 
 def engine_facts(info: dict[str, Any], *, gpu_request: GpuRequest | None, podman: str | None) -> EngineFacts:
-    """What an engine says of itself."""
+    """Facts from an engine's `info`."""
     return EngineFacts(
         name="docker",
         available=True,
@@ -137,7 +137,7 @@ def engine_facts(info: dict[str, Any], *, gpu_request: GpuRequest | None, podman
 
 
 class DockerPlan(Inside):
-    """What runs in Docker, before any engine is asked: enough for a dry run of machines that are elsewhere."""
+    """Docker's containers, described without asking an engine: enough for a dry run of other machines."""
 
     name = "docker"
 
@@ -148,7 +148,7 @@ class DockerPlan(Inside):
         self.gpus_by = gpus_by
 
     def command_line(self, spec: ContainerSpec) -> str:
-        """The `docker run` that starts the same container, with the commands before and after it for one with a network of its own."""
+        """The `docker run` that starts the same container; for one in the run's own network, with the commands before and after it."""
         return docker_options.command_line(spec, self.gpus_by)
 
 
@@ -163,7 +163,7 @@ class DockerEngine(DockerPlan):
         gpus_by: GpuRequest | None = None,
         beside: tuple[Mount, ...] = (),
     ) -> None:
-        """Ask the engine about itself; `gpus_by` is what is known of one on another machine, whose CDI folders are not this one's."""
+        """Ask the engine about itself; `gpus_by` is given for an engine on another machine, whose CDI folders can't be read here."""
         self.info: dict[str, Any] = client.info()
         super().__init__(workloads, gpus_by=gpus_by or next(iter(gpu_ways(self.info, here=True)), None), beside=beside)
         self.client = client
@@ -174,7 +174,7 @@ class DockerEngine(DockerPlan):
         return engine_facts(self.info, gpu_request=self.gpus_by, podman=self.podman)
 
     def check(self, node: str) -> None:
-        """Ask for a sign of life; raises EngineError when none comes."""
+        """Ping the engine; raises EngineError if it does not answer."""
         del node
         api = self.client.api
         with as_engine_error():
@@ -183,7 +183,7 @@ class DockerEngine(DockerPlan):
     def start(self, spec: ContainerSpec) -> Container:
         """Create the container, attach to it, then start it, so that no line is lost.
 
-        One that lives in a network of the run's own brings it along, and is held to its link before anybody uses it.
+        A container in the run's own network first creates that network if needed, and has its link shaped before anything uses it.
         """
         if not spec.own_network:
             return self._start(spec)
@@ -201,10 +201,10 @@ class DockerEngine(DockerPlan):
         return container
 
     def _ensure_network(self, spec: ContainerSpec) -> None:
-        """Make the network that a container is to live in, unless another of the run's has made it.
+        """Create the network that a container will live in, unless another container of the run has created it.
 
-        A bridge of the engine between a run's emulated nodes, with no way out and no address of the host: it comes with the first container
-        that lives in it and goes with the last; where the runner is killed, soon after that (`cluster/cleanup.py`).
+        A bridge of the engine between a run's emulated nodes, with no route out and no address of the host. It is created with its first
+        container and removed with its last; if the runner is killed, soon after that (`cluster/cleanup.py`).
         """
         options = docker_options.network_options(spec)
         options["labels"] = signed(options["labels"])
@@ -241,7 +241,7 @@ class DockerContainer:
     """A started container and the connection that holds its lease."""
 
     def __init__(self, client: DockerClient, spec: ContainerSpec, identifier: str, socket: Any, end: Response) -> None:
-        """Take over a container that the engine removes when it ends; `end` is what `exit_code` gave."""
+        """Take over a container that the engine removes when it exits; `end` is the reply that `exit_code` returned."""
         self.client = client
         self.name = spec.name
         self.identifier = identifier
@@ -254,20 +254,20 @@ class DockerContainer:
         from docker.utils.socket import frames_iter  # noqa: PLC0415 - loaded with the client
 
         splitters = {1: Splitter("stdout"), 2: Splitter("stderr")}
-        with contextlib.suppress(OSError, ValueError):  # the socket is closed by stop()
+        with contextlib.suppress(OSError, ValueError):  # let_go() closes the socket
             for stream, data in frames_iter(self._socket, tty=False):  # type: ignore[no-untyped-call]
                 yield from splitters[stream].feed(data)
         for splitter in splitters.values():
             yield from splitter.close()
 
     def wait(self) -> int:
-        """Exit code, once the container has ended; raises EngineError where the engine can't tell any more."""
+        """The exit code, once the container has exited; raises EngineError if the engine no longer knows it."""
         with as_engine_error():
             return int(self._end.json()["StatusCode"])
 
     def tell(self, line: bytes) -> None:
-        """Write to the container's standard input; a container that has ended hears nothing."""
-        # The SDK hands over a reader, which has no way to write, of a plain connection, and of one behind TLS the socket itself.
+        """Write to the container's stdin; does nothing once it has exited."""
+        # For a plain connection the SDK returns a reader around the socket, which can't write; for TLS, the socket itself.
         socket = getattr(self._socket, "_sock", self._socket)
         with contextlib.suppress(OSError, ValueError):
             socket.sendall(line)
@@ -283,7 +283,7 @@ class DockerContainer:
             self.client.api.stop(self.identifier, timeout=STOP_GRACE_S)
 
     def remove(self) -> None:
-        """Let the lease go, see to it that the container is removed with its anonymous volumes, and its run's network with the last one in it."""
+        """Close the lease and remove the container with its anonymous volumes; with the last one in the run's network, that network too."""
         self.let_go()
         owner.remove(self.client.api, self.identifier)
         if self._network:
@@ -291,11 +291,11 @@ class DockerContainer:
 
 
 def exit_code(api: APIClient, identifier: str) -> Response:
-    """Ask for a container's exit code before it is started, since none can be asked once the engine has removed it.
+    """Ask for a container's exit code before it starts: once the engine has removed the container, it no longer knows the code.
 
-    What is returned will hold `{"StatusCode": 0}` when it has ended; the engine listens once it has sent the headers.
+    The reply will contain `{"StatusCode": 0}` when the container has exited; the engine is waiting for that once it has sent the headers.
     """
-    # The SDK's own `wait` returns with the code, and nobody knows when it began to listen.
+    # The SDK's own `wait` returns only with the code, and does not show when the engine began to wait.
     response: Response = api.post(
         f"{api.base_url}/v{api.api_version}/containers/{identifier}/wait",
         params={"condition": "next-exit"},
@@ -304,11 +304,11 @@ def exit_code(api: APIClient, identifier: str) -> Response:
     )
     response.raise_for_status()
     connection: Any = response.raw.connection
-    connection.sock.settimeout(None)  # it listens; a training may take days
+    connection.sock.settimeout(None)  # the engine is waiting; a training may take days
     return response
 
 
 def _remove_network(client: DockerClient, name: str) -> None:
-    """Remove a network unless a container is still in it. Safe to call at any time, and when the engine is gone."""
+    """Remove a network unless a container is still in it. Safe to call at any time, even if the engine is gone."""
     with contextlib.suppress(EngineError), as_engine_error():
         client.api.remove_network(name)

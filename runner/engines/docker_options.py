@@ -1,6 +1,6 @@
-"""A `ContainerSpec` in Docker's words: the SDK's, by which it starts, and the command line's, which a dry run prints. Pure.
+"""A `ContainerSpec` as options of the SDK, which start it, and as a command line, which a dry run prints. Pure.
 
-Each right, limit and mount is one row with both, so that what is printed is what runs.
+Each right, limit and mount is one row with both forms, so that what is printed is what runs.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from runner.core.container_spec import LABEL_RUN, ContainerSpec, Mount
 from runner.engines.base import GpuRequest
 from runner.engines.shaper import shapers
 
-# What no container of the suite has: a root that it may write to, a capability that it does not ask for, a way to get one.
+# No container of the suite has a writable root, a capability that its spec does not request, or a way to gain one.
 CONFINED: Final[Mapping[str, Any]] = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
 PIDS_LIMIT: Final = 8192
-# Docker hands over every device below a directory.
+# Docker passes on every device below a directory.
 RDMA_DEVICES: Final = "/dev/infiniband"
-# Nobody outside of a run's own network answers: a name that it does not know must not hold a start up for ten seconds a question.
+# Nothing outside a run's own network answers: an unknown name must not delay a start by ten seconds per query.
 DNS_OPTIONS: Final = ("timeout:1", "attempts:1")
 TMP_OPTIONS: Final = "rw,exec,nosuid,nodev,mode=1777"  # exec: compilers of frameworks load what they write there
 KEYS_OPTIONS: Final = "rw,noexec,nosuid,nodev,mode=700,size=1m"
-# Without this, Docker gives the host the first address of the network, and a job could reach what listens there.
+# Without this, Docker gives the host the network's first address, and a job could reach services that listen there.
 NO_HOST: Final = "com.docker.network.bridge.inhibit_ipv4"
 
 Row: TypeAlias = tuple[tuple[str, ...], Mapping[str, Any]]
 
 
 def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str, Any]:
-    """The spec in the words of the SDK: arguments of `create_container`, and under `host` those of `create_host_config`."""
+    """The spec as arguments of the SDK's `create_container`, with those of `create_host_config` under `host`."""
     host: dict[str, Any] = {}
     for _, options in _rows(spec, gpus_by):
         for key, value in options.items():
@@ -55,7 +55,7 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
 
 
 def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ...]:
-    """The spec in the words of the command line."""
+    """The spec as a command line."""
     return (
         *("docker", "run", "--interactive", "--name", spec.name, "--user", spec.user),
         *(word for words, _ in _rows(spec, gpus_by) for word in words),
@@ -66,14 +66,14 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
 
 
 def command_line(spec: ContainerSpec, gpus_by: GpuRequest | None) -> str:
-    """All that starting the spec does, a command a line: its network with the first container in it, the container, and its link."""
+    """Every command that starting the spec takes, one a line: its network (for the first container in it), the container, its link."""
     commands = [_network_create(spec)] if spec.own_network and spec.number == 0 else []
     commands += [docker_run(each, gpus_by) for each in (spec, *shapers(spec))]
     return "\n".join(map(shlex.join, commands))
 
 
 def network_options(spec: ContainerSpec) -> dict[str, Any]:
-    """The network of a run's own, in the words of the SDK."""
+    """The run's own network, as arguments of the SDK."""
     labels = {LABEL_RUN: spec.labels[LABEL_RUN]}
     return {"driver": "bridge", "internal": True, "options": {NO_HOST: "true"}, "labels": labels}
 
@@ -84,17 +84,17 @@ def _network_create(spec: ContainerSpec) -> tuple[str, ...]:
 
 
 def _rows(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Iterator[Row]:
-    """Words of the command line, and the same for `create_host_config`, where the values of a list come together."""
+    """Words of the command line, with the same as arguments of `create_host_config`, where lists of several rows are joined."""
     tmpfs = _tmpfs(spec)
     confined = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
     yield ("--network", spec.network), {"network_mode": spec.network}
-    yield ("--rm",), {"auto_remove": True}  # also where the runner was killed and nobody else would
+    yield ("--rm",), {"auto_remove": True}  # so it is removed even if the runner was killed
     yield confined, CONFINED
     yield _each("--tmpfs", (f"{target}:{options}" for target, options in tmpfs.items())), {"tmpfs": tmpfs}
     yield ("--shm-size", f"{spec.shm_mib}m"), {"shm_size": f"{spec.shm_mib}m"}
     yield ("--pids-limit", str(PIDS_LIMIT)), {"pids_limit": PIDS_LIMIT}
     yield ("--ulimit", "core=0:0"), {"ulimits": [{"name": "core", "soft": 0, "hard": 0}]}
-    # The attached connection is the log; a second copy on disk serves nobody.
+    # The attached connection carries the output; a second copy on disk serves nobody.
     yield ("--log-driver", "none"), {"log_config": {"type": "none"}}
     yield _each("--network-alias", spec.aliases), {}
     yield ("--hostname", spec.hostname) if spec.hostname else (), {}
@@ -121,7 +121,7 @@ def _rows(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Iterator[Row]:
 
 
 def _tmpfs(spec: ContainerSpec) -> dict[str, str]:
-    """By path, what is in memory alone: the job's /tmp, and where it gets keys."""
+    """In-memory file systems by path: the job's /tmp, and the folder for its keys."""
     found = {"/tmp": f"{TMP_OPTIONS},size={spec.tmp_mib}m"}  # noqa: S108 - inside the container
     if spec.keys:
         uid, _, gid = spec.user.partition(":")
@@ -139,7 +139,7 @@ def _gpus(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Row:
 
 
 def _mount(mount: Mount) -> Row:
-    """A path has to be there: unlike `--volume`, `--mount` makes no directory for one that is misspelt."""
+    """A bind mount's source has to exist: unlike `--volume`, `--mount` creates no directory for a misspelt path."""
     kind = "bind" if mount.source.startswith("/") else "volume"
     words = f"type={kind},source={mount.source},target={mount.target}{',readonly' * mount.read_only}"
     sdk = {"Target": mount.target, "Source": mount.source, "Type": kind, "ReadOnly": mount.read_only}

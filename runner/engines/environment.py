@@ -1,7 +1,7 @@
-"""Locked virtual environments: what a framework runs in where there is no container engine. And pip, as this machine has it configured.
+"""Locked virtual environments, in which frameworks run without a container engine; and pip, as this machine has it configured.
 
-One environment a lock and Python version, kept in the cache. A virtual environment can't be moved (its scripts name its path),
-so it is made in place; a marker, written last, says that it is whole.
+The cache holds one environment per lock and Python version. A virtual environment can't be moved (its scripts contain its path),
+so it is created in place; a marker, written last, shows that it is complete.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from runner.core.errors import RequestError
 from runner.engines import process
 from runner.engines.process import CommandError
 
-# The images' own Python: the same wheels run here as there.
+# The images' own Python, so that the same wheels run here as there.
 PREFERRED: Final = "3.11"
 _MINORS: Final = range(10, 20)
 _COMPLETE: Final = "dlscale-complete"
 _PROBE: Final = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2], sys.executable)"
 _PROBE_TIMEOUT_S: Final = 20.0
-# Variables that make pip or Python write or look somewhere other than the environment.
+# Variables that make pip or Python write or search outside the environment.
 _MISLEADING: Final = frozenset(
     ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_HASHES", "VIRTUAL_ENV")
 )
@@ -37,7 +37,7 @@ _MISLEADING: Final = frozenset(
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that can make virtual environments."""
+    """A Python that can create virtual environments."""
 
     path: Path
     version: str
@@ -46,9 +46,9 @@ class Interpreter:
 def ensure_environment(
     *, lock: Path, requires_python: str, cache: Path, report: Callable[[str], None], extra_index: str | None = None
 ) -> Path:
-    """Make the virtual environment of a lock in the cache, unless it is there, and return its Python.
+    """Create a lock's virtual environment in the cache unless it exists, and return its Python.
 
-    The extra index is asked only if the machine's own package sources lack something.
+    The extra index is used only if the machine's own package sources lack something.
     """
     interpreter = find_interpreter(requires_python)
     home = _home(lock, interpreter, cache)
@@ -68,15 +68,15 @@ def ensure_environment(
 
 
 def environment_python(*, lock: Path, requires_python: str, cache: Path) -> Path:
-    """The Python that `ensure_environment` will return; makes nothing."""
+    """The Python that `ensure_environment` will return; creates nothing."""
     return _home(lock, find_interpreter(requires_python), cache) / "bin" / "python"
 
 
 def find_interpreter(requires_python: str) -> Interpreter:
-    """The first Python on PATH that works, fits and can make virtual environments: the images' own version if there is one.
+    """Find the first Python on PATH that runs, fits and can create virtual environments; the images' own version comes first.
 
-    Each is started to see that it works: a version manager's shim is on PATH for versions that it will not run.
-    Raises RequestError: there is none.
+    Each candidate is started to see that it runs: a version manager's shim is on PATH even for versions that it will not run.
+    Raises RequestError if none fits.
     """
     fitting = SpecifierSet(requires_python)
     seen = []
@@ -97,7 +97,7 @@ def find_interpreter(requires_python: str) -> Interpreter:
 
 
 def _candidates(fitting: SpecifierSet) -> Iterator[Path]:
-    """Programs to try, likeliest first: by name, and for each name in the order of PATH; then the runner's own Python."""
+    """Programs to try, likeliest first: each name in PATH order, then the runner's own Python."""
     versions = [PREFERRED, *(f"3.{minor}" for minor in _MINORS)]
     names = [f"python{version}" for version in dict.fromkeys(versions) if fitting.contains(version)]
     for name in (*names, "python3"):
@@ -116,7 +116,7 @@ def _home(lock: Path, interpreter: Interpreter, cache: Path) -> Path:
 def _make(
     home: Path, interpreter: Interpreter, lock: Path, extra_index: str | None, report: Callable[[str], None]
 ) -> None:
-    """Make the environment at `home`, over whatever an interrupted run left there."""
+    """Create the environment at `home`, replacing whatever an interrupted run left there."""
     shutil.rmtree(home, ignore_errors=True)
     environment = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
     report(f"making a virtual environment of Python {interpreter.version}")
@@ -152,10 +152,10 @@ def pip(
     report: Callable[[str], None],
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Install or download packages with their locked hashes, by the pip of a Python, whose command `do` these words follow.
+    """Install or download packages with locked hashes, through a Python's pip: its command `do` with the arguments `words`.
 
-    The extra index is asked only if the machine's own sources lack something. `about` begins an error's sentence, `report` is told what is
-    fetched, and `env` is the whole environment; the runner's own when None. Raises RequestError: pip failed.
+    The extra index is used only if the machine's own sources lack something. `about` starts an error's sentence, `report` gets the progress,
+    and `env` is the whole environment; the runner's own when None. Raises RequestError if pip fails.
     """
     quiet = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--require-hashes")
     command = [str(python), "-m", "pip", do, *quiet, *words]
@@ -171,7 +171,7 @@ def pip(
 
 
 def _explain(error: CommandError) -> str:
-    """Why pip failed and what to do, in one sentence without the file's name."""
+    """Why pip failed and what to do about it, in one sentence without the file's name."""
     missing = re.search(rf"{_MISSING} for (\S+?)(?:[\s;]|$)", error.stderr)
     if missing:
         return f"{missing[1]} is not in this machine's package sources; see `pip config list`, or fetch it into a folder named by PIP_FIND_LINKS"
@@ -187,7 +187,7 @@ def _explain(error: CommandError) -> str:
 
 
 def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
-    """Pass on the lines in which pip names a file it fetches, and its last step."""
+    """Report the files that pip fetches, and its final install step."""
 
     def on_line(line: str) -> None:
         words = line.split()

@@ -1,4 +1,4 @@
-"""Images of a Docker engine, and the short-lived containers that look around in one."""
+"""Images of a Docker engine, and short-lived containers that inspect an image or its host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ALL_GPUS: Final[Mapping[GpuRequest | None, list[dict[str, Any]]]] = {
 
 
 def find_image(client: DockerClient, reference: str) -> Image | None:
-    """The image that an engine has under a reference; None for none."""
+    """The engine's image under a reference; None if it has none."""
     from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
 
     with as_engine_error():
@@ -42,21 +42,21 @@ def find_image(client: DockerClient, reference: str) -> Image | None:
 
 
 def image_id(client: DockerClient, reference: str) -> str | None:
-    """Id of the image that an engine has under a reference; None for none."""
+    """Id of the engine's image under a reference; None if it has none."""
     found = find_image(client, reference)
     return str(found.id) if found else None
 
 
 def read_image(client: DockerClient, reference: str) -> Iterator[bytes]:
-    """The archive of an image that an engine has, with its name in it, in blocks of about 2 MiB."""
+    """Yield an engine's image as an archive, which includes its name, in blocks of about 2 MiB."""
     with as_engine_error():
         yield from client.api.get_image(reference)
 
 
 def load_image(client: DockerClient, archive: IO[bytes] | Iterator[bytes]) -> None:
-    """Load the images of an archive; returns when the engine has unpacked them."""
+    """Load the images of an archive; returns once the engine has unpacked them."""
     with as_engine_error():
-        # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
+        # Quiet: the engine would write progress that we do not read while we still send, until both block.
         steps: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
         for step in steps:
             if "error" in step:
@@ -64,7 +64,7 @@ def load_image(client: DockerClient, archive: IO[bytes] | Iterator[bytes]) -> No
 
 
 def pull_image(client: DockerClient, reference: str) -> None:
-    """Pull an image from its registry; raises EngineError, with the engine's words, where it could not."""
+    """Pull an image from its registry; raises EngineError in the engine's words if that fails."""
     with as_engine_error():
         client.images.pull(reference)
 
@@ -78,9 +78,9 @@ def build_image(
     scratch: Path,
     network: Literal["none"] | None = None,
 ) -> Iterator[str]:
-    """Build an image from files by their paths in its context, and yield what its steps write.
+    """Build an image from files, by their paths in its context, and yield the output of its steps.
 
-    The context is written to the folder `scratch` meanwhile. The steps have the engine's own network, or `none`.
+    The context is written to a temporary file in `scratch`. The steps use the engine's default network, or `none`.
     """
     with tempfile.TemporaryFile(dir=scratch) as context, as_engine_error():
         write_context(context, files)
@@ -102,7 +102,7 @@ def build_image(
 
 
 def write_context(file: IO[bytes], files: Mapping[str, Path]) -> None:
-    """A build's context as a tar, the same bytes for the same inputs, so that the engine's layers are found again."""
+    """Write a build context as a tar: the same bytes for the same inputs, so that the engine's layer cache hits."""
     with tarfile.open(fileobj=file, mode="w") as tar:
         for name, path in files.items():
             info = tarfile.TarInfo(name)
@@ -112,13 +112,13 @@ def write_context(file: IO[bytes], files: Mapping[str, Path]) -> None:
 
 
 def prune_images(client: DockerClient, *, label: str) -> None:
-    """Remove what has no name and this label, such as the stages of a build, if the engine answers."""
+    """Remove untagged images with this label, such as build stages, if the engine answers."""
     with contextlib.suppress(EngineError), as_engine_error():
         client.images.prune(filters={"dangling": True, "label": label})
 
 
 def remove_unnamed(client: DockerClient, identifier: str) -> None:
-    """Remove an image that has lost its name to a new one, unless it has another or a container runs it."""
+    """Remove an image whose tag has moved to a new one, unless it has another tag or a container runs it."""
     with contextlib.suppress(EngineError), as_engine_error():
         if not client.images.get(identifier).tags:
             client.images.remove(identifier)
@@ -134,10 +134,10 @@ def run_confined(
     files: str | None = None,
     scratch: str | None = None,
 ) -> str:
-    """Run a program as an ordinary user without a single right, in the machine's network or none, and return what it printed.
+    """Run a program as an ordinary user without capabilities, in the machine's network or none, and return its output.
 
-    `gpus_by` asks for all GPUs in this way; `files` is where it sees all files of the machine, `scratch` a folder of the image that is to lie
-    on the engine's disk meanwhile. Raises EngineError where the engine would not, or it took longer than a minute.
+    `gpus_by` requests all GPUs in this way; `files` is the path inside at which the machine's whole file system is mounted, read-only; `scratch`
+    is a path inside that gets a temporary volume on the engine's disk. Raises EngineError if the engine refuses, or after a minute.
     """
     api = client.api
     options: dict[str, Any] = {
@@ -146,7 +146,7 @@ def run_confined(
         "pids_limit": 64,
         "device_requests": _ALL_GPUS[gpus_by] or None,
         "mounts": [{"Target": files, "Source": "/", "Type": "bind", "ReadOnly": True}] if files else None,
-        "log_config": {"type": "json-file"},  # an engine's own default may keep nothing that could be read
+        "log_config": {"type": "json-file"},  # an engine's default driver may keep nothing to read
     }
     with as_engine_error():
         container = api.create_container(
@@ -169,9 +169,9 @@ def run_confined(
 
 
 def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[str, str]) -> bool:
-    """Whether a machine has a path, seen by a container that is created with it and never started; raises EngineError.
+    """Whether a machine has a path, tested by creating, and never starting, a container that mounts it; raises EngineError.
 
-    Podman would make a folder of a path that is not there: a container looks for it among all that any user may see.
+    Podman would create a missing path; there, a container looks for it in the machine's file system, as any user would see it.
     """
     with as_engine_error():
         is_podman = podman.behind(client)
@@ -194,14 +194,14 @@ def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[s
 
 @dataclass(frozen=True)
 class Answer:
-    """What a registry said of a reference: the digest that it has, or why it gives none, as the engine says."""
+    """A registry's answer for a reference: its digest, or in the engine's words why there is none."""
 
     digest: str | None
     silence: str | None
 
 
 def ask_registry(reference: str) -> Answer:
-    """Ask the registry that a reference names; pulls nothing."""
+    """Ask a reference's registry for its digest; pulls nothing."""
     try:
         api: Any = docker.connect(timeout_s=_REGISTRY_ANSWER_S).api
     except EngineError as error:

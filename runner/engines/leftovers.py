@@ -1,7 +1,7 @@
-"""Where dead runners may have left something, and how each place is searched: Docker's API, Podman as a program, the processes of a machine.
+"""Places where dead runners may have left something, and how each is searched: Docker's API, Podman's command line, a machine's processes.
 
-A program's containers carry the labels that Docker's carry; processes carry the same two words in their environment (`boxes.py`), which
-whatever they start inherits.
+Podman's containers carry the same labels as Docker's; processes carry the same two in their environment (`boxes.py`), which their children
+inherit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from runner.engines.process import CommandError
 if TYPE_CHECKING:
     from docker import DockerClient
 
-Ask = Callable[[Sequence[str]], str]  # what a command prints on the machine; raises CommandError
+Ask = Callable[[Sequence[str]], str]  # returns a command's output on the machine; raises CommandError
 
 _RUN, _RUNNER = VARIABLES[LABEL_RUN], VARIABLES[LABEL_RUNNER]
-# Environments of others can't be read, and what has ended has none: neither is an error.
+# Other users' environments can't be read, and exited processes have none: neither is an error.
 _FIND: Final = f"grep -azs '^{_RUN}=\\|^{_RUNNER}=' /proc/[0-9]*/environ || true"
-# Each job has a session of its own, and in it are Apptainer's processes, which write over their environment. The session that asks is spared.
+# Each job has its own session; in it are also Apptainer's processes, which overwrite their environment. The sessions of the asking processes are spared.
 _BESIDE: Final = """\
 { parent[$1] = $2; session[$1] = $3 }
 END {
@@ -35,7 +35,7 @@ END {
   for (job in jobs) if (session[jobs[job]] > 0 && !(session[jobs[job]] in spared)) ended[session[jobs[job]]]
   for (pid in session) if (session[pid] in ended) print pid
 }"""
-# What is started while others are killed is found in the next round.
+# Processes started during one round are found in the next.
 _KILL: Final = f"""\
 for round in $(seq 50); do
   found=$(echo $(grep -lazsxF "{_RUNNER}=$1" /proc/[0-9]*/environ | cut -d/ -f3))
@@ -46,36 +46,36 @@ for round in $(seq 50); do
   sleep 0.1
 done
 exit 1"""
-# How often Podman is asked to remove one that it leaves there without a word.
+# Attempts to remove a container that `podman rm` silently leaves there.
 _ROUNDS: Final = 10
 _VARIABLE: Final = re.compile(r"/proc/(?P<pid>\d+)/environ:(?P<name>\w+)=(?P<value>[^\0]*)\0")
 
 
 class Finder(Protocol):
-    """One place on one machine."""
+    """One place to search on one machine."""
 
     def find(self) -> list[Labelled]:
-        """All that is of the suite there; raises EngineError where nobody answers."""
+        """Everything of the suite there; raises EngineError if nothing answers."""
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """Remove one, what runs by force alone; says whether it was there. Raises EngineError, EngineRefusedError."""
+        """Remove one thing, a running one only by force; returns whether it existed. Raises EngineError, EngineRefusedError."""
 
     def by_hand(self, run: str) -> str:
-        """The command that ends what runs of a run there."""
+        """The shell command that ends a run's containers or processes there."""
 
 
 @dataclass(frozen=True)
 class InDocker:
-    """Containers, volumes and networks of an engine that is asked by its API."""
+    """Containers, volumes and networks of an engine, through its API."""
 
     client: DockerClient
 
     def find(self) -> list[Labelled]:
-        """Those with the suite's label."""
+        """Everything with the suite's label."""
         return owner.labelled(self.client)
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """By the API."""
+        """Through the API."""
         return owner.remove_labelled(self.client, thing, force=force)
 
     def by_hand(self, run: str) -> str:
@@ -85,12 +85,12 @@ class InDocker:
 
 @dataclass(frozen=True)
 class InPodman:
-    """Containers of Podman's command line."""
+    """Containers, through Podman's command line."""
 
     ask: Ask
 
     def find(self) -> list[Labelled]:
-        """Those with the suite's label."""
+        """Everything with the suite's label."""
         listed = ("podman", "ps", "--all", f"--filter=label={LABEL_RUN}", "--format=json")
         said = _said(self.ask, listed, refusal=EngineError)
         return [
@@ -106,7 +106,7 @@ class InPodman:
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """With those in its network, where it is by force: then once more where one of them was removed meanwhile, at which Podman 4.3 gives up."""
+        """Remove it, by force with the containers in its network; again if it is still there: Podman 4.3 gives up when one of those disappears meanwhile."""
         words = ("--force", "--depend", "--time=0") if force else ()
         remove = ("podman", "rm", "--ignore", "--volumes", *words, thing.id)
         listed = ("podman", "ps", "--all", "--quiet", f"--filter=id={thing.id}")
@@ -123,12 +123,12 @@ class InPodman:
 
 @dataclass(frozen=True)
 class InProcesses:
-    """Jobs without an engine, or whose engine is only their parent (Apptainer): the processes of a machine that this user may look at."""
+    """Jobs without an engine, or whose engine is only their parent process (Apptainer): the processes that this user may inspect."""
 
     ask: Ask
 
     def find(self) -> list[Labelled]:
-        """One thing a run and runner, however many processes it has."""
+        """One entry per run and runner, however many processes it has."""
         said = _said(self.ask, ("sh", "-c", _FIND), refusal=EngineError)
         told: dict[str, dict[str, str]] = {}
         for match in _VARIABLE.finditer(said):
@@ -140,18 +140,18 @@ class InProcesses:
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
-        """Kill all that its runner's jobs have started, and what is in their sessions."""
+        """Kill everything that its runner's jobs have started, and all other processes in their sessions."""
         if not force or thing.runner is None:
             return False
         return bool(_said(self.ask, ("sh", "-c", _KILL, "sh", thing.runner), refusal=EngineRefusedError))
 
     def by_hand(self, run: str) -> str:
-        """By what is in their environment."""
+        """By the run's id in their environment."""
         return f"kill $(grep -lazsxF {_RUN}={run} /proc/[0-9]*/environ | cut -d/ -f3)"
 
 
 def _said(ask: Ask, argv: Sequence[str], *, refusal: type[EngineError]) -> str:
-    """What a command prints; raises `refusal` where it fails."""
+    """A command's output; raises `refusal` if it fails."""
     try:
         return ask(argv)
     except CommandError as error:

@@ -1,7 +1,7 @@
-"""Engines `venv` and `host`: jobs as processes of this machine, in a locked environment of the suite's own or in the machine's own Python.
+"""Engines `venv` and `host`: jobs as processes of this machine, in a locked environment of the suite or in the machine's own Python.
 
-The contract is a container's: the same argv under the same lease, the same labels in the record. What they can't give is the
-isolation: the job sees the host's files and network, and the record says so.
+A job gets the same argv and lease, and its record the same labels, as in a container. It gets no isolation: it sees the host's files and
+network, and the record says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runner.engines.ways import Here
 
 
 class LocalEngine(CommandEngine):
-    """Process trees of a Python that has the framework, whosever it is; `version` is its own where it may not be the runner's."""
+    """Process trees of a Python that has the framework; `version` is that Python's, given if it may differ from the runner's."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What the suite's runs leave in engines and folders: which runner it belongs to, whether that runner is gone, and how it is removed.
+"""Ownership of what runs leave in engines and folders: which runner it belongs to, whether that is gone, and how it is removed.
 
-Ownership is certain only of runners that share this one's kernel, since it booted, and its view of processes. Of any other (another host,
-another PID namespace, a reboot ago) nothing is known, and nothing is guessed.
+Ownership is certain only for runners on this one's kernel, since it booted, and in its PID namespace. About any other (another host,
+another PID namespace, a previous boot) nothing is known, and nothing is guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWNER: Final = re.compile(r"(?P<place>[0-9a-f-]{36}\.\d+\.\d+)\.(?P<pid>\d{1,9}
 
 
 def own() -> str | None:
-    """What tells this process from all others that ever were: boot, namespaces, process id and start; None where /proc does not say."""
+    """A unique name for this process: boot, namespaces, process id and start time; None if /proc does not tell."""
     place = _place()
     try:
         return place and f"{place}.{os.getpid()}.{_process(os.getpid())[1]}"
@@ -38,13 +38,13 @@ def own() -> str | None:
 
 
 def signed(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels of something that this process makes in an engine, with whose it is: no plan can know that, so engines add it."""
+    """Labels with this process added as their owner; engines call this, since no plan can know the owner."""
     mine = own()
     return {**labels, LABEL_RUNNER: mine} if mine else dict(labels)
 
 
 def state(owner: str | None) -> State:
-    """Whether a runner still lives, by what it wrote on its things."""
+    """Whether a runner still lives, from the owner label on its things."""
     found = _OWNER.fullmatch(owner or "")
     if found is None or found["place"] != _place():
         return "unknown"
@@ -54,17 +54,17 @@ def state(owner: str | None) -> State:
     except ProcessLookupError:
         return "gone"
     except PermissionError:
-        pass  # somebody else's, so it is there
+        pass  # another user's process, so it exists
     try:
         status, started = _process(pid)
     except (OSError, IndexError):  # /proc may hide others' processes (`hidepid`)
         return "unknown"
-    # One that was killed stays a zombie until its parent asks; a number is given again.
+    # A killed process stays a zombie until its parent waits for it; process ids are reused.
     return "alive" if started == found["started"] and status not in "ZX" else "gone"
 
 
 def _place() -> str | None:
-    """This kernel since it booted, and the namespaces that process ids and start times are counted in."""
+    """This kernel's boot, and the namespaces in which process ids and start times are counted."""
     try:
         if (_PROC / "self").readlink().name != str(os.getpid()):  # a /proc of another PID namespace
             return None
@@ -75,20 +75,20 @@ def _place() -> str | None:
 
 
 def _namespace(kind: str) -> int:
-    """Its number; 0 where the kernel has none of its kind (time: from Linux 5.6)."""
+    """A namespace's inode number; 0 if the kernel lacks its kind (time: since Linux 5.6)."""
     path = _PROC / "self/ns" / kind
     return path.stat().st_ino if path.exists() else 0
 
 
 def _process(pid: int) -> tuple[str, str]:
-    """A process' state, and its start in clock ticks since boot: proc(5), fields 3 and 22 of `stat`."""
+    """A process's state, and its start time in clock ticks since boot: proc(5), fields 3 and 22 of `stat`."""
     words = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return words[0], words[19]
 
 
 Kind = Literal["container", "volume", "network", "process"]
 
-# An engine that is removing a container already takes moments; on a disk that others fill with an image, seconds.
+# A removal that is already in progress takes moments; on a disk that is busy with an image, seconds.
 _REMOVAL_S: Final = 30
 _IN_PROGRESS: Final = 409
 _OF_RUNS: Final = {"label": LABEL_RUN}
@@ -101,18 +101,18 @@ _LISTS: Final[Mapping[Kind, Callable[[APIClient], Iterable[dict[str, Any]]]]] = 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Something in an engine, or of a machine's processes, that carries the suite's label."""
+    """Something in an engine, or a machine's processes, with the suite's label."""
 
     kind: Kind
     name: str
     id: str
     run: str
-    runner: str | None  # who made it, as `owner.state` reads it; None where it does not say
-    status: str | None = None  # of a container: `created`, `running`, `exited`,
+    runner: str | None  # its owner, as `owner.state` reads it; None if it has no such label
+    status: str | None = None  # of containers and processes: `created`, `running`, `exited`, ...
 
 
 def labelled(client: DockerClient) -> list[Labelled]:
-    """What is there of every kind; raises EngineError where the engine does not answer."""
+    """Everything of every kind with the suite's label; raises EngineError if the engine does not answer."""
     with as_engine_error():
         found = [(kind, thing) for kind, things in _LISTS.items() for thing in things(client.api)]
     return [
@@ -129,10 +129,10 @@ def labelled(client: DockerClient) -> list[Labelled]:
 
 
 def remove_labelled(client: DockerClient, thing: Labelled, *, force: bool) -> bool:
-    """Remove a volume, a network, or a container with its anonymous volumes: one that runs by force alone.
+    """Remove a volume, a network, or a container with its anonymous volumes; a running container only by force.
 
     Returns:
-        Whether it was there.
+        Whether it existed.
     """
     if thing.kind == "container" and force:
         return remove(client.api, thing.id)
@@ -147,10 +147,10 @@ def remove_labelled(client: DockerClient, thing: Labelled, *, force: bool) -> bo
 
 
 def remove(api: APIClient, identifier: str) -> bool:
-    """Remove a container with its anonymous volumes, whatever it does, and wait until it is gone; under Podman, what is in its network first.
+    """Remove a container with its anonymous volumes by force, and wait until it is gone; under Podman, containers in its network first.
 
     Returns:
-        Whether it was there; False too where the engine does not answer.
+        Whether it existed; also False if the engine does not answer.
     """
     from docker.errors import APIError, NotFound  # noqa: PLC0415 - loaded with the client
 

@@ -1,7 +1,7 @@
-"""Podman behind Docker's API: where it is not Docker.
+"""Podman behind Docker's API: where it differs from Docker.
 
-Seen with Podman 4.3.1: it takes a request for GPUs and does nothing about it (CDI names too, which its own command line knows), makes an
-empty folder of a mount's source that is not there, and removes no container whose network another one is in.
+Seen with Podman 4.3.1: it accepts and ignores requests for GPUs (CDI names too, which its own command line supports), creates an empty
+folder for a mount source that does not exist, and refuses to remove a container whose network another container is in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEPENDENTS: Final = re.compile(r"has dependent containers which must be removed
 
 
 def behind(client: DockerClient) -> str | None:
-    """Podman by its version where it answers in Docker's place, `Podman 4.3.1`; None for Docker itself.
+    """Podman's name and version if it serves Docker's API, such as `Podman 4.3.1`; None for Docker itself.
 
     Raises:
         docker.errors.DockerException, requests.RequestException: nothing answers.
@@ -33,24 +33,24 @@ def behind(client: DockerClient) -> str | None:
 
 
 def refuse_gpus(podman: str | None) -> None:
-    """Refuse a job on GPUs, asked for or taken because they are there, where Podman would start it without any; raises RequestError."""
+    """Refuse a GPU job, on requested or detected GPUs, if Podman would start it without any; raises RequestError."""
     if podman:
         raise RequestError(f"{podman} is behind Docker's socket and gives containers no GPU; {STEP}, or for DEVICE=cpu")
 
 
 def refuse_missing_mounts(podman: str, spec: ContainerSpec) -> None:
-    """Refuse a container with a path of this machine that is not there, as Docker does. Raises EngineRefusedError."""
+    """Refuse a container that mounts a missing path of this machine, as Docker does. Raises EngineRefusedError."""
     for mount in spec.mounts:
         if mount.source.startswith("/") and not Path(mount.source).exists():
             raise EngineRefusedError(f"{mount.source} is not there; {podman} would make an empty folder of it")
 
 
 def dependents(error: APIError) -> tuple[str, ...]:
-    """Ids of the containers that have to be removed before the one whose removal this refuses: they are in its network."""
+    """Ids of the containers that must be removed first because they are in the container's network, from the error of its removal."""
     found = _DEPENDENTS.search(str(error.explanation))
     return tuple(found[1].replace(" ", "").split(",")) if found else ()
 
 
 def note(podman: str) -> str:
-    """What runs a job's containers."""
+    """A line that tells the user that Podman runs the containers."""
     return f"{podman} runs the containers: it is behind Docker's socket"

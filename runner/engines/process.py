@@ -1,7 +1,7 @@
-"""The one place where the runner starts a process: argv tuples only, never a shell, always ended.
+"""Starts processes for the engines, and for everything that needs a tool of the machine (git, pip, mmdebstrap, ssh).
 
-Used by the engines and by whatever needs a tool of the machine (git, pip, mmdebstrap, ssh). A command that fails carries its argv, exit
-code and standard error.
+An argv is never parsed by a shell, and a process never outlives its purpose. The error of a failed command carries its argv, exit code and
+stderr.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ACCEPTS: Final = 1 << 16
 
 
 class CommandError(Exception):
-    """A command ended with a non-zero code, could not be found, or ran out of time."""
+    """A command exited non-zero, could not be found, or timed out."""
 
     def __init__(self, argv: Sequence[str], code: int | None, stderr: str) -> None:
         super().__init__(f"{' '.join(argv)} ended with {code}: {stderr.strip()[-2000:]}")
@@ -40,12 +40,12 @@ class CommandError(Exception):
 
     @property
     def last_line(self) -> str:
-        """The last line that the command wrote to standard error, for an error sentence."""
+        """The last line of the command's stderr, for an error sentence."""
         return last_line(self.stderr) or f"exit code {self.code}"
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty; the empty one where all are."""
+    """The last non-blank line, stripped; empty if there is none."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
@@ -56,7 +56,7 @@ def run(
     cwd: Path | None = None,
     timeout_s: float | None = None,
 ) -> str:
-    """Run a command to its end, or kill it after `timeout_s`, and return its standard output; `env` is the whole environment."""
+    """Run a command, kill it after `timeout_s`, and return its stdout; `env` is the whole environment. Raises CommandError."""
     try:
         done = subprocess.run(
             list(argv),
@@ -78,7 +78,7 @@ def run(
 
 
 def become(argv: Sequence[str]) -> NoReturn:
-    """Run a command in this process' place; raises RequestError where there is no such program."""
+    """Replace this process with a command; raises RequestError if the program can't be run."""
     try:
         os.execvp(argv[0], list(argv))  # noqa: S606 - a tuple, no shell
     except OSError as error:
@@ -86,7 +86,7 @@ def become(argv: Sequence[str]) -> NoReturn:
 
 
 def on_path(name: str) -> Iterator[Path]:
-    """Every program of this name that is on PATH, in its order."""
+    """Every program of this name, in PATH order."""
     for folder in os.get_exec_path():
         path = Path(folder).absolute() / name
         # In this order: `is_file` raises below a folder that this user may not enter.
@@ -101,7 +101,7 @@ def follow(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> None:
-    """Run a command to its end and hand over each line as it is written, standard output and error as one."""
+    """Run a command and pass on each line as it is written, stdout and stderr merged. Raises CommandError."""
     last: deque[str] = deque(maxlen=100)
     try:
         process = subprocess.Popen(
@@ -122,7 +122,7 @@ def follow(
                 last.append(line.rstrip("\n"))
                 on_line(last[-1])
         except BaseException:
-            process.kill()  # Ctrl-C, or a fault in `on_line`: the command must not go on alone
+            process.kill()  # Ctrl-C, or an error in `on_line`: the command must not continue alone
             raise
     if process.returncode != 0:
         raise CommandError(argv, process.returncode, "\n".join(last))
@@ -130,9 +130,9 @@ def follow(
 
 @contextmanager
 def when_killed(argv: Sequence[str]) -> Iterator[None]:
-    """Have a command run once this process is killed within the block; where that is left in any order, it never runs.
+    """Run a command if this process is killed within the block; if the block is left in any other way, never.
 
-    A shell waits for it, in a session of its own that no Ctrl-C reaches: at the other end of a pipe, as a lease does.
+    A shell waits for that at the other end of a pipe, as a lease does, in a session of its own that no Ctrl-C reaches.
     """
     process = subprocess.Popen(
         ("sh", "-c", 'read -r _ || exec "$@"', "sh", *argv),
@@ -148,13 +148,13 @@ def when_killed(argv: Sequence[str]) -> Iterator[None]:
 
 
 class Tunnel:
-    """A process that carries one socket of another machine to this one (`ssh -N -L`), and ends when the runner does.
+    """A process that forwards a socket of another machine to this one (`ssh -N -L`), and ends when the runner does.
 
-    It runs under the lease that jobs run under. The kernel's own parent-death signal would not do from here: it goes off when the
-    *thread* that started the child ends (prctl(2)), and connections are opened by threads that come and go.
+    It runs under the same lease as jobs. The kernel's parent-death signal would not do: it fires when the *thread* that started the
+    child ends (prctl(2)), and connections are opened by short-lived threads.
 
     Attributes:
-        socket: the near end: connections to it come out on the other machine.
+        socket: the near end; connections to it come out on the other machine.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], *, socket: Path, log: Path) -> None:
@@ -169,7 +169,7 @@ class Tunnel:
 
     @property
     def words(self) -> str:
-        """All that the process wrote to standard error until now."""
+        """Everything that the process has written to stderr so far."""
         try:
             return self._log.read_text(encoding="utf-8", errors="replace")
         except OSError:  # closed, and its folder removed
@@ -187,15 +187,15 @@ class Tunnel:
 
 
 def open_tunnel(argv: Sequence[str], *, socket: Path, timeout_s: float) -> Tunnel:
-    """Start a tunnel and wait until its near end is there.
+    """Start a tunnel and wait until its near end accepts connections.
 
     Args:
-        argv: the program and its arguments; it makes `socket` once the other machine has let it in.
-        socket: in a folder of its own, which nobody else may enter; what the program says is kept in the same folder.
+        argv: the program and its arguments; it creates `socket` once the other machine has let it in.
+        socket: in a private folder of its own, which also gets the program's log.
         timeout_s: seconds to wait for `socket`.
 
     Raises:
-        CommandError: the program is not installed, ended, or has not made the socket in time; with what it said.
+        CommandError: the program is not installed, exited, or did not create the socket in time; with its stderr.
     """
     log = socket.with_suffix(".log")
     with log.open("wb") as said:
@@ -226,7 +226,7 @@ def _await(tunnel: Tunnel, argv: Sequence[str], timeout_s: float) -> None:
 
 
 def _is_listening(socket: Path) -> bool:
-    """Whether connections to a socket are taken: its file is there from bind(2) on, and until listen(2) it refuses them."""
+    """Whether a socket accepts connections: its file exists from bind(2) on, but it refuses them until listen(2)."""
     if not socket.exists():
         return False
     words = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines())
@@ -237,10 +237,10 @@ def read_git(checkout: Path) -> Git:
     """Read commit, state and branch of a checkout."""
     try:
         commit = run(["git", "-C", str(checkout), "rev-parse", "HEAD"], timeout_s=10).strip()
-        # Records that land in the checkout are no part of what ran.
+        # Records written to the checkout are not part of the code that ran.
         changes = run(["git", "-C", str(checkout), "status", "--porcelain", "--", ":!results"], timeout_s=30)
         branch = run(["git", "-C", str(checkout), "rev-parse", "--abbrev-ref", "HEAD"], timeout_s=10).strip()
-    except CommandError:  # git is not installed, this is no checkout, or it belongs to somebody else
+    except CommandError:  # git is not installed, this is no checkout, or another user owns it
         return Git(commit=None, dirty=None, branch=None)
     return Git(commit=commit, dirty=bool(changes.strip()), branch=None if branch == "HEAD" else branch)
 
@@ -256,7 +256,7 @@ def ask_here(argv: Sequence[str]) -> str:
 
 
 def find_program(program: Program | Literal["srun"], ask: Callable[[Sequence[str]], str] = ask_here) -> EngineFacts:
-    """What a program says of itself where `ask` runs it; never raises a CommandError."""
+    """A program's version where `ask` runs it, or why it does not run; never raises a CommandError."""
     try:
         said = ask((program, "--version"))
     except CommandError as error:

@@ -1,6 +1,6 @@
-"""Holds an emulated node to its link: short containers in the node's network namespace that run tc, and end before a job starts there.
+"""Shapes an emulated node's link: short-lived containers in the node's network namespace run tc, and exit before a job starts there.
 
-They alone have NET_ADMIN, and it reaches no further than that namespace: no interface of the host is in it.
+Only they have NET_ADMIN, and it reaches no further than that namespace, which contains no interface of the host.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from runner.core.errors import RequestError
 from runner.core.wire import IFACE, Link, show_delay, show_rate
 from runner.engines.base import Engine, EngineError
 
-_ROOT: Final = "0:0"  # a capability added to a container is root's there
+_ROOT: Final = "0:0"  # only root gets a capability that is added to a container
 _MEMORY_MIB: Final = 64
 _RUN: Final = "link-check"
 
 
 def shapers(spec: ContainerSpec) -> tuple[ContainerSpec, ...]:
-    """The containers that hold `spec` to its link, in order; none where it has no link, or one that is as fast as it can be."""
+    """The containers that shape `spec`'s link, in order; none if it has no link or an unlimited one."""
     made = {"node": spec.node, "image": spec.image, "network": f"container:{spec.name}", "run": spec.labels[LABEL_RUN]}
     return tuple(
         _tc(IFACE, words, name=f"{spec.name}-link{number}", number=number, **made)
@@ -29,16 +29,16 @@ def shapers(spec: ContainerSpec) -> tuple[ContainerSpec, ...]:
 
 
 def shape(engine: Engine, spec: ContainerSpec) -> None:
-    """Hold a container that has started to its link; raises EngineError with tc's words where tc would not."""
+    """Shape the link of a started container; raises EngineError in tc's words if tc fails."""
     for helper in shapers(spec):
         if said := _failure(engine, helper):
             raise EngineError(f"its link could not be held to {spec.link.label if spec.link else 'nothing'} ({said})")
 
 
 def check(engine: Engine, *, image: str, links: Iterable[Link]) -> None:
-    """See whether the kernel below an engine can do what links need, in a network namespace that goes again at once.
+    """Check that the kernel below an engine supports these links, in a network namespace that is removed immediately.
 
-    Raises RequestError with what to leave out.
+    Raises RequestError, which names the option to leave out.
     """
     for link in links:
         if link.rate_mbit is not None:
@@ -50,7 +50,7 @@ def check(engine: Engine, *, image: str, links: Iterable[Link]) -> None:
 
 
 def _check(engine: Engine, image: str, part: Link, *, variable: str, value: str, kind: str) -> None:
-    """See whether a link's rate, or its delay, can be had on a container's own loopback."""
+    """Try a link's rate, or its delay, on a container's own loopback."""
     (words,) = qdiscs(part)
     name = f"dlscale-{_RUN}-{secrets.token_hex(4)}"
     asked = f"{variable}={value} asked"
@@ -87,7 +87,7 @@ def _tc(
 
 
 def _failure(engine: Engine, spec: ContainerSpec) -> str | None:
-    """Run a container to its end; what it said last if it failed, None if all went well."""
+    """Run a container to its end; return its last output line if it failed, None if it succeeded."""
     container = engine.start(spec)
     try:
         said = [line.text for line in container.lines() if line.text.strip()]
@@ -97,16 +97,16 @@ def _failure(engine: Engine, spec: ContainerSpec) -> str | None:
     return None if code == 0 else said[-1] if said else f"tc ended with code {code}"
 
 
-# The bucket is what passes at full speed after a pause. It has to hold a packet as the sender hands it down (64 KiB of payload and the
-# headers of its 46 segments, else each is cut up first), and what arrives while the sender's core does something else. Anything above
-# that is a link faster than the one asked for: LeNet's gradients are 240 KiB. With these, one TCP stream between two namespaces ran at
+# The token bucket passes at full speed after a pause. It has to hold one packet as the sender passes it down (64 KiB of payload and the
+# headers of its 46 segments; otherwise each packet is split first), and what arrives while the sender's core is busy elsewhere. Anything
+# larger makes the link faster than requested: LeNet's gradients are 240 KiB. With these sizes, one TCP stream between two namespaces ran at
 # 95.6, 956 and 9,560 Mbit/s of payload with links of 100mbit, 1gbit and 10gbit; the most that Ethernet's headers leave is 95.6 %.
 _PACKET_BYTES: Final = 72 * 1024
 _AWAY_S: Final = 0.001
-# How long a packet may queue before it is dropped: long enough that TCP is held back by its window and not by losses.
+# How long a packet may queue before it is dropped: long enough that its window limits TCP, not losses.
 _QUEUE_S: Final = 0.2
 _LARGEST_QUEUE_BYTES: Final = 2**30  # tc's own field ends at 2**32
-_DELAYED_PACKETS: Final = 10_000  # netem's own 1,000 would drop at 1gbit and 20ms
+_DELAYED_PACKETS: Final = 10_000  # netem's default of 1,000 would drop packets at 1gbit and 20ms
 
 
 def burst_bytes(rate_mbit: float) -> int:
@@ -120,10 +120,10 @@ def queue_bytes(rate_mbit: float) -> int:
 
 
 def qdiscs(link: Link | None, *, delayed: bool = True) -> tuple[tuple[str, ...], ...]:
-    """What `tc qdisc replace dev INTERFACE` is followed by, one after the other, for what an interface sends.
+    """Arguments after `tc qdisc replace dev INTERFACE`, one tuple per command, that shape what an interface sends.
 
-    The delay comes first, as tc-netem(8) has it: the queue is then the token bucket's, and waiting in it adds to the delay. A packet is
-    delayed once, on one end of a link.
+    The delay comes first, as in tc-netem(8): the queue is then the token bucket's, and waiting in it adds to the delay. A packet is
+    delayed once, at one end of a link.
     """
     delay_ms = link.delay_ms if link and delayed else 0.0
     rate_mbit = link.rate_mbit if link else None

@@ -1,4 +1,4 @@
-"""Named volumes: files that are brought to an engine, wherever it is, for its containers to read.
+"""Named volumes: files that are copied to an engine, wherever it is, for its containers to read.
 
 They travel over the connection to the engine, into a container that is created and never started.
 """
@@ -24,7 +24,7 @@ _INSIDE: Final = "/volume"
 
 @dataclass(frozen=True)
 class File:
-    """A file of a volume; its content is shown to nobody, since it may be a secret."""
+    """A file of a volume; its content may be a secret, so `repr` hides it."""
 
     content: bytes = field(repr=False)
     mode: int = 0o644
@@ -32,9 +32,9 @@ class File:
 
 
 def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, File], labels: Mapping[str, str]) -> None:
-    """Make a volume that holds these files, by their paths in it; `image` is any that the engine has.
+    """Create a volume with these files, by their paths in it; `image` is any image that the engine has.
 
-    Raises EngineError where the engine would not; no volume is left then.
+    Raises EngineError if the engine fails, after removing the volume.
     """
     api, labels = client.api, signed(labels)
     host = api.create_host_config(binds={name: {"bind": _INSIDE, "mode": "rw"}}, network_mode="none")
@@ -52,7 +52,7 @@ def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, Fil
 
 
 def remove(client: DockerClient, name: str) -> None:
-    """Remove a volume; one that is not there, or whose engine is gone, is no error."""
+    """Remove a volume; a missing volume or engine is no error."""
     with contextlib.suppress(EngineError), as_engine_error():
         client.api.remove_volume(name, force=True)
 
@@ -61,7 +61,7 @@ def _packed(files: Mapping[str, File]) -> bytes:
     content = io.BytesIO()
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
     with tarfile.open(fileobj=content, mode="w") as tar:
-        for folder in sorted(folders):  # left out, engines make them with modes of their own mind
+        for folder in sorted(folders):  # if left out, engines create them with modes of their own choice
             info = tarfile.TarInfo(folder)
             info.type, info.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(info)

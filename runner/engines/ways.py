@@ -1,6 +1,6 @@
-"""WAY: how an argv reaches a node with standard input, output and error of its own. Pure: argv in, argv out.
+"""Ways: how an argv reaches a node, with stdin, stdout and stderr of its own. Pure: argv in, argv out.
 
-The lease (`workloads/lease.py`) counts on that: its standard input is the runner's end of the way, wherever it runs.
+The lease (`workloads/lease.py`) relies on that: wherever it runs, the runner holds the other end of its stdin.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import ClassVar, Final, Protocol
 
 from runner.core.record import SESSION
 
-# Variables that a job on another node gets from the runner: where programs are, and where engines keep things. Slurm adds its own, and those
-# of its GPUs; a login has its user's.
+# The runner's variables that a job on another node gets: where programs are, and where engines keep their files. Slurm adds its own and those
+# of its GPUs; a login adds its user's.
 OF_USER: Final = ("HOME", "USER")
 EXPORTED: Final = ("PATH", "LANG", "TZ", *OF_USER, "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "APPTAINER_TMPDIR")
-# ssh asks nobody for a password, tells within 15 s that the other side is gone, and shares no connection of the user's, which would go on
-# when this process ends.
+# ssh never asks for a password, exits within 15 s of losing the other side, and does not share the user's connection, which would outlive
+# this process.
 SSH: Final = (
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
     *("-o", "ControlMaster=no", "-o", "ControlPath=none"),
@@ -29,44 +29,44 @@ class Way(Protocol):
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """Variables of the runner that the way itself takes."""
+        """The runner's variables that the way itself needs."""
 
     @property
     def tells(self) -> bool:
-        """Whether the process of the argv ends by itself, soon, once the node is gone or cut off."""
+        """Whether the argv's process exits soon on its own once the node is gone or cut off."""
 
     @property
     def grace_s(self) -> float:
-        """Seconds that a job has to end by itself once its lease is let go, before the way to it is torn down."""
+        """Seconds that a job has to end on its own after its lease is closed, before the way to it is torn down."""
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """The argv that runs these words on a node."""
+        """The argv that runs `words` on a node."""
 
     def identifier(self, leader: int) -> str | None:
-        """What the node's kernel tells the job's processes by, None where nobody knows; `leader` is the process of the argv on this machine."""
+        """How the node's kernel identifies the job's processes, None if unknown; `leader` is the argv's process on this machine."""
 
 
 @dataclass(frozen=True)
 class Here:
-    """This machine: nothing is in between. TERM reaches the lease itself."""
+    """This machine: nothing is in between, so SIGTERM reaches the lease itself."""
 
     grace_s: float = 0.0
     tells: ClassVar[bool] = True
     sees: ClassVar[tuple[str, ...]] = ()
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """The words as they are."""
+        """The words, unmodified."""
         del node
         return tuple(words)
 
     def identifier(self, leader: int) -> str:
-        """Number of the session that it leads."""
+        """The session that the argv's process leads, by its number."""
         return f"{SESSION}{leader}"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a Slurm job on one of its nodes, beside the job's other steps there (srun(1))."""
+    """A step of a Slurm job on one of its nodes, concurrent with the job's other steps there (srun(1))."""
 
     job: str
     grace_s: float = 12.0  # on SIGTERM srun kills the step immediately: the lease must have ended the job by then
@@ -75,9 +75,9 @@ class Step:
     sees: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """One task with all cores, memory and GPUs that the job has on the node.
+        """Run one task with all cores, memory and GPUs that the job has on the node.
 
-        Without `--overlap` and `--mem=0` each step waits for the one before; without `--cpu-bind=none` the task is bound to one core.
+        Without `--overlap` and `--mem=0`, each step waits for the previous one; without `--cpu-bind=none`, the task is bound to one core.
         """
         return (
             *("srun", f"--jobid={self.job}", "--overlap", "--mem=0", "--nodes=1", "--ntasks=1", f"--nodelist={node}"),
@@ -86,16 +86,16 @@ class Step:
         )
 
     def identifier(self, leader: int) -> str:
-        """The job's control group, `.../job_5/step_3/...`, which all its steps on a node have in common."""
+        """The job's part of the cgroup path `.../job_5/step_3/...`, which all its steps on a node share."""
         del leader
         return f"/job_{self.job}/"
 
 
 @dataclass(frozen=True)
 class Ssh:
-    """A login on a node (ssh(1)); `variables` are those of `EXPORTED` that the runner has.
+    """A login on a node (ssh(1)); `variables` are the runner's values of `EXPORTED`.
 
-    Standard input ends there with the connection, and so does the lease; where a cable is cut, the lease misses the runner's signs.
+    The job's stdin closes with the connection, and so the lease ends; if a cable is cut, the lease misses the runner's heartbeats.
     """
 
     logins: Mapping[str, tuple[str, ...]]  # by node, ssh's options and destination
@@ -105,10 +105,10 @@ class Ssh:
     sees: ClassVar[tuple[str, ...]] = (*OF_USER, "SSH_AUTH_SOCK")
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """One connection a job; no shell of the node stays between sshd and the words."""
+        """Open one connection per job; `exec` leaves no shell between sshd and the words."""
         exported = (f"{name}={value}" for name, value in self.variables.items() if name not in OF_USER)
         return ("ssh", "-Tax", *SSH, *self.logins[node], f"exec {shlex.join(('env', *exported, *words))}")
 
     def identifier(self, leader: int) -> None:
-        """Nothing: the session and control group are those that sshd gives it there."""
+        """None: sshd chooses the session and cgroup there."""
         del leader
