@@ -1,8 +1,8 @@
-"""Takes away what killed runs left, here and on other hosts: containers, volumes, networks, processes. `dlscale clean`, and Docker's each `bench`.
+"""Removes what killed runs left, here and on other hosts: containers, volumes, networks, processes. For `dlscale clean`, and in Docker for `bench`.
 
-Whether its runner is gone, most of it tells at once (`runner/engines/owner.py`). Of the rest, the lease tells: what still runs a few seconds later
-has a runner, and so has a run that starts something meanwhile. `bench` does not wait for that, and leaves the rest as it is. What
-it makes itself is removed right after it, should it be killed.
+Most things name their owner, which shows immediately whether it is gone (`runner/engines/owner.py`). For the rest the lease decides: a run has
+a runner if something of it still runs a few seconds later, or starts meanwhile. `bench` does not wait for that, and leaves these runs alone.
+What `bench` itself creates is removed right after it if it is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runner.engines.leftovers import Ask, Finder, InDocker, InPodman, InProcesse
 from runner.engines.owner import Labelled
 from runner.engines.process import CommandError, find_program, on_path, run, when_killed
 
-# The lease ends its container within seconds of its runner (`workloads/lease.py`: five and a moment), and the engine takes one more.
+# A lease ends its container a little more than five seconds after its runner died (`workloads/lease.py`), and the engine adds a moment.
 LEASE_S: Final = 10.0
 POLL_S: Final = 0.5
 _ANSWER_S: Final = 60
@@ -31,21 +31,21 @@ _RUNS: Final = ("container", "process")
 
 
 class Place:
-    """One engine, or a machine's processes, and what carries the suite's label there.
+    """One engine, or a machine's processes, with everything there that has the suite's label.
 
     Attributes:
-        refusal: why the engine was given up, as a sentence; None for one that answers.
+        refusal: why the engine was given up, as a sentence; None while it answers.
     """
 
     def __init__(self, finder: Finder, *, host: str = "") -> None:
-        """Look for everything; `host` is the name of one that is not this machine."""
+        """Find everything; `host` names another machine, and is empty for this one."""
         self.removed: list[Labelled] = []
         self.refusal: str | None = None
         self.finder, self._host = finder, host
         self.things = self.now()
 
     def now(self) -> list[Labelled]:
-        """What is there now; nothing, and a refusal, where the engine stops answering."""
+        """Everything that is there now; if the engine stops answering, nothing, and `refusal` is set."""
         if self.refusal is None:
             try:
                 return self.finder.find()
@@ -54,16 +54,16 @@ class Place:
         return []
 
     def remove(self, alive: Collection[str] | None) -> None:
-        """Remove what was there at the first look and has no runner.
+        """Remove what the first search found and has no runner.
 
-        `alive` are the runs that have one, of those whose things do not tell; None if nobody looked, so that these stay.
+        `alive`: the runs with a runner, among those whose owner is unknown; None if nobody has checked, so that these stay.
         """
         for thing in self.things:
             state = _state(thing)
             if self.refusal or not (state == "gone" or (state == "unknown" and _is_left(thing, alive))):
                 continue
             try:
-                with suppress(EngineRefusedError):  # in use by somebody else's container, or gone meanwhile
+                with suppress(EngineRefusedError):  # in use by another container, or already gone
                     if self.finder.remove(thing, force=state == "gone"):
                         self.removed.append(thing)
             except EngineError as error:
@@ -71,19 +71,19 @@ class Place:
 
     @property
     def names(self) -> list[str]:
-        """What was removed, as a line says it."""
+        """The removed things, as printed."""
         return [f"{thing.name} on {self._host}" if self._host else thing.name for thing in self.removed]
 
     def _give_up(self, error: EngineError) -> None:
-        """Keep why the engine does not answer, so that the others are cleaned all the same."""
+        """Keep the reason why the engine does not answer, so that the other places are still cleaned."""
         where = self._host or "this machine"
         self.refusal = f"{where}: its engine stopped answering ({error}); try again when it is up"
 
 
 def clean(hosts: str | None = None) -> None:
-    """Remove everything that carries the suite's label and has no runner any more, here or on HOSTS; say what that was, and what was left.
+    """Remove everything with the suite's label whose runner is gone, here or on HOSTS; print what was removed and what was left.
 
-    Raises RequestError: a Docker engine that should be there does not answer; after all else has been cleaned.
+    Raises RequestError, after cleaning everything else, if a Docker engine that should be there does not answer.
     """
     refusals: list[str] = []
     with ExitStack() as connections:
@@ -101,7 +101,7 @@ def clean(hosts: str | None = None) -> None:
 
 
 def remove_left(places: Sequence[Place], *, say: Callable[[str], object] = lambda _: None) -> tuple[str, ...]:
-    """Remove what killed runs have left in the engines of all machines that runs may be spread over; returns the runs that are alive."""
+    """Remove what killed runs left in the engines of all machines that a run may span; returns the runs that are alive."""
     alive = _alive(places, say=say)
     for place in places:
         place.remove(alive)
@@ -109,7 +109,7 @@ def remove_left(places: Sequence[Place], *, say: Callable[[str], object] = lambd
 
 
 def remove_certain(clients: Iterable[docker.Client]) -> str | None:
-    """Remove what certainly has no runner any more; a sentence on what that was, None for nothing. Waits for nothing."""
+    """Remove, without waiting, what certainly has no runner; returns a sentence on what was removed, None if nothing was."""
     places = [Place(InDocker(client)) for client in clients]
     for place in places:
         place.remove(None)
@@ -120,12 +120,12 @@ def remove_certain(clients: Iterable[docker.Client]) -> str | None:
 
 @contextmanager
 def removed_if_killed(hosts: str | None) -> Iterator[None]:
-    """Have what this process makes in Docker, here or on HOSTS, removed where it is killed within the block.
+    """Have everything that this process creates in Docker, here or on HOSTS, removed if it is killed within the block.
 
-    Docker itself removes what a lease ends then; networks, volumes and containers that were never started would stay.
+    Docker itself removes the containers that a lease then ends; networks, volumes and containers that never started would stay.
     """
     mine = owner.own()
-    if mine is None:  # nothing is known by it
+    if mine is None:  # its things could not be told from others'
         yield
         return
     with when_killed((sys.executable, "-I", "-m", __name__, mine, *([hosts] if hosts else []))):
@@ -133,7 +133,7 @@ def removed_if_killed(hosts: str | None) -> Iterator[None]:
 
 
 def remove_of(runner: str, places: Sequence[Place]) -> None:
-    """Remove all that a dead runner left: what does not run at once, also what an engine was making just then, and the rest once its lease is over."""
+    """Remove what a dead runner left: immediately if it is not running, even if an engine was just creating it; else once its lease has expired."""
     over = time.monotonic() + LEASE_S
     late = False
     while not late:
@@ -142,15 +142,15 @@ def remove_of(runner: str, places: Sequence[Place]) -> None:
         for place in places:
             for thing in place.now() if gone else ():
                 if thing.runner == runner and (late or thing.status not in _GOING):
-                    with suppress(EngineError):  # it ends just now, or something in it does: the next round comes
+                    with suppress(EngineError):  # it, or something in it, is just ending: the next round retries
                         place.finder.remove(thing, force=late)
         time.sleep(POLL_S)
 
 
 def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]:
-    """The runs that have a runner: theirs says so, something of them outlasts the lease, or something of them begins meanwhile.
+    """The runs that have a runner: their owner is alive, something of the run outlasts the lease, or something of it starts meanwhile.
 
-    What has ended decides nothing, and a volume or network may be of a matrix that is between two trials.
+    Exited containers decide nothing, and a volume or network may belong to a matrix that is between two trials.
     """
     things = [thing for place in places for thing in place.things]
     known = {thing.id for thing in things}
@@ -172,18 +172,18 @@ def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]
 
 
 def _holding(places: Sequence[Place], name: str) -> Finder:
-    """Where something of a run was found."""
+    """The finder of the place where something of a run was found."""
     return next((one for one in places if any(thing.run == name for thing in one.things)), places[0]).finder
 
 
 def _main(runner: str, hosts: str | None = None) -> None:
-    """What a shell runs once the runner has been killed (`removed_if_killed`)."""
+    """Clean up after a killed runner; a shell runs this (`removed_if_killed`)."""
     with ExitStack() as connections:
         remove_of(runner, list(_places(hosts, connections, [])) if hosts else [Place(InDocker(docker.connect()))])
 
 
 def _here(refusals: list[str]) -> Iterator[Place]:
-    """The places of this machine; an engine that it has no program for, and that nobody named, is not missed."""
+    """The places of this machine; a silent engine is a refusal only if its program or DOCKER_HOST shows that it should be there."""
     try:
         yield Place(InDocker(docker.connect()))
     except EngineError as error:
@@ -193,7 +193,7 @@ def _here(refusals: list[str]) -> Iterator[Place]:
 
 
 def _places(text: str, connections: ExitStack, refusals: list[str]) -> Iterator[Place]:
-    """The places of hosts; those that only commands reach over ssh, as jobs of ENGINE=podman, apptainer and venv do, need no Docker."""
+    """The places of hosts; a host that runs jobs of ENGINE=podman, apptainer or venv over ssh needs no Docker."""
     from runner.cluster.hosts.by_command import by_ssh  # noqa: PLC0415 - commands load what they need
     from runner.cluster.hosts.endpoint import connect  # noqa: PLC0415
     from runner.cluster.hosts.model import load_hosts  # noqa: PLC0415
@@ -214,7 +214,7 @@ def _places(text: str, connections: ExitStack, refusals: list[str]) -> Iterator[
 
 
 def _by_programs(ask: Ask, *, host: str = "") -> Iterator[Place]:
-    """What commands find on a machine: Podman's containers where it has Podman, and processes."""
+    """The places that commands can search on a machine: Podman's containers if it is installed, and processes."""
     if find_program("podman", ask).available:
         yield Place(InPodman(ask), host=host)
     yield Place(InProcesses(ask), host=host)
@@ -228,12 +228,12 @@ def _answers(ask: Ask, *argv: str) -> bool:
 
 
 def _state(thing: Labelled) -> owner.State:
-    """Whether its runner still lives, as of now."""
+    """Whether its runner is alive now."""
     return owner.state(thing.runner)
 
 
 def _is_left(thing: Labelled, alive: Collection[str] | None) -> bool:
-    """Whether no run of these uses it; what all runs of a matrix share is named like the beginning of theirs."""
+    """Whether no run in `alive` uses it; a thing that all runs of a matrix share is named by the common prefix of their ids."""
     return alive is not None and not any(f"{run}-".startswith(f"{thing.run}-") for run in alive)
 
 

@@ -1,7 +1,7 @@
-"""The machines of a request: this one, nodes emulated on it, or the hosts of a list. Looks; starts nothing that outlives the look.
+"""The machines of a request: this one, nodes emulated on it, or the hosts of a list. Starts nothing that outlives its inspection.
 
-A plan for hosts that are elsewhere needs no contact: it stands on what their list claims. What makes emulated nodes real, a network
-namespace each, is `plan/launch/`; what holds their links to a rate, `engines/shaper.py`.
+A plan for other hosts needs no contact: it relies on what their list claims. `plan/launch/` gives each emulated node its network
+namespace, and `engines/shaper.py` shapes its link.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from runner.cluster.hosts.survey import Surveyed
 
 Kind = Literal["here", "emulated", "hosts", "commands"]
-"""This machine, nodes emulated on it, hosts with Docker engines, or nodes that are reached by a command line."""
+"""This machine, nodes emulated on it, hosts with Docker engines, or nodes reached by a command line."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class Cluster:
     kind: Kind
     machine: str  # whose results these are: this machine's name, or the first host's
     members: tuple[Member, ...]
-    link: Link | None = None  # what the hosts' links are held to, by whatever made them
-    surveyed: tuple[Surveyed, ...] = ()  # the hosts' connections and what was seen there; empty without contact
-    allocation: Allocation | None = None  # the job of Slurm whose nodes these are
-    way: Way = field(default_factory=Here)  # to its nodes, for engines that are a command line
+    link: Link | None = None  # the limits of the hosts' links, which something else enforces
+    surveyed: tuple[Surveyed, ...] = ()  # the hosts' connections and facts; empty without contact
+    allocation: Allocation | None = None  # the Slurm job whose nodes these are
+    way: Way = field(default_factory=Here)  # to its nodes, for engines that drive a command line
 
     @property
     def remote(self) -> bool:
-        """Whether its nodes are other machines than the runner's, or may be."""
+        """Whether its nodes are, or may be, machines other than the runner's."""
         return self.kind in ("hosts", "commands")
 
     def ended(self, *, told: bool) -> Ending | None:
-        """How whoever lent the nodes takes them back, where the runner may have been `told` to end; None where they are still to be had."""
+        """How the job that holds the nodes ended, or is about to if the runner was `told` to end; None while they are available."""
         return self.allocation.ended(told=told) if self.allocation else None
 
     def lacks_a_node(self) -> bool:
-        """Whether a node of a Slurm job can't be reached any more, which Slurm itself may not know for minutes."""
+        """Whether a node of a Slurm job can no longer be reached, which Slurm itself may not notice for minutes."""
         from runner.cluster.hosts.survey import at_once  # noqa: PLC0415 - loads what only hosts need
 
         answers = at_once(lambda reach: reach.run(("true",)), self.reaches) if self.allocation else ()
@@ -64,7 +64,7 @@ class Cluster:
 
     @property
     def reaches(self) -> tuple[CommandReach, ...]:
-        """The nodes that are reached by a command line."""
+        """The nodes reached by a command line."""
         from runner.cluster.hosts.by_command import CommandReach  # noqa: PLC0415 - loads what only hosts need
 
         return tuple(seen.connection for seen in self.surveyed if isinstance(seen.connection, CommandReach))
@@ -75,7 +75,7 @@ class Cluster:
         return self.members[0].node
 
     def device_of(self, request: Request) -> Device:
-        """CPU or GPU: what was asked, else GPUs where there are some."""
+        """CPU or GPU: as requested, else GPU if there is one."""
         if request.device:
             return request.device
         if request.workers:
@@ -83,7 +83,7 @@ class Cluster:
         return "gpu" if request.gpus or self.node.gpus else "cpu"
 
     def image_source(self) -> docker.Client:
-        """The engine that images are taken from: this machine's, or where that has none the first host's. RequestError: no engine answers."""
+        """The engine that supplies images: this machine's, else the first host's. Raises RequestError if no engine answers."""
         if not self.surveyed:
             return docker.connect_or_refuse()
         try:
@@ -93,18 +93,18 @@ class Cluster:
 
     @property
     def host(self) -> HostFacts | None:
-        """Facts of the first machine; None where that is this one, which is asked before each run."""
+        """Facts of the first machine; None if that is this one, which is asked before each run."""
         return self.surveyed[0].facts if self.surveyed else None
 
     def used(self, placement: Sequence[Placed], *, image_ids: Mapping[str, str]) -> tuple[NodeUsed, ...]:
-        """The nodes of a run, for its record; `image_ids` are those in each host's own engine."""
+        """The nodes of a run, for its record; `image_ids` are by node, each from the host's own engine."""
         nodes = {member.node.name: member.node for member in self.members}
         return tuple(
             _used(nodes[placed.node], self._seen.get(placed.node), image_ids.get(placed.node)) for placed in placement
         )
 
     def apart(self, placement: Sequence[Placed]) -> str | None:
-        """Look after a run that ended badly whether its hosts reach each other on its wires; a sentence on whose fault it is if not."""
+        """Check after a failed run whether its hosts reach each other on its wires; if not, a sentence on which one is at fault."""
         from runner.cluster.hosts.connectivity import NodeEnd, explain, reach  # noqa: PLC0415 - loads what only hosts need
 
         seen = self._seen
@@ -117,13 +117,13 @@ class Cluster:
         return {of_host.host.name: of_host for of_host in self.surveyed}
 
     def close(self) -> None:
-        """Let go of the hosts."""
+        """Close the connections to the hosts."""
         for seen in self.surveyed:
             seen.connection.close()
 
 
 def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Cluster:
-    """Find the machines that a request may use; without contact, the list of hosts is believed. Raises RequestError."""
+    """Find the machines that a request may use; without contact, the list's claims are believed. Raises RequestError."""
     if request.hosts is None:
         return _this_machine(request)
     if request.hosts == SLURM:
@@ -143,7 +143,7 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
 
 
 def _allocated(say: Callable[[str], None]) -> Cluster:
-    """The nodes of the Slurm job that this is: asked even for a dry run, since nobody else can say what the job has of them."""
+    """The nodes of this Slurm job, asked even for a dry run, since only they know the job's share of them."""
     from runner.cluster.hosts.by_command import by_steps, survey  # noqa: PLC0415 - loads what only hosts need
 
     allocation = read_allocation()
@@ -154,7 +154,7 @@ def _allocated(say: Callable[[str], None]) -> Cluster:
 
 
 def _logged_in(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
-    """The hosts of a list by logins: asked even for a dry run, as the nodes of a Slurm job are."""
+    """The hosts of a list, reached over ssh; asked even for a dry run, like the nodes of a Slurm job."""
     from runner.cluster.hosts.by_command import by_ssh, survey  # noqa: PLC0415 - loads what only hosts need
 
     reaches = by_ssh(hosts.hosts)
@@ -205,11 +205,11 @@ _T = TypeVar("_T")
 
 
 def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
-    """Deal a machine out to `count` nodes, named node1, node2 and so on.
+    """Divide a machine into `count` nodes, named node1, node2 and so on.
 
-    Each has cores and GPUs of its own, neighbours of each other, the first nodes one more where they can't be shared out equally; an
-    equal part of the memory; and an interface whose address is the node's name. They share no ports, so each may use all that are free.
-    Raises RequestError: more nodes than cores.
+    Each has neighbouring cores and GPUs of its own (the first nodes one more if they do not divide equally), an equal share of the memory,
+    and an interface whose address is the node's name. They do not share ports, so each may use all that are free.
+    Raises RequestError if there are more nodes than cores.
     """
     if count > len(node.cores):
         raise RequestError(
@@ -236,7 +236,7 @@ def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
 
 
 def deal(things: tuple[_T, ...], count: int) -> tuple[tuple[_T, ...], ...]:
-    """Cut a row into `count` pieces whose lengths differ by one at the most, the longer ones first."""
+    """Cut a sequence into `count` consecutive parts whose lengths differ by at most one, longer ones first."""
     share, over = divmod(len(things), count)
     ends = [share * number + min(number, over) for number in range(count + 1)]
     return tuple(things[start:end] for start, end in pairwise(ends))

@@ -1,7 +1,7 @@
-"""What machines can run, what they can't, and what would spoil a measurement: this one, other hosts, all of them against each other.
+"""What machines can run, what they can't, and what would spoil a measurement: on this machine, on other hosts, and between them.
 
-Pure: it judges what `machine`, the survey of hosts, the engines and the catalog have read, each judgement one sentence with the next step.
-`warn` is worth reading before a benchmark; `bad` means that nothing, or not what was paid for, can run.
+Pure: it judges the facts that `machine`, the survey of hosts, the engines and the catalog have read; each finding is one sentence with the
+next step. `warn` is worth reading before a benchmark; `bad` means that nothing, or not the hardware that was paid for, can run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Level = Literal["ok", "warn", "bad"]
 
 GPU_WAYS: Final[dict[GpuRequest, str]] = {"nvidia": "NVIDIA's runtime", "cdi": "CDI device names"}
 _MEMORY_MIB: Final = 2048
-"""ResNet-18 at 32x32 with two workers peaks near 1.5 GiB in MXNet; less than this swaps or is killed."""
+"""ResNet-18 at 32x32 with two workers peaks near 1.5 GiB in MXNet; with less than this it swaps or is killed."""
 _RESULTS_MIB: Final = 512  # records and logs of a long sweep with telemetry
-_SHM_MIB: Final = 64  # Docker's own default, known to be too small for data loaders that pass batches between processes
-_MEMLOCK_MIB: Final = 1024  # RDMA pins every buffer that it sends from; the usual 8 MiB end in "ibv_reg_mr failed"
-_BUSY: Final = 0.5  # load a core above which something else is taking part in the measurement
+_SHM_MIB: Final = 64  # Docker's default, too small for data loaders that pass batches between processes
+_MEMLOCK_MIB: Final = 1024  # RDMA pins every buffer that it sends from; with the usual 8 MiB, "ibv_reg_mr failed"
+_BUSY: Final = 0.5  # load per core above which something else disturbs the measurement
 
 
 class Finding(Frozen):
@@ -50,15 +50,15 @@ class ImageFit(Frozen):
 def judge(
     subject: str, sentence: str, step: str | None = None, *, when: bool = False, level: Level = "warn"
 ) -> Finding:
-    """A finding that is `level`, and has a next step, `when` something holds; else all is well."""
+    """A finding: `level` with the next step if `when` holds, else `ok`."""
     return Finding(level=level if when else "ok", subject=subject, sentence=sentence, next_step=step if when else None)
 
 
 def diagnose(
     *, node: Node, vitals: Vitals, engines: Sequence[EngineFacts], images: Sequence[ImageFit]
 ) -> tuple[Finding, ...]:
-    """Judge the machine; the order is that of the report."""
-    # What is installed on the machine runs where it is asked for, and never in place of something else.
+    """Judge this machine; the findings are in the report's order."""
+    # All other engines run only if requested, never as a fallback.
     fallback = next((engine.name for engine in engines if engine.available and engine.name in ("docker", "venv")), None)
     return (
         *(_engine(node, engine, fallback) for engine in engines),
@@ -119,9 +119,9 @@ def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
 
 
 def gpu_findings(node: Node, *, health: Sequence[GpuHealth], nvidia_pci: Sequence[str]) -> Iterator[Finding]:
-    """Judge the GPUs of a machine; `nvidia_pci` are those on its PCI bus, whether or not a driver holds them."""
+    """Judge a machine's GPUs; `nvidia_pci` are NVIDIA's on its PCI bus, with or without a driver."""
     if not node.gpus:
-        # A GPU on the bus that no driver answers for is money asleep; no GPU at all is an ordinary machine.
+        # A GPU on the bus without a driver is wasted; a machine without any GPU is ordinary.
         step = "install the NVIDIA driver and reboot, or check `dmesg | grep NVRM`"
         asleep = bool(nvidia_pci) and node.driver is None
         yield judge("GPUs", f"none: {node.gpu_reason}", step, when=asleep, level="bad")
@@ -183,7 +183,7 @@ def _memory(node: Node, vitals: Vitals) -> Iterator[Finding]:
 
 
 def wire_findings(nics: Sequence[Nic], hcas: Sequence[Hca]) -> Iterator[Finding]:
-    """Tell of interfaces, and judge the ports of RDMA adapters."""
+    """List interfaces, and judge the ports of RDMA adapters."""
     for nic in nics:
         speed = f"{nic.speed_mbit:,} Mbit/s" if nic.speed_mbit else "speed unknown to its driver"
         address = f", {nic.address}" if nic.address else ""
@@ -224,11 +224,11 @@ _IMAGES: Final[dict[ImageState, str]] = {
     "other": "not as here, the next bench that needs one replaces it",
 }
 _LISTED: Final = 3  # names before "and 9 more"
-_CLOCK_S: Final = 0.1  # apart by more than this, the nodes' logs can't be read side by side; a job still runs
+_CLOCK_S: Final = 0.1  # with a larger difference the nodes' logs can't be read side by side; a job still runs
 
 
 def refused(name: str, sentence: str) -> Finding:
-    """A host that can't be used, from the sentence that names it, says why and what helps."""
+    """A finding on a host that can't be used, from a sentence with its name, the reason and the next step."""
     said, _, step = sentence.removeprefix(f"{name}: ").partition("; ")
     return Finding(level="bad", subject=name, sentence=said, next_step=step or None)
 
@@ -236,7 +236,7 @@ def refused(name: str, sentence: str) -> Finding:
 def host_findings(
     seen: Surveyed, *, images: Mapping[str, ImageState], refusals: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Judge one host that answers; `images` are those that this machine has, `refusals` sentences on why it can't be used."""
+    """Judge one host that answers; `images` has the state there of each of this machine's images, `refusals` why the host can't be used."""
     name, node, engine = seen.host.name, seen.node, seen.engine
     yield from (refused(name, sentence) for sentence in refusals)
     gpus = f", hands out GPUs by {GPU_WAYS[engine.gpu_request]}" if engine.gpu_request else ""
@@ -245,7 +245,7 @@ def host_findings(
     slots = f", {seen.host.slots} slots" if seen.host.slots else ""
     cpu = f"{node.cpu_model or 'unnamed processor'}, {len(node.cores)} logical CPUs usable, {node.memory_mib:,} MiB{slots}"
     synchronise = "run chrony or ntpd on all hosts and on this machine"
-    # Those that lead somewhere: hardware, or what the hosts file names.
+    # Interfaces that lead somewhere: hardware, or named in the hosts file.
     named = {interface.name for interface in seen.host.interfaces.values()}
     nics = [nic for nic in node.nics if nic.kind not in ("loopback", "virtual") or nic.name in named]
     found = [
@@ -264,7 +264,7 @@ def host_findings(
 
 
 def common_findings(surveyed: Sequence[Surveyed]) -> Iterator[Finding]:
-    """Judge what hosts should have in common: drivers, GPUs, and the MTU of interfaces with one role."""
+    """Compare what hosts should have in common: drivers, GPUs, and the MTU of interfaces with the same role."""
     slowest = "a job is as slow as its slowest node"
     drivers = {seen.host.name: seen.node.driver for seen in surveyed}
     models = {seen.host.name: ", ".join(sorted({gpu.name for gpu in seen.node.gpus})) or None for seen in surveyed}
@@ -286,7 +286,7 @@ def common_findings(surveyed: Sequence[Surveyed]) -> Iterator[Finding]:
 
 
 def pair_findings(unreachable: Sequence[Unreachable], interfaces: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge the ways between hosts: the pairs that did not reach each other, of those whose interfaces these are by host."""
+    """Judge connectivity: the pairs of hosts that could not reach each other; `interfaces` are the ones tested, by host."""
     for pair in unreachable:
         look = f"`ip link` and `ip route get` on {pair.source} say more"
         step = f"check {pair.iface}, its cable, the switch and firewalls; {look}"

@@ -1,4 +1,4 @@
-"""The job of Slurm that the runner is in: its nodes, and how it stands, as scontrol(1) tells. Allocates nothing."""
+"""The Slurm job that the runner is in: its nodes and its state, from scontrol(1). Allocates nothing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runner.engines.process import CommandError, run
 from runner.engines.ways import Step
 
 _ANSWER_S: Final = 30
-# How long Slurm may take to end a job's steps (KillWait is 30 s by default) before it says how the job ended.
+# How long Slurm may take to end a job's steps (KillWait is 30 s by default) before it reports how the job ended.
 _COMPLETING_S: Final = 45.0
 _POLL_S: Final = 0.5
-# Of a process that is itself in a step of a job, or its script: Slurm waits for it (KillWait) before it says how the job ended.
+# Set if this process is itself in a step of the job or in its script: Slurm waits for it (KillWait) before it reports how the job ended.
 _IN_STEP: Final = "SLURM_TASK_PID"
-# A job that is told to end may have this many seconds left (sbatch's --signal).
+# Slurm may tell a job to end this many seconds before its time limit (sbatch's --signal).
 _NEAR_S: Final = 120
 _FIELD: Final = re.compile(r"(?:^| )(?P<name>[A-Z][A-Za-z]+)=(?P<value>\S*)")
 _GOING: Final = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
@@ -27,7 +27,7 @@ _GOING: Final = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a job ended before its time: the status of the run that was under way, and one sentence on why."""
+    """How a job ended early: the status of the run in progress, and one sentence on why."""
 
     status: Status
     sentence: str
@@ -35,7 +35,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Allocation:
-    """A job of Slurm with its nodes, in Slurm's order."""
+    """A Slurm job with its nodes, in Slurm's order."""
 
     job: str
     cluster: str
@@ -48,9 +48,9 @@ class Allocation:
         return Step(self.job)
 
     def ended(self, *, told: bool) -> Ending | None:
-        """How it ended, or is about to where the runner was `told` to end; None while it goes on.
+        """How it ended, or is about to if the runner was `told` to end; None while it continues.
 
-        Waits for what Slurm is ending just now, unless this process is part of that.
+        Waits while Slurm is ending the job, unless this process is part of the job.
         """
         deadline = time.monotonic() + _COMPLETING_S
         while True:
@@ -69,7 +69,7 @@ class Allocation:
         return ending(self.job, completing(fields, lost) if state == "COMPLETING" else state, fields, lost=lost)
 
     def _expires(self) -> Ending | None:
-        """Its time limit where that is near, which is why the runner was told to end; None where it is not, or nobody knows."""
+        """The job's time limit, if it is near and so the reason why the runner was told to end; None if it is not, or is unknown."""
         try:
             left, limit = _ask("squeue", "-h", "-j", self.job, "-o", "%L %l").split()
         except (CommandError, ValueError):
@@ -80,7 +80,7 @@ class Allocation:
         return Ending("interrupted", f"job {self.job} comes to its time limit of {limit}; {_LONGER}")
 
     def _lost(self) -> tuple[str, ...]:
-        """Those of its nodes that Slurm calls down or can't reach (`*`)."""
+        """Its nodes that Slurm reports as down or unreachable (`*`)."""
         try:
             said = _ask("scontrol", "-o", "show", "node", ",".join(self.nodes))
         except CommandError:
@@ -93,7 +93,7 @@ _LONGER: Final = "ask for more with --time (SLURM_FLAGS='--time=...'), then go o
 
 
 def completing(fields: dict[str, str], lost: tuple[str, ...]) -> str:
-    """The state that a job will have ended in: while its steps are ended, Slurm tells it by its signs alone."""
+    """The final state of a completing job: until Slurm has ended its steps, only other fields reveal it."""
     if lost:
         return "NODE_FAIL"
     if fields.get("Reason") == "TimeLimit":
@@ -102,7 +102,7 @@ def completing(fields: dict[str, str], lost: tuple[str, ...]) -> str:
 
 
 def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...]) -> Ending:
-    """What a job's last state means (squeue(1), "JOB STATE CODES")."""
+    """Explain a job's final state (squeue(1), "JOB STATE CODES")."""
     match state:
         case "CANCELLED":
             return Ending("interrupted", f"job {job} was cancelled, by scancel or an administrator; RESUME=1 goes on")
@@ -131,7 +131,7 @@ def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...
 
 
 def read_allocation() -> Allocation:
-    """The job that this process is in. RequestError: it is in none, or Slurm does not answer."""
+    """The job that this process is in. Raises RequestError if it is in none or Slurm does not answer."""
     job, listed = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NODELIST")
     if not job or not listed:
         raise RequestError(
@@ -151,12 +151,12 @@ def _ask(*argv: str) -> str:
 
 
 def read_fields(text: str) -> dict[str, str]:
-    """`Name=value` of a line that scontrol wrote with -o; a value that holds blanks is cut at the first."""
+    """The `Name=value` fields of a line of `scontrol -o`; a value with blanks is cut at the first."""
     return {match["name"]: match["value"] for match in _FIELD.finditer(text)}
 
 
 def seconds(text: str) -> int | None:
-    """Seconds of Slurm's `days-hours:minutes:seconds`, of which the first may be missing; None for UNLIMITED and the like."""
+    """Parse Slurm's `days-hours:minutes:seconds`, whose leading parts may be missing; None for UNLIMITED and the like."""
     if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", text):
         return None
     days, _, clock = text.rpartition("-")

@@ -1,1 +1,1 @@
-"""Other machines: which there are, how their engines are reached, what they have, and how images and programs get there."""
+"""Other machines: which ones a list names, how their engines are reached, what they have, and how images and programs get there."""

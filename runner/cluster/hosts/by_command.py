@@ -1,6 +1,6 @@
-"""Nodes that are reached by a command line: steps of a Slurm job, or logins by ssh. What they are, and whether they see the suite's files.
+"""Nodes reached by a command line: steps of a Slurm job, or ssh logins. Surveys them, and checks that they see the suite's files.
 
-Each is asked by the suite's own program and Python, so that what a step says of cores, memory and GPUs is its job's share: the checkout, the
+Each is asked by the suite's own program and Python, so that a step reports its job's share of cores, memory and GPUs: the checkout, the
 results and the cache have to be on a file system that all nodes share.
 """
 
@@ -32,12 +32,12 @@ _SHARE: Final = "put the checkout, results (OUT) and cache (DLSCALE_CACHE) where
 
 @dataclass(frozen=True)
 class CommandReach:
-    """One node, asked by commands.
+    """One node, reached by commands.
 
     Attributes:
-        place: where it answers, for a sentence.
-        blame: the sentence on a command that did not run there.
-        facts: of whatever runs commands there.
+        place: how it is reached, for a sentence.
+        blame: returns the sentence for a command that failed there.
+        facts: of the program that runs commands there.
     """
 
     way: Way
@@ -52,23 +52,23 @@ class CommandReach:
         return self.host.name
 
     def ask(self, source: str, *arguments: str, patience_s: int = _ANSWER_S) -> str:
-        """What a program prints there, by the suite's own Python."""
+        """The output there of a program in Python, run by the suite's own interpreter."""
         return self.run((sys.executable, "-c", source, *arguments), patience_s=patience_s)
 
     def command(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
-        """What a command prints there; raises CommandError."""
+        """A command's output there; raises CommandError."""
         env = passed((*EXPORTED, *self.way.sees))
         return run(self.way.reach(self.node, argv), env=env, timeout_s=patience_s)
 
     def run(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
-        """The same; raises RequestError, which names the node."""
+        """A command's output there; raises RequestError, which names the node."""
         try:
             return self.command(argv, patience_s=patience_s)
         except CommandError as error:
             raise RequestError(self.blame(error)) from error
 
     def check_seen(self, paths: Sequence[Path]) -> None:
-        """See that files of this machine are there too; raises RequestError where one is not."""
+        """Check that files of this machine exist there too; raises RequestError if one does not."""
         try:
             self.command(("stat", "--terse", "--", *map(str, paths)))
         except CommandError as error:
@@ -77,11 +77,11 @@ class CommandReach:
             raise RequestError(self.blame(error)) from error
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 def by_steps(allocation: Allocation) -> tuple[CommandReach, ...]:
-    """The nodes of a Slurm job, each reached by steps of it."""
+    """The nodes of a Slurm job, each reached by its steps."""
 
     def blame(node: str) -> Callable[[CommandError], str]:
         step = f"{node}: a step of job {allocation.job} did not run"
@@ -95,7 +95,7 @@ def by_steps(allocation: Allocation) -> tuple[CommandReach, ...]:
 
 
 def by_ssh(hosts: Sequence[Host]) -> tuple[CommandReach, ...]:
-    """The hosts of a list, each reached by logins. RequestError: one is not to be reached so."""
+    """The hosts of a list, each reached over ssh. Raises RequestError if one can't be."""
 
     def blame(host: Host) -> Callable[[CommandError], str]:
         return lambda error: ssh_sentence(host, error.stderr)
@@ -106,7 +106,7 @@ def by_ssh(hosts: Sequence[Host]) -> tuple[CommandReach, ...]:
 
 
 def survey(reaches: Sequence[CommandReach], say: Callable[[str], None]) -> tuple[Surveyed, ...]:
-    """Ask every node what may be used of it. RequestError: one does not answer, sees no file of the suite, or is not what its list claims."""
+    """Survey what a job may use of every node. Raises RequestError if one does not answer, does not see the suite, or lacks what its list claims."""
     names = [reach.node for reach in reaches]
     say(f"asking {', '.join(names)} {reaches[0].place}")
     found = refuse_any(names, at_once(_examine, reaches))
@@ -115,7 +115,7 @@ def survey(reaches: Sequence[CommandReach], say: Callable[[str], None]) -> tuple
 
 
 def check_shared(reaches: Sequence[CommandReach], *, out: Path, files: Sequence[Path]) -> None:
-    """See that every node sees files, and what was written a moment ago to the directory of the records. RequestError: one does not."""
+    """Check that every node sees `files`, and a file just written to the records' directory. Raises RequestError if one does not."""
     probe = out / f".seen-{uuid.uuid4().hex}"
     try:
         probe.touch()

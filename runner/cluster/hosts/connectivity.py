@@ -15,9 +15,11 @@ from runner.cluster.hosts.survey import Surveyed, at_once
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 
-_SECONDS: Final = 10.0  # for containers that start one after the other on a busy node; all that is well ends at once
+_SECONDS: Final = (
+    10.0  # for containers that start one after the other on a busy node; if all is well, the check ends immediately
+)
 _PATIENCE_S: Final = 20
-"""For each call to an engine: this is asked after a run that failed, when one of them may be why."""
+"""Timeout of each call to an engine: the check follows a failed run, and a silent engine may be the cause."""
 
 
 class NodeEnd(NamedTuple):
@@ -28,7 +30,7 @@ class NodeEnd(NamedTuple):
 
 
 class _Answer(Frozen):
-    """What the probe of a node printed; `state` is None and `trouble` a whole sentence where it could not be started."""
+    """The output of a node's probe; if it could not be started, `state` is None and `trouble` a whole sentence."""
 
     state: str | None
     trouble: str | None
@@ -36,10 +38,10 @@ class _Answer(Frozen):
 
 
 def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
-    """A node's end of a wire; raises RequestError where it has no such interface, or that has no address.
+    """A node's end of a wire; raises RequestError if the interface does not exist or has no address.
 
-    `wire` is an interface's name or a role of the hosts file. None is the role `ethernet`, else the first interface that is no loopback
-    and has an address.
+    `wire` is an interface's name or a role of the hosts file. None stands for the role `ethernet`, else for the first interface with an
+    address that is no loopback.
     """
     name = seen.host.name
     roles = {str(role): interface for role, interface in seen.host.interfaces.items()}
@@ -62,7 +64,7 @@ def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
 
 
 def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreachable, ...]:
-    """Let nodes that have been surveyed, each with its end of the wire, call each other at the same time; empty when all answer."""
+    """Let surveyed nodes, each with its end of the wire, call each other concurrently; empty if all answer."""
     if len(surveyed) < 2:  # noqa: PLR2004 - a pair
         return ()
     by_name = {seen.host.name: (seen, end) for seen, end in zip(surveyed, ends, strict=True)}
@@ -83,7 +85,7 @@ def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreac
         )
         for name, answer in answers.items()
         for other in by_name
-        # One that could not take part is the reason, whatever the other saw of it.
+        # If either node could not take part, that is the reason, whatever the other one saw.
         if other != name and (reason := answer.trouble or answers[other].trouble or answer.results.get(other))
     )
 
@@ -119,7 +121,7 @@ class Unreachable:
     """One node that could not reach another.
 
     Attributes:
-        source_state, target_state: the kernel's operstate of their interfaces; None where nobody could look.
+        source_state, target_state: the kernel's operstate of their interfaces; None if it could not be read.
     """
 
     source: str
@@ -139,10 +141,10 @@ class Unreachable:
 
 
 def explain(unreachable: Sequence[Unreachable]) -> str | None:
-    """Name the node at fault in one sentence; None when every pair met.
+    """Name the node at fault in one sentence; None if every pair reached each other.
 
-    A node whose engine does not answer is the fault, or whose interface its kernel calls down; else the node that is in every pair that
-    failed; else all pairs are named.
+    At fault is a node whose engine does not answer, else one whose interface is down according to its kernel, else the only node that is in
+    every failed pair; else all pairs are named.
     """
     if not unreachable:
         return None

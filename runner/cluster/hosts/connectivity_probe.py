@@ -1,11 +1,11 @@
-"""One node's part in the check that every pair of nodes can reach each other: listens, and calls the others, all at once.
+"""One node's part in the check that every pair of nodes can reach each other: it listens, and calls all others concurrently.
 
     python3 -c "$(cat connectivity_probe.py)" '{"name": ..., "iface": ..., "address": ..., "port": ..., "peers": {NAME: [ADDRESS, PORT]}, "seconds": ...}'
 
-Runs in a container of the suite's base with the node's network, so it is one file that needs the standard library alone. Both ends
-are bound to the interface that is meant. Each call carries more than one packet of any size in use, since a handshake gets
-through where an MTU that differs swallows everything larger. Prints one line of JSON: the interface's state, and for each peer None
-or why it was not reached.
+Runs in a container of the suite's base with the node's network, so it is one file that needs only the standard library. Both ends
+are bound to the tested interface. Each call carries more than one packet of any common size, since with different MTUs a handshake
+succeeds but larger packets are lost. Prints one line of JSON: the interface's state, and for each peer None or the reason why it was not
+reached.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PAUSE_S = 0.2
 
 
 def bound(own: dict[str, Any], port: int) -> socket.socket:
-    """A socket on the node's own end of the wire; raises OSError."""
+    """A socket bound to the node's own end of the wire; raises OSError."""
     end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    with contextlib.suppress(OSError):  # before Linux 5.7 this takes a capability that the container does not have
+    with contextlib.suppress(OSError):  # before Linux 5.7 this needs a capability that the container lacks
         end.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, own["iface"].encode())
     end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     end.bind((own["address"], port))
@@ -35,7 +35,7 @@ def bound(own: dict[str, Any], port: int) -> socket.socket:
 
 
 def answer(call: socket.socket, heard: set[str]) -> None:
-    """Take one call: a line with the caller's name, the payload, then a word back."""
+    """Take one call: read a line with the caller's name and the payload, then send one byte back."""
     with call, contextlib.suppress(OSError):
         call.settimeout(CALL_S)
         taken = b""
@@ -67,7 +67,7 @@ def call_once(own: dict[str, Any], address: str, port: int) -> str | None:
             if call.recv(1):
                 return None
             return "it hangs up"
-    except socket.timeout:  # noqa: UP041 - one of its own until Python 3.10
+    except socket.timeout:  # noqa: UP041 - not TimeoutError before Python 3.10
         if step == "connecting":
             return "no answer"
         return (
@@ -78,7 +78,7 @@ def call_once(own: dict[str, Any], address: str, port: int) -> str | None:
 
 
 def reach(own: dict[str, Any], peer: str, results: dict[str, str | None], deadline: float) -> None:
-    """Call a peer until it answers or the time is over; its listener may start later than this program."""
+    """Call a peer until it answers or time is up; its listener may start later than this program."""
     address, port = own["peers"][peer]
     while True:
         results[peer] = call_once(own, address, port)
@@ -88,7 +88,7 @@ def reach(own: dict[str, Any], peer: str, results: dict[str, str | None], deadli
 
 
 def main(own: dict[str, Any]) -> None:
-    """Call every peer, and print who was reached."""
+    """Call every peer, and print which ones were reached."""
     deadline = time.monotonic() + own["seconds"]
     heard: set[str] = set()
     results: dict[str, str | None] = dict.fromkeys(own["peers"], "no answer")

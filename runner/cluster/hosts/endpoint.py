@@ -1,7 +1,7 @@
 """From an endpoint of the list to a client of that node's engine, or one sentence on why there is none.
 
-ssh:// goes through one `ssh -N -L` a node: every connection of the client (a job has several, and one of them is its lease) is a
-channel of it. It ends with the runner, and with it the leases of the node's jobs.
+ssh:// takes one `ssh -N -L` per node: every connection of the client (a job has several, and one of them is its lease) is a channel of
+it. The tunnel ends with the runner, and with it the leases of the node's jobs.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from runner.images.versions import BaseSpec
 
 BASE: Final = "bookworm"
 
-_FOLDER: Final = 70  # characters; a socket's whole path has 107 at most (unix(7))
+_FOLDER: Final = 70  # characters; a socket's whole path may have 107 (unix(7))
 _LOGIN_S: Final = 30.0  # ssh's own limit for the connection is 10 s; slow name services on the other side come on top
 
 _Table: TypeAlias = tuple[tuple[str, str, str], ...]
 _UP: Final = "see that it is up and that no firewall is in between"
-# OpenSSH's last words as a pattern, what they mean, and what helps. The first that fits; `{try_it}` is the command that shows the same by hand.
+# Patterns of OpenSSH's output, their meaning, and the next step; the first match wins. `{try_it}` is the command that reproduces the error.
 _SSH: Final[_Table] = (
     ("lease: ssh:", "there is no ssh on this machine", "install it (apt-get install openssh-client)"),
     (
@@ -53,7 +53,7 @@ _SSH: Final[_Table] = (
     ("Bad configuration option", "ssh can't read its configuration", "mend it: {try_it}"),
     ("no answer after", "ssh got no answer", "see what it waits for: {try_it}"),
 )
-# What ssh says when the connection stands and the socket at its far end does not.
+# ssh's output when the connection stands, but the socket at its far end can't be reached.
 _CHANNEL: Final[_Table] = (
     ("administratively prohibited", "its sshd forwards no sockets", "allow it there: AllowStreamLocalForwarding yes"),
     (
@@ -62,7 +62,7 @@ _CHANNEL: Final[_Table] = (
         "start dockerd, and add the user to group docker",
     ),
 )
-# The operating system's and TLS's words inside the SDK's exceptions.
+# Errors of the operating system and of TLS inside the SDK's exceptions.
 _DIRECT: Final[_Table] = (
     ("FileNotFoundError", "its socket does not exist", "start its engine, or correct the path in the hosts file"),
     ("PermissionError", "its socket may not be used by this user", "add yourself to the group docker"),
@@ -96,13 +96,13 @@ class Connection:
 
     @property
     def lost(self) -> str | None:
-        """Why the way to the node is gone, in ssh's own words; None while it stands, or where there is no tunnel."""
+        """Why the tunnel has ended, in ssh's own words; None while it stands, or if there is none."""
         if self._tunnel is None or not self._tunnel.ended:
             return None
         return last_line(self._tunnel.words) or "ssh has ended"
 
     def sentence(self, error: EngineError) -> str:
-        """What an error of the engine says of the node, in one sentence that names it."""
+        """An engine's error as one sentence that names the node."""
         if self.lost:
             return f"{self.host.name}: the connection to it is lost ({self.lost}); see that it is up and on the network"
         if isinstance(error, EngineRefusedError):
@@ -115,13 +115,13 @@ class Connection:
         return self.host.endpoint.url
 
     def ask(self, source: str, *arguments: str, patience_s: int) -> str:
-        """What a program prints there, in a container of the suite's base that has the host's network and no right."""
+        """The output there of a program in Python, in a container of the suite's base with the host's network and no capabilities."""
         with engine_errors(self), self.patience(patience_s):
             return run_confined(self.client, base_image().reference, ("python3", "-c", source, *arguments))
 
     @contextlib.contextmanager
     def patience(self, seconds: int) -> Iterator[None]:
-        """Let calls to the engine take no longer than this, or as long."""
+        """Set the timeout of calls to the engine within the block."""
         api = self.client.api
         usual_s, api.timeout = api.timeout, seconds
         try:
@@ -130,17 +130,17 @@ class Connection:
             api.timeout = usual_s
 
     def close(self) -> None:
-        """Let go of the engine. Safe to call twice."""
+        """Close the client and its tunnel. Safe to call twice."""
         self._undo.close()
 
 
 def base_image() -> BaseSpec:
-    """The system that containers look around in on other machines: Python, and nothing that is not needed."""
+    """The image of containers that inspect other machines: Python, and nothing superfluous."""
     return load_images(SUITE_ROOT).base(BASE)
 
 
 def connect(host: Host) -> Connection:
-    """Reach a node's engine; raises RequestError."""
+    """Connect to a node's engine; raises RequestError."""
     with contextlib.ExitStack() as undo:
         tunnel = None
         if host.endpoint.address.scheme == "ssh":
@@ -164,7 +164,7 @@ def ssh_argv(endpoint: Endpoint, *, socket: Path) -> tuple[str, ...]:
 
 
 def login(host: Host) -> tuple[str, ...]:
-    """What follows `ssh` to get a shell of a host. RequestError: its engine is not reached over ssh."""
+    """The arguments of `ssh` that log in to a host. Raises RequestError if its engine is not reached over ssh."""
     if host.endpoint.address.scheme != "ssh":
         raise RequestError(
             f"{host.name}: jobs that are no containers of Docker reach hosts over ssh, and its engine is {host.endpoint.url}; write "
@@ -175,7 +175,7 @@ def login(host: Host) -> tuple[str, ...]:
 
 
 def _check_config(host: Host) -> None:
-    """See that the configuration of ssh that a host names is there; raises RequestError."""
+    """Check that a host's ssh configuration exists; raises RequestError."""
     config = host.endpoint.ssh_config
     if config and not config.is_file():
         raise RequestError(f"{host.name}: {config} is not there; correct `ssh_config` in the hosts file")
@@ -190,7 +190,7 @@ def _destination(endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def ssh_sentence(host: Host, words: str) -> str:
-    """Why ssh did not get there, from what it said."""
+    """Why ssh failed, from its output."""
     try_it = f"`{shlex.join(('ssh', *_destination(host.endpoint), 'true'))}`"
     last = last_line(words)
     said = _explained(_SSH, words, last, try_it=try_it)
@@ -199,7 +199,7 @@ def ssh_sentence(host: Host, words: str) -> str:
 
 
 def engine_sentence(host: Host, error: str, *, words: str) -> str:
-    """Why an engine does not answer, from the SDK's exception and what ssh, where it is in between, said."""
+    """Why an engine does not answer, from the SDK's exception and the output of the ssh in between, if any."""
     url = host.endpoint.url
     failed = next((line.strip() for line in reversed(words.splitlines()) if "open failed" in line), "")
     said = _explained(_CHANNEL, failed, failed, socket=host.endpoint.address.socket) or _explained(_DIRECT, error, url)
@@ -208,7 +208,7 @@ def engine_sentence(host: Host, error: str, *, words: str) -> str:
 
 
 def _explained(table: _Table, words: str, quoted: str, **names: str) -> str | None:
-    """The first row that fits, as the end of a sentence."""
+    """The first row that matches, as the end of a sentence."""
     for pattern, meaning, step in table:
         if re.search(pattern, words):
             return f"{meaning.format(**names)} ({quoted}); {step.format(**names)}"
@@ -241,7 +241,7 @@ def _client(host: Host, url: str, *, words: Callable[[], str]) -> docker.Client:
 
 @contextlib.contextmanager
 def engine_errors(connection: Connection) -> Iterator[None]:
-    """Turn what an engine raises into a sentence that names its node."""
+    """Convert an engine's errors to a RequestError that names its node."""
     try:
         with as_engine_error():
             yield

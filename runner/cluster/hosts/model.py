@@ -1,7 +1,7 @@
-"""HOSTS: which machines a job may run on, from a `hosts.yaml`, an Open MPI hostfile, or `a:4,b:4` on the command line.
+"""HOSTS: the machines that a job may run on, from a `hosts.yaml`, an Open MPI hostfile, or `a:4,b:4` on the command line.
 
-Where their engines are, what the list claims of them, and what of it a node lacks; whether the machines are so is the survey's business.
-The order of the file is the order of the nodes, the first of which is where ranks meet.
+Holds where their engines are, what the list claims about them, and which claims a node does not meet; only the survey contacts machines.
+The order of the file is the order of the nodes; ranks rendezvous on the first.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _NETLOC: Final = re.compile(
 )
 _LAST_PORT: Final = 65535
 _HCA: Final = re.compile(r"[A-Za-z0-9_.-]+(:[1-9]\d*)?", re.ASCII)
-_INTERFACE: Final = re.compile(r"[^/\s]{1,15}")  # IFNAMSIZ of the kernel, less its closing zero
+_INTERFACE: Final = re.compile(r"[^/\s]{1,15}")  # IFNAMSIZ of the kernel, less its terminating zero
 
 Parts = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """An engine's URL taken apart."""
+    """An engine's URL, parsed."""
 
     scheme: Literal["ssh", "unix", "tcp"]
     user: str | None = None
-    host: str = ""  # as written, since names in an ssh configuration know upper and lower case; empty for unix://
+    host: str = ""  # as written, since names in an ssh configuration are case-sensitive; empty for unix://
     port: int | None = None
     socket: str = ""
 
 
 def read_url(url: str) -> Address:
-    """Take an engine's URL apart. Raises ValueError: no engine's URL; the message shows what one looks like."""
+    """Parse an engine's URL. Raises ValueError, which shows the valid forms."""
     forms = "an engine is ssh://user@host, unix:///path/docker.sock or tcp://host:2376"
     parts = urlsplit(url)
     if parts.query or parts.fragment:
@@ -70,7 +70,7 @@ def read_url(url: str) -> Address:
 
 
 class Tls(Frozen):
-    """Certificates for an engine behind tcp://: paths of PEM files; which authority signed the engine's, and who we are."""
+    """Certificates for a tcp:// engine, as paths of PEM files: the CA that signed the engine's, our own, and our key."""
 
     ca: Path
     cert: Path
@@ -82,16 +82,16 @@ class Endpoint(Frozen):
 
     url: str
     tls: Tls | None = None
-    ssh_config: Path | None = None  # for ssh://, what `ssh -F` gets; the user's own configuration when None
+    ssh_config: Path | None = None  # for ssh://, the file for `ssh -F`; the user's own configuration when None
 
     @property
     def address(self) -> Address:
-        """The URL taken apart."""
+        """The URL, parsed."""
         return read_url(self.url)
 
 
 def _written(pattern: re.Pattern[str], how: str) -> AfterValidator:
-    """A text that a pattern matches as a whole; `how` says what one looks like."""
+    """Require a text that matches a pattern as a whole; `how` describes a valid one."""
 
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
@@ -109,12 +109,12 @@ def _check_address(address: str) -> str:
 
 
 def _alone(key: str, kind: type) -> BeforeValidator:
-    """A value of this kind alone is short for its one key: `gpus: 4` for `gpus: {count: 4}`."""
+    """Accept a bare value of this kind as shorthand for its one key: `gpus: 4` for `gpus: {count: 4}`."""
     return BeforeValidator(lambda value: {key: value} if type(value) is kind else value)
 
 
 class Interface(Frozen):
-    """A network interface by its name on the node, and its IPv4 address if the file says it."""
+    """A network interface by its name on the node, with its IPv4 address if the file gives it."""
 
     name: Annotated[
         str,
@@ -124,7 +124,7 @@ class Interface(Frozen):
 
 
 class GpuClaim(Frozen):
-    """What the file says of a host's GPUs, all of one kind; None where it says nothing."""
+    """The file's claims about a host's GPUs, all of one model; None for what it does not state."""
 
     count: Annotated[int, Field(ge=0, le=MOST_SLOTS)]
     model: str | None = None
@@ -134,11 +134,11 @@ class GpuClaim(Frozen):
 
 
 class Claims(Frozen):
-    """What the list says of a host; None where it says nothing."""
+    """The list's claims about a host; None for what it does not state."""
 
     name: str
-    slots: Parts | None = None  # devices of it that a job may use; all when None
-    # Logical CPUs that it is said to have, for planning without contact. So are `memory_mib`, `gpus` and `driver`.
+    slots: Parts | None = None  # devices that a job may use there; all when None
+    # Its logical CPUs, for planning without contact; so are `memory_mib`, `gpus` and `driver`.
     cpus: Parts | None = None
     memory_mib: Annotated[int, Field(ge=1, le=MOST_OF_ALL)] | None = None
     gpus: Annotated[GpuClaim, _alone("count", int)] | None = None
@@ -165,12 +165,12 @@ class Hosts(Frozen):
     source: str
 
 
-# Where the kernel of a node that is asked finds free ports too: the plan's are examples.
+# The range from which kernels assign free ports too: without contact, a plan shows examples.
 _PORTS: Final = tuple(range(40000, 40064))
 
 
 def declared_node(host: Host) -> Node:
-    """The node that a host would be if it has what the list claims; raises RequestError where that does not suffice to plan."""
+    """The node that a host would be with what the list claims; raises RequestError if the claims do not suffice to plan."""
     if host.cpus is None:
         raise RequestError(
             f"{host.name} was not asked what it has, and nothing says how many CPUs that is, so nothing can be planned for it; "
@@ -233,7 +233,7 @@ def _hca(name: str, host: Host) -> Hca:
 
 
 def unmet(host: Claims, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...]:
-    """What the hosts file claims and the node, whose IPv4 addresses are `local`, does not have; each a sentence that names it."""
+    """Claims of the hosts file that the node, with the IPv4 addresses `local`, does not meet; each a sentence that names it."""
     nics = [nic.name for nic in node.nics]
     found = []
     for role, interface in host.interfaces.items():
@@ -251,7 +251,7 @@ def unmet(host: Claims, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...
             has = ", ".join(ports) or "none"
             found.append(f"names the adapter {name}, and it has none of that name; it has {has}")
     gpus, cores = len(node.gpus), len(node.cores)
-    devices = max(gpus, cores)  # a slot is a GPU or a core, as the request has it
+    devices = max(gpus, cores)  # a slot is a GPU or a core, depending on the request
     why = f" ({node.gpu_reason})" if node.gpu_reason else ""
     claimed = host.gpus.count if host.gpus else 0
     counts = (
@@ -279,7 +279,7 @@ def load_hosts(text: str) -> Hosts:
     listed = path.suffix in (".yaml", ".yml")
     try:
         there = path.is_file()
-    except (OSError, ValueError):  # a list of many hosts is too long for a file's name
+    except (OSError, ValueError):  # a list of many hosts is too long for a file name
         there = False
     if not there and (listed or "/" in text):
         raise RequestError(
@@ -310,7 +310,7 @@ Delay = Annotated[float, BeforeValidator(lambda value: parse_delay(str(value)))]
 
 
 class _Entry(Claims):
-    """A host as the file writes it."""
+    """A host as written in the file."""
 
     name: Name
     engine: Annotated[str, AfterValidator(lambda url: read_url(url) and url)] | None = None
@@ -326,7 +326,7 @@ class _Entry(Claims):
         return self
 
     def host(self, folder: Path, ssh_config: Path | None) -> Host:
-        """The host with paths named from the file's `folder` on."""
+        """The host, with its paths relative to the file's `folder`."""
         url = self.engine or f"ssh://{self.name}"
         endpoint = Endpoint(
             url=url,
@@ -337,7 +337,7 @@ class _Entry(Claims):
 
 
 class _Link(Frozen):
-    """The link as the file writes it, in tc's units."""
+    """The link as written in the file, in tc's units."""
 
     rate: Rate | None = None
     delay: Delay = 0.0
@@ -345,7 +345,7 @@ class _Link(Frozen):
 
 
 class _File(Frozen):
-    """`hosts.yaml` as it is written."""
+    """`hosts.yaml` as written."""
 
     ssh_config: Path | None = None
     link: _Link | None = None
@@ -354,7 +354,7 @@ class _File(Frozen):
 
 _ENTRY: Final = re.compile(r"(?:(?P<user>[^@\s:]+)@)?(?P<name>[^@\s:]+)(?::(?P<slots>.*))?")
 _EQUALS: Final = re.compile(r"\s*=\s*")
-# The others are Open MPI's limit for starting more processes than slots, which the suite never does.
+# The others limit how many more processes than slots Open MPI starts; the suite never starts more.
 _SETTINGS: Final = ("slots", "max_slots", "max-slots")
 
 
@@ -397,7 +397,7 @@ def _from_hostfile(path: Path) -> tuple[Host, ...]:
 
 
 def _host(match: re.Match[str], text: str | None, place: str, before: list[Host]) -> Host:
-    """A host known by name and slots alone: its engine is reached over ssh, this machine's own at its socket."""
+    """A host known only by name and slots: its engine is reached over ssh, that of localhost at its socket."""
     name, user, slots = match["name"], match["user"], None
     if text is not None:
         if not text.isascii() or not text.isdigit() or not text.strip("0"):

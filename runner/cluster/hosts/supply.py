@@ -1,6 +1,6 @@
-"""Brings images and programs onto nodes, over the connections that their engines are reached by: no registry, no shared disk.
+"""Copies images and programs to nodes, over the connections to their engines: no registry, no shared disk.
 
-An image is read from this machine's engine once, however many nodes lack it. What arrives is held against what left.
+An image is read from its source once, however many nodes lack it. The image that arrives is compared with the one that was sent.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _MIB: Final = 2**20
 _REPORT_MIB: Final = 256
 _BLOCKS: Final = 4  # blocks of 2 MiB that a node may lag behind the others
 _STALLED_S: Final = 120.0
-"""A node that has taken nothing for this long is given up, so that it does not hold up the others."""
+"""A node that has accepted nothing for this long is given up, so that it does not delay the others."""
 _UNPACK_S: Final = 3600
-"""An engine answers only when it has unpacked all layers: minutes for an image of several GiB on a hard disk."""
+"""An engine answers only after it has unpacked all layers: minutes for an image of several GiB on a hard disk."""
 
 
 def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection], report: Report) -> dict[str, str]:
-    """Have an image on every node as it is in this machine's engine, `source`, and return its id on each by the node's name.
+    """Copy an image from the engine `source` to every node that lacks it, and return its id on each by the node's name.
 
-    A node that has another image under this name gets this one. Raises RequestError where an engine lacks it or can't take it.
+    A node with another image under this name gets this one. Raises RequestError if `source` lacks the image or a node can't load it.
     """
     image = find_image(source, reference)
     if image is None:
@@ -59,16 +59,16 @@ def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection],
 
 
 def is_same(found: EngineImage | None, image: EngineImage) -> bool:
-    """Whether what an engine has under a reference, None for nothing, is the very image that another has.
+    """Whether the image that an engine has under a reference, None for none, is identical to another engine's.
 
-    Engines with containerd's store name an image by its manifest, others by its configuration: where ids differ, the layers and the
+    Engines with containerd's store identify an image by its manifest, others by its configuration: if the ids differ, the layers and the
     configuration decide.
     """
     return found is not None and (found.id == image.id or _contents(found) == _contents(image))
 
 
 def programs(directory: Path) -> dict[str, File]:
-    """The files of a directory by their path in it, readable by everybody, and executable where their owner may run them."""
+    """A directory's files by their path in it, readable by everybody, and executable if their owner may run them."""
     return {
         path.relative_to(directory).as_posix(): File(
             content=path.read_bytes(), mode=0o755 if path.stat().st_mode & 0o100 else 0o644
@@ -79,7 +79,7 @@ def programs(directory: Path) -> dict[str, File]:
 
 
 def python_modules(folder: str, *names: str) -> dict[str, File]:
-    """Modules of this interpreter as files of a folder, for Pythons of other machines; one that is not installed is left out.
+    """Modules of this interpreter as files of a folder, for other machines' Pythons; a module that is not installed is left out.
 
     Of the compiled ones, psutil's is built for every Python from 3.6 on (PEP 384).
     """
@@ -97,7 +97,7 @@ def python_modules(folder: str, *names: str) -> dict[str, File]:
 
 
 def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, str]) -> None:
-    """See that a node has the data set where this machine has it; raises RequestError where it has not."""
+    """Check that a node has the data set at the same path as this machine; raises RequestError if not."""
     place = str(dataset.place(data))
     with engine_errors(node):
         if not can_mount(node.client, place, image=image, labels=labels):
@@ -107,7 +107,7 @@ def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, st
 
 
 class _Feed:
-    """One node that an image is being loaded into, by a thread of its own; `failure` is why the node did not take it."""
+    """The transfer of an image to one node, in a thread of its own; `failure` is why the node did not load it."""
 
     def __init__(self, node: Connection) -> None:
         self.node = node
@@ -118,7 +118,7 @@ class _Feed:
         self._thread.start()
 
     def put(self, block: bytes | None) -> None:
-        """Hand over the next block, None at the end; a node that has failed takes nothing more."""
+        """Queue the next block, None at the end; does nothing once the node has failed."""
         waited_s = 0.0
         while self._thread.is_alive() and self.failure is None:
             try:
@@ -131,12 +131,12 @@ class _Feed:
                 return
 
     def cut(self) -> None:
-        """Break the transfer off: what comes next is not the image's end."""
+        """Abort the transfer, so that the node does not take its end for the image's."""
         self._cut = True
         self.put(None)
 
     def join(self) -> None:
-        """Wait until the engine has unpacked everything, or has failed."""
+        """Wait until the engine has unpacked everything or failed."""
         if self.failure is None:
             self._thread.join()
 
@@ -155,7 +155,7 @@ class _Feed:
 
 
 def _pour(source: Client, reference: str, feeds: Sequence[_Feed], *, size_mib: int, report: Report) -> None:
-    """Read an image from an engine once, into all nodes at the same time."""
+    """Read an image from an engine once, and send it to all nodes concurrently."""
     names = ", ".join(feed.node.host.name for feed in feeds)
     report(f"{names}: loading {reference}, {size_mib:,} MiB")
     sent, said = 0, 0
@@ -182,7 +182,7 @@ def _pour(source: Client, reference: str, feeds: Sequence[_Feed], *, size_mib: i
 
 
 def _arrived(feed: _Feed, image: EngineImage, reference: str) -> str:
-    """Id of the image on a node that it was loaded into; a refusal names the node."""
+    """Id of the image on a node after its transfer; raises RequestError, which names the node."""
     name = feed.node.host.name
     if feed.failure is not None:
         step = "see that its engine is up, then try again"
@@ -199,7 +199,7 @@ def _arrived(feed: _Feed, image: EngineImage, reference: str) -> str:
 
 
 def _contents(image: EngineImage) -> tuple[object, ...]:
-    """What an image is, whatever its engine calls it: its layers, and what runs in them."""
+    """An image's content, independent of its id: its layers and its configuration."""
     attrs = image.attrs
     config = attrs.get("Config") or {}
     layers = tuple((attrs.get("RootFS") or {}).get("Layers") or ())

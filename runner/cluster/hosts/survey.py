@@ -1,8 +1,8 @@
-"""What the hosts are: each is asked by a container of the suite's base that prints a snapshot, all at the same time.
+"""What the hosts have: all are asked concurrently, each by a container of the suite's base that prints a snapshot.
 
 The container has the host's network, so that it sees its interfaces, and nothing else: an ordinary user without capabilities on a
-read-only root. GPUs are asked for as a job would ask, and so it is known by which words the engine hands them out. The snapshot is laid
-out again here, so that the code that reads this machine's own files reads another's.
+read-only root. It requests GPUs as a job would, which shows how the engine provides them. The snapshot's files are written to a folder
+here, so that the same code reads this machine's files and another's.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ R = TypeVar("R")
 
 _CALLS: Final = 3
 _TIME: Final = re.compile(r"(.*?)(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_APART_S: Final = 2.0  # events of all nodes are put in one order by their clocks, and windows last some seconds
+_APART_S: Final = 2.0  # events of all nodes are ordered by their clocks, and windows last some seconds
 
 
 @dataclass(frozen=True)
 class Clock:
-    """A node's clock less this machine's, in seconds, and by how much that may be wrong."""
+    """A node's clock minus this machine's, in seconds, and the largest error of that difference."""
 
     offset_s: float
     error_s: float
 
     @property
     def apart_s(self) -> float:
-        """Seconds that the clocks are apart at the least."""
+        """The least difference of the clocks, in seconds."""
         return max(0.0, abs(self.offset_s) - self.error_s)
 
     def __str__(self) -> str:
@@ -74,10 +74,10 @@ class Clock:
 def read_clock(
     ask: Callable[[], dict[str, Any]], *, now: Callable[[], float] = time.time
 ) -> tuple[dict[str, Any], Clock]:
-    """Ask an engine about itself some times, and of these take the clock's offset from the quickest answer.
+    """Ask an engine for its `info` several times; the quickest answer gives the clock's offset.
 
-    The engine looks at its clock between our question and its answer: half of the time between them is the error (Cristian 1989,
-    "Probabilistic clock synchronization").
+    The engine reads its clock between our question and its answer: half of the round trip is the error (Cristian 1989, "Probabilistic clock
+    synchronization").
     """
     answers = []
     for _ in range(_CALLS):
@@ -90,7 +90,7 @@ def read_clock(
 
 
 def parse_time(text: str) -> float:
-    """Seconds since 1970 of a time as Go writes it, with up to nine digits after the point (RFC 3339)."""
+    """Parse a time as Go writes it (RFC 3339, with up to nine decimals) to seconds since 1970."""
     match = _TIME.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no time of RFC 3339")
@@ -99,7 +99,7 @@ def parse_time(text: str) -> float:
 
 
 def clock_refusal(name: str, clock: Clock) -> str | None:
-    """Why a node's clock can't be used; None when it can."""
+    """Why a node's clock can't be used; None if it can."""
     if clock.apart_s <= _APART_S:
         return None
     return (
@@ -109,48 +109,48 @@ def clock_refusal(name: str, clock: Clock) -> str | None:
 
 
 class Reach(Protocol):
-    """The way to a host that was found."""
+    """A connection to a surveyed host."""
 
     @property
     def host(self) -> Claims:
-        """What the list says of it."""
+        """The list's claims about it."""
 
     @property
     def place(self) -> str:
         """Where it answers, for a sentence."""
 
     def ask(self, source: str, *arguments: str, patience_s: int) -> str:
-        """What a program in Python prints there that needs its standard library alone; raises RequestError, which names the host."""
+        """The output there of a program in Python that needs only the standard library; raises RequestError, which names the host."""
 
     def close(self) -> None:
-        """Let go of it. Safe to call twice."""
+        """Close it. Safe to call twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surveyed:
-    """A host as it was found."""
+    """A host with what its survey found."""
 
     host: Claims
-    connection: Reach  # whoever asked for the survey closes it
+    connection: Reach  # the caller of the survey closes it
     engine_id: str
-    engine: EngineFacts  # what it says of itself; `gpu_request` is the way by which it did hand out GPUs
+    engine: EngineFacts  # as it reports itself; `gpu_request` is the way in which it did provide GPUs
     node: Node  # what a job may use there
     facts: HostFacts
     clock: Clock
     local: tuple[str, ...]
     pairs: tuple[PairAnswer, ...]
     health: tuple[GpuHealth, ...]
-    nvidia_pci: tuple[str, ...]  # NVIDIA's GPUs on its PCI bus, whether or not a driver holds them
+    nvidia_pci: tuple[str, ...]  # NVIDIA's GPUs on its PCI bus, with or without a driver
 
     @property
     def docker(self) -> Connection:
-        """The connection to its Docker engine, of a host that was found by one."""
-        assert isinstance(self.connection, Connection)  # noqa: S101 - what whoever asks for it knows
+        """The connection to its Docker engine, for a host surveyed through one."""
+        assert isinstance(self.connection, Connection)  # noqa: S101 - callers know it
         return self.connection
 
 
 class Snapshot(Frozen):
-    """What `machine/snapshot.py` prints: files of /proc and /sys alone, and numbers where numbers are due."""
+    """The output of `machine/snapshot.py`, validated: only files of /proc and /sys, and numbers of the right type."""
 
     folders: tuple[str, ...]
     files: Mapping[str, str]
@@ -158,10 +158,12 @@ class Snapshot(Frozen):
     addresses: Mapping[str, str]
     local: tuple[str, ...]
     ports: tuple[int, ...] = Field(min_length=1)
-    visible: str | None = None  # its CUDA_VISIBLE_DEVICES, which Slurm sets where it does not keep other GPUs away
+    visible: str | None = (
+        None  # its CUDA_VISIBLE_DEVICES, which Slurm sets if it does not isolate a job from other GPUs
+    )
     uname: Mapping[str, str] = {}
     time: float = 0.0
-    nvml: NvmlAnswers | None  # None where no GPU was handed to the container
+    nvml: NvmlAnswers | None  # None if the container got no GPU
 
     @field_validator("folders", "files")
     @classmethod
@@ -182,7 +184,7 @@ class Snapshot(Frozen):
             path.write_text(text, encoding="utf-8")
 
     def node(self, name: str, root: Path, *, no_gpus: str) -> Node:
-        """The machine, as laid out at `root`; `no_gpus` is why its engine handed out none."""
+        """The machine, read from the files at `root`; `no_gpus` is why its engine provided none."""
         return read_node(
             name=name,
             sys_root=root,
@@ -203,7 +205,7 @@ class Snapshot(Frozen):
         told: Mapping[str, str],
         no_gpus: str,
     ) -> Surveyed:
-        """The host with all that its files tell; `told` are facts that they don't, and without an `engine_id` it is known by its boot."""
+        """The host with everything its files tell; `told` are facts that they don't. Without an `engine_id`, its boot id and addresses identify it."""
         name = connection.host.name
         with tempfile.TemporaryDirectory(prefix="dlscale-") as folder:
             root = Path(folder)
@@ -226,7 +228,7 @@ class Snapshot(Frozen):
 
 
 def read_snapshot(name: str, said: str) -> Snapshot:
-    """Read what `machine/snapshot.py` printed on a host; raises RequestError, which names it."""
+    """Parse a host's snapshot; raises RequestError, which names the host."""
     try:
         return Snapshot.model_validate_json(said)
     except ValidationError as error:
@@ -236,9 +238,9 @@ def read_snapshot(name: str, said: str) -> Snapshot:
 
 
 def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
-    """Ask every host, in the list's order, what it is, and hold it against what the list claims; the connections stand.
+    """Survey every host, in the list's order, and check it against the list's claims; the connections stay open.
 
-    Raises RequestError: a host can't be reached or has not what the list claims, or its clock is wrong; all connections are closed then.
+    Raises RequestError, after closing them all, if a host can't be reached, lacks what the list claims, or has a wrong clock.
     """
     names = [host.name for host in hosts.hosts]
     say(f"asking {', '.join(names)}")
@@ -256,7 +258,7 @@ def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
 
 
 def refuse_any(names: Sequence[str], answers: Sequence[R | RequestError]) -> tuple[R, ...]:
-    """All answers, one a host; raises the first refusal among them, with the names of the other hosts that have one."""
+    """Return all answers, one per host; raises the first refusal among them, with the names of the other refused hosts."""
     refused = [(name, answer) for name, answer in zip(names, answers, strict=True) if isinstance(answer, RequestError)]
     if refused:
         others = ", ".join(name for name, _ in refused[1:])
@@ -266,14 +268,14 @@ def refuse_any(names: Sequence[str], answers: Sequence[R | RequestError]) -> tup
 
 
 def check(found: Sequence[Surveyed]) -> None:
-    """Hold hosts against what their list claims, their clocks against this one's, and each against the others; raises RequestError."""
+    """Check hosts against their list's claims, their clocks against this machine's, and for duplicates; raises RequestError."""
     names = [seen.host.name for seen in found]
     refuse_any(names, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
     _refuse_twins(found)
 
 
 def _refuse_twins(found: Sequence[Surveyed]) -> None:
-    """Refuse a machine under two names, whose devices a job would count twice; the rig's nodes have engines of their own."""
+    """Refuse a machine under two names, whose devices a job would count twice; the testbed's nodes have engines of their own."""
     names: dict[str, str] = {}
     for seen in found:
         first = names.setdefault(seen.engine_id, seen.host.name)
@@ -282,13 +284,13 @@ def _refuse_twins(found: Sequence[Surveyed]) -> None:
 
 
 def refusals(seen: Surveyed) -> tuple[str, ...]:
-    """Why a host that answers can't be used, each as a sentence that names it."""
+    """Why a host that answers can't be used; each a sentence that names it."""
     clock = clock_refusal(seen.host.name, seen.clock)
     return (*unmet(seen.host, seen.node, local=seen.local), *([clock] if clock else []))
 
 
 def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError, ...]:
-    """Ask all at the same time; a refusal is an answer."""
+    """Ask all concurrently; a RequestError is an answer."""
 
     def answer(one: T) -> R | RequestError:
         try:
@@ -301,7 +303,7 @@ def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError,
 
 
 def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -> str:
-    """Have the suite's base on every node, and return its reference; raises RequestError where it can't be made or a node can't take it."""
+    """Copy the suite's base to every node that lacks it, and return its reference; raises RequestError if that fails."""
     base = base_image()
     lacking: list[Connection] = []
     having: list[Connection] = []
@@ -314,7 +316,7 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
     try:
         source = docker.connect()
         ensure_base(base, client=source, root=SUITE_ROOT, cache=cache_dir(), report=say)
-    except EngineError as error:  # this machine only gives orders; a node that has it helps the others
+    except EngineError as error:  # no engine here; a node that has the base supplies the others
         if not having:
             raise RequestError(
                 f"{lacking[0].host.name} has no {base.reference}, which the suite looks around in, and {error} here to make it; "
@@ -326,7 +328,7 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
 
 
 def examine(connection: Connection, reference: str) -> Surveyed:
-    """Ask one host, by a container of an image with Python that its engine has; raises RequestError where it does not answer as it should."""
+    """Survey one host, by a container of an image with Python that its engine has; raises RequestError if that fails."""
     with engine_errors(connection):
         info, clock = read_clock(connection.client.info)
         podman_version = podman.behind(connection.client)
@@ -336,7 +338,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
     return found.surveyed(
         connection,
         engine=docker.engine_facts(info, gpu_request=way, podman=podman_version),
-        # The engine's ID alone is what its key file says, which copies of a machine have in common.
+        # The engine's ID alone comes from its key file, which clones of a machine share.
         engine_id=" ".join((info["ID"], info["Name"], info["DockerRootDir"])),
         clock=clock,
         told={field: info[key] for field, key in told.items()},
@@ -345,7 +347,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
 
 
 def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> tuple[GpuRequest | None, str, str]:
-    """Have a snapshot made: the way by which the engine handed out GPUs, what the container printed, why there are no GPUs."""
+    """Take a snapshot: the way in which the engine provided GPUs, the container's output, and why there are no GPUs."""
     source = Path(snapshot.__file__).read_text(encoding="utf-8")
     argv = ("python3", "-c", source, str(PORTS))
     no_gpus = "its engine has neither NVIDIA's runtime nor CDI device names"
@@ -360,7 +362,7 @@ def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> t
 
 
 def packed_pynvml() -> tuple[str, ...]:
-    """nvidia-ml-py's one file, as arguments: the node needs no package, only its driver's own library."""
+    """nvidia-ml-py's single file, as arguments: the node needs no package, only its driver's own library."""
     found = importlib.util.find_spec("pynvml")
     if found is None or found.origin is None:
         return ()

@@ -1,1 +1,1 @@
-"""What a machine says of itself: its nodes, GPUs, interfaces, processor and control groups, and where a figure comes from."""
+"""A machine's facts about itself: its cores, GPUs, interfaces, processor and control groups, and the provenance of a figure."""

@@ -1,8 +1,8 @@
-"""Readers of /proc and /sys, each with the tree's root as an argument so that a made-up tree can stand in: cores, adapters, control groups.
+"""Readers of /proc and /sys: cores, adapters, control groups. Each takes the tree's root as an argument, so that tests can use a fake tree.
 
-A file that the kernel does not offer, or refuses to read (a link's speed while it is down), is None and not an error. A machine with 64
-cores may hand a container two, and planning for 64 would oversubscribe it and measure the queue: control groups (v1, v2 or both) say how
-many. Their limits are inherited, so each is the tightest over the process's group and its ancestors (cgroups(7)).
+A file that the kernel lacks, or refuses to read (a link's speed while it is down), is None and not an error. A machine with 64 cores may
+give a container two; a plan for 64 would oversubscribe them and measure the queue. Control groups (v1, v2 or both) tell how many: their
+limits are inherited, so each is the tightest over the process's group and its ancestors (cgroups(7)).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ARPHRD_ETHER, _ARPHRD_INFINIBAND, _ARPHRD_LOOPBACK = 1, 32, 772
 
 
 def read_text(path: Path) -> str | None:
-    """The stripped text of a file, or None where it is absent, unreadable or without a value."""
+    """The stripped text of a file; None if it is absent, unreadable or without a value."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -27,7 +27,7 @@ def read_text(path: Path) -> str | None:
 
 
 def read_int(path: Path) -> int | None:
-    """The integer that a file holds, or None."""
+    """The integer in a file, or None."""
     text = read_text(path)
     try:
         return None if text is None else int(text)
@@ -54,24 +54,24 @@ def memory_total_bytes(sys_root: Path) -> int | None:
 
 
 def first_processor(sys_root: Path) -> dict[str, str]:
-    """What /proc/cpuinfo says of the first processor, by key."""
+    """The first processor's entry in /proc/cpuinfo, by key."""
     first, _, _ = (read_text(sys_root / "proc/cpuinfo") or "").partition("\n\n")
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 
 def counts_energy(sys_root: Path) -> bool:
-    """Whether there is a counter of energy (Documentation/power/powercap); AMD's too are called intel-rapl."""
+    """Whether there is an energy counter (Documentation/power/powercap); AMD's are called intel-rapl too."""
     return any((sys_root / "sys/class/powercap").glob("intel-rapl:*"))
 
 
 def governors(sys_root: Path) -> tuple[str, ...]:
-    """Governors of cpufreq in use; empty where the kernel does not set clocks (most virtual machines)."""
+    """The cpufreq governors in use; empty if the kernel does not set clocks (most virtual machines)."""
     files = (sys_root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     return tuple(sorted({text for file in files if (text := read_text(file))}))
 
 
 def read_nics(sys_root: Path, *, addresses: Mapping[str, str] | None = None) -> tuple[Nic, ...]:
-    """Every network interface, by name; `addresses` are IPv4 addresses by interface, which no file tells."""
+    """Every network interface, by name; `addresses` are the IPv4 addresses by interface, which no file contains."""
     found = []
     for directory in _directories(sys_root / "sys/class/net"):
         speed = read_int(directory / "speed")
@@ -96,7 +96,7 @@ def _nic_kind(directory: Path) -> NicKind:
         return "infiniband"
     if (directory / "bonding").is_dir():
         return "bond"
-    # Only an interface that hardware backs has a `device`; bridges, veth pairs and tunnels live under devices/virtual.
+    # Only an interface backed by hardware has a `device`; bridges, veth pairs and tunnels are under devices/virtual.
     if not (directory / "device").exists():
         return "virtual"
     if (directory / "wireless").is_dir():
@@ -120,7 +120,7 @@ def read_hcas(sys_root: Path) -> tuple[Hca, ...]:
 
 
 def nvidia_pci_functions(sys_root: Path) -> tuple[str, ...]:
-    """PCI addresses of NVIDIA display and compute functions, whether or not a driver holds them."""
+    """PCI addresses of NVIDIA display and compute functions, with or without a driver."""
     return tuple(
         function.name
         for function in _directories(sys_root / "sys/bus/pci/devices")
@@ -140,7 +140,7 @@ _V1_UNLIMITED = 1 << 60  # v1 writes "no limit" as the largest page-aligned inte
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupLimits:
-    """The limits that bind this process; None where there is none."""
+    """The limits that bind this process; None for unlimited."""
 
     cpus: frozenset[int] | None
     cpu_quota: float | None  # cores' worth of CPU time each period: 1.5 is one and a half cores
@@ -148,7 +148,7 @@ class CgroupLimits:
 
 
 def read_limits(sys_root: Path = Path("/")) -> CgroupLimits:
-    """Read the limits of the calling process below `sys_root` (a made-up tree in tests)."""
+    """Read the limits of the calling process below `sys_root` (a fake tree in tests)."""
     quotas: list[float] = []
     memory: list[int] = []
     cpus: frozenset[int] | None = None
@@ -164,7 +164,7 @@ def read_limits(sys_root: Path = Path("/")) -> CgroupLimits:
 def _own_groups(sys_root: Path) -> dict[str, list[Path]]:
     """Directories of this process's group for each controller, and of its ancestors up to the mount, nearest first.
 
-    The key "" is the unified (v2) one.
+    The key "" is the unified (v2) hierarchy.
     """
     mounts = controller_mounts(sys_root)
     groups: dict[str, list[Path]] = {}
@@ -179,7 +179,7 @@ def _own_groups(sys_root: Path) -> dict[str, list[Path]]:
 
 
 def controller_mounts(sys_root: Path) -> dict[str, tuple[PurePosixPath, Path]]:
-    """Map each controller to (the group that is mounted, where), from proc_pid_mountinfo(5)."""
+    """Map each controller to (the mounted group, its mount point), from proc_pid_mountinfo(5)."""
     mounts: dict[str, tuple[PurePosixPath, Path]] = {}
     for line in (read_text(sys_root / "proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
@@ -226,5 +226,5 @@ def _cpus(directory: Path) -> frozenset[int] | None:
 
 
 def usable_cores(cores: int, cpu_quota: float | None) -> int:
-    """Whole cores that may be kept busy at once: the core count, or fewer under a quota; never less than one."""
+    """Whole cores that can be busy concurrently: the core count, or fewer under a quota; at least one."""
     return cores if cpu_quota is None else max(1, min(cores, math.floor(cpu_quota)))

@@ -1,6 +1,6 @@
-"""A machine as a `Node`: its cores, memory, GPUs and network ports, as far as a run can have them; and its state, which `doctor` judges.
+"""A machine as a `Node`: the cores, memory, GPUs and network ports that a run can have; and its condition, which `doctor` judges.
 
-Looks, and changes nothing. The figures are what CPU affinity, control groups and CUDA_VISIBLE_DEVICES leave, not what is on the box.
+Inspects, and changes nothing. The figures are what CPU affinity, control groups and CUDA_VISIBLE_DEVICES leave, not what is installed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from runner.core.cache import free_mib
 from runner.core.frozen import Frozen
 from runner.core.node import Node
 
-# Enough for every rank that one job has on a node, and some beside.
+# Enough for every rank of one job on a node, with some to spare.
 PORTS = 64
 
 
 def inspect_local(
     *, sys_root: Path = Path("/"), nvml: Any | None = None, affinity: Iterable[int] | None = None
 ) -> Node:
-    """Describe the machine that this process runs on; tests give a made-up tree, a module with nvidia-ml-py's interface, and CPU ids."""
+    """Describe this machine; tests pass a fake tree, a module with nvidia-ml-py's interface, and CPU ids."""
     return read_node(
         name=socket.gethostname(),
         sys_root=sys_root,
@@ -48,9 +48,9 @@ def read_node(
     addresses: Mapping[str, str],
     ports: Sequence[int],
 ) -> Node:
-    """Describe a machine, this one or another by its snapshot, from its files and what else was asked there.
+    """Describe a machine, this one or another by its snapshot, from its files and further answers.
 
-    `affinity` are the CPU ids that its scheduler allows, `visible` is its CUDA_VISIBLE_DEVICES, `ports` were free.
+    `affinity`: the CPU ids that its scheduler allows; `visible`: its CUDA_VISIBLE_DEVICES; `ports`: ports that were free.
     """
     limits = read_limits(sys_root)
     allowed = frozenset(affinity)
@@ -75,22 +75,22 @@ def read_node(
 
 
 class Disk(Frozen):
-    """Free room where the suite writes."""
+    """Free space at a place where the suite writes."""
 
     purpose: str
     path: Path
-    free_mib: int  # what an ordinary process may still write
+    free_mib: int  # available to an ordinary process
 
 
 class Vitals(Frozen):
-    """State of the machine at one moment."""
+    """A machine's condition at one moment."""
 
     disks: tuple[Disk, ...]
     memlock_mib: int | None  # memory that a process may pin (ulimit -l); None when unlimited
     shm_mib: int | None
-    # Cpufreq governors in use; empty where the kernel does not set clocks (most virtual machines).
+    # Cpufreq governors in use; empty if the kernel does not set clocks (most virtual machines).
     governors: tuple[str, ...]
-    throttled_cores: int | None  # CPUs that were slowed down by heat since boot; None where the kernel does not count
+    throttled_cores: int | None  # CPUs that heat has throttled since boot; None if the kernel does not count them
     load_average_1min: float
     nvidia_pci: tuple[str, ...]
     gpus: tuple[GpuHealth, ...]
@@ -99,9 +99,9 @@ class Vitals(Frozen):
 def take_vitals(
     node: Node, *, images: Path | None, cache: Path, results: Path, sys_root: Path = Path("/"), nvml: Any | None = None
 ) -> Vitals:
-    """Read the state of this machine.
+    """Read this machine's condition.
 
-    `images` is where the engine keeps images, None when that is not on this machine; wheels are in `cache`, records go to `results`.
+    `images` is the engine's image store, None if it is not on this machine; `cache` is for wheels, `results` for records.
     """
     cpus = sys_root / "sys/devices/system/cpu"
     counts = [hostfs.read_int(path) for path in cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]

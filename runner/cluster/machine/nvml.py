@@ -1,6 +1,6 @@
-"""GPUs and their driver, from what NVML (nvidia-ml-py) answered on this machine or on another. Settings are never touched.
+"""GPUs and their driver, from the answers of NVML (nvidia-ml-py) on this machine or another. Never changes a setting.
 
-A machine without GPUs is an ordinary machine: the answer is then no GPUs and the reason why.
+A machine without GPUs is an ordinary machine: the result is then no GPUs and the reason why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runner.cluster.machine.hostfs import nvidia_pci_functions
 from runner.core.frozen import Frozen
 from runner.core.node import SLOWDOWNS, Gpu
 
-# nvmlGpuTopologyLevel_t, in the words of `nvidia-smi topo -m`.
+# nvmlGpuTopologyLevel_t, in the terms of `nvidia-smi topo -m`.
 _ANCESTORS: Final = {
     0: "one board",
     10: "one PCIe switch",
@@ -23,7 +23,7 @@ _ANCESTORS: Final = {
     40: "one NUMA node",
     50: "the link between sockets",
 }
-# nvmlGpuP2PStatus_t, in the words of `nvidia-smi topo -p2p`.
+# nvmlGpuP2PStatus_t, in the terms of `nvidia-smi topo -p2p`.
 _NOT_DIRECT: Final = {
     1: "the chipset does not support it",
     2: "the GPUs do not support it",
@@ -34,29 +34,29 @@ _NOT_DIRECT: Final = {
 
 
 class GpuAnswer(Frozen):
-    """What NVML says of one GPU; None where it has no answer."""
+    """NVML's answers about one GPU; None if it has none."""
 
     uuid: str
     name: str
     memory_bytes: int
     capability: tuple[int, int]
-    links: tuple[int, ...]  # state of each NVLink connection, 1 where it is active
+    links: tuple[int, ...]  # state of each NVLink, 1 if active
     reasons: int | None  # bits of nvmlDeviceGetCurrentClocksEventReasons
-    pids: tuple[int, ...] | None  # processes that compute on it, as the node counts them
+    pids: tuple[int, ...] | None  # processes that compute on it, by the node's own process ids
 
 
 class PairAnswer(Frozen):
-    """What NVML says of two GPUs, in the codes of nvml.h; None where it does not say."""
+    """NVML's answers about two GPUs, in the codes of nvml.h; None if it has none."""
 
     first: int
     second: int
-    read: int | None  # nvmlGpuP2PStatus_t of reading each other's memory
+    read: int | None  # nvmlGpuP2PStatus_t for reading each other's memory
     nvlink: int | None  # the same over NVLink
-    ancestor: int | None  # nvmlGpuTopologyLevel_t of what both hang on
+    ancestor: int | None  # nvmlGpuTopologyLevel_t of their nearest common ancestor
 
     @property
     def kind(self) -> str:
-        """Whether they reach each other's memory directly, and over what."""
+        """The path over which they access each other's memory, and whether it is direct."""
         if self.read is None:
             return "unknown to NVML"
         over = "NVLink" if self.nvlink == 0 else _ANCESTORS.get(-1 if self.ancestor is None else self.ancestor, "PCIe")
@@ -66,32 +66,32 @@ class PairAnswer(Frozen):
 
 
 class NvmlAnswers(Frozen):
-    """What NVML says of a machine, or the error that it answers with."""
+    """NVML's answers about a machine, or its error."""
 
     error: str | None = None
     loaded: bool = True
     driver: str | None = None
-    cuda: int | None = None  # the newest CUDA version that the driver speaks, 13000 for 13.0
+    cuda: int | None = None  # the newest CUDA version that the driver supports, 13000 for 13.0
     gpus: tuple[GpuAnswer, ...] = ()
     pairs: tuple[PairAnswer, ...] = ()
 
     @property
     def cuda_driver(self) -> str | None:
-        """The newest CUDA version that the driver speaks, "13.0"; None without a driver that answers."""
+        """The newest CUDA version that the driver supports, "13.0"; None if no driver answers."""
         cuda = self.cuda or 0
         return None if self.error is not None else f"{cuda // 1000}.{cuda % 1000 // 10}"
 
 
 class GpuHealth(Frozen):
-    """What would disturb a measurement on one GPU at this moment."""
+    """What would disturb a measurement on one GPU right now."""
 
     index: int
-    slowdowns: tuple[str, ...]  # what holds its clocks down; an idle GPU's low clocks do not count
+    slowdowns: tuple[str, ...]  # reasons for reduced clocks; an idle GPU's low clocks do not count
     processes: tuple[int, ...]
 
 
 def ask_nvml(nvml: Any | None = None) -> NvmlAnswers:
-    """Ask this machine's NVML, through a module with nvidia-ml-py's interface; that library itself when None."""
+    """Ask this machine's NVML, through a module with nvidia-ml-py's interface; through nvidia-ml-py itself when None."""
     if nvml is None:
         import pynvml  # noqa: PLC0415 - builds ctypes tables: 15 ms that --help need not wait for
 
@@ -102,9 +102,9 @@ def ask_nvml(nvml: Any | None = None) -> NvmlAnswers:
 def read_gpus(
     answers: NvmlAnswers, *, sys_root: Path = Path("/"), visible: str | None = None
 ) -> tuple[tuple[Gpu, ...], str | None]:
-    """The GPUs of a machine, of which CUDA_VISIBLE_DEVICES may leave some, and why there are none.
+    """The GPUs of a machine that CUDA_VISIBLE_DEVICES does not hide, or the reason why there are none.
 
-    Its PCI bus is looked at when the driver is missing.
+    If the driver is missing, the PCI bus shows whether there is a GPU.
     """
     if answers.error is not None:
         if answers.loaded:
@@ -132,7 +132,7 @@ def read_gpus(
 
 
 def read_health(answers: NvmlAnswers, gpus: Sequence[Gpu]) -> tuple[GpuHealth, ...]:
-    """How each of these GPUs fares; one that will not say is left out."""
+    """The condition of each of these GPUs; a GPU that does not report it is left out."""
     found = []
     told = dict(enumerate(answers.gpus))
     for gpu in gpus:
@@ -146,8 +146,8 @@ def read_health(answers: NvmlAnswers, gpus: Sequence[Gpu]) -> tuple[GpuHealth, .
 def select_visible(gpus: tuple[Gpu, ...], visible: str) -> tuple[Gpu, ...]:
     """Apply CUDA_VISIBLE_DEVICES as the CUDA runtime does.
 
-    Entries are indices or the beginnings of UUIDs, in the order wanted; the first that matches no GPU, or more than one,
-    ends the list, and a GPU named twice leaves none visible (CUDA C++ Programming Guide, "CUDA Environment Variables").
+    Entries are indices or UUID prefixes, in the order wanted; the first that matches no GPU, or more than one, ends the list, and a GPU
+    named twice leaves none visible (CUDA C++ Programming Guide, "CUDA Environment Variables").
     """
     chosen: list[Gpu] = []
     for entry in (part.strip() for part in visible.split(",")):
@@ -166,7 +166,7 @@ def select_visible(gpus: tuple[Gpu, ...], visible: str) -> tuple[Gpu, ...]:
 
 
 def describe_pairs(pairs: Sequence[PairAnswer]) -> str:
-    """Pairs of one kind together: `NVLink: 0-1, 2-3; not direct (one NUMA node; the chipset does not support it): 0-2, ...`."""
+    """List pairs by kind: `NVLink: 0-1, 2-3; not direct (one NUMA node; the chipset does not support it): 0-2, ...`."""
     kinds: dict[str, list[str]] = {}
     for pair in pairs:
         kinds.setdefault(pair.kind, []).append(f"{pair.first}-{pair.second}")

@@ -1,8 +1,8 @@
-"""Where a figure comes from: the suite's commit, the machine, the driver, and the software inside the environment.
+"""The provenance of a figure: the suite's commit, the machine, the driver, and the software inside the environment.
 
-One small function a fact, each asking the machine itself. What the machine won't say is None; nothing is inferred from
-something else. `collect` is called before a run (the load average is that of the machine left alone); what only the
-training program knows is added afterwards from its `env` event by `Provenance.with_environment`.
+One small function per fact, each asking the machine itself. A fact that the machine does not tell is None; nothing is inferred from
+something else. `collect` is called before a run, so that the load average is the idle machine's; `Provenance.with_environment` later adds
+what only the training program knows, from its `env` event.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def collect(
     nodes: tuple[NodeUsed, ...] = (),
     suite_root: Path = SUITE_ROOT,
 ) -> Provenance:
-    """Ask the machine for everything but what only the training program knows; `host` is what another machine said of itself."""
+    """Collect every fact except those that only the training program knows; `host` has another machine's facts."""
     return Provenance(
         git=read_git(suite_root),
         host=host or read_host(node),
@@ -51,7 +51,7 @@ def collect(
 
 
 def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
-    """Read the machine's own facts; `node` gives what this process may use of it."""
+    """Read the machine's own facts; `node` has what this process may use of it."""
     cpus = _online_cpus(sys_root)
     memory_bytes, load = hostfs.memory_total_bytes(sys_root), read_text(sys_root / "proc/loadavg")
     return Host(
@@ -80,12 +80,12 @@ def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
 
 
 def programs_sha256(workloads: Path) -> str:
-    """Hash all training programs; studies, which only say what to run, change none of them."""
+    """Hash all training programs; studies, which only select what to run, are left out."""
     return tree_sha256(workloads, without="studies")
 
 
 def tree_sha256(root: Path, *, without: str | None = None) -> str:
-    """Hash the names and contents of all files below `root`, but for one folder; compiled Python files do not count."""
+    """Hash names and contents of all files below `root`, except one top-level folder and compiled Python files."""
     digest = hashlib.sha256()
     files = (
         path
@@ -94,7 +94,7 @@ def tree_sha256(root: Path, *, without: str | None = None) -> str:
     )
     for name, path in sorted((path.relative_to(root).as_posix(), path) for path in files):
         content = path.read_bytes()
-        # Lengths keep a name's end from being read as a content's beginning.
+        # Lengths separate the end of a name from the beginning of its content.
         digest.update(f"{len(name)}:{name}:{len(content)}:".encode())
         digest.update(content)
     return digest.hexdigest()
@@ -114,7 +114,7 @@ def _mhz(cpus: list[Path], file: str) -> list[float]:
 
 
 def _current_mhz(cpus: list[Path], sys_root: Path) -> float | None:
-    """Mean current clock: cpufreq's where there is one, else the one in /proc/cpuinfo (a virtual machine's nominal clock)."""
+    """Mean current clock: cpufreq's if there is one, else that of /proc/cpuinfo (a virtual machine's nominal clock)."""
     mhz = _mhz(cpus, "scaling_cur_freq")
     if not mhz:
         lines = (read_text(sys_root / "proc/cpuinfo") or "").splitlines()
@@ -143,7 +143,7 @@ def _virtualization(sys_root: Path) -> str | None:
 
 
 def read_processor(sys_root: Path = Path("/")) -> Processor | None:
-    """Describe the first processor; None where /proc/cpuinfo has no vendor or family."""
+    """Describe the first processor; None if /proc/cpuinfo lacks its vendor, family or model."""
     told = hostfs.first_processor(sys_root)
     family, model = told.get("cpu family", ""), told.get("model", "")
     if "vendor_id" not in told or not family.isdigit() or not model.isdigit():

@@ -1,10 +1,10 @@
-"""What a machine says of itself, on one line of JSON: the files that the suite reads, its addresses, free ports, and what NVML answers.
+"""A machine's report on itself, as one line of JSON: the files that the suite reads, its addresses, free ports, and NVML's answers.
 
     python3 -c "$(cat snapshot.py)" PORTS [PYNVML...]
 
-Runs on another machine, in a container of the suite's base in that machine's network and without any right, or in a step of a Slurm job,
-so it is one file that needs the standard library alone and imports nothing of the suite. It judges nothing: `hosts/survey.py` lays the files out again, and the
-code that reads this machine's reads them. PYNVML is nvidia-ml-py's module, packed by the survey; without it no GPU is asked.
+Runs on another machine, in a container of the suite's base with that machine's network and no capabilities, or in a Slurm step, so it is one
+file that needs only the standard library. It judges nothing: `hosts/survey.py` writes the files out again, and the code for this machine's
+files reads them. PYNVML is nvidia-ml-py's module, packed by the survey; without it no GPU is asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 SIOCGIFADDR = 0x8915  # include/uapi/linux/sockios.h
 
-# Directories whose presence alone tells something, and the files that are read; `*` as in a shell.
+# Directories that matter by their mere presence, and the files to read; `*` as in a shell.
 FOLDERS = (
     "/sys/class/net/*",
     "/sys/class/net/*/bonding",
@@ -64,7 +64,7 @@ FILES = (
     "/sys/devices/system/cpu/online",
     "/sys/hypervisor/type",
 )
-# Of each control group from the process's own up to the mount.
+# Read in each control group from the process's own up to the mount.
 LIMITS = (
     "cpu.max",
     "cpu.cfs_quota_us",
@@ -75,12 +75,12 @@ LIMITS = (
     "memory.limit_in_bytes",
 )
 NVIDIA = "0x10de"
-# nvmlGpuP2PCapsIndex_t of nvml.h; the module's own NVML_P2P_CAPS_INDEX_READ is a tuple, by a comma too many.
+# nvmlGpuP2PCapsIndex_t of nvml.h; the module's own NVML_P2P_CAPS_INDEX_READ is a tuple, because of a stray comma.
 P2P_READ, P2P_NVLINK = 0, 2
 
 
 def read(path: Path) -> str | None:
-    """Text of a file, None where the kernel has none."""
+    """Text of a file; None if it can't be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -88,7 +88,7 @@ def read(path: Path) -> str | None:
 
 
 def matching(patterns: Sequence[str]) -> list[Path]:
-    """Everything that patterns from the root on name."""
+    """Everything that matches the absolute patterns."""
     return [path for pattern in patterns for path in Path("/").glob(pattern[1:])]
 
 
@@ -109,7 +109,7 @@ def group_files() -> Iterator[Path]:
 
 
 def pci_files() -> Iterator[Path]:
-    """Vendor and class of NVIDIA's functions on the PCI bus: a GPU whose driver is not there is worth a word."""
+    """Vendor and class of NVIDIA's functions on the PCI bus, so that a GPU without a driver is noticed."""
     for function in Path("/sys/bus/pci/devices").glob("*"):
         if (read(function / "vendor") or "").strip() == NVIDIA:
             yield from (function / "vendor", function / "class")
@@ -122,14 +122,14 @@ def addresses() -> dict[str, str]:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(asked.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # none
+            except OSError:  # it has no address
                 continue
             found[name] = socket.inet_ntoa(answer[20:24])
     return found
 
 
 def local_addresses() -> list[str]:
-    """Every IPv4 address that is this machine's, second ones of an interface included (`/32 host LOCAL` below it in fib_trie)."""
+    """Every IPv4 address of this machine, including an interface's secondary ones (`/32 host LOCAL` below it in fib_trie)."""
     found = set()
     last = ""
     for line in (read(Path("/proc/net/fib_trie")) or "").splitlines():
@@ -141,9 +141,9 @@ def local_addresses() -> list[str]:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """TCP ports that nobody holds on any address of the machine.
+    """TCP ports that are free on every address of the machine.
 
-    The kernel hands these out in turn and not again soon, so that they are still free when the ranks bind them.
+    The kernel assigns them in turn and does not soon reuse one, so they are still free when the ranks bind them.
     """
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
@@ -155,19 +155,19 @@ def free_ports(count: int) -> tuple[int, ...]:
 def unpacked_pynvml(packed: str) -> Any:
     """nvidia-ml-py's module, from its packed source."""
     module = types.ModuleType("pynvml")
-    # It finds itself by its name, to keep its table of functions.
+    # It looks itself up by name, to store its table of functions.
     sys.modules["pynvml"] = module
     exec(compile(zlib.decompress(base64.b85decode(packed)), "pynvml.py", "exec"), module.__dict__)  # noqa: S102 - sent by the runner
     return module
 
 
 def text(answer: Any) -> Any:
-    """The same, for older releases of nvidia-ml-py that answer in bytes."""
+    """An answer as text: older releases of nvidia-ml-py return bytes."""
     return answer.decode() if isinstance(answer, bytes) else answer
 
 
 def asked(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Answer of one NVML function; None where this driver or GPU has none."""
+    """One NVML function's answer; None if this driver or GPU has none."""
     try:
         return text(getattr(nvml, function)(*arguments))
     except (nvml.NVMLError, AttributeError):
@@ -175,7 +175,7 @@ def asked(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def nvml_answers(nvml: Any, *, pairs: bool) -> dict[str, Any]:
-    """What NVML says of the driver, of every GPU and, if asked, of every pair of them."""
+    """NVML's answers about the driver, every GPU and, with `pairs`, every pair of them."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -196,7 +196,7 @@ def nvml_answers(nvml: Any, *, pairs: bool) -> dict[str, Any]:
 
 
 def one_gpu(nvml: Any, handle: Any) -> dict[str, Any]:
-    """Name, size, links and present state of a GPU."""
+    """Name, size, links and current state of a GPU."""
     links = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         state = asked(nvml, "nvmlDeviceGetNvLinkState", handle, link)
@@ -216,7 +216,7 @@ def one_gpu(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def one_pair(nvml: Any, handles: Sequence[Any], first: int, second: int) -> dict[str, Any]:
-    """Whether two GPUs reach each other's memory, by NVML's codes: P2P status over any way and over NVLink, nearest common ancestor."""
+    """Whether two GPUs access each other's memory, in NVML's codes: P2P status over any path and over NVLink, nearest common ancestor."""
     pair = (handles[first], handles[second])
     return {
         "first": first,

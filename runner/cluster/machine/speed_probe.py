@@ -1,11 +1,11 @@
-"""How fast a node's memory and disk are.
+"""Measures the bandwidth of a node's memory and disk.
 
     python3 -c "$(cat speed_probe.py)" FOLDER
 
-Runs in a container of the suite's base, so it is one file that needs the standard library alone. Prints one line of JSON, in bytes a second:
-`memory` is that of copies by all cores at once, what is read and what is written counted (STREAM's Copy: J. D. McCalpin, "Memory Bandwidth and
-Machine Balance in Current High Performance Computers", IEEE TCCA Newsletter, December 1995); `disk_write` that of a file in FOLDER until it is on the
-disk, `disk_read` that of the same file, which the kernel was told to forget.
+Runs in a container of the suite's base, so it is one file that needs only the standard library. Prints one line of JSON, in bytes per second:
+`memory` for copies by all cores concurrently, counting bytes read and written (STREAM's Copy: J. D. McCalpin, "Memory Bandwidth and Machine
+Balance in Current High Performance Computers", IEEE TCCA Newsletter, December 1995); `disk_write` for a file in FOLDER until it is on the disk;
+`disk_read` for the same file, after the kernel was told to drop it from its cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-# Larger than a core's share of any cache.
+# Larger than any core's share of a cache.
 BUFFER_BYTES = 1 << 26
 COPY_S = 1.0
 # More threads than this are no faster on any memory, and a container may not have more.
@@ -28,10 +28,10 @@ BLOCK = os.urandom(1 << 20)
 
 
 def copied(seconds: float, start: threading.Barrier, rates: list[float]) -> None:
-    """Copy one buffer to another over and over; ctypes lets other threads run meanwhile."""
+    """Copy one buffer to another repeatedly; ctypes lets other threads run meanwhile."""
     source, target = (ctypes.create_string_buffer(BUFFER_BYTES) for _ in range(2))
     ctypes.memset(source, 1, BUFFER_BYTES)
-    ctypes.memset(target, 1, BUFFER_BYTES)  # pages come when they are first written
+    ctypes.memset(target, 1, BUFFER_BYTES)  # pages are allocated when they are first written
     start.wait()
     began, count = time.monotonic(), 0
     while (took := time.monotonic() - began) < seconds or not count:
@@ -41,7 +41,7 @@ def copied(seconds: float, start: threading.Barrier, rates: list[float]) -> None
 
 
 def memory() -> float:
-    """Bytes a second of all cores that this process may use."""
+    """Bytes per second, by all cores that this process may use."""
     count = min(MOST_THREADS, len(os.sched_getaffinity(0)))
     start, rates = threading.Barrier(count), list[float]()
     threads = [threading.Thread(target=copied, args=(COPY_S, start, rates)) for _ in range(count)]
@@ -53,11 +53,11 @@ def memory() -> float:
 
 
 def disk(folder: Path) -> tuple[float, float]:
-    """Bytes a second that a file is written and read with."""
+    """Bytes per second of writing and of reading a file."""
     path = folder / f"dlscale-{os.getpid()}"
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
-        path.unlink()  # whatever ends this leaves nothing
+        path.unlink()  # so nothing is left, however this ends
         began = time.monotonic()
         for _ in range(FILE_BYTES // len(BLOCK)):
             os.write(file, BLOCK)
