@@ -15,9 +15,7 @@ from runner.cluster.hosts.survey import Surveyed, at_once
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 
-_SECONDS: Final = (
-    10.0  # for containers that start one after the other on a busy node; if all is well, the check ends immediately
-)
+_SECONDS: Final = 10.0  # for containers that start one after another on a busy node; success ends it immediately
 _PATIENCE_S: Final = 20
 """Timeout of each call to an engine: the check follows a failed run, and a silent engine may be the cause."""
 

@@ -158,9 +158,7 @@ class Snapshot(Frozen):
     addresses: Mapping[str, str]
     local: tuple[str, ...]
     ports: tuple[int, ...] = Field(min_length=1)
-    visible: str | None = (
-        None  # its CUDA_VISIBLE_DEVICES, which Slurm sets if it does not isolate a job from other GPUs
-    )
+    visible: str | None = None  # its CUDA_VISIBLE_DEVICES, which Slurm sets if it does not isolate the other GPUs
     uname: Mapping[str, str] = {}
     time: float = 0.0
     nvml: NvmlAnswers | None  # None if the container got no GPU
