@@ -26,8 +26,8 @@ from runner.engines.process import CommandError, find_program, on_path, run, whe
 LEASE_S: Final = 10.0
 POLL_S: Final = 0.5
 _ANSWER_S: Final = 60
-_GOING: Final = frozenset({"running", "paused", "restarting"})
-_RUNS: Final = ("container", "process")
+_ACTIVE: Final = frozenset({"running", "paused", "restarting"})
+_JOBS: Final = ("container", "process")
 
 
 class Place:
@@ -88,11 +88,11 @@ def clean(hosts: str | None = None) -> None:
     refusals: list[str] = []
     with ExitStack() as connections:
         places = list(_places(hosts, connections, refusals) if hosts else _here(refusals))
-        left = remove_left(places, say=lambda text: sys.stderr.write(f"{text}\n"))
+        alive = remove_left(places, say=lambda text: sys.stderr.write(f"{text}\n"))
     lines = [f"removed {name}\n" for place in places for name in place.names]
     lines += [
-        f"left {name} as it is: its runner is alive; end that by Ctrl-C, or what runs by `{_holding(places, name).by_hand(name)}`\n"
-        for name in left
+        f"left {name} as it is: its runner is alive; end that by Ctrl-C, or what runs by `{_finder_of(places, name).by_hand(name)}`\n"
+        for name in alive
     ]
     refusals += [place.refusal for place in places if place.refusal]
     sys.stdout.write("".join(lines) or ("" if refusals else "nothing to remove\n"))
@@ -134,16 +134,16 @@ def removed_if_killed(hosts: str | None) -> Iterator[None]:
 
 def remove_of(runner: str, places: Sequence[Place]) -> None:
     """Remove what a dead runner left: immediately if it is not running, even if an engine was just creating it; else once its lease has expired."""
-    over = time.monotonic() + LEASE_S
-    late = False
-    while not late:
-        late = time.monotonic() > over
+    deadline = time.monotonic() + LEASE_S
+    expired = False
+    while not expired:
+        expired = time.monotonic() > deadline
         gone = owner.state(runner) == "gone"
         for place in places:
             for thing in place.now() if gone else ():
-                if thing.runner == runner and (late or thing.status not in _GOING):
+                if thing.runner == runner and (expired or thing.status not in _ACTIVE):
                     with suppress(EngineError):  # it, or something in it, is just ending: the next round retries
-                        place.finder.remove(thing, force=late)
+                        place.finder.remove(thing, force=expired)
         time.sleep(POLL_S)
 
 
@@ -154,26 +154,26 @@ def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]
     """
     things = [thing for place in places for thing in place.things]
     known = {thing.id for thing in things}
-    begun = {thing.run for thing in things if _state(thing) == "alive"}
-    others = any(_state(thing) == "unknown" for thing in things if thing.kind not in _RUNS)
-    over = time.monotonic() + LEASE_S
-    said = False
+    started = {thing.run for thing in things if _state(thing) == "alive"}
+    shared = any(_state(thing) == "unknown" for thing in things if thing.kind not in _JOBS)
+    deadline = time.monotonic() + LEASE_S
+    announced = False
     while True:
-        now = [one for place in places for one in place.now() if one.kind in _RUNS and _state(one) == "unknown"]
-        begun |= {container.run for container in now if container.id not in known}
-        going = {container.run for container in now if container.status in _GOING}
-        undecided = others or any(container.status in {*_GOING, "created"} for container in now)
-        if time.monotonic() > over or not undecided:
-            return begun | going
-        if not said:
+        now = [one for place in places for one in place.now() if one.kind in _JOBS and _state(one) == "unknown"]
+        started |= {container.run for container in now if container.id not in known}
+        active = {container.run for container in now if container.status in _ACTIVE}
+        undecided = shared or any(container.status in {*_ACTIVE, "created"} for container in now)
+        if time.monotonic() > deadline or not undecided:
+            return started | active
+        if not announced:
             say(f"looking for {LEASE_S:.0f} s which runs have a runner")
-            said = True
+            announced = True
         time.sleep(POLL_S)
 
 
-def _holding(places: Sequence[Place], name: str) -> Finder:
+def _finder_of(places: Sequence[Place], name: str) -> Finder:
     """The finder of the place where something of a run was found."""
-    return next((one for one in places if any(thing.run == name for thing in one.things)), places[0]).finder
+    return next((place for place in places if any(thing.run == name for thing in place.things)), places[0]).finder
 
 
 def _main(runner: str, hosts: str | None = None) -> None:

@@ -100,21 +100,22 @@ class Cluster:
         """The nodes of a run, for its record; `image_ids` are by node, each from the host's own engine."""
         nodes = {member.node.name: member.node for member in self.members}
         return tuple(
-            _used(nodes[placed.node], self._seen.get(placed.node), image_ids.get(placed.node)) for placed in placement
+            _used(nodes[placed.node], self._by_name.get(placed.node), image_ids.get(placed.node))
+            for placed in placement
         )
 
     def apart(self, placement: Sequence[Placed]) -> str | None:
         """Check after a failed run whether its hosts reach each other on its wires; if not, a sentence on which one is at fault."""
         from runner.cluster.hosts.connectivity import NodeEnd, explain, reach  # noqa: PLC0415 - loads what only hosts need
 
-        seen = self._seen
-        wired = [(seen[placed.node], placed.wire) for placed in placement if placed.node in seen and placed.wire]
+        by_name = self._by_name
+        wired = [(by_name[placed.node], placed.wire) for placed in placement if placed.node in by_name and placed.wire]
         ends = [NodeEnd(wire.iface, wire.address) for _, wire in wired]
-        return explain(reach([of_host for of_host, _ in wired], ends))
+        return explain(reach([host for host, _ in wired], ends))
 
     @property
-    def _seen(self) -> Mapping[str, Surveyed]:
-        return {of_host.host.name: of_host for of_host in self.surveyed}
+    def _by_name(self) -> Mapping[str, Surveyed]:
+        return {seen.host.name: seen for seen in self.surveyed}
 
     def close(self) -> None:
         """Close the connections to the hosts."""
@@ -127,10 +128,10 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     if request.hosts is None:
         return _this_machine(request)
     if request.hosts == SLURM:
-        return _allocated(say)
+        return _slurm_nodes(say)
     hosts = load_hosts(request.hosts)
     if request.engine not in (None, "docker"):
-        return _logged_in(hosts, say)
+        return _ssh_hosts(hosts, say)
     surveyed: tuple[Surveyed, ...] = ()
     if contact:
         from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
@@ -142,7 +143,7 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     return Cluster("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
 
 
-def _allocated(say: Callable[[str], None]) -> Cluster:
+def _slurm_nodes(say: Callable[[str], None]) -> Cluster:
     """The nodes of this Slurm job, asked even for a dry run, since only they know the job's share of them."""
     from runner.cluster.hosts.by_command import by_steps, survey  # noqa: PLC0415 - loads what only hosts need
 
@@ -153,7 +154,7 @@ def _allocated(say: Callable[[str], None]) -> Cluster:
     )
 
 
-def _logged_in(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
+def _ssh_hosts(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
     """The hosts of a list, reached over ssh; asked even for a dry run, like the nodes of a Slurm job."""
     from runner.cluster.hosts.by_command import by_ssh, survey  # noqa: PLC0415 - loads what only hosts need
 
@@ -191,12 +192,12 @@ def _members(surveyed: Sequence[Surveyed]) -> tuple[Member, ...]:
 
 
 def _member(host: Claims, node: Node) -> Member:
-    said = NodeWires(
+    wires = NodeWires(
         roles={role: interface.name for role, interface in host.interfaces.items()},
         addresses={i.name: i.address for i in host.interfaces.values() if i.address},
         hcas=host.hcas,
     )
-    return Member(node, said, host.slots)
+    return Member(node, wires, host.slots)
 
 
 _MTU_BYTES: Final = 1500
@@ -217,7 +218,7 @@ def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
             f"ask for NODES={len(node.cores)} or fewer"
         )
     cores, gpus = deal(node.cores, count), deal(node.gpus, count)
-    none = node.gpu_reason or f"{node.name} has {len(node.gpus)} for {count} nodes"
+    no_gpus = node.gpu_reason or f"{node.name} has {len(node.gpus)} for {count} nodes"
     return tuple(
         node.model_copy(
             update={
@@ -226,7 +227,7 @@ def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
                 "cpu_quota": node.cpu_quota and node.cpu_quota / count,
                 "memory_mib": node.memory_mib // count,
                 "gpus": gpus[number],
-                "gpu_reason": None if gpus[number] else none,
+                "gpu_reason": None if gpus[number] else no_gpus,
                 "nics": (Nic(name=IFACE, state="up", speed_mbit=None, mtu=_MTU_BYTES, kind="virtual", address=name),),
                 "hcas": (),
             }
@@ -237,6 +238,6 @@ def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
 
 def deal(things: tuple[_T, ...], count: int) -> tuple[tuple[_T, ...], ...]:
     """Cut a sequence into `count` consecutive parts whose lengths differ by at most one, longer ones first."""
-    share, over = divmod(len(things), count)
-    ends = [share * number + min(number, over) for number in range(count + 1)]
+    share, extra = divmod(len(things), count)
+    ends = [share * number + min(number, extra) for number in range(count + 1)]
     return tuple(things[start:end] for start, end in pairwise(ends))

@@ -21,13 +21,13 @@ from runner.engines.base import EngineFacts, GpuRequest
 
 Level = Literal["ok", "warn", "bad"]
 
-GPU_WAYS: Final[dict[GpuRequest, str]] = {"nvidia": "NVIDIA's runtime", "cdi": "CDI device names"}
+_GPU_REQUESTS: Final[dict[GpuRequest, str]] = {"nvidia": "NVIDIA's runtime", "cdi": "CDI device names"}
 _MEMORY_MIB: Final = 2048
 """ResNet-18 at 32x32 with two workers peaks near 1.5 GiB in MXNet; with less than this it swaps or is killed."""
 _RESULTS_MIB: Final = 512  # records and logs of a long sweep with telemetry
 _SHM_MIB: Final = 64  # Docker's default, too small for data loaders that pass batches between processes
 _MEMLOCK_MIB: Final = 1024  # RDMA pins every buffer that it sends from; with the usual 8 MiB, "ibv_reg_mr failed"
-_BUSY: Final = 0.5  # load per core above which something else disturbs the measurement
+_BUSY_LOAD: Final = 0.5  # load per core above which something else disturbs the measurement
 
 
 class Finding(Frozen):
@@ -108,7 +108,7 @@ def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
     if not node.gpus:
         return judge(subject, answers)
     if engine.gpu_request:
-        return judge(subject, f"{answers}, hands out GPUs by {GPU_WAYS[engine.gpu_request]}")
+        return judge(subject, f"{answers}, hands out GPUs by {_GPU_REQUESTS[engine.gpu_request]}")
     return judge(
         subject,
         f"{answers}, but it has neither NVIDIA's runtime nor CDI device names, so containers get no GPU",
@@ -123,40 +123,40 @@ def gpu_findings(node: Node, *, health: Sequence[GpuHealth], nvidia_pci: Sequenc
     if not node.gpus:
         # A GPU on the bus without a driver is wasted; a machine without any GPU is ordinary.
         step = "install the NVIDIA driver and reboot, or check `dmesg | grep NVRM`"
-        asleep = bool(nvidia_pci) and node.driver is None
-        yield judge("GPUs", f"none: {node.gpu_reason}", step, when=asleep, level="bad")
+        unused = bool(nvidia_pci) and node.driver is None
+        yield judge("GPUs", f"none: {node.gpu_reason}", step, when=unused, level="bad")
         return
     yield judge("driver", f"NVIDIA {node.driver}, CUDA up to {node.cuda_driver}")
     states = {gpu.index: gpu for gpu in health}
     for gpu in node.gpus:
         state = states.get(gpu.index)
-        what, step = f"{gpu.name}, {gpu.memory_mib:,} MiB, compute capability {gpu.compute_capability}", ""
+        description, step = f"{gpu.name}, {gpu.memory_mib:,} MiB, compute capability {gpu.compute_capability}", ""
         if state and state.slowdowns:
-            what += f"; its clocks are held down by {', '.join(state.slowdowns)}"
+            description += f"; its clocks are held down by {', '.join(state.slowdowns)}"
             step = "check cooling and power: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`"
         elif state and state.processes:
-            what += f"; in use by process {', '.join(map(str, state.processes))}"
+            description += f"; in use by process {', '.join(map(str, state.processes))}"
             step = "let it end first, or leave this GPU out with CUDA_VISIBLE_DEVICES"
-        yield judge(f"GPU {gpu.index}", what, step, when=bool(step))
+        yield judge(f"GPU {gpu.index}", description, step, when=bool(step))
 
 
 def _processor(node: Node, vitals: Vitals) -> Iterator[Finding]:
-    cores, load, slowed = len(node.cores), vitals.load_average_1min, vitals.throttled_cores
+    cores, load, throttled = len(node.cores), vitals.load_average_1min, vitals.throttled_cores
     quota = f", {node.cpu_quota:g} cores' worth of time" if node.cpu_quota is not None else ""
     yield judge("CPU", f"{node.cpu_model or 'unnamed processor'}, {cores} logical CPUs usable{quota}")
-    if load > _BUSY * cores:
-        said = f"{load:.1f} runnable processes on {cores} CPUs over the last minute: something else is running"
-        yield judge("load", said, "wait until the machine is idle, or expect wide intervals", when=True)
+    if load > _BUSY_LOAD * cores:
+        sentence = f"{load:.1f} runnable processes on {cores} CPUs over the last minute: something else is running"
+        yield judge("load", sentence, "wait until the machine is idle, or expect wide intervals", when=True)
     if not vitals.governors:
         yield judge("clocks", "the kernel does not set CPU clocks here (most virtual machines)")
     elif vitals.governors == ("performance",):
         yield judge("clocks", "governor performance on all CPUs")
     else:
-        said = f"governor {', '.join(vitals.governors)}: clocks follow the load, so the first windows are slow"
-        yield judge("clocks", said, "`cpupower frequency-set -g performance` before a run that counts", when=True)
-    if slowed:
-        said = f"{slowed} CPUs were slowed down by heat since boot"
-        yield judge("clocks", said, "check cooling; a run that is throttled is marked degraded", when=True)
+        sentence = f"governor {', '.join(vitals.governors)}: clocks follow the load, so the first windows are slow"
+        yield judge("clocks", sentence, "`cpupower frequency-set -g performance` before a run that counts", when=True)
+    if throttled:
+        sentence = f"{throttled} CPUs were slowed down by heat since boot"
+        yield judge("clocks", sentence, "check cooling; a run that is throttled is marked degraded", when=True)
 
 
 def _memory(node: Node, vitals: Vitals) -> Iterator[Finding]:
@@ -173,10 +173,10 @@ def _memory(node: Node, vitals: Vitals) -> Iterator[Finding]:
         "data loaders with several processes need more: `mount -o remount,size=8G /dev/shm`",
         when=shm is None or shm <= _SHM_MIB,
     )
-    nobody = "" if node.hcas else ", and no RDMA adapter that needs more"
+    no_adapter = "" if node.hcas else ", and no RDMA adapter that needs more"
     yield judge(
         "locked memory",
-        "unlimited" if pinned is None else f"{pinned:,} MiB a process{nobody}",
+        "unlimited" if pinned is None else f"{pinned:,} MiB a process{no_adapter}",
         "raise `memlock` in /etc/security/limits.conf to unlimited: RDMA pins its buffers",
         when=bool(node.hcas) and pinned is not None and pinned < _MEMLOCK_MIB,
     )
@@ -200,20 +200,20 @@ def wire_findings(nics: Sequence[Nic], hcas: Sequence[Hca]) -> Iterator[Finding]
 def _disks(vitals: Vitals, images: Sequence[ImageFit]) -> Iterator[Finding]:
     runnable = [image.size_mib for image in images if image.misfit is None]
     for disk in vitals.disks:
-        needed, what = _RESULTS_MIB, "records"
+        needed, content = _RESULTS_MIB, "records"
         if disk.purpose in ("images", "cache") and runnable:
-            needed, what = max(runnable), "the largest image that can run here"
+            needed, content = max(runnable), "the largest image that can run here"
         yield judge(
             f"disk for {disk.purpose}",
             f"{disk.free_mib:,} MiB free at {disk.path}",
-            f"{what} may need {needed:,} MiB: free some, or put it elsewhere",
+            f"{content} may need {needed:,} MiB: free some, or put it elsewhere",
             when=disk.free_mib < needed,
         )
 
 
 def _image(image: ImageFit) -> Finding:
-    said = f"can run here, {image.size_mib:,} MiB" if image.misfit is None else f"can't run here: {image.misfit}"
-    return judge(f"image {image.name}", said, when=image.misfit is not None)
+    sentence = f"can run here, {image.size_mib:,} MiB" if image.misfit is None else f"can't run here: {image.misfit}"
+    return judge(f"image {image.name}", sentence, when=image.misfit is not None)
 
 
 ImageState = Literal["same", "missing", "other"]
@@ -223,14 +223,14 @@ _IMAGES: Final[dict[ImageState, str]] = {
     "missing": "not there, the next bench that needs one loads it",
     "other": "not as here, the next bench that needs one replaces it",
 }
-_LISTED: Final = 3  # names before "and 9 more"
+_NAMES_SHOWN: Final = 3  # names before "and 9 more"
 _CLOCK_S: Final = 0.1  # with a larger difference the nodes' logs can't be read side by side; a job still runs
 
 
 def refused(name: str, sentence: str) -> Finding:
     """A finding on a host that can't be used, from a sentence with its name, the reason and the next step."""
-    said, _, step = sentence.removeprefix(f"{name}: ").partition("; ")
-    return Finding(level="bad", subject=name, sentence=said, next_step=step or None)
+    reason, _, step = sentence.removeprefix(f"{name}: ").partition("; ")
+    return Finding(level="bad", subject=name, sentence=reason, next_step=step or None)
 
 
 def host_findings(
@@ -239,7 +239,7 @@ def host_findings(
     """Judge one host that answers; `images` has the state there of each of this machine's images, `refusals` why the host can't be used."""
     name, node, engine = seen.host.name, seen.node, seen.engine
     yield from (refused(name, sentence) for sentence in refusals)
-    gpus = f", hands out GPUs by {GPU_WAYS[engine.gpu_request]}" if engine.gpu_request else ""
+    gpus = f", hands out GPUs by {_GPU_REQUESTS[engine.gpu_request]}" if engine.gpu_request else ""
     podman = f"; it is {engine.podman} behind Docker's API, and hands out no GPU" if engine.podman else ""
     answers = f"answers at {seen.connection.place}, version {engine.version}{gpus}{podman}"
     slots = f", {seen.host.slots} slots" if seen.host.slots else ""
@@ -258,8 +258,8 @@ def host_findings(
     ]
     for state, meaning in _IMAGES.items():
         if names := [image for image, there in images.items() if there == state]:
-            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            found.append(judge("images", f"{', '.join(names[:_LISTED])}{more}: {meaning}"))
+            more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+            found.append(judge("images", f"{', '.join(names[:_NAMES_SHOWN])}{more}: {meaning}"))
     yield from (finding.model_copy(update={"subject": f"{name} {finding.subject}"}) for finding in found)
 
 
@@ -290,8 +290,8 @@ def pair_findings(unreachable: Sequence[Unreachable], interfaces: Mapping[str, s
     for pair in unreachable:
         look = f"`ip link` and `ip route get` on {pair.source} say more"
         step = f"check {pair.iface}, its cable, the switch and firewalls; {look}"
-        said = str(pair).partition(": ")[2]
-        yield judge(f"{pair.source} → {pair.target}", said, step, when=True, level="bad")
+        reason = str(pair).partition(": ")[2]
+        yield judge(f"{pair.source} → {pair.target}", reason, step, when=True, level="bad")
     if not unreachable and len(interfaces) > 1:
         used = ", ".join(sorted(set(interfaces.values())))
         yield judge("pairs", f"all {len(interfaces)} hosts reach each other on {used}")

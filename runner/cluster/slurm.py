@@ -22,7 +22,7 @@ _IN_STEP: Final = "SLURM_TASK_PID"
 # Slurm may tell a job to end this many seconds before its time limit (sbatch's --signal).
 _NEAR_S: Final = 120
 _FIELD: Final = re.compile(r"(?:^| )(?P<name>[A-Z][A-Za-z]+)=(?P<value>\S*)")
-_GOING: Final = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
+_ACTIVE: Final = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
 @dataclass(frozen=True)
@@ -63,36 +63,36 @@ class Allocation:
                 break
             time.sleep(_POLL_S)
         state = fields.get("JobState", "UNKNOWN")
-        if state in _GOING:
-            return self._expires() if told else None
+        if state in _ACTIVE:
+            return self._time_limit() if told else None
         lost = self._lost() if state in ("NODE_FAIL", "COMPLETING") else ()
-        return ending(self.job, completing(fields, lost) if state == "COMPLETING" else state, fields, lost=lost)
+        return ending(self.job, final_state(fields, lost) if state == "COMPLETING" else state, fields, lost=lost)
 
-    def _expires(self) -> Ending | None:
+    def _time_limit(self) -> Ending | None:
         """The job's time limit, if it is near and so the reason why the runner was told to end; None if it is not, or is unknown."""
         try:
             left, limit = _ask("squeue", "-h", "-j", self.job, "-o", "%L %l").split()
         except (CommandError, ValueError):
             return None
-        left_s = seconds(left)
+        left_s = parse_duration(left)
         if left_s is None or left_s > _NEAR_S:
             return None
-        return Ending("interrupted", f"job {self.job} comes to its time limit of {limit}; {_LONGER}")
+        return Ending("interrupted", f"job {self.job} comes to its time limit of {limit}; {_MORE_TIME}")
 
     def _lost(self) -> tuple[str, ...]:
         """Its nodes that Slurm reports as down or unreachable (`*`)."""
         try:
-            said = _ask("scontrol", "-o", "show", "node", ",".join(self.nodes))
+            output = _ask("scontrol", "-o", "show", "node", ",".join(self.nodes))
         except CommandError:
             return ()
-        nodes = [read_fields(line) for line in said.splitlines() if line.strip()]
+        nodes = [read_fields(line) for line in output.splitlines() if line.strip()]
         return tuple(n["NodeName"] for n in nodes if "*" in n.get("State", "") or n.get("State", "").startswith("DOWN"))
 
 
-_LONGER: Final = "ask for more with --time (SLURM_FLAGS='--time=...'), then go on with RESUME=1"
+_MORE_TIME: Final = "ask for more with --time (SLURM_FLAGS='--time=...'), then go on with RESUME=1"
 
 
-def completing(fields: dict[str, str], lost: tuple[str, ...]) -> str:
+def final_state(fields: dict[str, str], lost: tuple[str, ...]) -> str:
     """The final state of a completing job: until Slurm has ended its steps, only other fields reveal it."""
     if lost:
         return "NODE_FAIL"
@@ -109,15 +109,15 @@ def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...
         case "TIMEOUT" | "DEADLINE":
             return Ending(
                 "interrupted",
-                f"job {job} was ended at its time limit of {fields.get('TimeLimit', 'unknown')}; {_LONGER}",
+                f"job {job} was ended at its time limit of {fields.get('TimeLimit', 'unknown')}; {_MORE_TIME}",
             )
         case "PREEMPTED":
             return Ending("interrupted", f"job {job} was preempted by another; RESUME=1 goes on")
         case "NODE_FAIL":
-            who = ", ".join(lost) or "a node"
+            nodes = ", ".join(lost) or "a node"
             return Ending(
                 "failed",
-                f"{who} was lost, and Slurm ended job {job}; see `scontrol show node`, then go on with RESUME=1",
+                f"{nodes} was lost, and Slurm ended job {job}; see `scontrol show node`, then go on with RESUME=1",
             )
         case "OUT_OF_MEMORY":
             return Ending(
@@ -132,14 +132,14 @@ def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...
 
 def read_allocation() -> Allocation:
     """The job that this process is in. Raises RequestError if it is in none or Slurm does not answer."""
-    job, listed = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NODELIST")
-    if not job or not listed:
+    job, node_list = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NODELIST")
+    if not job or not node_list:
         raise RequestError(
             "HOSTS=slurm takes the nodes of the Slurm job that it is typed in, and this is none; type it in salloc or sbatch, or ask for "
             "CLUSTER=slurm, which gets one"
         )
     try:
-        nodes = _ask("scontrol", "show", "hostnames", listed).split()
+        nodes = _ask("scontrol", "show", "hostnames", node_list).split()
         version = _ask("scontrol", "--version").split()[-1]
     except CommandError as error:
         raise RequestError(f"HOSTS=slurm asked, but Slurm does not answer ({error.last_line}); see `sinfo`") from error
@@ -155,7 +155,7 @@ def read_fields(text: str) -> dict[str, str]:
     return {match["name"]: match["value"] for match in _FIELD.finditer(text)}
 
 
-def seconds(text: str) -> int | None:
+def parse_duration(text: str) -> int | None:
     """Parse Slurm's `days-hours:minutes:seconds`, whose leading parts may be missing; None for UNLIMITED and the like."""
     if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", text):
         return None

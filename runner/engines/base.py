@@ -186,38 +186,38 @@ class Splitter:
 
     def __init__(self, stream: Literal["stdout", "stderr"]) -> None:
         self._stream: Literal["stdout", "stderr"] = stream
-        self._begun: list[bytes] = []
+        self._pieces: list[bytes] = []
         self._size = 0
-        self._returned = False
+        self._after_return = False
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """Yield the lines that these bytes end; if they end none, one `Line` that is not whole, as a sign of life."""
-        if self._returned and data.startswith(b"\n"):
+        if self._after_return and data.startswith(b"\n"):
             data = data[1:]
-        self._returned = data.endswith(b"\r")
-        *ended, rest = _END.split(data)
-        for text in ended:
-            self._keep(text)
-            yield self._whole()
-        self._keep(rest)
-        if not ended:
+        self._after_return = data.endswith(b"\r")
+        *lines, partial = _END.split(data)
+        for text in lines:
+            self._append(text)
+            yield self._take_line()
+        self._append(partial)
+        if not lines:
             yield Line(stream=self._stream, text="", whole=False)
 
     def close(self) -> Iterator[Line]:
         """Yield the last line, if it is unterminated."""
         if self._size:
-            yield self._whole()
+            yield self._take_line()
 
-    def _keep(self, text: bytes) -> None:
+    def _append(self, text: bytes) -> None:
         if text and self._size <= LONGEST:
-            self._begun.append(text[: LONGEST + 1 - self._size])
+            self._pieces.append(text[: LONGEST + 1 - self._size])
         self._size += len(text)
 
-    def _whole(self) -> Line:
-        text = b"".join(self._begun)[:LONGEST].decode(errors="replace")
+    def _take_line(self) -> Line:
+        text = b"".join(self._pieces)[:LONGEST].decode(errors="replace")
         if self._size > LONGEST:
             text += CUT
-        self._begun, self._size = [], 0
+        self._pieces, self._size = [], 0
         return Line(stream=self._stream, text=text)
 
 

@@ -42,7 +42,7 @@ done"""
 # Runs a container that others join, then removes it: after exit code 0 once the others are gone, after 143 (its lease ended) with them. Any other
 # code is reported before the removal. Podman's own `--rm` fails while the others exist, and its `run` then waits 20 s for the exit code that
 # `--rm` would have recorded (`WaitForExit` of Podman 4.3).
-_AFTER_OTHERS: Final = f"""\
+_REMOVE_LAST: Final = f"""\
 name=$1 with=; shift
 "$@"; code=$?
 [ $code = 0 ] || with='--force --depend'
@@ -66,16 +66,16 @@ class Box(Protocol):
         """The value of ENGINE that selects it."""
 
     @property
-    def sees(self) -> tuple[str, ...]:
+    def env_names(self) -> tuple[str, ...]:
         """The runner's variables that its argv is started with."""
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that runs the spec on its node."""
 
-    def up(self, spec: ContainerSpec) -> tuple[str, ...]:
+    def ready(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The command that succeeds once others can join its network; empty if it has no network of its own."""
 
-    def begin(self, spec: ContainerSpec) -> bytes:
+    def start_signal(self, spec: ContainerSpec) -> bytes:
         """The bytes that its lease waits for before it starts the job; empty if it does not wait."""
 
     def removal(self, spec: ContainerSpec) -> tuple[str, ...]:
@@ -94,15 +94,15 @@ class Box(Protocol):
         """Numeric `uid:gid` that a job runs as."""
 
 
-class _Process:
+class _Processes:
     """A box made of processes alone: it shares the node's network and leaves nothing behind."""
 
-    def up(self, spec: ContainerSpec) -> tuple[str, ...]:
+    def ready(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Nothing to wait for."""
         del spec
         return ()
 
-    def begin(self, spec: ContainerSpec) -> bytes:
+    def start_signal(self, spec: ContainerSpec) -> bytes:
         """Nothing: no engine restarts a process."""
         del spec
         return b""
@@ -114,17 +114,17 @@ class _Process:
 
 
 @dataclass(frozen=True)
-class Bare(_Process):
+class Bare(_Processes):
     """No container: the job sees the host's files and network."""
 
     python: Path | None
     workloads: Path
     name: Literal["venv", "host"] = "venv"
-    sees: ClassVar[tuple[str, ...]] = PASSED
+    env_names: ClassVar[tuple[str, ...]] = PASSED
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """The spec's argv, with its variables and cores set first."""
-        return (*_variables(spec), *_bound(spec), *spec.argv)
+        return (*_env(spec), *_taskset(spec), *spec.argv)
 
     def site(self, data: Path | None) -> Site:
         """The host's own paths."""
@@ -145,14 +145,14 @@ class Bare(_Process):
         return f"{os.getuid()}:{os.getgid()}"
 
 
-class Apptainer(_Process, Inside):
+class Apptainer(_Processes, Inside):
     """A SIF run by Apptainer 1.1 or newer; the spec's image is its path.
 
     The job has the machine's network, no limit on memory or /dev/shm, and as much /tmp as the machine's apptainer.conf allows.
     """
 
     name: Final = "apptainer"
-    sees: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
+    env_names: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
 
     def __init__(self, workloads: Path, *, root: bool) -> None:
         """`root`: the runner is root, so jobs run as the images' own user, as under any other engine."""
@@ -164,11 +164,11 @@ class Apptainer(_Process, Inside):
         uid, _, gid = spec.user.partition(":")
         return (
             *(("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups") if self._root else ()),
-            *_bound(spec),
+            *_taskset(spec),
             *("apptainer", "--silent", "exec", "--cleanenv", "--containall", "--no-home"),
             *(("--nv",) if spec.gpus else ()),
             *(("--pwd", spec.workdir) if spec.workdir else ()),
-            *_each(
+            *_repeated(
                 "--bind",
                 (f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}" for mount in spec.mounts),
             ),
@@ -176,7 +176,7 @@ class Apptainer(_Process, Inside):
             # Files of a SIF belong to the user, so sshd could read /etc/shadow, where its account is locked; Docker's jobs can't read it.
             *(("--scratch", spec.keys, "--bind", "/dev/null:/etc/shadow:ro") if spec.keys else ()),
             spec.image,
-            *_variables(spec),
+            *_env(spec),
             *spec.argv,
         )
 
@@ -185,7 +185,7 @@ class Podman(Inside):
     """Containers through Podman's command line, which needs no service; GPUs are requested by CDI names."""
 
     name: Final = "podman"
-    sees: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
+    env_names: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
 
     def __init__(self, workloads: Path, *, root: bool, limits: bool) -> None:
         """`limits`: the box limits memory; in a Slurm step, the step does."""
@@ -194,22 +194,22 @@ class Podman(Inside):
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """`podman run` with the options of `docker run` except cores, which taskset binds; an ordinary user keeps their uid inside."""
-        begin = {"DLSCALE_LEASE_BEGIN": str(_BEGIN_S)} if self.begin(spec) else {}
-        bare = spec.model_copy(
-            update={"cpus": (), "env": {**spec.env, **begin}, **({} if self._limits else {"memory_mib": None})}
+        lease_env = {"DLSCALE_LEASE_BEGIN": str(_BEGIN_S)} if self.start_signal(spec) else {}
+        unbound = spec.model_copy(
+            update={"cpus": (), "env": {**spec.env, **lease_env}, **({} if self._limits else {"memory_mib": None})}
         )
-        _, *words = docker_options.docker_run(bare, "cdi")
-        space = spec.network if spec.network.startswith("container:") else "keep-id"
-        run = (*_bound(spec), "podman", words[0], *(() if self._root else (f"--userns={space}",)), *words[1:])
+        _, *words = docker_options.docker_run(unbound, "cdi")
+        userns = spec.network if spec.network.startswith("container:") else "keep-id"
+        run = (*_taskset(spec), "podman", words[0], *(() if self._root else (f"--userns={userns}",)), *words[1:])
         if not spec.joined:
             return run
-        return ("sh", "-c", _AFTER_OTHERS, "sh", spec.name, *(word for word in run if word != "--rm"))
+        return ("sh", "-c", _REMOVE_LAST, "sh", spec.name, *(word for word in run if word != "--rm"))
 
-    def up(self, spec: ContainerSpec) -> tuple[str, ...]:
+    def ready(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Wait until it runs; fails if it has not been created yet."""
         return ("podman", "wait", "--condition=running", spec.name)
 
-    def begin(self, spec: ContainerSpec) -> bytes:
+    def start_signal(self, spec: ContainerSpec) -> bytes:
         """A byte if others join its network: Podman restarts an exited container that others join, and then no runner holds its stdin."""
         return b"\n" if spec.joined else b""
 
@@ -218,11 +218,11 @@ class Podman(Inside):
         return ("sh", "-c", f"name=$1 with='--force --depend'\n{_REMOVE}", "sh", spec.name)
 
 
-class Pyxis(_Process, Inside):
+class Pyxis(_Processes, Inside):
     """An image run by NVIDIA's Slurm plugin (https://github.com/NVIDIA/pyxis); the spec's image is a reference or a squashfs file."""
 
     name: Final = "pyxis"
-    sees: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
+    env_names: ClassVar[tuple[str, ...]] = (*PASSED, *LAUNCHERS)
 
     def argv(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Further options for the way's srun, then the command."""
@@ -232,23 +232,23 @@ class Pyxis(_Process, Inside):
             f"--container-mounts={mounts}",
             *("--no-container-mount-home", "--no-container-remap-root", "--container-readonly"),
             *((f"--container-workdir={spec.workdir}",) if spec.workdir else ()),
-            *_bound(spec),
-            *_variables(spec),
+            *_taskset(spec),
+            *_env(spec),
             *spec.argv,
         )
 
 
-def _bound(spec: ContainerSpec) -> tuple[str, ...]:
+def _taskset(spec: ContainerSpec) -> tuple[str, ...]:
     """The prefix that binds a command to the spec's cores."""
     return ("taskset", "--cpu-list", ",".join(map(str, spec.cpus))) if spec.cpus else ()
 
 
-def _variables(spec: ContainerSpec) -> tuple[str, ...]:
+def _env(spec: ContainerSpec) -> tuple[str, ...]:
     """The spec's variables through `env`, with its labels as variables, and GPUs as CUDA_VISIBLE_DEVICES, since no engine assigns them."""
     gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus else {}
     labels = {VARIABLES[label]: value for label, value in spec.labels.items() if label in VARIABLES}
     return ("env", *(f"{key}={value}" for key, value in sorted({**spec.env, **gpus, **labels}.items())))
 
 
-def _each(flag: str, values: Iterable[str]) -> tuple[str, ...]:
+def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in (flag, value))

@@ -70,7 +70,7 @@ class CommandEngine:
     def check(self, node: str) -> None:
         """Try to reach a node that has been silent for `SILENCE_S`, unless the way notices a lost node on its own; raises NodeGoneError."""
         now = time.monotonic()
-        if self.way.tells or now - self.heard.setdefault(node, now) < SILENCE_S:
+        if self.way.notices_loss or now - self.heard.setdefault(node, now) < SILENCE_S:
             return
         try:
             run(self.way.reach(node, ("true",)), env=self._env(), timeout_s=REACH_S)
@@ -78,31 +78,31 @@ class CommandEngine:
             raise NodeGoneError(
                 f"nothing was heard of it for {SILENCE_S:g} s, and it can't be reached anew: {error.last_line}"
             ) from error
-        self._hear(node)
+        self._note_output(node)
 
-    def _hear(self, node: str) -> None:
+    def _note_output(self, node: str) -> None:
         self.heard[node] = time.monotonic()
 
     def _env(self) -> dict[str, str]:
-        return passed((*self.box.sees, *self.way.sees))
+        return passed((*self.box.env_names, *self.way.env_names))
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start the argv; returns when others can join its network, when it has exited, or after `UP_S`."""
         spec = spec.model_copy(update={"labels": signed(spec.labels)})
         env = self._env()
-        up, removal = (
-            words and self.way.reach(spec.node, words) for words in (self.box.up(spec), self.box.removal(spec))
+        ready, removal = (
+            words and self.way.reach(spec.node, words) for words in (self.box.ready(spec), self.box.removal(spec))
         )
-        # A box with an `up` command (Podman) runs its processes in cgroups and sessions of its own, which the way does not know.
-        heard = functools.partial(self._hear, spec.node)
+        # A box with a `ready` command (Podman) runs its processes in cgroups and sessions of its own, which the way does not know.
+        on_output = functools.partial(self._note_output, spec.node)
         container = start_process(
-            spec.name, self.argv(spec), way=self.way, env=env, removal=removal, told=not up, heard=heard
+            spec.name, self.argv(spec), way=self.way, env=env, removal=removal, known=not ready, on_output=on_output
         )
-        container.tell(self.box.begin(spec))
+        container.tell(self.box.start_signal(spec))
         deadline = time.monotonic() + UP_S
-        while up and not container.ended() and time.monotonic() < deadline:
+        while ready and not container.ended() and time.monotonic() < deadline:
             with contextlib.suppress(CommandError):
-                run(up, env=env, timeout_s=UP_S)
+                run(ready, env=env, timeout_s=UP_S)
                 break
         return container
 
@@ -122,12 +122,12 @@ def start_process(
     way: Way,
     env: Mapping[str, str],
     removal: Sequence[str] = (),
-    told: bool = True,
-    heard: Callable[[], None],
+    known: bool = True,
+    on_output: Callable[[], None],
 ) -> ProcessContainer:
     """Start a process tree with a pipe as its lease; `removal` runs after a non-zero exit. Raises EngineError.
 
-    `told`: the way can identify its processes. `heard` is called each time the process writes something or closes an output stream.
+    `known`: the way can identify its processes. `on_output` is called each time the process writes something or closes an output stream.
     """
     try:
         process = subprocess.Popen(
@@ -141,8 +141,8 @@ def start_process(
         )
     except OSError as error:
         raise EngineError(f"{argv[0]}: {error.strerror}") from error
-    identifier = way.identifier(process.pid) if told else None
-    return ProcessContainer(name, process, way, removal=(removal, env), identifier=identifier, heard=heard)
+    identifier = way.identifier(process.pid) if known else None
+    return ProcessContainer(name, process, way, removal=(removal, env), identifier=identifier, on_output=on_output)
 
 
 class ProcessContainer:
@@ -156,25 +156,25 @@ class ProcessContainer:
         *,
         removal: tuple[Sequence[str], Mapping[str, str]],
         identifier: str | None,
-        heard: Callable[[], None],
+        on_output: Callable[[], None],
     ) -> None:
         self.name = name
         self.identifier = identifier
         self._removal, self._env = removal
         self._process = process
         self._way = way
-        self._heard = heard
+        self._on_output = on_output
         self._writing = threading.Lock()
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""
-        found: queue.Queue[tuple[Splitter, bytes]] = queue.Queue(maxsize=AHEAD)
+        reads: queue.Queue[tuple[Splitter, bytes]] = queue.Queue(maxsize=AHEAD)
         for pipe, splitter in ((self._process.stdout, Splitter("stdout")), (self._process.stderr, Splitter("stderr"))):
-            threading.Thread(target=_pump, args=(pipe, splitter, found), daemon=True).start()
+            threading.Thread(target=_pump, args=(pipe, splitter, reads), daemon=True).start()
         open_streams = 2
         while open_streams:
-            splitter, data = found.get()
-            self._heard()
+            splitter, data = reads.get()
+            self._on_output()
             if data:
                 yield from splitter.feed(data)
             else:
@@ -229,8 +229,8 @@ def passed(names: Sequence[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _pump(pipe: IO[bytes], splitter: Splitter, found: queue.Queue[tuple[Splitter, bytes]]) -> None:
+def _pump(pipe: IO[bytes], splitter: Splitter, reads: queue.Queue[tuple[Splitter, bytes]]) -> None:
     """Queue each read of a stream; an empty one marks its end."""
     while data := os.read(pipe.fileno(), READ_BYTES):
-        found.put((splitter, data))
-    found.put((splitter, b""))
+        reads.put((splitter, data))
+    reads.put((splitter, b""))

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 STOP_GRACE_S: Final = 8
 # A healthy engine answers a ping immediately.
-_SIGN_S: Final = 5
+_PING_S: Final = 5
 _ANSWER_S: Final = 10
 # For calls that do work: creating a container on a busy disk.
 _CALL_S: Final = 60
 # A placeholder that the SDK requires; the engine is asked for its version through a path without one.
 _ANY_VERSION: Final = "1.41"
 # Nodes start concurrently, and Docker lets two networks have the same name.
-_MAKING: Final = threading.Lock()
+_NETWORK_LOCK: Final = threading.Lock()
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
     "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
@@ -64,7 +64,7 @@ def connect(*, timeout_s: int = 60) -> DockerClient:
         client = docker.from_env(timeout=timeout_s)
         client.ping()
     except DockerException as error:
-        raise EngineError(f"no Docker engine answers ({_why(error)})") from error
+        raise EngineError(f"no Docker engine answers ({_reason(error)})") from error
     return client
 
 
@@ -77,17 +77,17 @@ def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient
     from docker.tls import TLSConfig  # noqa: PLC0415
 
     with as_engine_error():
-        secured: TLSConfig | Literal[False] = False
+        tls_config: TLSConfig | Literal[False] = False
         if tls:
             ca, certificate, key = map(str, tls)
-            secured = TLSConfig(client_cert=(certificate, key), ca_cert=ca, verify=True)
+            tls_config = TLSConfig(client_cert=(certificate, key), ca_cert=ca, verify=True)
         # The SDK's constructor would ask for the engine's version while its session still obeys the environment: REQUESTS_CA_BUNDLE would
         # replace `ca`, and HTTPS_PROXY would come in between.
-        first = docker.APIClient(base_url=url, version=_ANY_VERSION, tls=secured, timeout=_ANSWER_S)
-        first.trust_env = False
-        with contextlib.closing(first):
-            version = first.version(api_version=False)["ApiVersion"]
-        client = docker.DockerClient(base_url=url, version=version, tls=secured, timeout=_CALL_S)
+        probe = docker.APIClient(base_url=url, version=_ANY_VERSION, tls=tls_config, timeout=_ANSWER_S)
+        probe.trust_env = False
+        with contextlib.closing(probe):
+            version = probe.version(api_version=False)["ApiVersion"]
+        client = docker.DockerClient(base_url=url, version=version, tls=tls_config, timeout=_CALL_S)
     client.api.trust_env = False
     return client
 
@@ -100,7 +100,7 @@ def connect_or_refuse() -> DockerClient:
         raise RequestError(f"{error}; start it (`dlscale doctor` says more)") from error
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """The operating system's error below the SDK's layers of wrapping, else the SDK's text."""
     text = str(error)
     for known, meaning in _REFUSALS.items():
@@ -109,19 +109,19 @@ def _why(error: BaseException) -> str:
     return text
 
 
-def gpu_ways(info: dict[str, Any], *, here: bool) -> tuple[GpuRequest, ...]:
+def gpu_requests(info: dict[str, Any], *, local: bool) -> tuple[GpuRequest, ...]:
     """How GPUs can be requested from an engine, judged by its `info`: through NVIDIA's runtime, by CDI device names.
 
-    Engines before 28 do not list the CDI names that they know. For an engine on this machine (`here`), the CDI specs on disk decide; for
+    Engines before 28 do not list the CDI names that they know. For an engine on this machine (`local`), the CDI specs on disk decide; for
     a remote one, only a request shows.
     """
-    ways: list[GpuRequest] = ["nvidia"] if "nvidia" in (info.get("Runtimes") or {}) else []
+    requests: list[GpuRequest] = ["nvidia"] if "nvidia" in (info.get("Runtimes") or {}) else []
     listed = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or []]
     folders = info.get("CDISpecDirs") or []
-    may_know = any("nvidia" in spec.name for folder in folders for spec in Path(folder).glob("*")) if here else folders
-    if any(name.startswith("nvidia.com/gpu") for name in listed) or (may_know and not listed):
-        ways.append("cdi")
-    return tuple(ways)
+    may_list = any("nvidia" in spec.name for folder in folders for spec in Path(folder).glob("*")) if local else folders
+    if any(name.startswith("nvidia.com/gpu") for name in listed) or (may_list and not listed):
+        requests.append("cdi")
+    return tuple(requests)
 
 
 def engine_facts(info: dict[str, Any], *, gpu_request: GpuRequest | None, podman: str | None) -> EngineFacts:
@@ -165,7 +165,8 @@ class DockerEngine(DockerPlan):
     ) -> None:
         """Ask the engine about itself; `gpus_by` is given for an engine on another machine, whose CDI folders can't be read here."""
         self.info: dict[str, Any] = client.info()
-        super().__init__(workloads, gpus_by=gpus_by or next(iter(gpu_ways(self.info, here=True)), None), beside=beside)
+        known = gpu_requests(self.info, local=True)
+        super().__init__(workloads, gpus_by=gpus_by or next(iter(known), None), beside=beside)
         self.client = client
         self.podman = podman.behind(client)
 
@@ -178,7 +179,7 @@ class DockerEngine(DockerPlan):
         del node
         api = self.client.api
         with as_engine_error():
-            api.get(f"{api.base_url}/_ping", timeout=_SIGN_S).raise_for_status()
+            api.get(f"{api.base_url}/_ping", timeout=_PING_S).raise_for_status()
 
     def start(self, spec: ContainerSpec) -> Container:
         """Create the container, attach to it, then start it, so that no line is lost.
@@ -209,8 +210,8 @@ class DockerEngine(DockerPlan):
         options = docker_options.network_options(spec)
         options["labels"] = signed(options["labels"])
         try:
-            with _MAKING, as_engine_error():
-                if spec.network not in [there.name for there in self.client.networks.list(names=[spec.network])]:
+            with _NETWORK_LOCK, as_engine_error():
+                if spec.network not in [network.name for network in self.client.networks.list(names=[spec.network])]:
                     self.client.networks.create(spec.network, **options)
         except EngineError as error:
             raise EngineError(
@@ -229,25 +230,27 @@ class DockerEngine(DockerPlan):
         try:
             with as_engine_error():
                 socket = api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-                end = exit_code(api, identifier)
+                exit_reply = exit_code(api, identifier)
                 api.start(identifier)
         except EngineError:
             owner.remove(api, identifier)
             raise
-        return DockerContainer(self.client, spec, identifier, socket, end)
+        return DockerContainer(self.client, spec, identifier, socket, exit_reply)
 
 
 class DockerContainer:
     """A started container and the connection that holds its lease."""
 
-    def __init__(self, client: DockerClient, spec: ContainerSpec, identifier: str, socket: Any, end: Response) -> None:
-        """Take over a container that the engine removes when it exits; `end` is the reply that `exit_code` returned."""
+    def __init__(
+        self, client: DockerClient, spec: ContainerSpec, identifier: str, socket: Any, exit_reply: Response
+    ) -> None:
+        """Take over a container that the engine removes when it exits; `exit_reply` is the reply that `exit_code` returned."""
         self.client = client
         self.name = spec.name
         self.identifier = identifier
         self._network = spec.network if spec.own_network else None
         self._socket = socket
-        self._end = end
+        self._exit_reply = exit_reply
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""
@@ -263,7 +266,7 @@ class DockerContainer:
     def wait(self) -> int:
         """The exit code, once the container has exited; raises EngineError if the engine no longer knows it."""
         with as_engine_error():
-            return int(self._end.json()["StatusCode"])
+            return int(self._exit_reply.json()["StatusCode"])
 
     def tell(self, line: bytes) -> None:
         """Write to the container's stdin; does nothing once it has exited."""

@@ -37,7 +37,7 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
                 host[key] = [*host.get(key, []), *value]
             else:
                 host[key] = value
-    own = {"EndpointsConfig": {spec.network: {"Aliases": list(spec.aliases)}}}
+    endpoints = {"EndpointsConfig": {spec.network: {"Aliases": list(spec.aliases)}}}
     return {
         "image": spec.image,
         "command": list(spec.argv[1:]),
@@ -49,7 +49,7 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
         "working_dir": spec.workdir,
         "labels": spec.labels,
         "stdin_open": True,
-        "networking_config": own if spec.own_network else None,
+        "networking_config": endpoints if spec.own_network else None,
         "host": host,
     }
 
@@ -59,8 +59,8 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     return (
         *("docker", "run", "--interactive", "--name", spec.name, "--user", spec.user),
         *(word for words, _ in _rows(spec, gpus_by) for word in words),
-        *_each("--label", (f"{key}={value}" for key, value in sorted(spec.labels.items()))),
-        *_each("--env", (f"{key}={value}" for key, value in sorted(spec.env.items()))),
+        *_repeated("--label", (f"{key}={value}" for key, value in sorted(spec.labels.items()))),
+        *_repeated("--env", (f"{key}={value}" for key, value in sorted(spec.env.items()))),
         *("--entrypoint", spec.argv[0], spec.image, *spec.argv[1:]),
     )
 
@@ -90,16 +90,16 @@ def _rows(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Iterator[Row]:
     yield ("--network", spec.network), {"network_mode": spec.network}
     yield ("--rm",), {"auto_remove": True}  # so it is removed even if the runner was killed
     yield confined, CONFINED
-    yield _each("--tmpfs", (f"{target}:{options}" for target, options in tmpfs.items())), {"tmpfs": tmpfs}
+    yield _repeated("--tmpfs", (f"{target}:{options}" for target, options in tmpfs.items())), {"tmpfs": tmpfs}
     yield ("--shm-size", f"{spec.shm_mib}m"), {"shm_size": f"{spec.shm_mib}m"}
     yield ("--pids-limit", str(PIDS_LIMIT)), {"pids_limit": PIDS_LIMIT}
     yield ("--ulimit", "core=0:0"), {"ulimits": [{"name": "core", "soft": 0, "hard": 0}]}
     # The attached connection carries the output; a second copy on disk serves nobody.
     yield ("--log-driver", "none"), {"log_config": {"type": "none"}}
-    yield _each("--network-alias", spec.aliases), {}
+    yield _repeated("--network-alias", spec.aliases), {}
     yield ("--hostname", spec.hostname) if spec.hostname else (), {}
     if spec.own_network:
-        yield _each("--dns-opt", DNS_OPTIONS), {"dns_opt": list(DNS_OPTIONS)}
+        yield _repeated("--dns-opt", DNS_OPTIONS), {"dns_opt": list(DNS_OPTIONS)}
     yield ("--workdir", spec.workdir) if spec.workdir else (), {}
     if spec.verbs:
         yield ("--device", RDMA_DEVICES), {"devices": [f"{RDMA_DEVICES}:{RDMA_DEVICES}:rwm"]}
@@ -133,7 +133,7 @@ def _gpus(spec: ContainerSpec, gpus_by: GpuRequest | None) -> Row:
     indices = [str(gpu) for gpu in spec.gpus]
     if gpus_by == "cdi":
         names = [f"nvidia.com/gpu={index}" for index in indices]
-        return _each("--device", names), {"device_requests": [{"driver": "cdi", "device_ids": names}]}
+        return _repeated("--device", names), {"device_requests": [{"driver": "cdi", "device_ids": names}]}
     request = {"driver": "nvidia", "device_ids": indices, "capabilities": [["gpu"]]}
     return ("--gpus", f'"device={",".join(indices)}"'), {"device_requests": [request]}
 
@@ -142,9 +142,9 @@ def _mount(mount: Mount) -> Row:
     """A bind mount's source has to exist: unlike `--volume`, `--mount` creates no directory for a misspelt path."""
     kind = "bind" if mount.source.startswith("/") else "volume"
     words = f"type={kind},source={mount.source},target={mount.target}{',readonly' * mount.read_only}"
-    sdk = {"Target": mount.target, "Source": mount.source, "Type": kind, "ReadOnly": mount.read_only}
-    return ("--mount", words), {"mounts": [sdk]}
+    option = {"Target": mount.target, "Source": mount.source, "Type": kind, "ReadOnly": mount.read_only}
+    return ("--mount", words), {"mounts": [option]}
 
 
-def _each(flag: str, values: Iterable[str]) -> tuple[str, ...]:
+def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in (flag, value))

@@ -82,10 +82,10 @@ def find_interpreter(requires_python: str) -> Interpreter:
     seen = []
     for path in _candidates(fitting):
         try:
-            told = process.run([str(path), "-c", _PROBE], timeout_s=_PROBE_TIMEOUT_S)
+            output = process.run([str(path), "-c", _PROBE], timeout_s=_PROBE_TIMEOUT_S)
         except (CommandError, OSError):
             continue
-        version, _, executable = told.strip().partition(" ")
+        version, _, executable = output.strip().partition(" ")
         if fitting.contains(version):
             return Interpreter(Path(executable), version)
         seen.append(version)
@@ -144,28 +144,28 @@ _MISSING: Final = "No matching distribution found"
 
 def pip(
     python: Path | str,
-    do: Literal["install", "download"],
-    words: Sequence[str],
+    action: Literal["install", "download"],
+    arguments: Sequence[str],
     *,
     extra_index: str | None,
     about: str,
     report: Callable[[str], None],
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Install or download packages with locked hashes, through a Python's pip: its command `do` with the arguments `words`.
+    """Install or download packages with locked hashes, by the pip of `python`.
 
     The extra index is used only if the machine's own sources lack something. `about` starts an error's sentence, `report` gets the progress,
     and `env` is the whole environment; the runner's own when None. Raises RequestError if pip fails.
     """
-    quiet = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--require-hashes")
-    command = [str(python), "-m", "pip", do, *quiet, *words]
+    options = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--require-hashes")
+    command = [str(python), "-m", "pip", action, *options, *arguments]
     try:
         try:
-            process.follow(command, on_line=_speak(report), env=env)
+            process.follow(command, on_line=_progress(report), env=env)
         except CommandError as error:
             if extra_index is None or _MISSING not in error.stderr:
                 raise
-            process.follow([*command, "--extra-index-url", extra_index], on_line=_speak(report), env=env)
+            process.follow([*command, "--extra-index-url", extra_index], on_line=_progress(report), env=env)
     except CommandError as error:
         raise RequestError(f"{about}: {_explain(error)}") from error
 
@@ -177,8 +177,8 @@ def _explain(error: CommandError) -> str:
         return f"{missing[1]} is not in this machine's package sources; see `pip config list`, or fetch it into a folder named by PIP_FIND_LINKS"
     if "DO NOT MATCH THE HASHES" in error.stderr:
         wrong = re.search(r"^\s*(\S+==\S+|\S+) from ", error.stderr, re.MULTILINE)
-        what = wrong[1] if wrong else "a package"
-        return f"{what} is not the file that was locked (its hash differs); the package source or the download can't be trusted"
+        package = wrong[1] if wrong else "a package"
+        return f"{package} is not the file that was locked (its hash differs); the package source or the download can't be trusted"
     if "No space left on device" in error.stderr:
         return "the disk is full; free some space, or set DLSCALE_CACHE and TMPDIR to directories that have more"
     if "Failed to establish a new connection" in error.stderr or "Temporary failure in name resolution" in error.stderr:
@@ -186,7 +186,7 @@ def _explain(error: CommandError) -> str:
     return f"pip could not install it ({error.last_line}); see `pip config list` for the sources it asks"
 
 
-def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
+def _progress(report: Callable[[str], None]) -> Callable[[str], None]:
     """Report the files that pip fetches, and its final install step."""
 
     def on_line(line: str) -> None:

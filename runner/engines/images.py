@@ -162,8 +162,8 @@ def run_confined(
         try:
             api.start(container)
             code = api.wait(container, timeout=_ANSWER_S)["StatusCode"]
-            printed: bytes = api.logs(container, stdout=True, stderr=bool(code))
-            return printed.decode(errors="replace")
+            output: bytes = api.logs(container, stdout=True, stderr=bool(code))
+            return output.decode(errors="replace")
         finally:
             api.remove_container(container, v=True, force=True)
 
@@ -176,15 +176,15 @@ def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[s
     with as_engine_error():
         is_podman = podman.behind(client)
     if is_podman:
-        seen = f"/host{place}"
-        return run_confined(client, image, ("ls", "-d", seen), network="none", files="/host").strip() == seen
+        path = f"/host{place}"
+        return run_confined(client, image, ("ls", "-d", path), network="none", files="/host").strip() == path
     api = client.api
     mount: Any = {"Target": "/data", "Source": place, "Type": "bind", "ReadOnly": True}
     try:
         with as_engine_error():
             host = api.create_host_config(mounts=[mount], network_mode="none")
-            holder = api.create_container(image, ["true"], labels=signed(labels), host_config=host)["Id"]
-            api.remove_container(holder, force=True)
+            helper = api.create_container(image, ["true"], labels=signed(labels), host_config=host)["Id"]
+            api.remove_container(helper, force=True)
     except EngineRefusedError as error:
         if "bind source path does not exist" not in str(error):
             raise

@@ -27,7 +27,7 @@ _RUN, _RUNNER = VARIABLES[LABEL_RUN], VARIABLES[LABEL_RUNNER]
 # Other users' environments can't be read, and exited processes have none: neither is an error.
 _FIND: Final = f"grep -azs '^{_RUN}=\\|^{_RUNNER}=' /proc/[0-9]*/environ || true"
 # Each job has its own session; in it are also Apptainer's processes, which overwrite their environment. The sessions of the asking processes are spared.
-_BESIDE: Final = """\
+_SESSIONS: Final = """\
 { parent[$1] = $2; session[$1] = $3 }
 END {
   for (pid = self; pid in parent; pid = parent[pid]) spared[session[pid]]
@@ -42,7 +42,7 @@ for round in $(seq 50); do
   [ "$found" ] || exit 0
   echo $found
   kill -KILL $found $(sed -n 's/^\\([0-9]*\\) (.*) . \\([0-9]*\\) [0-9]* \\([0-9]*\\) .*/\\1 \\2 \\3/p' /proc/[0-9]*/stat 2>/dev/null |
-    awk -v found="$found" -v self=$$ '{_BESIDE}') 2>/dev/null
+    awk -v found="$found" -v self=$$ '{_SESSIONS}') 2>/dev/null
   sleep 0.1
 done
 exit 1"""
@@ -91,28 +91,28 @@ class InPodman:
 
     def find(self) -> list[Labelled]:
         """Everything with the suite's label."""
-        listed = ("podman", "ps", "--all", f"--filter=label={LABEL_RUN}", "--format=json")
-        said = _said(self.ask, listed, refusal=EngineError)
+        listing = ("podman", "ps", "--all", f"--filter=label={LABEL_RUN}", "--format=json")
+        output = _output(self.ask, listing, refusal=EngineError)
         return [
             Labelled(
                 "container",
-                name=one["Names"][0],
-                id=one["Id"],
-                run=one["Labels"][LABEL_RUN],
-                runner=one["Labels"].get(LABEL_RUNNER),
-                status=one["State"],
+                name=found["Names"][0],
+                id=found["Id"],
+                run=found["Labels"][LABEL_RUN],
+                runner=found["Labels"].get(LABEL_RUNNER),
+                status=found["State"],
             )
-            for one in json.loads(said) or ()
+            for found in json.loads(output) or ()
         ]
 
     def remove(self, thing: Labelled, *, force: bool) -> bool:
         """Remove it, by force with the containers in its network; again if it is still there: Podman 4.3 gives up when one of those disappears meanwhile."""
         words = ("--force", "--depend", "--time=0") if force else ()
         remove = ("podman", "rm", "--ignore", "--volumes", *words, thing.id)
-        listed = ("podman", "ps", "--all", "--quiet", f"--filter=id={thing.id}")
+        listing = ("podman", "ps", "--all", "--quiet", f"--filter=id={thing.id}")
         for _ in range(_ROUNDS):
-            _said(self.ask, remove, refusal=EngineRefusedError)
-            if not _said(self.ask, listed, refusal=EngineError).strip():
+            _output(self.ask, remove, refusal=EngineRefusedError)
+            if not _output(self.ask, listing, refusal=EngineError).strip():
                 return True
         raise EngineRefusedError(f"podman rm leaves {thing.name} there; see `podman ps --all`")
 
@@ -129,11 +129,11 @@ class InProcesses:
 
     def find(self) -> list[Labelled]:
         """One entry per run and runner, however many processes it has."""
-        said = _said(self.ask, ("sh", "-c", _FIND), refusal=EngineError)
-        told: dict[str, dict[str, str]] = {}
-        for match in _VARIABLE.finditer(said):
-            told.setdefault(match["pid"], {})[match["name"]] = match["value"]
-        found = {(words[_RUN], words.get(_RUNNER)) for words in told.values() if _RUN in words}
+        output = _output(self.ask, ("sh", "-c", _FIND), refusal=EngineError)
+        variables: dict[str, dict[str, str]] = {}
+        for match in _VARIABLE.finditer(output):
+            variables.setdefault(match["pid"], {})[match["name"]] = match["value"]
+        found = {(named[_RUN], named.get(_RUNNER)) for named in variables.values() if _RUN in named}
         return [
             Labelled("process", f"processes of {run}", f"{run} {runner}", run, runner, "running")
             for run, runner in sorted(found, key=str)
@@ -143,14 +143,14 @@ class InProcesses:
         """Kill everything that its runner's jobs have started, and all other processes in their sessions."""
         if not force or thing.runner is None:
             return False
-        return bool(_said(self.ask, ("sh", "-c", _KILL, "sh", thing.runner), refusal=EngineRefusedError))
+        return bool(_output(self.ask, ("sh", "-c", _KILL, "sh", thing.runner), refusal=EngineRefusedError))
 
     def by_hand(self, run: str) -> str:
         """By the run's id in their environment."""
         return f"kill $(grep -lazsxF {_RUN}={run} /proc/[0-9]*/environ | cut -d/ -f3)"
 
 
-def _said(ask: Ask, argv: Sequence[str], *, refusal: type[EngineError]) -> str:
+def _output(ask: Ask, argv: Sequence[str], *, refusal: type[EngineError]) -> str:
     """A command's output; raises `refusal` if it fails."""
     try:
         return ask(argv)

@@ -30,9 +30,9 @@ _OWNER: Final = re.compile(r"(?P<place>[0-9a-f-]{36}\.\d+\.\d+)\.(?P<pid>\d{1,9}
 
 def own() -> str | None:
     """A unique name for this process: boot, namespaces, process id and start time; None if /proc does not tell."""
-    place = _place()
+    host = _host_id()
     try:
-        return place and f"{place}.{os.getpid()}.{_process(os.getpid())[1]}"
+        return host and f"{host}.{os.getpid()}.{_process_stat(os.getpid())[1]}"
     except (OSError, IndexError):
         return None
 
@@ -46,7 +46,7 @@ def signed(labels: Mapping[str, str]) -> dict[str, str]:
 def state(owner: str | None) -> State:
     """Whether a runner still lives, from the owner label on its things."""
     found = _OWNER.fullmatch(owner or "")
-    if found is None or found["place"] != _place():
+    if found is None or found["place"] != _host_id():
         return "unknown"
     pid = int(found["pid"])
     try:
@@ -56,14 +56,14 @@ def state(owner: str | None) -> State:
     except PermissionError:
         pass  # another user's process, so it exists
     try:
-        status, started = _process(pid)
+        status, started = _process_stat(pid)
     except (OSError, IndexError):  # /proc may hide others' processes (`hidepid`)
         return "unknown"
     # A killed process stays a zombie until its parent waits for it; process ids are reused.
     return "alive" if started == found["started"] and status not in "ZX" else "gone"
 
 
-def _place() -> str | None:
+def _host_id() -> str | None:
     """This kernel's boot, and the namespaces in which process ids and start times are counted."""
     try:
         if (_PROC / "self").readlink().name != str(os.getpid()):  # a /proc of another PID namespace
@@ -80,10 +80,10 @@ def _namespace(kind: str) -> int:
     return path.stat().st_ino if path.exists() else 0
 
 
-def _process(pid: int) -> tuple[str, str]:
+def _process_stat(pid: int) -> tuple[str, str]:
     """A process's state, and its start time in clock ticks since boot: proc(5), fields 3 and 22 of `stat`."""
-    words = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    return words[0], words[19]
+    fields = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return fields[0], fields[19]
 
 
 Kind = Literal["container", "volume", "network", "process"]

@@ -102,7 +102,7 @@ def follow(
     cwd: Path | None = None,
 ) -> None:
     """Run a command and pass on each line as it is written, stdout and stderr merged. Raises CommandError."""
-    last: deque[str] = deque(maxlen=100)
+    tail: deque[str] = deque(maxlen=100)
     try:
         process = subprocess.Popen(
             list(argv),
@@ -119,13 +119,13 @@ def follow(
     with process:  # closes the pipe and waits, whatever happens below
         try:
             for line in process.stdout or ():
-                last.append(line.rstrip("\n"))
-                on_line(last[-1])
+                tail.append(line.rstrip("\n"))
+                on_line(tail[-1])
         except BaseException:
             process.kill()  # Ctrl-C, or an error in `on_line`: the command must not continue alone
             raise
     if process.returncode != 0:
-        raise CommandError(argv, process.returncode, "\n".join(last))
+        raise CommandError(argv, process.returncode, "\n".join(tail))
 
 
 @contextmanager
@@ -168,7 +168,7 @@ class Tunnel:
         return self._process.poll() is not None
 
     @property
-    def words(self) -> str:
+    def stderr(self) -> str:
         """Everything that the process has written to stderr so far."""
         try:
             return self._log.read_text(encoding="utf-8", errors="replace")
@@ -198,12 +198,12 @@ def open_tunnel(argv: Sequence[str], *, socket: Path, timeout_s: float) -> Tunne
         CommandError: the program is not installed, exited, or did not create the socket in time; with its stderr.
     """
     log = socket.with_suffix(".log")
-    with log.open("wb") as said:
+    with log.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, str(LEASE), *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=stderr,
             start_new_session=True,  # Ctrl-C reaches the runner alone, which then still needs its engines
         )
     tunnel = Tunnel(process, socket=socket, log=log)
@@ -219,9 +219,9 @@ def _await(tunnel: Tunnel, argv: Sequence[str], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not _is_listening(tunnel.socket):
         if tunnel.ended:
-            raise CommandError(argv, None, tunnel.words)
+            raise CommandError(argv, None, tunnel.stderr)
         if time.monotonic() > deadline:
-            raise CommandError(argv, None, f"{tunnel.words}\nno answer after {timeout_s:g} s")
+            raise CommandError(argv, None, f"{tunnel.stderr}\nno answer after {timeout_s:g} s")
         time.sleep(_POLL_S)
 
 
@@ -229,8 +229,8 @@ def _is_listening(socket: Path) -> bool:
     """Whether a socket accepts connections: its file exists from bind(2) on, but it refuses them until listen(2)."""
     if not socket.exists():
         return False
-    words = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines())
-    return any(found[-1] == str(socket) and int(found[3], 16) & _ACCEPTS for found in words if len(found) > _PATH)
+    rows = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines())
+    return any(row[-1] == str(socket) and int(row[3], 16) & _ACCEPTS for row in rows if len(row) > _PATH)
 
 
 def read_git(checkout: Path) -> Git:
@@ -258,11 +258,11 @@ def ask_here(argv: Sequence[str]) -> str:
 def find_program(program: Program | Literal["srun"], ask: Callable[[Sequence[str]], str] = ask_here) -> EngineFacts:
     """A program's version where `ask` runs it, or why it does not run; never raises a CommandError."""
     try:
-        said = ask((program, "--version"))
+        output = ask((program, "--version"))
     except CommandError as error:
         return EngineFacts(
             name="slurm" if program == "srun" else program,
             available=False,
             reason=f"{program} does not run ({error.last_line})",
         )
-    return EngineFacts(name="slurm" if program == "srun" else program, available=True, version=said.split()[-1])
+    return EngineFacts(name="slurm" if program == "srun" else program, available=True, version=output.split()[-1])

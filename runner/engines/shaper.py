@@ -14,7 +14,7 @@ from runner.core.errors import RequestError
 from runner.core.wire import IFACE, Link, show_delay, show_rate
 from runner.engines.base import Engine, EngineError
 
-_ROOT: Final = "0:0"  # only root gets a capability that is added to a container
+_ROOT_USER: Final = "0:0"  # only root gets a capability that is added to a container
 _MEMORY_MIB: Final = 64
 _RUN: Final = "link-check"
 
@@ -31,8 +31,8 @@ def shapers(spec: ContainerSpec) -> tuple[ContainerSpec, ...]:
 def shape(engine: Engine, spec: ContainerSpec) -> None:
     """Shape the link of a started container; raises EngineError in tc's words if tc fails."""
     for helper in shapers(spec):
-        if said := _failure(engine, helper):
-            raise EngineError(f"its link could not be held to {spec.link.label if spec.link else 'nothing'} ({said})")
+        if last := _failure(engine, helper):
+            raise EngineError(f"its link could not be held to {spec.link.label if spec.link else 'nothing'} ({last})")
 
 
 def check(engine: Engine, *, image: str, links: Iterable[Link]) -> None:
@@ -42,25 +42,25 @@ def check(engine: Engine, *, image: str, links: Iterable[Link]) -> None:
     """
     for link in links:
         if link.rate_mbit is not None:
-            part = Link(rate_mbit=link.rate_mbit, emulated=True)
-            _check(engine, image, part, variable="LINK_RATE", value=show_rate(link.rate_mbit), kind="tbf")
+            single = Link(rate_mbit=link.rate_mbit, emulated=True)
+            _check(engine, image, single, variable="LINK_RATE", value=show_rate(link.rate_mbit), kind="tbf")
         if link.delay_ms:
-            part = Link(delay_ms=link.delay_ms, emulated=True)
-            _check(engine, image, part, variable="LINK_DELAY", value=show_delay(link.delay_ms), kind="netem")
+            single = Link(delay_ms=link.delay_ms, emulated=True)
+            _check(engine, image, single, variable="LINK_DELAY", value=show_delay(link.delay_ms), kind="netem")
 
 
-def _check(engine: Engine, image: str, part: Link, *, variable: str, value: str, kind: str) -> None:
+def _check(engine: Engine, image: str, link: Link, *, variable: str, value: str, kind: str) -> None:
     """Try a link's rate, or its delay, on a container's own loopback."""
-    (words,) = qdiscs(part)
+    (words,) = qdiscs(link)
     name = f"dlscale-{_RUN}-{secrets.token_hex(4)}"
-    asked = f"{variable}={value} asked"
+    requested = f"{variable}={value} asked"
     try:
-        said = _failure(engine, _tc("lo", words, name=name, node="", image=image, network="none", run=_RUN))
+        failure = _failure(engine, _tc("lo", words, name=name, node="", image=image, network="none", run=_RUN))
     except EngineError as error:
-        raise RequestError(f"{asked}, but {engine.name} does not start what sets it ({error})") from error
-    if said:
+        raise RequestError(f"{requested}, but {engine.name} does not start what sets it ({error})") from error
+    if failure:
         raise RequestError(
-            f"{asked}, but the kernel below {engine.name} does not do it ({kind}: {said}); load its module sch_{kind}, or leave "
+            f"{requested}, but the kernel below {engine.name} does not do it ({kind}: {failure}); load its module sch_{kind}, or leave "
             f"{variable} out"
         )
 
@@ -79,7 +79,7 @@ def _tc(
         memory_mib=_MEMORY_MIB,
         shm_mib=1,
         tmp_mib=1,
-        user=_ROOT,
+        user=_ROOT_USER,
         network=network,
         net_admin=True,
         labels={LABEL_RUN: run, LABEL_ROLE: "tool"},
@@ -90,11 +90,11 @@ def _failure(engine: Engine, spec: ContainerSpec) -> str | None:
     """Run a container to its end; return its last output line if it failed, None if it succeeded."""
     container = engine.start(spec)
     try:
-        said = [line.text for line in container.lines() if line.text.strip()]
+        output = [line.text for line in container.lines() if line.text.strip()]
         code = container.wait()
     finally:
         container.remove()
-    return None if code == 0 else said[-1] if said else f"tc ended with code {code}"
+    return None if code == 0 else output[-1] if output else f"tc ended with code {code}"
 
 
 # The token bucket passes at full speed after a pause. It has to hold one packet as the sender passes it down (64 KiB of payload and the
@@ -102,7 +102,7 @@ def _failure(engine: Engine, spec: ContainerSpec) -> str | None:
 # larger makes the link faster than requested: LeNet's gradients are 240 KiB. With these sizes, one TCP stream between two namespaces ran at
 # 95.6, 956 and 9,560 Mbit/s of payload with links of 100mbit, 1gbit and 10gbit; the most that Ethernet's headers leave is 95.6 %.
 _PACKET_BYTES: Final = 72 * 1024
-_AWAY_S: Final = 0.001
+_BUSY_S: Final = 0.001
 # How long a packet may queue before it is dropped: long enough that its window limits TCP, not losses.
 _QUEUE_S: Final = 0.2
 _LARGEST_QUEUE_BYTES: Final = 2**30  # tc's own field ends at 2**32
@@ -111,7 +111,7 @@ _DELAYED_PACKETS: Final = 10_000  # netem's default of 1,000 would drop packets 
 
 def burst_bytes(rate_mbit: float) -> int:
     """Size of the token bucket for a rate."""
-    return max(_PACKET_BYTES, round(_bytes_per_s(rate_mbit) * _AWAY_S))
+    return max(_PACKET_BYTES, round(_bytes_per_s(rate_mbit) * _BUSY_S))
 
 
 def queue_bytes(rate_mbit: float) -> int:
@@ -131,9 +131,9 @@ def qdiscs(link: Link | None, *, delayed: bool = True) -> tuple[tuple[str, ...],
     if delay_ms:
         found.append(("root", "handle", "1:", "netem", "delay", show_delay(delay_ms), "limit", str(_DELAYED_PACKETS)))
     if rate_mbit is not None:
-        place = ("parent", "1:1", "handle", "10:") if delay_ms else ("root", "handle", "1:")
+        position = ("parent", "1:1", "handle", "10:") if delay_ms else ("root", "handle", "1:")
         size = ("burst", f"{burst_bytes(rate_mbit)}b", "limit", f"{queue_bytes(rate_mbit)}b")
-        found.append((*place, "tbf", "rate", show_rate(rate_mbit), *size))
+        found.append((*position, "tbf", "rate", show_rate(rate_mbit), *size))
     return tuple(found)
 
 

@@ -41,11 +41,11 @@ def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, Fil
     try:
         with as_engine_error():
             api.create_volume(name, labels=labels)
-            holder = api.create_container(image, ["true"], name=f"{name}-fill", labels=labels, host_config=host)["Id"]
+            helper = api.create_container(image, ["true"], name=f"{name}-fill", labels=labels, host_config=host)["Id"]
             try:
-                api.put_archive(holder, _INSIDE, _packed(files))
+                api.put_archive(helper, _INSIDE, _tar(files))
             finally:
-                api.remove_container(holder, force=True)
+                api.remove_container(helper, force=True)
     except EngineError as error:
         remove(client, name)
         raise EngineError(f"the volume {name} could not be filled ({error})") from error
@@ -57,7 +57,7 @@ def remove(client: DockerClient, name: str) -> None:
         client.api.remove_volume(name, force=True)
 
 
-def _packed(files: Mapping[str, File]) -> bytes:
+def _tar(files: Mapping[str, File]) -> bytes:
     content = io.BytesIO()
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
     with tarfile.open(fileobj=content, mode="w") as tar:

@@ -28,11 +28,11 @@ class Way(Protocol):
     """How an argv reaches a node."""
 
     @property
-    def sees(self) -> tuple[str, ...]:
+    def env_names(self) -> tuple[str, ...]:
         """The runner's variables that the way itself needs."""
 
     @property
-    def tells(self) -> bool:
+    def notices_loss(self) -> bool:
         """Whether the argv's process exits soon on its own once the node is gone or cut off."""
 
     @property
@@ -51,8 +51,8 @@ class Here:
     """This machine: nothing is in between, so SIGTERM reaches the lease itself."""
 
     grace_s: float = 0.0
-    tells: ClassVar[bool] = True
-    sees: ClassVar[tuple[str, ...]] = ()
+    notices_loss: ClassVar[bool] = True
+    env_names: ClassVar[tuple[str, ...]] = ()
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
         """The words, unmodified."""
@@ -70,9 +70,9 @@ class Step:
 
     job: str
     grace_s: float = 12.0  # on SIGTERM srun kills the step immediately: the lease must have ended the job by then
-    tells: ClassVar[bool] = False  # srun waits until Slurm gives the node up, after `SlurmdTimeout`
-    # Where clients of Slurm find their controller; its other variables would be taken for options of srun.
-    sees: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
+    notices_loss: ClassVar[bool] = False  # srun waits until Slurm gives up the node, after `SlurmdTimeout`
+    # Where Slurm's clients find their controller; srun would take its other variables for options.
+    env_names: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
         """Run one task with all cores, memory and GPUs that the job has on the node.
@@ -101,8 +101,8 @@ class Ssh:
     logins: Mapping[str, tuple[str, ...]]  # by node, ssh's options and destination
     variables: Mapping[str, str]
     grace_s: float = 12.0
-    tells: ClassVar[bool] = True
-    sees: ClassVar[tuple[str, ...]] = (*OF_USER, "SSH_AUTH_SOCK")
+    notices_loss: ClassVar[bool] = True
+    env_names: ClassVar[tuple[str, ...]] = (*OF_USER, "SSH_AUTH_SOCK")
 
     def reach(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
         """Open one connection per job; `exec` leaves no shell between sshd and the words."""

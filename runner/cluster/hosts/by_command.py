@@ -16,7 +16,7 @@ from typing import Final
 
 from runner.cluster.hosts.endpoint import login, ssh_sentence
 from runner.cluster.hosts.model import Claims, Host
-from runner.cluster.hosts.survey import Clock, Surveyed, at_once, check, packed_pynvml, read_snapshot, refuse_any
+from runner.cluster.hosts.survey import Clock, Surveyed, at_once, check, packed_pynvml, read_snapshot, require_all
 from runner.cluster.machine import snapshot
 from runner.cluster.machine.local_node import PORTS
 from runner.cluster.slurm import Allocation
@@ -27,7 +27,7 @@ from runner.engines.process import CommandError, run
 from runner.engines.ways import EXPORTED, Ssh, Way
 
 _ANSWER_S: Final = 120
-_SHARE: Final = "put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node sees them"
+_SHARE_HINT: Final = "put the checkout, results (OUT) and cache (DLSCALE_CACHE) where every node sees them"
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class CommandReach:
 
     Attributes:
         place: how it is reached, for a sentence.
-        blame: returns the sentence for a command that failed there.
+        error_sentence: returns the sentence for a command that failed there.
         facts: of the program that runs commands there.
     """
 
     way: Way
     host: Claims
     place: str
-    blame: Callable[[CommandError], str]
+    error_sentence: Callable[[CommandError], str]
     facts: EngineFacts
 
     @property
@@ -57,7 +57,7 @@ class CommandReach:
 
     def command(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
         """A command's output there; raises CommandError."""
-        env = passed((*EXPORTED, *self.way.sees))
+        env = passed((*EXPORTED, *self.way.env_names))
         return run(self.way.reach(self.node, argv), env=env, timeout_s=patience_s)
 
     def run(self, argv: Sequence[str], *, patience_s: int = _ANSWER_S) -> str:
@@ -65,16 +65,16 @@ class CommandReach:
         try:
             return self.command(argv, patience_s=patience_s)
         except CommandError as error:
-            raise RequestError(self.blame(error)) from error
+            raise RequestError(self.error_sentence(error)) from error
 
-    def check_seen(self, paths: Sequence[Path]) -> None:
+    def check_visible(self, paths: Sequence[Path]) -> None:
         """Check that files of this machine exist there too; raises RequestError if one does not."""
         try:
             self.command(("stat", "--terse", "--", *map(str, paths)))
         except CommandError as error:
-            if lacking := next((path for path in paths if f"'{path}'" in error.stderr), None):
-                raise RequestError(f"{self.node}: {lacking} is not there; {_SHARE}") from error
-            raise RequestError(self.blame(error)) from error
+            if missing := next((path for path in paths if f"'{path}'" in error.stderr), None):
+                raise RequestError(f"{self.node}: {missing} is not there; {_SHARE_HINT}") from error
+            raise RequestError(self.error_sentence(error)) from error
 
     def close(self) -> None:
         """Nothing to close."""
@@ -83,33 +83,33 @@ class CommandReach:
 def by_steps(allocation: Allocation) -> tuple[CommandReach, ...]:
     """The nodes of a Slurm job, each reached by its steps."""
 
-    def blame(node: str) -> Callable[[CommandError], str]:
+    def error_sentence(node: str) -> Callable[[CommandError], str]:
         step = f"{node}: a step of job {allocation.job} did not run"
         return lambda error: f"{step} ({error.last_line}); see `scontrol show node {node}`"
 
     place = f"by steps of job {allocation.job}"
     facts = EngineFacts(name="slurm", available=True, version=allocation.version)
     return tuple(
-        CommandReach(allocation.way, Claims(name=node), place, blame(node), facts) for node in allocation.nodes
+        CommandReach(allocation.way, Claims(name=node), place, error_sentence(node), facts) for node in allocation.nodes
     )
 
 
 def by_ssh(hosts: Sequence[Host]) -> tuple[CommandReach, ...]:
     """The hosts of a list, each reached over ssh. Raises RequestError if one can't be."""
 
-    def blame(host: Host) -> Callable[[CommandError], str]:
+    def error_sentence(host: Host) -> Callable[[CommandError], str]:
         return lambda error: ssh_sentence(host, error.stderr)
 
     way = Ssh({host.name: login(host) for host in hosts}, passed(EXPORTED))
     facts = EngineFacts(name="ssh", available=True)
-    return tuple(CommandReach(way, host, "over ssh", blame(host), facts) for host in hosts)
+    return tuple(CommandReach(way, host, "over ssh", error_sentence(host), facts) for host in hosts)
 
 
 def survey(reaches: Sequence[CommandReach], say: Callable[[str], None]) -> tuple[Surveyed, ...]:
     """Survey what a job may use of every node. Raises RequestError if one does not answer, does not see the suite, or lacks what its list claims."""
     names = [reach.node for reach in reaches]
     say(f"asking {', '.join(names)} {reaches[0].place}")
-    found = refuse_any(names, at_once(_examine, reaches))
+    found = require_all(names, at_once(_examine, reaches))
     check(found)
     return found
 
@@ -119,25 +119,25 @@ def check_shared(reaches: Sequence[CommandReach], *, out: Path, files: Sequence[
     probe = out / f".seen-{uuid.uuid4().hex}"
     try:
         probe.touch()
-        answers = at_once(lambda reach: reach.check_seen([probe, *files]), reaches)
+        answers = at_once(lambda reach: reach.check_visible([probe, *files]), reaches)
     except OSError as error:
         raise RequestError(f"{out}: can't be written ({error.strerror}); give another directory with OUT") from error
     finally:
         probe.unlink(missing_ok=True)
-    refuse_any([reach.node for reach in reaches], answers)
+    require_all([reach.node for reach in reaches], answers)
 
 
 def _examine(reach: CommandReach) -> Surveyed:
     program = Path(snapshot.__file__)
-    reach.check_seen([Path(sys.executable), program])
+    reach.check_visible([Path(sys.executable), program])
     before = time.time()
-    found = read_snapshot(reach.node, reach.run((sys.executable, str(program), str(PORTS), *packed_pynvml())))
+    answer = read_snapshot(reach.node, reach.run((sys.executable, str(program), str(PORTS), *packed_pynvml())))
     after = time.time()
-    return found.surveyed(
+    return answer.surveyed(
         reach,
         engine=reach.facts,
         engine_id=None,
-        clock=Clock(offset_s=found.time - (before + after) / 2, error_s=(after - before) / 2),
-        told=found.uname,
+        clock=Clock(offset_s=answer.time - (before + after) / 2, error_s=(after - before) / 2),
+        extra_facts=answer.uname,
         no_gpus="none were given to it, or no driver answers",
     )

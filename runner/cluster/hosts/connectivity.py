@@ -43,19 +43,19 @@ def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
     """
     name = seen.host.name
     roles = {str(role): interface for role, interface in seen.host.interfaces.items()}
-    said = roles.get(wire or "ethernet")
-    if said is None and wire is None:
-        able = [nic for nic in seen.node.nics if nic.address and nic.kind != "loopback"]
-        if not able:
+    named = roles.get(wire or "ethernet")
+    if named is None and wire is None:
+        usable = [nic for nic in seen.node.nics if nic.address and nic.kind != "loopback"]
+        if not usable:
             raise RequestError(f"{name}: no interface of it has an address; give it one, or name another host")
-        return NodeEnd(able[0].name, str(able[0].address))
-    iface = said.name if said else str(wire)
+        return NodeEnd(usable[0].name, str(usable[0].address))
+    iface = named.name if named else str(wire)
     nics = {nic.name: nic for nic in seen.node.nics}
     if iface not in nics:
         raise RequestError(
             f"{name}: has no interface {iface}; it has {', '.join(nics)} (roles in the hosts file: {', '.join(roles) or 'none'})"
         )
-    address = (said.address if said else None) or nics[iface].address
+    address = (named.address if named else None) or nics[iface].address
     if address is None:
         raise RequestError(f"{name}: interface {iface} has no address; give it one, or name another interface")
     return NodeEnd(iface, address)
@@ -67,10 +67,10 @@ def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreac
         return ()
     by_name = {seen.host.name: (seen, end) for seen, end in zip(surveyed, ends, strict=True)}
     places = {name: (end.address, seen.node.ports[-1]) for name, (seen, end) in by_name.items()}
-    asked = at_once(lambda name: _probe(*by_name[name], places), tuple(by_name))
+    replies = at_once(lambda name: _probe(*by_name[name], places), tuple(by_name))
     answers = {
         name: _Answer(state=None, trouble=str(answer), results={}) if isinstance(answer, RequestError) else answer
-        for name, answer in zip(by_name, asked, strict=True)
+        for name, answer in zip(by_name, replies, strict=True)
     }
     return tuple(
         Unreachable(
@@ -90,7 +90,7 @@ def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreac
 
 def _probe(seen: Surveyed, end: NodeEnd, places: Mapping[str, tuple[str, int]]) -> _Answer:
     name = seen.host.name
-    own = {
+    task = {
         "name": name,
         "iface": end.iface,
         "address": end.address,
@@ -99,19 +99,19 @@ def _probe(seen: Surveyed, end: NodeEnd, places: Mapping[str, tuple[str, int]]) 
         "seconds": _SECONDS,
     }
     source = Path(connectivity_probe.__file__).read_text(encoding="utf-8")
-    said = seen.connection.ask(source, json.dumps(own), patience_s=_PATIENCE_S)
+    output = seen.connection.ask(source, json.dumps(task), patience_s=_PATIENCE_S)
     try:
-        answer = _Answer.model_validate_json(said)
+        answer = _Answer.model_validate_json(output)
     except ValidationError as error:
         raise RequestError(
-            f"{name}: the check of its wires can't be read ({said.strip()[-200:]}); look at its engine's log"
+            f"{name}: the check of its wires can't be read ({output.strip()[-200:]}); look at its engine's log"
         ) from error
     if answer.trouble:
         raise RequestError(f"{name}: {answer.trouble}; compare the hosts file with its addresses")
     return answer
 
 
-_LOWER: Final = ("down", "lowerlayerdown", "missing", "notpresent")
+_DOWN_STATES: Final = ("down", "lowerlayerdown", "missing", "notpresent")
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Unreachable:
         states = ", ".join(
             f"{name}'s interface is {state}"
             for name, state in ((self.source, self.source_state), (self.target, self.target_state))
-            if state in _LOWER
+            if state in _DOWN_STATES
         )
         return f"{self.source} → {self.target} over {self.iface}: {self.reason}" + (f" ({states})" if states else "")
 
@@ -149,11 +149,11 @@ def explain(unreachable: Sequence[Unreachable]) -> str | None:
     for pair in unreachable:
         if pair.source_state is None:
             return pair.reason
-    own = {pair.source: f" {pair.iface}" for pair in unreachable}
+    iface_of = {pair.source: f" {pair.iface}" for pair in unreachable}
     for pair in unreachable:
         for name, state in ((pair.source, pair.source_state), (pair.target, pair.target_state)):
-            if state in _LOWER:
-                return f"{name}: its interface{own.get(name, '')} is {state}, so {_others(unreachable, name)} can't reach it"
+            if state in _DOWN_STATES:
+                return f"{name}: its interface{iface_of.get(name, '')} is {state}, so {_others(unreachable, name)} can't reach it"
     common = set.intersection(*({pair.source, pair.target} for pair in unreachable))
     pairs = len({frozenset((pair.source, pair.target)) for pair in unreachable})
     if len(common) == 1 and pairs > 1:

@@ -24,46 +24,46 @@ CALL_S = 4.0
 PAUSE_S = 0.2
 
 
-def bound(own: dict[str, Any], port: int) -> socket.socket:
+def bound_socket(task: dict[str, Any], port: int) -> socket.socket:
     """A socket bound to the node's own end of the wire; raises OSError."""
     end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     with contextlib.suppress(OSError):  # before Linux 5.7 this needs a capability that the container lacks
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, own["iface"].encode())
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, task["iface"].encode())
     end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    end.bind((own["address"], port))
+    end.bind((task["address"], port))
     return end
 
 
-def answer(call: socket.socket, heard: set[str]) -> None:
+def answer(call: socket.socket, callers_heard: set[str]) -> None:
     """Take one call: read a line with the caller's name and the payload, then send one byte back."""
     with call, contextlib.suppress(OSError):
         call.settimeout(CALL_S)
-        taken = b""
-        while len(taken.partition(b"\n")[2]) < len(PAYLOAD):
+        received = b""
+        while len(received.partition(b"\n")[2]) < len(PAYLOAD):
             block = call.recv(1 << 16)
             if not block:
                 return
-            taken += block
+            received += block
         call.sendall(b"!")
-        heard.add(taken.partition(b"\n")[0].decode())
+        callers_heard.add(received.partition(b"\n")[0].decode())
 
 
-def listen(server: socket.socket, heard: set[str]) -> None:
+def listen(server: socket.socket, callers_heard: set[str]) -> None:
     """Take calls until the program ends."""
     while True:
         call, _ = server.accept()
-        threading.Thread(target=answer, args=(call, heard), daemon=True).start()
+        threading.Thread(target=answer, args=(call, callers_heard), daemon=True).start()
 
 
-def call_once(own: dict[str, Any], address: str, port: int) -> str | None:
+def call_once(task: dict[str, Any], address: str, port: int) -> str | None:
     """Call a peer: None if it answered, else why not."""
     step = "connecting"
     try:
-        with bound(own, 0) as call:
+        with bound_socket(task, 0) as call:
             call.settimeout(CALL_S)
             call.connect((address, port))
             step = "sending"
-            call.sendall(own["name"].encode() + b"\n" + PAYLOAD)
+            call.sendall(task["name"].encode() + b"\n" + PAYLOAD)
             if call.recv(1):
                 return None
             return "it hangs up"
@@ -77,40 +77,40 @@ def call_once(own: dict[str, Any], address: str, port: int) -> str | None:
         return error.strerror or str(error)
 
 
-def reach(own: dict[str, Any], peer: str, results: dict[str, str | None], deadline: float) -> None:
+def reach(task: dict[str, Any], peer: str, results: dict[str, str | None], deadline: float) -> None:
     """Call a peer until it answers or time is up; its listener may start later than this program."""
-    address, port = own["peers"][peer]
+    address, port = task["peers"][peer]
     while True:
-        results[peer] = call_once(own, address, port)
+        results[peer] = call_once(task, address, port)
         if results[peer] is None or time.monotonic() + PAUSE_S > deadline:
             return
         time.sleep(PAUSE_S)
 
 
-def main(own: dict[str, Any]) -> None:
+def main(task: dict[str, Any]) -> None:
     """Call every peer, and print which ones were reached."""
-    deadline = time.monotonic() + own["seconds"]
-    heard: set[str] = set()
-    results: dict[str, str | None] = dict.fromkeys(own["peers"], "no answer")
+    deadline = time.monotonic() + task["seconds"]
+    callers_heard: set[str] = set()
+    results: dict[str, str | None] = dict.fromkeys(task["peers"], "no answer")
     trouble = None
     try:
-        server = bound(own, own["port"])
+        server = bound_socket(task, task["port"])
         server.listen(len(results) + 1)
     except OSError as error:
-        trouble = f"it can't listen at {own['address']}:{own['port']} ({error.strerror})"
+        trouble = f"it can't listen at {task['address']}:{task['port']} ({error.strerror})"
     else:
-        threading.Thread(target=listen, args=(server, heard), daemon=True).start()
+        threading.Thread(target=listen, args=(server, callers_heard), daemon=True).start()
     callers = [
-        threading.Thread(target=reach, args=(own, peer, results, deadline), daemon=True) for peer in own["peers"]
+        threading.Thread(target=reach, args=(task, peer, results, deadline), daemon=True) for peer in task["peers"]
     ]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join(max(0.0, deadline - time.monotonic()) + CALL_S)
-    while trouble is None and not set(own["peers"]) <= heard and time.monotonic() < deadline:
+    while trouble is None and not set(task["peers"]) <= callers_heard and time.monotonic() < deadline:
         time.sleep(0.02)
     try:
-        state = Path("/sys/class/net", own["iface"], "operstate").read_text(encoding="ascii").strip()
+        state = Path("/sys/class/net", task["iface"], "operstate").read_text(encoding="ascii").strip()
     except OSError:
         state = "missing"
     print(json.dumps({"state": state, "trouble": trouble, "results": results}), flush=True)  # noqa: T201 - a program

@@ -28,7 +28,7 @@ from runner.images.versions import BaseSpec
 
 BASE: Final = "bookworm"
 
-_FOLDER: Final = 70  # characters; a socket's whole path may have 107 (unix(7))
+_MAX_FOLDER: Final = 70  # characters; a socket's whole path may have 107 (unix(7))
 _LOGIN_S: Final = 30.0  # ssh's own limit for the connection is 10 s; slow name services on the other side come on top
 
 _Table: TypeAlias = tuple[tuple[str, str, str], ...]
@@ -99,7 +99,7 @@ class Connection:
         """Why the tunnel has ended, in ssh's own words; None while it stands, or if there is none."""
         if self._tunnel is None or not self._tunnel.ended:
             return None
-        return last_line(self._tunnel.words) or "ssh has ended"
+        return last_line(self._tunnel.stderr) or "ssh has ended"
 
     def sentence(self, error: EngineError) -> str:
         """An engine's error as one sentence that names the node."""
@@ -107,7 +107,7 @@ class Connection:
             return f"{self.host.name}: the connection to it is lost ({self.lost}); see that it is up and on the network"
         if isinstance(error, EngineRefusedError):
             return f"{self.host.name}: its engine refuses ({error}); look at dockerd's log there"
-        return engine_sentence(self.host, str(error), words=self._tunnel.words if self._tunnel else "")
+        return engine_sentence(self.host, str(error), stderr=self._tunnel.stderr if self._tunnel else "")
 
     @property
     def place(self) -> str:
@@ -123,11 +123,11 @@ class Connection:
     def patience(self, seconds: int) -> Iterator[None]:
         """Set the timeout of calls to the engine within the block."""
         api = self.client.api
-        usual_s, api.timeout = api.timeout, seconds
+        previous_s, api.timeout = api.timeout, seconds
         try:
             yield
         finally:
-            api.timeout = usual_s
+            api.timeout = previous_s
 
     def close(self) -> None:
         """Close the client and its tunnel. Safe to call twice."""
@@ -147,7 +147,7 @@ def connect(host: Host) -> Connection:
             tunnel = _tunnel(host, undo)
             undo.callback(tunnel.close)
         url = f"unix://{tunnel.socket}" if tunnel else host.endpoint.url
-        client = _client(host, url, words=(lambda: tunnel.words) if tunnel else str)
+        client = _client(host, url, stderr=(lambda: tunnel.stderr) if tunnel else str)
         undo.callback(client.close)
         return Connection(host, client, tunnel=tunnel, undo=undo.pop_all())
 
@@ -189,36 +189,36 @@ def _destination(endpoint: Endpoint) -> tuple[str, ...]:
     return (*config, *port, "--", f"{address.user}@{host}" if address.user else host)
 
 
-def ssh_sentence(host: Host, words: str) -> str:
+def ssh_sentence(host: Host, stderr: str) -> str:
     """Why ssh failed, from its output."""
     try_it = f"`{shlex.join(('ssh', *_destination(host.endpoint), 'true'))}`"
-    last = last_line(words)
-    said = _explained(_SSH, words, last, try_it=try_it)
-    said = said or f"ssh does not get there ({last or 'it said nothing'}); see why by hand: {try_it}"
-    return f"{host.name}: {said}"
+    last = last_line(stderr)
+    cause = _explain(_SSH, stderr, last, try_it=try_it)
+    cause = cause or f"ssh does not get there ({last or 'it said nothing'}); see why by hand: {try_it}"
+    return f"{host.name}: {cause}"
 
 
-def engine_sentence(host: Host, error: str, *, words: str) -> str:
+def engine_sentence(host: Host, error: str, *, stderr: str) -> str:
     """Why an engine does not answer, from the SDK's exception and the output of the ssh in between, if any."""
     url = host.endpoint.url
-    failed = next((line.strip() for line in reversed(words.splitlines()) if "open failed" in line), "")
-    said = _explained(_CHANNEL, failed, failed, socket=host.endpoint.address.socket) or _explained(_DIRECT, error, url)
-    said = said or f"its engine does not answer at {url} ({error}); look at dockerd's log there"
-    return f"{host.name}: {said}"
+    channel = next((line.strip() for line in reversed(stderr.splitlines()) if "open failed" in line), "")
+    cause = _explain(_CHANNEL, channel, channel, socket=host.endpoint.address.socket) or _explain(_DIRECT, error, url)
+    cause = cause or f"its engine does not answer at {url} ({error}); look at dockerd's log there"
+    return f"{host.name}: {cause}"
 
 
-def _explained(table: _Table, words: str, quoted: str, **names: str) -> str | None:
+def _explain(table: _Table, text: str, quoted: str, **names: str) -> str | None:
     """The first row that matches, as the end of a sentence."""
     for pattern, meaning, step in table:
-        if re.search(pattern, words):
+        if re.search(pattern, text):
             return f"{meaning.format(**names)} ({quoted}); {step.format(**names)}"
     return None
 
 
 def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
     _check_config(host)
-    short = len(tempfile.gettempdir()) <= _FOLDER
-    folder = Path(tempfile.mkdtemp(prefix="dlscale-", dir=None if short else "/tmp"))  # noqa: S108 - mkdtemp makes it private
+    fits = len(tempfile.gettempdir()) <= _MAX_FOLDER
+    folder = Path(tempfile.mkdtemp(prefix="dlscale-", dir=None if fits else "/tmp"))  # noqa: S108 - mkdtemp makes it private
     undo.callback(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
     try:
@@ -227,7 +227,7 @@ def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
         raise RequestError(ssh_sentence(host, error.stderr)) from error
 
 
-def _client(host: Host, url: str, *, words: Callable[[], str]) -> docker.Client:
+def _client(host: Host, url: str, *, stderr: Callable[[], str]) -> docker.Client:
     tls = host.endpoint.tls
     files = (tls.ca, tls.cert, tls.key) if tls else None
     for path in files or ():
@@ -236,7 +236,7 @@ def _client(host: Host, url: str, *, words: Callable[[], str]) -> docker.Client:
     try:
         return docker.connect_to(url, tls=files)
     except EngineError as error:
-        raise RequestError(engine_sentence(host, str(error), words=words())) from error
+        raise RequestError(engine_sentence(host, str(error), stderr=stderr())) from error
 
 
 @contextlib.contextmanager

@@ -90,12 +90,12 @@ class Endpoint(Frozen):
         return read_url(self.url)
 
 
-def _written(pattern: re.Pattern[str], how: str) -> AfterValidator:
+def _match(pattern: re.Pattern[str], hint: str) -> AfterValidator:
     """Require a text that matches a pattern as a whole; `how` describes a valid one."""
 
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
-            raise ValueError(how)
+            raise ValueError(hint)
         return text
 
     return AfterValidator(check)
@@ -108,7 +108,7 @@ def _check_address(address: str) -> str:
         raise ValueError("an IPv4 address is four numbers such as 10.1.0.1") from error
 
 
-def _alone(key: str, kind: type) -> BeforeValidator:
+def _shorthand(key: str, kind: type) -> BeforeValidator:
     """Accept a bare value of this kind as shorthand for its one key: `gpus: 4` for `gpus: {count: 4}`."""
     return BeforeValidator(lambda value: {key: value} if type(value) is kind else value)
 
@@ -118,7 +118,7 @@ class Interface(Frozen):
 
     name: Annotated[
         str,
-        _written(_INTERFACE, "an interface's name has 1 to 15 characters, no blank and no '/' (`ip link` lists them)"),
+        _match(_INTERFACE, "an interface's name has 1 to 15 characters, no blank and no '/' (`ip link` lists them)"),
     ]
     address: Annotated[str, AfterValidator(_check_address)] | None = None
 
@@ -141,12 +141,12 @@ class Claims(Frozen):
     # Its logical CPUs, for planning without contact; so are `memory_mib`, `gpus` and `driver`.
     cpus: Parts | None = None
     memory_mib: Annotated[int, Field(ge=1, le=MOST_OF_ALL)] | None = None
-    gpus: Annotated[GpuClaim, _alone("count", int)] | None = None
+    gpus: Annotated[GpuClaim, _shorthand("count", int)] | None = None
     driver: str | None = None
-    interfaces: Mapping[Role, Annotated[Interface, _alone("name", str)]] = {}
+    interfaces: Mapping[Role, Annotated[Interface, _shorthand("name", str)]] = {}
     # RDMA adapters to use, `mlx5_0` or with a port `mlx5_0:1`; all when empty.
     hcas: tuple[
-        Annotated[str, _written(_HCA, "an adapter is written mlx5_0, or with its port mlx5_0:1 (`ibstat` lists them)")],
+        Annotated[str, _match(_HCA, "an adapter is written mlx5_0, or with its port mlx5_0:1 (`ibstat` lists them)")],
         ...,
     ] = ()
 
@@ -259,7 +259,7 @@ def unmet(host: Claims, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...
         (claimed, gpus, f"claims {claimed} GPUs, and it has {gpus}{why}; correct `gpus`"),
         (host.cpus, cores, f"claims {host.cpus} cpus, and it has {cores}; correct `cpus`"),
     )
-    found += [sentence for count, there, sentence in counts if count and count > there]
+    found += [sentence for count, actual, sentence in counts if count and count > actual]
     return tuple(f"{host.name}: the hosts file {sentence}" for sentence in found)
 
 
@@ -276,35 +276,35 @@ def load_hosts(text: str) -> Hosts:
             "HOSTS=slurm stands for the nodes of the Slurm job that a run is in, and nothing else; see `sinfo` and `squeue`"
         )
     path = Path(text)
-    listed = path.suffix in (".yaml", ".yml")
+    is_yaml = path.suffix in (".yaml", ".yml")
     try:
-        there = path.is_file()
+        is_file = path.is_file()
     except (OSError, ValueError):  # a list of many hosts is too long for a file name
-        there = False
-    if not there and (listed or "/" in text):
+        is_file = False
+    if not is_file and (is_yaml or "/" in text):
         raise RequestError(
             f"HOSTS={path}: no such file; give a hosts.yaml, an Open MPI hostfile, or a list such as a:4,b:4"
         )
-    if listed:
+    if is_yaml:
         return _from_yaml(path)
-    return Hosts(hosts=_from_hostfile(path) if there else _from_list(text), source=text)
+    return Hosts(hosts=_from_hostfile(path) if is_file else _from_list(text), source=text)
 
 
 def _from_yaml(path: Path) -> Hosts:
     file = yamlfile.load(path, _File)
-    first: dict[str, int] = {}
+    index_of: dict[str, int] = {}
     for index, entry in enumerate(file.hosts):
-        if entry.name in first:
+        if entry.name in index_of:
             raise RequestError(
-                f"{path}: hosts[{first[entry.name]}] and hosts[{index}] are both named {entry.name!r}; give each a name of its own"
+                f"{path}: hosts[{index_of[entry.name]}] and hosts[{index}] are both named {entry.name!r}; give each a name of its own"
             )
-        first[entry.name] = index
+        index_of[entry.name] = index
     found = tuple(entry.host(path.parent.absolute(), file.ssh_config) for entry in file.hosts)
     link = file.link and Link(rate_mbit=file.link.rate, delay_ms=file.link.delay, emulated=file.link.emulated)
     return Hosts(hosts=found, link=link, source=str(path))
 
 
-Name = Annotated[str, _written(_NAME, "a host's name is made of letters, digits, '-', '_' and '.'")]
+Name = Annotated[str, _match(_NAME, "a host's name is made of letters, digits, '-', '_' and '.'")]
 Rate = Annotated[float, BeforeValidator(lambda value: parse_rate(str(value)))]
 Delay = Annotated[float, BeforeValidator(lambda value: parse_delay(str(value)))]
 
@@ -396,7 +396,7 @@ def _from_hostfile(path: Path) -> tuple[Host, ...]:
     return tuple(found)
 
 
-def _host(match: re.Match[str], text: str | None, place: str, before: list[Host]) -> Host:
+def _host(match: re.Match[str], text: str | None, place: str, listed: list[Host]) -> Host:
     """A host known only by name and slots: its engine is reached over ssh, that of localhost at its socket."""
     name, user, slots = match["name"], match["user"], None
     if text is not None:
@@ -405,7 +405,7 @@ def _host(match: re.Match[str], text: str | None, place: str, before: list[Host]
                 f"{place}: slots of {name} are {text!r}, which is no whole number of at least 1; correct it"
             )
         slots = bounded(f"{place}: slots of {name}", text, most=MOST_SLOTS)
-    if any(other.name == name for other in before):
+    if any(other.name == name for other in listed):
         raise RequestError(f"{place}: {name} is listed twice; name it once, with all its slots")
     if not _NAME.fullmatch(name):
         raise RequestError(f"{place}: {name!r} is no host name; letters, digits, '-', '_' and '.' make one")

@@ -41,20 +41,20 @@ def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection],
     image = find_image(source, reference)
     if image is None:
         raise RequestError(f"{reference} is not in this machine's engine; build it first with `dlscale images build`")
-    held: dict[str, EngineImage | None] = {}
+    present: dict[str, EngineImage | None] = {}
     for node in nodes:
         with engine_errors(node):
-            held[node.host.name] = find_image(node.client, reference)
-    ids = {name: str(found.id) for name, found in held.items() if found}
-    lacking = [node for node in nodes if not is_same(held[node.host.name], image)]
+            present[node.host.name] = find_image(node.client, reference)
+    ids = {name: str(found.id) for name, found in present.items() if found}
+    lacking = [node for node in nodes if not is_same(present[node.host.name], image)]
     if lacking:
-        feeds = [_Feed(node) for node in lacking]
-        _pour(source, reference, feeds, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
-        for feed in feeds:
-            name = feed.node.host.name
-            ids[name] = _arrived(feed, image, reference)
-            if old := held[name]:
-                remove_unnamed(feed.node.client, str(old.id))
+        transfers = [_Transfer(node) for node in lacking]
+        _send(source, reference, transfers, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
+        for transfer in transfers:
+            name = transfer.node.host.name
+            ids[name] = _loaded_id(transfer, image, reference)
+            if old := present[name]:
+                remove_unnamed(transfer.node.client, str(old.id))
     return ids
 
 
@@ -106,14 +106,14 @@ def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, st
             )
 
 
-class _Feed:
+class _Transfer:
     """The transfer of an image to one node, in a thread of its own; `failure` is why the node did not load it."""
 
     def __init__(self, node: Connection) -> None:
         self.node = node
         self.failure: str | None = None
         self._blocks: queue.Queue[bytes | None] = queue.Queue(_BLOCKS)
-        self._cut = False
+        self._aborted = False
         self._thread = threading.Thread(target=self._load, daemon=True)
         self._thread.start()
 
@@ -130,9 +130,9 @@ class _Feed:
             else:
                 return
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Abort the transfer, so that the node does not take its end for the image's."""
-        self._cut = True
+        self._aborted = True
         self.put(None)
 
     def join(self) -> None:
@@ -143,7 +143,7 @@ class _Feed:
     def _stream(self) -> Iterator[bytes]:
         while (block := self._blocks.get()) is not None:
             yield block
-        if self._cut:
+        if self._aborted:
             raise ConnectionAbortedError("this machine's engine stopped sending")
 
     def _load(self) -> None:
@@ -154,43 +154,43 @@ class _Feed:
             self.failure = self.node.lost or str(error)
 
 
-def _pour(source: Client, reference: str, feeds: Sequence[_Feed], *, size_mib: int, report: Report) -> None:
+def _send(source: Client, reference: str, transfers: Sequence[_Transfer], *, size_mib: int, report: Report) -> None:
     """Read an image from an engine once, and send it to all nodes concurrently."""
-    names = ", ".join(feed.node.host.name for feed in feeds)
+    names = ", ".join(transfer.node.host.name for transfer in transfers)
     report(f"{names}: loading {reference}, {size_mib:,} MiB")
-    sent, said = 0, 0
+    sent, reported = 0, 0
     try:
         for block in read_image(source, reference):
-            for feed in feeds:
-                feed.put(block)
+            for transfer in transfers:
+                transfer.put(block)
             sent += len(block)
-            if sent // (_REPORT_MIB * _MIB) > said:
-                said = sent // (_REPORT_MIB * _MIB)
+            if sent // (_REPORT_MIB * _MIB) > reported:
+                reported = sent // (_REPORT_MIB * _MIB)
                 report(f"{names}: loading {reference}, {sent // _MIB:,} of {size_mib:,} MiB sent")
     except BaseException as error:  # Ctrl-C too
-        for feed in feeds:
-            feed.cut()
+        for transfer in transfers:
+            transfer.abort()
         if isinstance(error, EngineError):
             raise RequestError(
                 f"{reference} can't be read from this machine's engine ({error}); look at its disk and its log"
             ) from error
         raise
-    for feed in feeds:
-        feed.put(None)
-    for feed in feeds:
-        feed.join()
+    for transfer in transfers:
+        transfer.put(None)
+    for transfer in transfers:
+        transfer.join()
 
 
-def _arrived(feed: _Feed, image: EngineImage, reference: str) -> str:
+def _loaded_id(transfer: _Transfer, image: EngineImage, reference: str) -> str:
     """Id of the image on a node after its transfer; raises RequestError, which names the node."""
-    name = feed.node.host.name
-    if feed.failure is not None:
+    name = transfer.node.host.name
+    if transfer.failure is not None:
         step = "see that its engine is up, then try again"
-        if "no space left" in feed.failure:
+        if "no space left" in transfer.failure:
             step = "free some disk there, twice the image's size is needed while it is loaded"
-        raise RequestError(f"{name}: {reference} could not be loaded ({feed.failure}); {step}")
-    with engine_errors(feed.node):
-        arrived = find_image(feed.node.client, reference)
+        raise RequestError(f"{name}: {reference} could not be loaded ({transfer.failure}); {step}")
+    with engine_errors(transfer.node):
+        arrived = find_image(transfer.node.client, reference)
     if arrived is None or not is_same(arrived, image):
         raise RequestError(
             f"{name}: {reference} arrived as another image than it left; look at its engine's log, then try again"

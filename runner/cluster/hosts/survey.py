@@ -42,7 +42,7 @@ from runner.engines.base import EngineError, EngineFacts, EngineRefusedError, Gp
 from runner.engines.images import find_image, run_confined
 from runner.images.base import ensure_base
 
-_AT_ONCE: Final = 16
+_MAX_THREADS: Final = 16
 _ARGUMENT: Final = 100_000  # characters of one argument; the kernel takes 131,072 (MAX_ARG_STRLEN)
 
 T = TypeVar("T")
@@ -50,8 +50,8 @@ R = TypeVar("R")
 
 
 _CALLS: Final = 3
-_TIME: Final = re.compile(r"(.*?)(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_APART_S: Final = 2.0  # events of all nodes are ordered by their clocks, and windows last some seconds
+_RFC3339: Final = re.compile(r"(.*?)(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_MAX_APART_S: Final = 2.0  # events of all nodes are ordered by their clocks, and windows last some seconds
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def read_clock(
 
 def parse_time(text: str) -> float:
     """Parse a time as Go writes it (RFC 3339, with up to nine decimals) to seconds since 1970."""
-    match = _TIME.fullmatch(text)
+    match = _RFC3339.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no time of RFC 3339")
     zone = "+00:00" if match[3] == "Z" else match[3]
@@ -100,7 +100,7 @@ def parse_time(text: str) -> float:
 
 def clock_refusal(name: str, clock: Clock) -> str | None:
     """Why a node's clock can't be used; None if it can."""
-    if clock.apart_s <= _APART_S:
+    if clock.apart_s <= _MAX_APART_S:
         return None
     return (
         f"{name}: its clock is {clock}, and a job's events are put in one order by their clocks; "
@@ -165,14 +165,14 @@ class Snapshot(Frozen):
 
     @field_validator("folders", "files")
     @classmethod
-    def _inside(cls, paths: Any) -> Any:
+    def _only_proc_and_sys(cls, paths: Any) -> Any:
         for path in paths:
             parts = PurePosixPath(path).parts
             if parts[:1] != ("/",) or parts[1:2] not in (("proc",), ("sys",)) or ".." in parts:
                 raise ValueError(f"{path!r} is no file of /proc or /sys")
         return paths
 
-    def lay_out(self, root: Path) -> None:
+    def write_to(self, root: Path) -> None:
         """Write the files and folders below `root`."""
         for name in self.folders:
             (root / name[1:]).mkdir(parents=True, exist_ok=True)
@@ -200,14 +200,14 @@ class Snapshot(Frozen):
         engine: EngineFacts,
         engine_id: str | None,
         clock: Clock,
-        told: Mapping[str, str],
+        extra_facts: Mapping[str, str],
         no_gpus: str,
     ) -> Surveyed:
-        """The host with everything its files tell; `told` are facts that they don't. Without an `engine_id`, its boot id and addresses identify it."""
+        """The host with everything its files tell; `extra_facts` are those that they don't. Without an `engine_id`, its boot id and addresses identify it."""
         name = connection.host.name
         with tempfile.TemporaryDirectory(prefix="dlscale-") as folder:
             root = Path(folder)
-            self.lay_out(root)
+            self.write_to(root)
             node = self.node(name, root, no_gpus=no_gpus)
             facts, nvidia_pci = read_host(node, root), nvidia_pci_functions(root)
         return Surveyed(
@@ -216,7 +216,7 @@ class Snapshot(Frozen):
             engine_id=engine_id or " ".join((facts.boot_id or name, *sorted(self.local))),
             engine=engine,
             node=node,
-            facts=facts.model_copy(update=dict(told)),
+            facts=facts.model_copy(update=dict(extra_facts)),
             clock=clock,
             local=self.local,
             pairs=self.nvml.pairs if self.nvml else (),
@@ -225,13 +225,13 @@ class Snapshot(Frozen):
         )
 
 
-def read_snapshot(name: str, said: str) -> Snapshot:
+def read_snapshot(name: str, output: str) -> Snapshot:
     """Parse a host's snapshot; raises RequestError, which names the host."""
     try:
-        return Snapshot.model_validate_json(said)
+        return Snapshot.model_validate_json(output)
     except ValidationError as error:
         raise RequestError(
-            f"{name}: the snapshot that was made there can't be read ({said.strip()[-200:] or 'it is empty'}); look at its engine's log"
+            f"{name}: the snapshot that was made there can't be read ({output.strip()[-200:] or 'it is empty'}); look at its engine's log"
         ) from error
 
 
@@ -247,32 +247,32 @@ def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
         for answer in answers:
             if isinstance(answer, Connection):
                 undo.callback(answer.close)
-        connections = refuse_any(names, answers)
+        connections = require_all(names, answers)
         reference = supply_base(connections, say)
-        found = refuse_any(names, at_once(lambda connection: examine(connection, reference), connections))
+        found = require_all(names, at_once(lambda connection: examine(connection, reference), connections))
         check(found)
         undo.pop_all()
         return found
 
 
-def refuse_any(names: Sequence[str], answers: Sequence[R | RequestError]) -> tuple[R, ...]:
+def require_all(names: Sequence[str], answers: Sequence[R | RequestError]) -> tuple[R, ...]:
     """Return all answers, one per host; raises the first refusal among them, with the names of the other refused hosts."""
-    refused = [(name, answer) for name, answer in zip(names, answers, strict=True) if isinstance(answer, RequestError)]
-    if refused:
-        others = ", ".join(name for name, _ in refused[1:])
+    refusals = [(name, answer) for name, answer in zip(names, answers, strict=True) if isinstance(answer, RequestError)]
+    if refusals:
+        others = ", ".join(name for name, _ in refusals[1:])
         more = f" (nor can {others} be used: `dlscale doctor --hosts` says why)" if others else ""
-        raise RequestError(f"{refused[0][1]}{more}")
+        raise RequestError(f"{refusals[0][1]}{more}")
     return tuple(answer for answer in answers if not isinstance(answer, RequestError))
 
 
 def check(found: Sequence[Surveyed]) -> None:
     """Check hosts against their list's claims, their clocks against this machine's, and for duplicates; raises RequestError."""
     names = [seen.host.name for seen in found]
-    refuse_any(names, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
-    _refuse_twins(found)
+    require_all(names, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
+    _refuse_duplicates(found)
 
 
-def _refuse_twins(found: Sequence[Surveyed]) -> None:
+def _refuse_duplicates(found: Sequence[Surveyed]) -> None:
     """Refuse a machine under two names, whose devices a job would count twice; the testbed's nodes have engines of their own."""
     names: dict[str, str] = {}
     for seen in found:
@@ -296,7 +296,7 @@ def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError,
         except RequestError as error:
             return error
 
-    with ThreadPoolExecutor(min(_AT_ONCE, len(whom))) as pool:
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(whom))) as pool:
         return tuple(pool.map(answer, whom))
 
 
@@ -304,23 +304,23 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
     """Copy the suite's base to every node that lacks it, and return its reference; raises RequestError if that fails."""
     base = base_image()
     lacking: list[Connection] = []
-    having: list[Connection] = []
+    supplied: list[Connection] = []
     for connection in connections:
         with engine_errors(connection):
             found = find_image(connection.client, base.reference)
-        (having if found else lacking).append(connection)
+        (supplied if found else lacking).append(connection)
     if not lacking:
         return base.reference
     try:
         source = docker.connect()
         ensure_base(base, client=source, root=SUITE_ROOT, cache=cache_dir(), report=say)
     except EngineError as error:  # no engine here; a node that has the base supplies the others
-        if not having:
+        if not supplied:
             raise RequestError(
                 f"{lacking[0].host.name} has no {base.reference}, which the suite looks around in, and {error} here to make it; "
                 "start Docker on this machine"
             ) from error
-        source = having[0].client
+        source = supplied[0].client
     supply_image(base.reference, source=source, nodes=lacking, report=say)
     return base.reference
 
@@ -330,16 +330,16 @@ def examine(connection: Connection, reference: str) -> Surveyed:
     with engine_errors(connection):
         info, clock = read_clock(connection.client.info)
         podman_version = podman.behind(connection.client)
-        way, said, no_gpus = _snapshot(connection, info, reference)
-    found = read_snapshot(connection.host.name, said)
-    told = {"hostname": "Name", "kernel": "KernelVersion", "architecture": "Architecture", "os": "OperatingSystem"}
+        gpu_request, output, no_gpus = _snapshot(connection, info, reference)
+    found = read_snapshot(connection.host.name, output)
+    keys = {"hostname": "Name", "kernel": "KernelVersion", "architecture": "Architecture", "os": "OperatingSystem"}
     return found.surveyed(
         connection,
-        engine=docker.engine_facts(info, gpu_request=way, podman=podman_version),
+        engine=docker.engine_facts(info, gpu_request=gpu_request, podman=podman_version),
         # The engine's ID alone comes from its key file, which clones of a machine share.
         engine_id=" ".join((info["ID"], info["Name"], info["DockerRootDir"])),
         clock=clock,
-        told={field: info[key] for field, key in told.items()},
+        extra_facts={field: info[key] for field, key in keys.items()},
         no_gpus=no_gpus,
     )
 
@@ -349,13 +349,13 @@ def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> t
     source = Path(snapshot.__file__).read_text(encoding="utf-8")
     argv = ("python3", "-c", source, str(PORTS))
     no_gpus = "its engine has neither NVIDIA's runtime nor CDI device names"
-    for way in docker.gpu_ways(info, here=False):
+    for request in docker.gpu_requests(info, local=False):
         try:
-            said = run_confined(connection.client, reference, (*argv, *packed_pynvml()), gpus_by=way)
+            output = run_confined(connection.client, reference, (*argv, *packed_pynvml()), gpus_by=request)
         except EngineRefusedError as error:
             no_gpus = f"its engine hands out none ({error})"
         else:
-            return way, said, "no GPU was handed to it"
+            return request, output, "no GPU was handed to it"
     return None, run_confined(connection.client, reference, argv), no_gpus
 
 

@@ -59,10 +59,10 @@ class PairAnswer(Frozen):
         """The path over which they access each other's memory, and whether it is direct."""
         if self.read is None:
             return "unknown to NVML"
-        over = "NVLink" if self.nvlink == 0 else _ANCESTORS.get(-1 if self.ancestor is None else self.ancestor, "PCIe")
+        path = "NVLink" if self.nvlink == 0 else _ANCESTORS.get(-1 if self.ancestor is None else self.ancestor, "PCIe")
         if self.read == 0:
-            return over
-        return f"not direct ({over}; {_NOT_DIRECT.get(self.read, 'the driver does not say why')})"
+            return path
+        return f"not direct ({path}; {_NOT_DIRECT.get(self.read, 'the driver does not say why')})"
 
 
 class NvmlAnswers(Frozen):
@@ -112,9 +112,9 @@ def read_gpus(
         functions = nvidia_pci_functions(sys_root)
         if not functions:
             return (), f"no NVIDIA GPU on the PCI bus and no driver ({answers.error})"
-        there = f"an NVIDIA GPU is on the PCI bus ({', '.join(functions)})"
-        return (), f"{there} and its driver does not answer ({answers.error})"
-    every = tuple(
+        found = f"an NVIDIA GPU is on the PCI bus ({', '.join(functions)})"
+        return (), f"{found} and its driver does not answer ({answers.error})"
+    all_gpus = tuple(
         Gpu(
             index=index,
             uuid=gpu.uuid,
@@ -125,18 +125,18 @@ def read_gpus(
         )
         for index, gpu in enumerate(answers.gpus)
     )
-    gpus = every if visible is None else select_visible(every, visible)
-    if not every:
+    gpus = all_gpus if visible is None else select_visible(all_gpus, visible)
+    if not all_gpus:
         return (), f"the NVIDIA driver {answers.driver} is loaded and finds no GPU"
-    return gpus, None if gpus else f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU ({len(every)} here)"
+    return gpus, None if gpus else f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU ({len(all_gpus)} here)"
 
 
 def read_health(answers: NvmlAnswers, gpus: Sequence[Gpu]) -> tuple[GpuHealth, ...]:
     """The condition of each of these GPUs; a GPU that does not report it is left out."""
     found = []
-    told = dict(enumerate(answers.gpus))
+    answer_of = dict(enumerate(answers.gpus))
     for gpu in gpus:
-        answer = told.get(gpu.index)
+        answer = answer_of.get(gpu.index)
         if answer and answer.reasons is not None and answer.pids is not None:
             slowdowns = tuple(name for bit, name in SLOWDOWNS.items() if answer.reasons & bit)
             found.append(GpuHealth(index=gpu.index, slowdowns=slowdowns, processes=answer.pids))

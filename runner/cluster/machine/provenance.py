@@ -144,14 +144,14 @@ def _virtualization(sys_root: Path) -> str | None:
 
 def read_processor(sys_root: Path = Path("/")) -> Processor | None:
     """Describe the first processor; None if /proc/cpuinfo lacks its vendor, family or model."""
-    told = hostfs.first_processor(sys_root)
-    family, model = told.get("cpu family", ""), told.get("model", "")
-    if "vendor_id" not in told or not family.isdigit() or not model.isdigit():
+    cpuinfo = hostfs.first_processor(sys_root)
+    family, model = cpuinfo.get("cpu family", ""), cpuinfo.get("model", "")
+    if "vendor_id" not in cpuinfo or not family.isdigit() or not model.isdigit():
         return None
-    flags = set(told.get("flags", "").split())
+    flags = set(cpuinfo.get("flags", "").split())
     threads = [read_text(cpu / "topology/thread_siblings_list") for cpu in _online_cpus(sys_root)]
     return Processor(
-        vendor=told["vendor_id"],
+        vendor=cpuinfo["vendor_id"],
         family=int(family),
         model=int(model),
         flags=tuple(flag for flag in VECTOR_FLAGS if flag in flags),

@@ -118,10 +118,10 @@ def pci_files() -> Iterator[Path]:
 def addresses() -> dict[str, str]:
     """First IPv4 address of each interface that has one."""
     found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
-                answer = fcntl.ioctl(asked.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:  # it has no address
                 continue
             found[name] = socket.inet_ntoa(answer[20:24])
@@ -152,7 +152,7 @@ def free_ports(count: int) -> tuple[int, ...]:
         return tuple(probe.getsockname()[1] for probe in probes)
 
 
-def unpacked_pynvml(packed: str) -> Any:
+def load_pynvml(packed: str) -> Any:
     """nvidia-ml-py's module, from its packed source."""
     module = types.ModuleType("pynvml")
     # It looks itself up by name, to store its table of functions.
@@ -166,7 +166,7 @@ def text(answer: Any) -> Any:
     return answer.decode() if isinstance(answer, bytes) else answer
 
 
-def asked(nvml: Any, function: str, *arguments: Any) -> Any:
+def ask(nvml: Any, function: str, *arguments: Any) -> Any:
     """One NVML function's answer; None if this driver or GPU has none."""
     try:
         return text(getattr(nvml, function)(*arguments))
@@ -182,12 +182,12 @@ def nvml_answers(nvml: Any, *, pairs: bool) -> dict[str, Any]:
         return {"error": str(error), "loaded": False}
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        couples = itertools.combinations(range(len(handles)), 2) if pairs else ()
+        index_pairs = itertools.combinations(range(len(handles)), 2) if pairs else ()
         return {
-            "driver": asked(nvml, "nvmlSystemGetDriverVersion"),
-            "cuda": asked(nvml, "nvmlSystemGetCudaDriverVersion_v2"),
-            "gpus": [one_gpu(nvml, handle) for handle in handles],
-            "pairs": [one_pair(nvml, handles, first, second) for first, second in couples],
+            "driver": ask(nvml, "nvmlSystemGetDriverVersion"),
+            "cuda": ask(nvml, "nvmlSystemGetCudaDriverVersion_v2"),
+            "gpus": [gpu_answer(nvml, handle) for handle in handles],
+            "pairs": [pair_answer(nvml, handles, first, second) for first, second in index_pairs],
         }
     except nvml.NVMLError as error:
         return {"error": str(error)}
@@ -195,35 +195,35 @@ def nvml_answers(nvml: Any, *, pairs: bool) -> dict[str, Any]:
         nvml.nvmlShutdown()
 
 
-def one_gpu(nvml: Any, handle: Any) -> dict[str, Any]:
+def gpu_answer(nvml: Any, handle: Any) -> dict[str, Any]:
     """Name, size, links and current state of a GPU."""
     links = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        state = asked(nvml, "nvmlDeviceGetNvLinkState", handle, link)
+        state = ask(nvml, "nvmlDeviceGetNvLinkState", handle, link)
         if state is None:  # this GPU has no such link
             break
         links.append(state)
-    processes = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    processes = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     return {
         "uuid": text(nvml.nvmlDeviceGetUUID(handle)),
         "name": text(nvml.nvmlDeviceGetName(handle)),
         "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
         "capability": list(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
         "links": links,
-        "reasons": asked(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle),
+        "reasons": ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle),
         "pids": None if processes is None else [process.pid for process in processes],
     }
 
 
-def one_pair(nvml: Any, handles: Sequence[Any], first: int, second: int) -> dict[str, Any]:
+def pair_answer(nvml: Any, handles: Sequence[Any], first: int, second: int) -> dict[str, Any]:
     """Whether two GPUs access each other's memory, in NVML's codes: P2P status over any path and over NVLink, nearest common ancestor."""
     pair = (handles[first], handles[second])
     return {
         "first": first,
         "second": second,
-        "read": asked(nvml, "nvmlDeviceGetP2PStatus", *pair, P2P_READ),
-        "nvlink": asked(nvml, "nvmlDeviceGetP2PStatus", *pair, P2P_NVLINK),
-        "ancestor": asked(nvml, "nvmlDeviceGetTopologyCommonAncestor", *pair),
+        "read": ask(nvml, "nvmlDeviceGetP2PStatus", *pair, P2P_READ),
+        "nvlink": ask(nvml, "nvmlDeviceGetP2PStatus", *pair, P2P_NVLINK),
+        "ancestor": ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", *pair),
     }
 
 
@@ -241,7 +241,7 @@ def main(arguments: Sequence[str]) -> None:
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "uname": {"hostname": system.nodename, "kernel": system.release, "architecture": system.machine},
         "time": time.time(),
-        "nvml": nvml_answers(unpacked_pynvml("".join(arguments[1:])), pairs=True) if arguments[1:] else None,
+        "nvml": nvml_answers(load_pynvml("".join(arguments[1:])), pairs=True) if arguments[1:] else None,
     }
     print(json.dumps(found))  # noqa: T201 - a program
 

@@ -27,7 +27,7 @@ FILE_BYTES = 1 << 28
 BLOCK = os.urandom(1 << 20)
 
 
-def copied(seconds: float, start: threading.Barrier, rates: list[float]) -> None:
+def copy_repeatedly(seconds: float, start: threading.Barrier, rates: list[float]) -> None:
     """Copy one buffer to another repeatedly; ctypes lets other threads run meanwhile."""
     source, target = (ctypes.create_string_buffer(BUFFER_BYTES) for _ in range(2))
     ctypes.memset(source, 1, BUFFER_BYTES)
@@ -40,11 +40,11 @@ def copied(seconds: float, start: threading.Barrier, rates: list[float]) -> None
     rates.append(2 * count * BUFFER_BYTES / took)
 
 
-def memory() -> float:
+def memory_rate() -> float:
     """Bytes per second, by all cores that this process may use."""
     count = min(MOST_THREADS, len(os.sched_getaffinity(0)))
     start, rates = threading.Barrier(count), list[float]()
-    threads = [threading.Thread(target=copied, args=(COPY_S, start, rates)) for _ in range(count)]
+    threads = [threading.Thread(target=copy_repeatedly, args=(COPY_S, start, rates)) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -52,7 +52,7 @@ def memory() -> float:
     return sum(rates)
 
 
-def disk(folder: Path) -> tuple[float, float]:
+def disk_rates(folder: Path) -> tuple[float, float]:
     """Bytes per second of writing and of reading a file."""
     path = folder / f"dlscale-{os.getpid()}"
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
@@ -74,5 +74,5 @@ def disk(folder: Path) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    write, read = disk(Path(sys.argv[1]))
-    sys.stdout.write(json.dumps({"memory": memory(), "disk_write": write, "disk_read": read}) + "\n")
+    write, read = disk_rates(Path(sys.argv[1]))
+    sys.stdout.write(json.dumps({"memory": memory_rate(), "disk_write": write, "disk_read": read}) + "\n")

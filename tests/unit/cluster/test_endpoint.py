@@ -207,7 +207,7 @@ def test_an_ssh_that_never_comes_back(ssh, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("stderr", "expected"),
     [
         ("bench@n1: Permission denied (publickey).", "without a password"),
         ("ssh: connect to host n1 port 22: Connection refused", "no sshd listens there (ssh: connect to host"),
@@ -220,15 +220,15 @@ def test_an_ssh_that_never_comes_back(ssh, monkeypatch, tmp_path):
         ("", "it said nothing"),
     ],
 )
-def test_what_ssh_says_is_explained(words, expected):
-    said = ssh_sentence(host("ssh://n1"), words)
+def test_what_ssh_says_is_explained(stderr, expected):
+    said = ssh_sentence(host("ssh://n1"), stderr)
     assert said.startswith("n1: ")
     assert expected in said
     assert "; " in said
 
 
 @pytest.mark.parametrize(
-    ("error", "words", "expected"),
+    ("error", "stderr", "expected"),
     [
         ("FileNotFoundError(2, 'No such file')", "", "its socket does not exist (ssh://n1)"),
         ("PermissionError(13, 'Permission denied')", "", "may not be used by this user"),
@@ -238,8 +238,8 @@ def test_what_ssh_says_is_explained(words, expected):
         ("a fault that nobody has seen before", "", "(a fault that nobody has seen before)"),
     ],
 )
-def test_what_an_engine_says_is_explained(error, words, expected):
-    said = engine_sentence(host("ssh://n1"), error, words=words)
+def test_what_an_engine_says_is_explained(error, stderr, expected):
+    said = engine_sentence(host("ssh://n1"), error, stderr=stderr)
     assert said.startswith("n1: ")
     assert expected in said
 

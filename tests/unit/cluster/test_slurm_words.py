@@ -5,7 +5,7 @@ for nodes again on the nodes that it got; a job that ended for one reason in a r
 import pytest
 
 from runner.cluster import slurm
-from runner.cluster.slurm import Allocation, ending, read_allocation, read_fields, seconds
+from runner.cluster.slurm import Allocation, ending, parse_duration, read_allocation, read_fields
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.engines.process import CommandError
@@ -138,7 +138,7 @@ def test_only_a_job_of_slurm_has_nodes(monkeypatch):
 
 def test_fields_and_times_as_slurm_writes_them():
     assert read_fields("JobId=5 JobName=a b JobState=TIMEOUT Reason=None TRES=cpu=2,mem=4G")["JobState"] == "TIMEOUT"
-    assert [seconds(text) for text in ("41", "0:41", "1:00:00", "2-0:00:10", "UNLIMITED", "INVALID")] == [
+    assert [parse_duration(text) for text in ("41", "0:41", "1:00:00", "2-0:00:10", "UNLIMITED", "INVALID")] == [
         41,
         41,
         3600,

@@ -36,7 +36,7 @@ def take(*arguments):
 
 def test_this_machine_is_the_same_by_its_snapshot(tmp_path):
     found = Snapshot.model_validate_json(take(64))
-    found.lay_out(tmp_path)
+    found.write_to(tmp_path)
     node, here = found.node(socket.gethostname(), tmp_path, no_gpus="its engine hands out none"), inspect_local()
     assert (found.nvml, node.gpus) == (None, ())  # without the module that asks GPUs
     assert "its engine hands out none" in node.gpu_reason

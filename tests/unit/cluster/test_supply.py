@@ -72,7 +72,7 @@ class Engine:
 def node(name, engine, *, lost=None):
     the_node = Connection(Host(name=name, endpoint=Endpoint(url="unix:///none")), engine, tunnel=None, undo=ExitStack())
     if lost:
-        the_node._tunnel = SimpleNamespace(ended=True, words=lost)
+        the_node._tunnel = SimpleNamespace(ended=True, stderr=lost)
     return the_node
 
 
@@ -201,8 +201,8 @@ def test_programs_are_packed_the_same_from_the_same_files(tmp_path):
         (folder / "sub" / "train.py").write_text("print()\n")
         (folder / "run.sh").write_text("#!/bin/sh\n")
         (folder / "run.sh").chmod(0o700)
-    packed = volumes._packed(supply.programs(tmp_path / "one"))
-    assert packed == volumes._packed(supply.programs(tmp_path / "two"))
+    packed = volumes._tar(supply.programs(tmp_path / "one"))
+    assert packed == volumes._tar(supply.programs(tmp_path / "two"))
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         members = {member.name: (member.isdir(), member.mode, member.uid) for member in tar.getmembers()}
     assert members == {"run.sh": (False, 0o755, 0), "sub": (True, 0o755, 0), "sub/train.py": (False, 0o644, 0)}

@@ -70,10 +70,10 @@ def test_under_podman_the_lease_of_what_others_join_waits_for_a_byte_of_the_runn
     podman = BOXES["podman"]
     for spec in specs:
         waits = f"container:{spec.name}" in joined
-        assert ("DLSCALE_LEASE_BEGIN=5" in podman.argv(spec)) == waits == bool(podman.begin(spec))
+        assert ("DLSCALE_LEASE_BEGIN=5" in podman.argv(spec)) == waits == bool(podman.start_signal(spec))
         # Podman fails to remove it while they are there, and is 20 s in finding out.
         assert ("--rm" in podman.argv(spec)) != waits
-        assert not BOXES["apptainer"].begin(spec)
+        assert not BOXES["apptainer"].start_signal(spec)
 
 
 # Notes what it is asked; a job ends with $CODE. What others are in can't be removed at first; by force that is told as done, and it stays.

@@ -101,5 +101,5 @@ def test_a_source_that_is_no_path_is_a_named_volume():
 def test_ways_to_ask_for_gpus_that_an_engine_may_know(tmp_path, info, here, elsewhere):
     (tmp_path / "nvidia.yaml").touch()
     info = {key: [str(tmp_path)] if value == ["SPECS"] else value for key, value in info.items()}
-    assert docker.gpu_ways(info, here=True) == here
-    assert docker.gpu_ways(info, here=False) == elsewhere
+    assert docker.gpu_requests(info, local=True) == here
+    assert docker.gpu_requests(info, local=False) == elsewhere

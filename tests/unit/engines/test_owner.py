@@ -75,7 +75,7 @@ def test_a_proc_that_hides_others_says_nothing(other, monkeypatch):
         raise FileNotFoundError
 
     here = owner.own()
-    monkeypatch.setattr(owner, "_process", hidden)
+    monkeypatch.setattr(owner, "_process_stat", hidden)
     assert owner.state(other.owner) == "unknown"
     assert owner.state(here) == "unknown"
     assert owner.own() is None

@@ -22,7 +22,7 @@ from runner.engines.ways import Here
 class Untold(Here):
     """A way to a node that is there as long as a file is."""
 
-    tells = False
+    notices_loss = False
     link: Path = Path()
 
     def reach(self, node, words):
