@@ -91,7 +91,7 @@ def clean(hosts: str | None = None) -> None:
         alive = remove_left(places, say=lambda text: sys.stderr.write(f"{text}\n"))
     lines = [f"removed {name}\n" for place in places for name in place.names]
     lines += [
-        f"left {name} as it is: its runner is alive; end that by Ctrl-C, or what runs by `{_finder_of(places, name).by_hand(name)}`\n"
+        f"left {name} as it is: its runner is alive; end that by Ctrl-C, or what it runs by `{_finder_of(places, name).by_hand(name)}`\n"
         for name in alive
     ]
     refusals += [place.refusal for place in places if place.refusal]
@@ -166,7 +166,7 @@ def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]
         if time.monotonic() > deadline or not undecided:
             return started | active
         if not announced:
-            say(f"looking for {LEASE_S:.0f} s which runs have a runner")
+            say(f"checking for {LEASE_S:.0f} s which runs have a runner")
             announced = True
         time.sleep(POLL_S)
 

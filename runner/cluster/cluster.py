@@ -214,7 +214,7 @@ def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
     """
     if count > len(node.cores):
         raise RequestError(
-            f"NODES={count} asked, {node.name} has {len(node.cores)} cores, and an emulated node takes one or more; "
+            f"NODES={count} asked, {node.name} has {len(node.cores)} cores, and an emulated node needs at least one; "
             f"ask for NODES={len(node.cores)} or fewer"
         )
     cores, gpus = deal(node.cores, count), deal(node.gpus, count)

@@ -79,7 +79,7 @@ def to_json(findings: Sequence[Finding]) -> str:
 def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
     subject, answers = f"engine {engine.name}", f"answers, version {engine.version}"
     if not engine.available:
-        instead = f"runs use {fallback} meanwhile" if fallback else "nothing can run"
+        instead = f"until then runs use {fallback}" if fallback else "nothing can run"
         step = "apt-get install docker.io, start it, and add yourself to the group docker"
         return Finding(
             level="warn" if fallback else "bad",
@@ -89,18 +89,18 @@ def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
         )
     other = {
         "venv": f"can run jobs without containers, Python {engine.version}",
-        "host": f"can run {engine.version} as it is, where asked for",
-        "podman": f"version {engine.version}, where asked for; emulates no nodes, runs no --image",
-        "apptainer": f"version {engine.version}, where asked for; gives a job no network and no memory limit of its own, emulates no "
+        "host": f"can run {engine.version} as it is, if requested",
+        "podman": f"version {engine.version}, if requested; emulates no nodes, runs no --image",
+        "apptainer": f"version {engine.version}, if requested; isolates no network and limits no memory, emulates no "
         "nodes, runs no --image",
-        "slurm": f"version {engine.version}; CLUSTER=slurm gets nodes, which run no Docker and no --image",
+        "slurm": f"version {engine.version}; CLUSTER=slurm allocates nodes, which run no Docker and no --image",
     }
     if engine.name in other:
         return judge(subject, other[engine.name])
     if engine.podman:
         return judge(
             subject,
-            f"{answers}; it is {engine.podman} behind Docker's API, which ignores requests for GPUs",
+            f"{answers}; it is {engine.podman}, which serves Docker's API and ignores requests for GPUs",
             "start Docker and set DOCKER_HOST to its socket, or run with ENGINE=venv or ENGINE=host",
             when=bool(node.gpus),
             level="bad",
@@ -108,7 +108,7 @@ def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
     if not node.gpus:
         return judge(subject, answers)
     if engine.gpu_request:
-        return judge(subject, f"{answers}, hands out GPUs by {_GPU_REQUESTS[engine.gpu_request]}")
+        return judge(subject, f"{answers}, provides GPUs by {_GPU_REQUESTS[engine.gpu_request]}")
     return judge(
         subject,
         f"{answers}, but it has neither NVIDIA's runtime nor CDI device names, so containers get no GPU",
@@ -132,11 +132,11 @@ def gpu_findings(node: Node, *, health: Sequence[GpuHealth], nvidia_pci: Sequenc
         state = states.get(gpu.index)
         description, step = f"{gpu.name}, {gpu.memory_mib:,} MiB, compute capability {gpu.compute_capability}", ""
         if state and state.slowdowns:
-            description += f"; its clocks are held down by {', '.join(state.slowdowns)}"
+            description += f"; its clocks are reduced by {', '.join(state.slowdowns)}"
             step = "check cooling and power: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`"
         elif state and state.processes:
             description += f"; in use by process {', '.join(map(str, state.processes))}"
-            step = "let it end first, or leave this GPU out with CUDA_VISIBLE_DEVICES"
+            step = "let it end first, or exclude this GPU with CUDA_VISIBLE_DEVICES"
         yield judge(f"GPU {gpu.index}", description, step, when=bool(step))
 
 
@@ -155,7 +155,7 @@ def _processor(node: Node, vitals: Vitals) -> Iterator[Finding]:
         sentence = f"governor {', '.join(vitals.governors)}: clocks follow the load, so the first windows are slow"
         yield judge("clocks", sentence, "`cpupower frequency-set -g performance` before a run that counts", when=True)
     if throttled:
-        sentence = f"{throttled} CPUs were slowed down by heat since boot"
+        sentence = f"{throttled} CPUs have been throttled by heat since boot"
         yield judge("clocks", sentence, "check cooling; a run that is throttled is marked degraded", when=True)
 
 
@@ -164,7 +164,7 @@ def _memory(node: Node, vitals: Vitals) -> Iterator[Finding]:
     yield judge(
         "memory",
         f"{node.memory_mib:,} MiB",
-        f"small models and batches only: the main job wants {_MEMORY_MIB:,} MiB",
+        f"only small models and batches fit: the main job needs {_MEMORY_MIB:,} MiB",
         when=node.memory_mib < _MEMORY_MIB,
     )
     yield judge(
@@ -206,7 +206,7 @@ def _disks(vitals: Vitals, images: Sequence[ImageFit]) -> Iterator[Finding]:
         yield judge(
             f"disk for {disk.purpose}",
             f"{disk.free_mib:,} MiB free at {disk.path}",
-            f"{content} may need {needed:,} MiB: free some, or put it elsewhere",
+            f"{content} may need {needed:,} MiB: free some, or use another disk",
             when=disk.free_mib < needed,
         )
 
@@ -220,8 +220,8 @@ ImageState = Literal["same", "missing", "other"]
 
 _IMAGES: Final[dict[ImageState, str]] = {
     "same": "as here",
-    "missing": "not there, the next bench that needs one loads it",
-    "other": "not as here, the next bench that needs one replaces it",
+    "missing": "missing, loaded by the next bench that needs it",
+    "other": "different, replaced by the next bench that needs it",
 }
 _NAMES_SHOWN: Final = 3  # names before "and 9 more"
 _CLOCK_S: Final = 0.1  # with a larger difference the nodes' logs can't be read side by side; a job still runs
@@ -239,8 +239,8 @@ def host_findings(
     """Judge one host that answers; `images` has the state there of each of this machine's images, `refusals` why the host can't be used."""
     name, node, engine = seen.host.name, seen.node, seen.engine
     yield from (refused(name, sentence) for sentence in refusals)
-    gpus = f", hands out GPUs by {_GPU_REQUESTS[engine.gpu_request]}" if engine.gpu_request else ""
-    podman = f"; it is {engine.podman} behind Docker's API, and hands out no GPU" if engine.podman else ""
+    gpus = f", provides GPUs by {_GPU_REQUESTS[engine.gpu_request]}" if engine.gpu_request else ""
+    podman = f"; it is {engine.podman}, which serves Docker's API and provides no GPU" if engine.podman else ""
     answers = f"answers at {seen.connection.place}, version {engine.version}{gpus}{podman}"
     slots = f", {seen.host.slots} slots" if seen.host.slots else ""
     cpu = f"{node.cpu_model or 'unnamed processor'}, {len(node.cores)} logical CPUs usable, {node.memory_mib:,} MiB{slots}"

@@ -57,7 +57,7 @@ class Allocation:
             try:
                 fields = read_fields(_ask("scontrol", "-o", "show", "job", self.job))
             except CommandError as error:
-                why = f"Slurm does not tell how job {self.job} is ({error.last_line})"
+                why = f"Slurm does not report the state of job {self.job} ({error.last_line})"
                 return Ending("failed", f"{why}; see `squeue` and slurmctld's log")
             if fields.get("JobState") != "COMPLETING" or _IN_STEP in os.environ or time.monotonic() > deadline:
                 break
@@ -77,7 +77,7 @@ class Allocation:
         left_s = parse_duration(left)
         if left_s is None or left_s > _NEAR_S:
             return None
-        return Ending("interrupted", f"job {self.job} comes to its time limit of {limit}; {_MORE_TIME}")
+        return Ending("interrupted", f"job {self.job} is about to reach its time limit of {limit}; {_MORE_TIME}")
 
     def _lost(self) -> tuple[str, ...]:
         """Its nodes that Slurm reports as down or unreachable (`*`)."""
@@ -89,7 +89,7 @@ class Allocation:
         return tuple(n["NodeName"] for n in nodes if "*" in n.get("State", "") or n.get("State", "").startswith("DOWN"))
 
 
-_MORE_TIME: Final = "ask for more with --time (SLURM_FLAGS='--time=...'), then go on with RESUME=1"
+_MORE_TIME: Final = "ask for more with --time (SLURM_FLAGS='--time=...'), then continue with RESUME=1"
 
 
 def final_state(fields: dict[str, str], lost: tuple[str, ...]) -> str:
@@ -105,24 +105,24 @@ def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...
     """Explain a job's final state (squeue(1), "JOB STATE CODES")."""
     match state:
         case "CANCELLED":
-            return Ending("interrupted", f"job {job} was cancelled, by scancel or an administrator; RESUME=1 goes on")
+            return Ending("interrupted", f"job {job} was cancelled by scancel or an administrator; RESUME=1 continues")
         case "TIMEOUT" | "DEADLINE":
             return Ending(
                 "interrupted",
                 f"job {job} was ended at its time limit of {fields.get('TimeLimit', 'unknown')}; {_MORE_TIME}",
             )
         case "PREEMPTED":
-            return Ending("interrupted", f"job {job} was preempted by another; RESUME=1 goes on")
+            return Ending("interrupted", f"job {job} was preempted by another; RESUME=1 continues")
         case "NODE_FAIL":
             nodes = ", ".join(lost) or "a node"
             return Ending(
                 "failed",
-                f"{nodes} was lost, and Slurm ended job {job}; see `scontrol show node`, then go on with RESUME=1",
+                f"{nodes} was lost, and Slurm ended job {job}; see `scontrol show node`, then continue with RESUME=1",
             )
         case "OUT_OF_MEMORY":
             return Ending(
                 "failed",
-                f"job {job} ran out of the memory that it has on a node; ask for more with --mem, or a smaller BATCH",
+                f"job {job} exceeded its memory on a node; ask for more with --mem, or use a smaller BATCH",
             )
         case _:
             reason = fields.get("Reason", "None")
@@ -135,8 +135,8 @@ def read_allocation() -> Allocation:
     job, node_list = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_NODELIST")
     if not job or not node_list:
         raise RequestError(
-            "HOSTS=slurm takes the nodes of the Slurm job that it is typed in, and this is none; type it in salloc or sbatch, or ask for "
-            "CLUSTER=slurm, which gets one"
+            "HOSTS=slurm uses the nodes of the Slurm job that it runs in, and this is none; run it in salloc or sbatch, or use "
+            "CLUSTER=slurm, which allocates one"
         )
     try:
         nodes = _ask("scontrol", "show", "hostnames", node_list).split()

@@ -50,7 +50,7 @@ _ANY_VERSION: Final = "1.41"
 _NETWORK_LOCK: Final = threading.Lock()
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
-    "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
+    "PermissionError": "this user may not use its socket; add yourself to the group docker",
     "ConnectionRefusedError": "its socket refuses connections",
 }
 
@@ -215,7 +215,7 @@ class DockerEngine(DockerPlan):
                     self.client.networks.create(spec.network, **options)
         except EngineError as error:
             raise EngineError(
-                f"the network {spec.network} could not be made ({error}); `dlscale clean` removes those that killed runs left"
+                f"the network {spec.network} could not be created ({error}); `dlscale clean` removes networks that killed runs left"
             ) from error
 
     def _start(self, spec: ContainerSpec) -> DockerContainer:

@@ -56,7 +56,7 @@ def ensure_environment(
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with alone(
-            home.with_suffix(".busy"), waiting=lambda: report("waiting for another run that makes the same environment")
+            home.with_suffix(".busy"), waiting=lambda: report("waiting for another run to create the same environment")
         ):
             if not (home / _COMPLETE).exists() or not python.exists():
                 _make(home, interpreter, lock, extra_index, report)
@@ -119,12 +119,12 @@ def _make(
     """Create the environment at `home`, replacing whatever an interrupted run left there."""
     shutil.rmtree(home, ignore_errors=True)
     environment = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
-    report(f"making a virtual environment of Python {interpreter.version}")
+    report(f"creating a virtual environment with Python {interpreter.version}")
     try:
         process.run([str(interpreter.path), "-m", "venv", str(home)], env=environment)
     except CommandError as error:
         raise RequestError(
-            f"{interpreter.path} could not make a virtual environment ({error.last_line}); install its venv module"
+            f"{interpreter.path} could not create a virtual environment ({error.last_line}); install its venv module"
         ) from error
     install = ["--no-deps", "--only-binary", ":all:", "-r", str(lock)]
     pip(
@@ -174,7 +174,7 @@ def _explain(error: CommandError) -> str:
     """Why pip failed and what to do about it, in one sentence without the file's name."""
     missing = re.search(rf"{_MISSING} for (\S+?)(?:[\s;]|$)", error.stderr)
     if missing:
-        return f"{missing[1]} is not in this machine's package sources; see `pip config list`, or fetch it into a folder named by PIP_FIND_LINKS"
+        return f"{missing[1]} is not in this machine's package sources; see `pip config list`, or download it into a folder that PIP_FIND_LINKS names"
     if "DO NOT MATCH THE HASHES" in error.stderr:
         wrong = re.search(r"^\s*(\S+==\S+|\S+) from ", error.stderr, re.MULTILINE)
         package = wrong[1] if wrong else "a package"
@@ -182,8 +182,8 @@ def _explain(error: CommandError) -> str:
     if "No space left on device" in error.stderr:
         return "the disk is full; free some space, or set DLSCALE_CACHE and TMPDIR to directories that have more"
     if "Failed to establish a new connection" in error.stderr or "Temporary failure in name resolution" in error.stderr:
-        return "no package index answers; connect this machine, or bring the images with `dlscale images archive` and `load`"
-    return f"pip could not install it ({error.last_line}); see `pip config list` for the sources it asks"
+        return "no package index answers; connect this machine to the network, or bring the images with `dlscale images archive` and `load`"
+    return f"pip could not install it ({error.last_line}); see `pip config list` for the sources that it uses"
 
 
 def _progress(report: Callable[[str], None]) -> Callable[[str], None]:

@@ -114,7 +114,7 @@ class InPodman:
             _output(self.ask, remove, refusal=EngineRefusedError)
             if not _output(self.ask, listing, refusal=EngineError).strip():
                 return True
-        raise EngineRefusedError(f"podman rm leaves {thing.name} there; see `podman ps --all`")
+        raise EngineRefusedError(f"podman rm does not remove {thing.name}; see `podman ps --all`")
 
     def by_hand(self, run: str) -> str:
         """By label."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.errors import APIError
 
-STEP: Final = "start Docker and set DOCKER_HOST to its socket, or ask for ENGINE=venv or ENGINE=host"
+STEP: Final = "start Docker and set DOCKER_HOST to its socket, or use ENGINE=venv or ENGINE=host"
 _DEPENDENTS: Final = re.compile(r"has dependent containers which must be removed before it: ([0-9a-f, ]+)")
 
 
@@ -35,14 +35,14 @@ def behind(client: DockerClient) -> str | None:
 def refuse_gpus(podman: str | None) -> None:
     """Refuse a GPU job, on requested or detected GPUs, if Podman would start it without any; raises RequestError."""
     if podman:
-        raise RequestError(f"{podman} is behind Docker's socket and gives containers no GPU; {STEP}, or for DEVICE=cpu")
+        raise RequestError(f"{podman} serves Docker's socket and gives containers no GPU; {STEP}, or DEVICE=cpu")
 
 
 def refuse_missing_mounts(podman: str, spec: ContainerSpec) -> None:
     """Refuse a container that mounts a missing path of this machine, as Docker does. Raises EngineRefusedError."""
     for mount in spec.mounts:
         if mount.source.startswith("/") and not Path(mount.source).exists():
-            raise EngineRefusedError(f"{mount.source} is not there; {podman} would make an empty folder of it")
+            raise EngineRefusedError(f"{mount.source} is not there; {podman} would create an empty folder")
 
 
 def dependents(error: APIError) -> tuple[str, ...]:
@@ -53,4 +53,4 @@ def dependents(error: APIError) -> tuple[str, ...]:
 
 def note(podman: str) -> str:
     """A line that tells the user that Podman runs the containers."""
-    return f"{podman} runs the containers: it is behind Docker's socket"
+    return f"{podman} runs the containers: it serves Docker's socket"

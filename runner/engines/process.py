@@ -82,7 +82,7 @@ def become(argv: Sequence[str]) -> NoReturn:
     try:
         os.execvp(argv[0], list(argv))  # noqa: S606 - a tuple, no shell
     except OSError as error:
-        raise RequestError(f"{argv[0]} does not run here ({error.strerror}); type this where it does") from error
+        raise RequestError(f"{argv[0]} does not run here ({error.strerror}); run this on a host that has it") from error
 
 
 def on_path(name: str) -> Iterator[Path]:

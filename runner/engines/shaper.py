@@ -57,10 +57,10 @@ def _check(engine: Engine, image: str, link: Link, *, variable: str, value: str,
     try:
         failure = _failure(engine, _tc("lo", words, name=name, node="", image=image, network="none", run=_RUN))
     except EngineError as error:
-        raise RequestError(f"{requested}, but {engine.name} does not start what sets it ({error})") from error
+        raise RequestError(f"{requested}, but {engine.name} can't start the tc container ({error})") from error
     if failure:
         raise RequestError(
-            f"{requested}, but the kernel below {engine.name} does not do it ({kind}: {failure}); load its module sch_{kind}, or leave "
+            f"{requested}, but the kernel of {engine.name} does not support it ({kind}: {failure}); load its module sch_{kind}, or leave "
             f"{variable} out"
         )
 

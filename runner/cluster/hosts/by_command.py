@@ -139,5 +139,5 @@ def _examine(reach: CommandReach) -> Surveyed:
         engine_id=None,
         clock=Clock(offset_s=answer.time - (before + after) / 2, error_s=(after - before) / 2),
         extra_facts=answer.uname,
-        no_gpus="none were given to it, or no driver answers",
+        no_gpus="it was assigned none, or no driver answers",
     )

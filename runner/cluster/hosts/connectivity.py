@@ -47,7 +47,7 @@ def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
     if named is None and wire is None:
         usable = [nic for nic in seen.node.nics if nic.address and nic.kind != "loopback"]
         if not usable:
-            raise RequestError(f"{name}: no interface of it has an address; give it one, or name another host")
+            raise RequestError(f"{name}: none of its interfaces has an address; assign one, or name another host")
         return NodeEnd(usable[0].name, str(usable[0].address))
     iface = named.name if named else str(wire)
     nics = {nic.name: nic for nic in seen.node.nics}
@@ -57,7 +57,7 @@ def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
         )
     address = (named.address if named else None) or nics[iface].address
     if address is None:
-        raise RequestError(f"{name}: interface {iface} has no address; give it one, or name another interface")
+        raise RequestError(f"{name}: interface {iface} has no address; assign one, or name another interface")
     return NodeEnd(iface, address)
 
 
@@ -104,7 +104,7 @@ def _probe(seen: Surveyed, end: NodeEnd, places: Mapping[str, tuple[str, int]]) 
         answer = _Answer.model_validate_json(output)
     except ValidationError as error:
         raise RequestError(
-            f"{name}: the check of its wires can't be read ({output.strip()[-200:]}); look at its engine's log"
+            f"{name}: the output of its connectivity check can't be read ({output.strip()[-200:]}); see its engine's log"
         ) from error
     if answer.trouble:
         raise RequestError(f"{name}: {answer.trouble}; compare the hosts file with its addresses")

@@ -70,9 +70,7 @@ def call_once(task: dict[str, Any], address: str, port: int) -> str | None:
     except socket.timeout:  # noqa: UP041 - not TimeoutError before Python 3.10
         if step == "connecting":
             return "no answer"
-        return (
-            "it takes the call, but large packets do not arrive: compare the MTUs of both ends and of what is between"
-        )
+        return "it accepts the connection, but large packets do not arrive: compare the MTUs of both ends and of the switches in between"
     except OSError as error:
         return error.strerror or str(error)
 

@@ -32,25 +32,25 @@ _MAX_FOLDER: Final = 70  # characters; a socket's whole path may have 107 (unix(
 _LOGIN_S: Final = 30.0  # ssh's own limit for the connection is 10 s; slow name services on the other side come on top
 
 _Table: TypeAlias = tuple[tuple[str, str, str], ...]
-_UP: Final = "see that it is up and that no firewall is in between"
+_UP: Final = "check that it is up and that no firewall is in between"
 # Patterns of OpenSSH's output, their meaning, and the next step; the first match wins. `{try_it}` is the command that reproduces the error.
 _SSH: Final[_Table] = (
     ("lease: ssh:", "there is no ssh on this machine", "install it (apt-get install openssh-client)"),
     (
         "IDENTIFICATION HAS CHANGED",
-        "its host key is not the one that is known",
+        "its host key has changed",
         "find out why, then trust it: {try_it}",
     ),
-    ("Host key verification failed", "its host key is not known here", "check it and accept it once: {try_it}"),
-    ("Permission denied", "it does not let this user in without a password", "give ssh a key for it: {try_it}"),
+    ("Host key verification failed", "its host key is unknown here", "check it and accept it once: {try_it}"),
+    ("Permission denied", "it does not let this user in without a password", "set up an ssh key for it: {try_it}"),
     ("Too many authentication", "it was offered too many keys", "name the right one in ssh's configuration: {try_it}"),
     ("Connection refused", "no sshd listens there", "start it, or correct the port in the hosts file"),
-    ("Could not resolve hostname", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
+    ("Could not resolve hostname", "its name does not resolve", "correct the hosts file, or add it to /etc/hosts"),
     ("timed out", "it does not answer", f"{_UP}: {{try_it}}"),
-    ("No route to host", "there is no way to it", "see that it is up and on the same network: {try_it}"),
-    ("Network is unreachable", "there is no way to its network", "see that this machine's own interface is up"),
-    ("Can't open user config file", "ssh's configuration is not there", "correct `ssh_config` in the hosts file"),
-    ("Bad configuration option", "ssh can't read its configuration", "mend it: {try_it}"),
+    ("No route to host", "there is no route to it", "check that it is up and on the same network: {try_it}"),
+    ("Network is unreachable", "there is no route to its network", "check that this machine's own interface is up"),
+    ("Can't open user config file", "ssh's configuration is missing", "correct `ssh_config` in the hosts file"),
+    ("Bad configuration option", "ssh can't read its configuration", "correct it: {try_it}"),
     ("no answer after", "ssh got no answer", "see what it waits for: {try_it}"),
 )
 # ssh's output when the connection stands, but the socket at its far end can't be reached.
@@ -58,30 +58,30 @@ _CHANNEL: Final[_Table] = (
     ("administratively prohibited", "its sshd forwards no sockets", "allow it there: AllowStreamLocalForwarding yes"),
     (
         "open failed",
-        "no engine listens at {socket} there, or not for its user",
+        "no engine listens at {socket} there, or its user may not connect",
         "start dockerd, and add the user to group docker",
     ),
 )
 # Errors of the operating system and of TLS inside the SDK's exceptions.
 _DIRECT: Final[_Table] = (
     ("FileNotFoundError", "its socket does not exist", "start its engine, or correct the path in the hosts file"),
-    ("PermissionError", "its socket may not be used by this user", "add yourself to the group docker"),
+    ("PermissionError", "this user may not use its socket", "add yourself to the group docker"),
     ("ConnectionRefusedError", "nothing listens there", "start its engine"),
     ("Connection refused", "nothing listens there", "start its engine, or correct the port in the hosts file"),
     (
         "CERTIFICATE_VERIFY_FAILED",
-        "its certificate is not one of the authority in `ca`",
+        "its certificate is not signed by the CA in `ca`",
         "correct `tls` in the hosts file",
     ),
     ("ALERT_UNKNOWN_CA|CERTIFICATE_REQUIRED", "it does not accept our certificate", "correct `tls` in the hosts file"),
-    ("doesn't match", "its certificate is for another name", "write the name that the certificate has into `engine`"),
+    ("doesn't match", "its certificate is for another name", "write the certificate's name in `engine`"),
     ("SSL", "its engine and this machine do not agree on TLS", "correct `tls` and the port in the hosts file"),
-    ("Name or service not known", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
-    ("No route to host", "there is no way to it", "see that it is up and on the same network"),
-    ("unreachable", "there is no way to its network", "see that this machine's own interface is up"),
+    ("Name or service not known", "its name does not resolve", "correct the hosts file, or add it to /etc/hosts"),
+    ("No route to host", "there is no route to it", "check that it is up and on the same network"),
+    ("unreachable", "there is no route to its network", "check that this machine's own interface is up"),
     ("connect timeout", "it does not answer", _UP),
-    ("timed out", "its engine takes the connection and does not answer", "look at dockerd's log there"),
-    ("RemoteDisconnected|Connection reset", "its engine closed the connection", "look at dockerd's log there"),
+    ("timed out", "its engine accepts the connection but does not answer", "see dockerd's log there"),
+    ("RemoteDisconnected|Connection reset", "its engine closed the connection", "see dockerd's log there"),
 )
 
 
@@ -104,9 +104,9 @@ class Connection:
     def sentence(self, error: EngineError) -> str:
         """An engine's error as one sentence that names the node."""
         if self.lost:
-            return f"{self.host.name}: the connection to it is lost ({self.lost}); see that it is up and on the network"
+            return f"{self.host.name}: the connection to it is lost ({self.lost}); check that it is up and connected"
         if isinstance(error, EngineRefusedError):
-            return f"{self.host.name}: its engine refuses ({error}); look at dockerd's log there"
+            return f"{self.host.name}: its engine refuses ({error}); see dockerd's log there"
         return engine_sentence(self.host, str(error), stderr=self._tunnel.stderr if self._tunnel else "")
 
     @property
@@ -167,8 +167,8 @@ def login(host: Host) -> tuple[str, ...]:
     """The arguments of `ssh` that log in to a host. Raises RequestError if its engine is not reached over ssh."""
     if host.endpoint.address.scheme != "ssh":
         raise RequestError(
-            f"{host.name}: jobs that are no containers of Docker reach hosts over ssh, and its engine is {host.endpoint.url}; write "
-            f"`engine: ssh://{host.name}` in the hosts file, or ask for ENGINE=docker"
+            f"{host.name}: jobs outside Docker reach hosts over ssh, and its engine is {host.endpoint.url}; write "
+            f"`engine: ssh://{host.name}` in the hosts file, or use ENGINE=docker"
         )
     _check_config(host)
     return _destination(host.endpoint)
@@ -178,7 +178,7 @@ def _check_config(host: Host) -> None:
     """Check that a host's ssh configuration exists; raises RequestError."""
     config = host.endpoint.ssh_config
     if config and not config.is_file():
-        raise RequestError(f"{host.name}: {config} is not there; correct `ssh_config` in the hosts file")
+        raise RequestError(f"{host.name}: {config} does not exist; correct `ssh_config` in the hosts file")
 
 
 def _destination(endpoint: Endpoint) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def ssh_sentence(host: Host, stderr: str) -> str:
     try_it = f"`{shlex.join(('ssh', *_destination(host.endpoint), 'true'))}`"
     last = last_line(stderr)
     cause = _explain(_SSH, stderr, last, try_it=try_it)
-    cause = cause or f"ssh does not get there ({last or 'it said nothing'}); see why by hand: {try_it}"
+    cause = cause or f"ssh fails ({last or 'without output'}); try it by hand: {try_it}"
     return f"{host.name}: {cause}"
 
 
@@ -203,7 +203,7 @@ def engine_sentence(host: Host, error: str, *, stderr: str) -> str:
     url = host.endpoint.url
     channel = next((line.strip() for line in reversed(stderr.splitlines()) if "open failed" in line), "")
     cause = _explain(_CHANNEL, channel, channel, socket=host.endpoint.address.socket) or _explain(_DIRECT, error, url)
-    cause = cause or f"its engine does not answer at {url} ({error}); look at dockerd's log there"
+    cause = cause or f"its engine does not answer at {url} ({error}); see dockerd's log there"
     return f"{host.name}: {cause}"
 
 
@@ -232,7 +232,7 @@ def _client(host: Host, url: str, *, stderr: Callable[[], str]) -> docker.Client
     files = (tls.ca, tls.cert, tls.key) if tls else None
     for path in files or ():
         if not path.is_file():
-            raise RequestError(f"{host.name}: {path} is not there; correct `tls` in the hosts file")
+            raise RequestError(f"{host.name}: {path} does not exist; correct `tls` in the hosts file")
     try:
         return docker.connect_to(url, tls=files)
     except EngineError as error:

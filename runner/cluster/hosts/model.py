@@ -173,7 +173,7 @@ def declared_node(host: Host) -> Node:
     """The node that a host would be with what the list claims; raises RequestError if the claims do not suffice to plan."""
     if host.cpus is None:
         raise RequestError(
-            f"{host.name} was not asked what it has, and nothing says how many CPUs that is, so nothing can be planned for it; "
+            f"{host.name} was not contacted, and its CPUs are not listed, so nothing can be planned for it; "
             "write a hosts.yaml with `cpus: N` for each host"
         )
     gpus = _gpus(host)
@@ -185,7 +185,7 @@ def declared_node(host: Host) -> Node:
         memory_mib=host.memory_mib or 0,
         counts_energy=False,
         gpus=gpus,
-        gpu_reason=None if gpus else "its hosts file claims none",
+        gpu_reason=None if gpus else "the hosts file claims none",
         nics=tuple(
             Nic(
                 name=interface.name,
@@ -210,7 +210,7 @@ def _gpus(host: Host) -> tuple[Gpu, ...]:
         return ()
     if claim.compute_capability is None:
         raise RequestError(
-            f"{host.name} was not asked and its hosts file claims {claim.count} GPUs without their compute_capability, which decides "
+            f"{host.name} was not contacted, and the hosts file claims {claim.count} GPUs without their compute_capability, which decides "
             f'what runs on them; add for example `compute_capability: "6.0"`'
         )
     return tuple(
@@ -239,17 +239,15 @@ def unmet(host: Claims, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...
     for role, interface in host.interfaces.items():
         if interface.name not in nics:
             has = nearest(interface.name, nics)
-            found.append(f"names {interface.name} for {role}, and it has no such interface; it has {has}")
+            found.append(f"names {interface.name} for {role}, which it lacks; it has {has}")
         elif interface.address and interface.address not in local:
             has = ", ".join(local) or "none"
-            found.append(
-                f"gives {interface.name} the address {interface.address}, and it has no such address; it has {has}"
-            )
+            found.append(f"gives {interface.name} the address {interface.address}, which it lacks; it has {has}")
     ports = [f"{hca.name}:{hca.port}" for hca in node.hcas]
     for name in host.hcas:
         if name not in {*ports, *(hca.name for hca in node.hcas)}:
             has = ", ".join(ports) or "none"
-            found.append(f"names the adapter {name}, and it has none of that name; it has {has}")
+            found.append(f"names the adapter {name}, which it lacks; it has {has}")
     gpus, cores = len(node.gpus), len(node.cores)
     devices = max(gpus, cores)  # a slot is a GPU or a core, depending on the request
     why = f" ({node.gpu_reason})" if node.gpu_reason else ""
@@ -273,7 +271,7 @@ def load_hosts(text: str) -> Hosts:
     """
     if text == SLURM:
         raise RequestError(
-            "HOSTS=slurm stands for the nodes of the Slurm job that a run is in, and nothing else; see `sinfo` and `squeue`"
+            "HOSTS=slurm stands only for the nodes of the Slurm job that a run is in; see `sinfo` and `squeue`"
         )
     path = Path(text)
     is_yaml = path.suffix in (".yaml", ".yml")
@@ -296,7 +294,7 @@ def _from_yaml(path: Path) -> Hosts:
     for index, entry in enumerate(file.hosts):
         if entry.name in index_of:
             raise RequestError(
-                f"{path}: hosts[{index_of[entry.name]}] and hosts[{index}] are both named {entry.name!r}; give each a name of its own"
+                f"{path}: hosts[{index_of[entry.name]}] and hosts[{index}] are both named {entry.name!r}; give each its own name"
             )
         index_of[entry.name] = index
     found = tuple(entry.host(path.parent.absolute(), file.ssh_config) for entry in file.hosts)
@@ -322,7 +320,9 @@ class _Entry(Claims):
         if self.tls and engine.scheme != "tcp":
             raise ValueError(f"tls is for tcp:// engines, and this one is {engine.scheme}://")
         if engine.scheme == "tcp" and not self.tls and engine.host not in ("localhost", "127.0.0.1"):
-            raise ValueError("tcp:// without tls makes everybody on the network root there; add tls, or write ssh://")
+            raise ValueError(
+                "tcp:// without tls gives everybody on the network root access there; add tls, or write ssh://"
+            )
         return self
 
     def host(self, folder: Path, ssh_config: Path | None) -> Host:
@@ -365,7 +365,7 @@ def _from_list(text: str) -> tuple[Host, ...]:
     for part in text.split(","):
         match = _ENTRY.fullmatch(part.strip())
         if not match:
-            raise RequestError(f"{place}: {part.strip()!r} is no host with its slots; write for example a:4,b:4")
+            raise RequestError(f"{place}: {part.strip()!r} is not a host with its slots; write for example a:4,b:4")
         found.append(_host(match, match["slots"], place, found))
     return tuple(found)
 
@@ -375,9 +375,9 @@ def _from_hostfile(path: Path) -> tuple[Host, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise RequestError(f"{path}: can't be read ({error.strerror}); give a file that you may read") from error
+        raise RequestError(f"{path}: can't be read ({error.strerror}); give a readable file") from error
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path}: is no text; give a hostfile with one `host slots=4` a line") from error
+        raise RequestError(f"{path}: is not a text file; give a hostfile with one `host slots=4` a line") from error
     found: list[Host] = []
     for number, line in enumerate(text.splitlines(), start=1):
         place = f"{path}:{number}"
@@ -386,13 +386,13 @@ def _from_hostfile(path: Path) -> tuple[Host, ...]:
             continue
         match = _ENTRY.fullmatch(words[0])
         if not match or match["slots"] is not None:
-            raise RequestError(f"{place}: {words[0]!r} is no host name; write for example `a slots=4`")
+            raise RequestError(f"{place}: {words[0]!r} is not a host name; write for example `a slots=4`")
         settings = dict(word.partition("=")[::2] for word in words[1:])
         if unknown := next((word for word in words[1:] if word.partition("=")[0] not in _SETTINGS), None):
-            raise RequestError(f"{place}: unknown word {unknown!r}; a line is a host and slots=N")
+            raise RequestError(f"{place}: unknown setting {unknown!r}; a line is a host and slots=N")
         found.append(_host(match, settings.get("slots"), place, found))
     if not found:
-        raise RequestError(f"{path}: names no host; write one a line, for example `a slots=4`")
+        raise RequestError(f"{path}: lists no host; write one per line, for example `a slots=4`")
     return tuple(found)
 
 
@@ -401,15 +401,13 @@ def _host(match: re.Match[str], text: str | None, place: str, listed: list[Host]
     name, user, slots = match["name"], match["user"], None
     if text is not None:
         if not text.isascii() or not text.isdigit() or not text.strip("0"):
-            raise RequestError(
-                f"{place}: slots of {name} are {text!r}, which is no whole number of at least 1; correct it"
-            )
+            raise RequestError(f"{place}: slots of {name} are {text!r}, not a whole number of at least 1; correct it")
         slots = bounded(f"{place}: slots of {name}", text, most=MOST_SLOTS)
     if any(other.name == name for other in listed):
         raise RequestError(f"{place}: {name} is listed twice; name it once, with all its slots")
     if not _NAME.fullmatch(name):
-        raise RequestError(f"{place}: {name!r} is no host name; letters, digits, '-', '_' and '.' make one")
+        raise RequestError(f"{place}: {name!r} is not a host name; use letters, digits, '-', '_' and '.'")
     if user and not _NAME.fullmatch(user):
-        raise RequestError(f"{place}: {user!r} is no user name; write for example bench@{name}")
+        raise RequestError(f"{place}: {user!r} is not a user name; write for example bench@{name}")
     url = f"unix://{DEFAULT_SOCKET}" if name == "localhost" else f"ssh://{f'{user}@' if user else ''}{name}"
     return Host(name=name, endpoint=Endpoint(url=url), slots=slots)

@@ -102,7 +102,7 @@ def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, st
     with engine_errors(node):
         if not can_mount(node.client, place, image=image, labels=labels):
             raise RequestError(
-                f"{node.host.name}: DATA={place} is not there; every host needs the data at the same path"
+                f"{node.host.name}: DATA={place} does not exist; every host needs the data at the same path"
             )
 
 
@@ -126,7 +126,7 @@ class _Transfer:
             except queue.Full:
                 waited_s += 1.0
                 if waited_s >= _STALLED_S:
-                    self.failure = self.node.lost or f"it took nothing for {_STALLED_S:g} s"
+                    self.failure = self.node.lost or f"it accepted nothing for {_STALLED_S:g} s"
             else:
                 return
 
@@ -172,7 +172,7 @@ def _send(source: Client, reference: str, transfers: Sequence[_Transfer], *, siz
             transfer.abort()
         if isinstance(error, EngineError):
             raise RequestError(
-                f"{reference} can't be read from this machine's engine ({error}); look at its disk and its log"
+                f"{reference} can't be read from this machine's engine ({error}); check its disk and its log"
             ) from error
         raise
     for transfer in transfers:
@@ -185,16 +185,14 @@ def _loaded_id(transfer: _Transfer, image: EngineImage, reference: str) -> str:
     """Id of the image on a node after its transfer; raises RequestError, which names the node."""
     name = transfer.node.host.name
     if transfer.failure is not None:
-        step = "see that its engine is up, then try again"
+        step = "check that its engine is up, then try again"
         if "no space left" in transfer.failure:
-            step = "free some disk there, twice the image's size is needed while it is loaded"
+            step = "free some disk space there: loading takes twice the image's size"
         raise RequestError(f"{name}: {reference} could not be loaded ({transfer.failure}); {step}")
     with engine_errors(transfer.node):
         arrived = find_image(transfer.node.client, reference)
     if arrived is None or not is_same(arrived, image):
-        raise RequestError(
-            f"{name}: {reference} arrived as another image than it left; look at its engine's log, then try again"
-        )
+        raise RequestError(f"{name}: {reference} arrived as a different image; see its engine's log, then try again")
     return str(arrived.id)
 
 

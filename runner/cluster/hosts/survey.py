@@ -93,7 +93,7 @@ def parse_time(text: str) -> float:
     """Parse a time as Go writes it (RFC 3339, with up to nine decimals) to seconds since 1970."""
     match = _RFC3339.fullmatch(text)
     if not match:
-        raise ValueError(f"{text!r} is no time of RFC 3339")
+        raise ValueError(f"{text!r} is not a time of RFC 3339")
     zone = "+00:00" if match[3] == "Z" else match[3]
     return datetime.fromisoformat(match[1] + zone).timestamp() + float(match[2] or 0)
 
@@ -103,7 +103,7 @@ def clock_refusal(name: str, clock: Clock) -> str | None:
     if clock.apart_s <= _MAX_APART_S:
         return None
     return (
-        f"{name}: its clock is {clock}, and a job's events are put in one order by their clocks; "
+        f"{name}: its clock is {clock}, and a job's events are ordered by the nodes' clocks; "
         "run chrony or ntpd on it and on this machine"
     )
 
@@ -231,7 +231,7 @@ def read_snapshot(name: str, output: str) -> Snapshot:
         return Snapshot.model_validate_json(output)
     except ValidationError as error:
         raise RequestError(
-            f"{name}: the snapshot that was made there can't be read ({output.strip()[-200:] or 'it is empty'}); look at its engine's log"
+            f"{name}: its snapshot can't be read ({output.strip()[-200:] or 'it is empty'}); see its engine's log"
         ) from error
 
 
@@ -260,7 +260,7 @@ def require_all(names: Sequence[str], answers: Sequence[R | RequestError]) -> tu
     refusals = [(name, answer) for name, answer in zip(names, answers, strict=True) if isinstance(answer, RequestError)]
     if refusals:
         others = ", ".join(name for name, _ in refusals[1:])
-        more = f" (nor can {others} be used: `dlscale doctor --hosts` says why)" if others else ""
+        more = f" ({others} can't be used either: `dlscale doctor --hosts` says why)" if others else ""
         raise RequestError(f"{refusals[0][1]}{more}")
     return tuple(answer for answer in answers if not isinstance(answer, RequestError))
 
@@ -317,7 +317,7 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
     except EngineError as error:  # no engine here; a node that has the base supplies the others
         if not supplied:
             raise RequestError(
-                f"{lacking[0].host.name} has no {base.reference}, which the suite looks around in, and {error} here to make it; "
+                f"{lacking[0].host.name} lacks {base.reference}, with which the suite inspects it, and {error} here to build it; "
                 "start Docker on this machine"
             ) from error
         source = supplied[0].client
@@ -353,9 +353,9 @@ def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> t
         try:
             output = run_confined(connection.client, reference, (*argv, *packed_pynvml()), gpus_by=request)
         except EngineRefusedError as error:
-            no_gpus = f"its engine hands out none ({error})"
+            no_gpus = f"its engine provides none ({error})"
         else:
-            return request, output, "no GPU was handed to it"
+            return request, output, "it got no GPU"
     return None, run_confined(connection.client, reference, argv), no_gpus
 
 

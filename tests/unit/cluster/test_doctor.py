@@ -93,9 +93,9 @@ NO_VENV = EngineFacts(name="venv", available=False, reason="no Python from 3.10 
 @pytest.mark.parametrize(
     ("engines", "subject", "level", "sentence"),
     [
-        ((NO_DOCKER, VENV), "docker", "warn", f"{NO_DOCKER.reason}; runs use venv meanwhile"),
+        ((NO_DOCKER, VENV), "docker", "warn", f"{NO_DOCKER.reason}; until then runs use venv"),
         ((NO_DOCKER, HOST), "docker", "bad", f"{NO_DOCKER.reason}; nothing can run"),
-        ((VENV, HOST), "host", "ok", f"can run {HOST.version} as it is, where asked for"),
+        ((VENV, HOST), "host", "ok", f"can run {HOST.version} as it is, if requested"),
         ((NO_DOCKER, NO_VENV), "venv", "bad", "no Python from 3.10 to 3.12; nothing can run"),
     ],
 )
@@ -138,7 +138,7 @@ def test_gpus_that_are_slowed_down_or_in_use():
     )
     found = judge(examples.gpu_node(3), vitals(gpus=health))
     assert (found["GPU 0"].level, found["GPU 1"].level, found["GPU 2"].level) == ("warn", "warn", "ok")
-    assert "held down by power cap" in found["GPU 0"].sentence
+    assert "reduced by power cap" in found["GPU 0"].sentence
     assert "4711, 4712" in found["GPU 1"].sentence
     assert found["GPU 2"].sentence == "NVIDIA H200, 143,771 MiB, compute capability 9.0"
     assert found["driver"].sentence == "NVIDIA 580.159.03, CUDA up to 13.0"

@@ -162,7 +162,7 @@ def test_what_the_kernel_can_not_do_is_refused_before_anything_starts():
 
 
 def test_an_engine_that_has_no_tools_is_a_refusal_too():
-    with pytest.raises(RequestError, match=r"LINK_RATE=1gbit asked, but docker does not start what sets it \(no such"):
+    with pytest.raises(RequestError, match=r"LINK_RATE=1gbit asked, but docker can't start the tc container \(no such"):
         shaper.check(Engine(lambda _: EngineError("no such image")), image=TOOLS, links=[GIGABIT])
 
 

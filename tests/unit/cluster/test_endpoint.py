@@ -211,13 +211,13 @@ def test_an_ssh_that_never_comes_back(ssh, monkeypatch, tmp_path):
     [
         ("bench@n1: Permission denied (publickey).", "without a password"),
         ("ssh: connect to host n1 port 22: Connection refused", "no sshd listens there (ssh: connect to host"),
-        ("No ED25519 host key is known for n1\nHost key verification failed.", "its host key is not known here"),
-        ("REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "is not the one that is known"),
-        ("ssh: connect to host n1 port 22: No route to host", "there is no way to it"),
+        ("No ED25519 host key is known for n1\nHost key verification failed.", "its host key is unknown here"),
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "its host key has changed"),
+        ("ssh: connect to host n1 port 22: No route to host", "there is no route to it"),
         ("ssh: connect to host n1 port 22: Connection timed out", "it does not answer"),
-        ("ssh: Could not resolve hostname n1: Name or service not known", "its name is not known"),
-        ("something that nobody has seen before", "ssh does not get there (something that nobody has seen before)"),
-        ("", "it said nothing"),
+        ("ssh: Could not resolve hostname n1: Name or service not known", "its name does not resolve"),
+        ("something that nobody has seen before", "ssh fails (something that nobody has seen before)"),
+        ("", "without output"),
     ],
 )
 def test_what_ssh_says_is_explained(stderr, expected):
@@ -231,9 +231,9 @@ def test_what_ssh_says_is_explained(stderr, expected):
     ("error", "stderr", "expected"),
     [
         ("FileNotFoundError(2, 'No such file')", "", "its socket does not exist (ssh://n1)"),
-        ("PermissionError(13, 'Permission denied')", "", "may not be used by this user"),
-        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "", "not one of the authority in `ca`"),
-        ("Read timed out. (read timeout=10)", "", "takes the connection and does not answer"),
+        ("PermissionError(13, 'Permission denied')", "", "this user may not use its socket"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "", "not signed by the CA in `ca`"),
+        ("Read timed out. (read timeout=10)", "", "accepts the connection but does not answer"),
         ("Connection aborted", "channel 3: open failed: administratively prohibited", "its sshd forwards no sockets"),
         ("a fault that nobody has seen before", "", "(a fault that nobody has seen before)"),
     ],
@@ -257,7 +257,7 @@ def test_an_engine_that_takes_the_connection_and_keeps_silent(tmp_path, monkeypa
     with engine(tmp_path / "e.sock", {"/version": lambda: never.wait(30)}):
         said = refusal(host(f"unix://{tmp_path}/e.sock"))
         never.set()
-    assert "takes the connection and does not answer" in said
+    assert "accepts the connection but does not answer" in said
 
 
 @pytest.fixture(scope="module")
@@ -308,10 +308,10 @@ def test_an_engine_behind_tls(keys, port, monkeypatch, bundle):
 @pytest.mark.parametrize(
     ("ca", "cert", "said"),
     [
-        ("other", "client", "not one of the authority in `ca`"),
+        ("other", "client", "not signed by the CA in `ca`"),
         # Whether its word reaches us before it hangs up is a race.
         ("ca", "other", "correct `tls`"),
-        ("ca", "absent", "absent.pem is not there; correct `tls` in the hosts file"),
+        ("ca", "absent", "absent.pem does not exist; correct `tls` in the hosts file"),
     ],
 )
 def test_certificates_that_do_not_fit_are_refused(keys, port, ca, cert, said):
@@ -321,4 +321,4 @@ def test_certificates_that_do_not_fit_are_refused(keys, port, ca, cert, said):
 
 def test_an_ssh_configuration_that_is_not_there(tmp_path):
     said = refusal(host("ssh://n1", ssh_config=tmp_path / "absent"))
-    assert said == f"n1: {tmp_path / 'absent'} is not there; correct `ssh_config` in the hosts file"
+    assert said == f"n1: {tmp_path / 'absent'} does not exist; correct `ssh_config` in the hosts file"

@@ -78,7 +78,7 @@ def test_gpus_adapters_and_pairs():
     assert found["n1 driver"].sentence == "NVIDIA 580.159.03, CUDA up to 13.0"
     assert found["n1 GPU pairs"].sentence == "NVLink: 0-1"
     assert found["n1 adapter mlx5_0 port 1"].level == "warn"
-    assert found["n1 engine"].sentence.endswith("hands out GPUs by CDI device names")
+    assert found["n1 engine"].sentence.endswith("provides GPUs by CDI device names")
 
 
 def test_images_by_their_state():
@@ -86,8 +86,8 @@ def test_images_by_their_state():
     said = [finding.sentence for finding in host_findings(look(), images=images) if finding.subject == "n1 images"]
     assert said == [
         "m0, m1, m2 and 2 more: as here",
-        "caffe 1.0: not there, the next bench that needs one loads it",
-        "mxnet 1.9.1: not as here, the next bench that needs one replaces it",
+        "caffe 1.0: missing, loaded by the next bench that needs it",
+        "mxnet 1.9.1: different, replaced by the next bench that needs it",
     ]
 
 

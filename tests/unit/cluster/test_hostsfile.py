@@ -181,22 +181,22 @@ def test_an_open_mpi_hostfile(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a:4,,b:4", "'' is no host"),
+        ("a:4,,b:4", "'' is not a host"),
         ("a:4,a:2", "a is listed twice"),
         ("a:0", "slots of a are '0'"),
         ("a:x", "slots of a are 'x'"),
         ("a:4097", "slots of a=4097 is more than can be taken; 4096 is the most"),
         ("a:" + "9" * 5000, "is more than can be taken"),
         ("a:", "slots of a are ''"),
-        ("-oX:4", "'-oX' is no host name"),
-        ("-x@a:4", "'-x' is no user name"),
+        ("-oX:4", "'-oX' is not a host name"),
+        ("-x@a:4", "'-x' is not a user name"),
         # From here on in a file.
-        ("# nobody\n", ": names no host"),
+        ("# nobody\n", ": lists no host"),
         ("a slots=4\nb slots=x\n", ":2: slots of b are 'x'"),
         ("a slots=4\na slots=4\n", ":2: a is listed twice"),
-        ("a slot=4\n", ":1: unknown word 'slot=4'"),
-        ("a:4\n", ":1: 'a:4' is no host name"),
-        ("^a\n", ":1: '^a' is no host name"),
+        ("a slot=4\n", ":1: unknown setting 'slot=4'"),
+        ("a:4\n", ":1: 'a:4' is not a host name"),
+        ("^a\n", ":1: '^a' is not a host name"),
     ],
 )
 def test_a_list_or_hostfile_that_is_wrong(tmp_path, text, words):
@@ -235,7 +235,7 @@ def test_a_node_as_its_list_describes_it(tmp_path):
 
 def test_a_plan_needs_to_know_how_many_cpus_and_what_the_gpus_can_run(tmp_path):
     _, n1, _, n4 = load_hosts(str(write(tmp_path, WHOLE))).hosts
-    with pytest.raises(RequestError, match="N4 was not asked what it has, and nothing says how many CPUs that is"):
+    with pytest.raises(RequestError, match="N4 was not contacted, and its CPUs are not listed"):
         declared_node(n4)
     with pytest.raises(RequestError, match="claims 2 GPUs without their compute_capability"):
         declared_node(n1.model_copy(update={"cpus": 8}))
@@ -289,12 +289,12 @@ def test_a_node_that_has_what_is_claimed():
 @pytest.mark.parametrize(
     ("claims", "words"),
     [
-        ({"interfaces": {"infiniband": Interface(name="ib0")}}, "names ib0 for infiniband, and it has no such"),
+        ({"interfaces": {"infiniband": Interface(name="ib0")}}, "names ib0 for infiniband, which it lacks"),
         (
             {"interfaces": {"ethernet": Interface(name="eno1", address="10.9.9.9")}},
-            "gives eno1 the address 10.9.9.9, and it has no such address; it has 10.1.0.1, 10.1.0.99, 127.0.0.1",
+            "gives eno1 the address 10.9.9.9, which it lacks; it has 10.1.0.1, 10.1.0.99, 127.0.0.1",
         ),
-        ({"hcas": ("mlx5_1",)}, "the adapter mlx5_1, and it has none of that name; it has mlx5_0:1"),
+        ({"hcas": ("mlx5_1",)}, "the adapter mlx5_1, which it lacks; it has mlx5_0:1"),
         ({"hcas": ("mlx5_0:2",)}, "the adapter mlx5_0:2"),
         ({"gpus": GpuClaim(count=8)}, "claims 8 GPUs, and it has 4"),
         ({"cpus": 64}, "claims 64 cpus, and it has 16"),

@@ -174,7 +174,7 @@ def test_a_nodes_end_of_a_wire(interfaces, wire, end):
         ("eth7", "n1: has no interface eth7; it has lo, eno1, ib0, eno2"),
         ("infiniband", "n1: has no interface infiniband"),
         ("eno2", "n1: interface eno2 has no address"),
-        (None, "n1: no interface of it has an address"),
+        (None, "n1: none of its interfaces has an address"),
     ],
 )
 def test_an_end_that_is_not_there(wire, words):

@@ -60,11 +60,11 @@ def test_what_slurm_could_not_take_is_refused(asked, sentence):
 @pytest.mark.parametrize(
     ("state", "fields", "status", "sentence"),
     [
-        ("CANCELLED", {}, "interrupted", "job 5 was cancelled, by scancel or an administrator"),
+        ("CANCELLED", {}, "interrupted", "job 5 was cancelled by scancel or an administrator"),
         ("TIMEOUT", {"TimeLimit": "00:30:00"}, "interrupted", "job 5 was ended at its time limit of 00:30:00"),
         ("PREEMPTED", {}, "interrupted", "job 5 was preempted"),
         ("NODE_FAIL", {}, "failed", "n2 was lost, and Slurm ended job 5"),
-        ("OUT_OF_MEMORY", {}, "failed", "job 5 ran out of the memory that it has on a node"),
+        ("OUT_OF_MEMORY", {}, "failed", "job 5 exceeded its memory on a node"),
         ("BOOT_FAIL", {"Reason": "BadNode"}, "failed", "Slurm ended job 5: BOOT_FAIL (BadNode)"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_slurm_that_does_not_answer_is_the_reason(monkeypatch):
 
 def test_only_a_job_of_slurm_has_nodes(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(RequestError, match=r"type it in salloc or sbatch, or ask for CLUSTER=slurm"):
+    with pytest.raises(RequestError, match=r"run it in salloc or sbatch, or use CLUSTER=slurm"):
         read_allocation()
 
 

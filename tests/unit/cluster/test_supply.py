@@ -134,11 +134,15 @@ def refusal(source, *nodes):
             Engine(),
             f"{REFERENCE} is not in this machine's engine; build it first with `dlscale images build`",
         ),
-        (Engine(image()), Engine(fails="unexpected EOF"), f"n1: {REFERENCE} could not be loaded (unexpected EOF); see"),
+        (
+            Engine(image()),
+            Engine(fails="unexpected EOF"),
+            f"n1: {REFERENCE} could not be loaded (unexpected EOF); check",
+        ),
         (
             Engine(image()),
             Engine(becomes=image("sha256:x", layers=("sha256:b",))),
-            f"n1: {REFERENCE} arrived as another image than it left",
+            f"n1: {REFERENCE} arrived as a different image",
         ),
     ],
     ids=["not here", "fails", "another"],
@@ -164,7 +168,7 @@ def test_a_full_disk_is_named_and_the_other_node_gets_its_image():
     said = refusal(Engine(image()), node("n1", Engine(reads=False)), node("n2", whole))
     assert said.startswith("n1: ")
     assert "no space left on device" in said
-    assert "free some disk there" in said
+    assert "free some disk space there" in said
     assert tuple(whole.received) == BLOCKS
 
 

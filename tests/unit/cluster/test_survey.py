@@ -89,7 +89,10 @@ def test_all_answer_in_the_lists_order(world):
     [
         ({"engines": {"n1": "ABCD", "n3": "ABCD"}}, "n1 and n3 are one machine: the same engine answers; name it once"),
         ({"unreached": {"n2"}}, "n2: no sshd listens there (refused); start it"),
-        ({"unreached": {"n2", "n3"}}, "n2: no sshd listens there (refused); start it (nor can n3 be used: `dlscale"),
+        (
+            {"unreached": {"n2", "n3"}},
+            "n2: no sshd listens there (refused); start it (n3 can't be used either: `dlscale",
+        ),
         ({"silent": {"n3"}}, "n3: its engine does not answer; look at its log"),
         ({"offsets": {"n1": 10.0}}, "n1: its clock is 10.000 s ahead of this machine's"),
     ],

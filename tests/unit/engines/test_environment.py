@@ -79,7 +79,7 @@ def test_it_holds_what_is_locked_and_is_made_once(lock, monkeypatch):
     python = ensure(lock, said)
     assert python == expected
     assert said == [
-        f"making a virtual environment of Python {HERE}",
+        f"creating a virtual environment with Python {HERE}",
         "fetching tiny-1.2-py3-none-any.whl",
         "installing 1 packages",
     ]
@@ -110,7 +110,7 @@ def test_a_file_with_another_hash_is_refused_and_leaves_no_environment(lock, sou
         ensure(lock, said)
     with pytest.raises(RequestError):
         ensure(lock, said)
-    assert said.count(f"making a virtual environment of Python {HERE}") == 2
+    assert said.count(f"creating a virtual environment with Python {HERE}") == 2
 
 
 @pytest.mark.usefixtures("copied")
