@@ -1,7 +1,7 @@
-"""A box that gives a job more than Docker would, or less than it needs: the exact command lines, held against golden files.
+"""Prevents: a box that gives a job more than Docker would, or less than it needs. Compares exact command lines with golden files.
 
-Each file has one container of a job in the words of Docker and of every box. After a wanted change, `DLSCALE_GOLDEN=write make test` writes
-the files again; read the difference before committing it.
+Each file has one container of a job as a command line of Docker and of every box. After an intended change, `DLSCALE_GOLDEN=write make test`
+writes the files again; read the difference before committing it.
 """
 
 import shlex
@@ -45,13 +45,13 @@ def last(job):
 
 
 def _around(argv, spec, own):
-    """The words of a box that are neither the job's own command nor its variables."""
+    """A box's arguments except the job's own command and variables."""
     words = [word for word in argv[: 2 - len(spec.argv)] if word not in own]
     return " \\\n  ".join(line for line in _words(words) if line != "--env")
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_each_box_gives_what_docker_gives_in_words_of_its_own(name):
+def test_each_box_gives_a_job_what_docker_gives_it(name):
     spec = last(JOBS[name])
     argvs = {"docker": docker_options.docker_run(spec, "cdi")} | {box: made.argv(spec) for box, made in BOXES.items()}
     own = {f"{key}={value}" for key, value in spec.env.items()}
@@ -63,20 +63,20 @@ def test_each_box_gives_what_docker_gives_in_words_of_its_own(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_under_podman_the_lease_of_what_others_join_waits_for_a_byte_of_the_runner(name):
-    """A server of TensorFlow's, whose workers are in its network, that Podman starts again for them after `kill -9`."""
+def test_under_podman_the_lease_of_a_joined_container_waits_for_the_runners_byte(name):
+    """Podman restarted a killed TensorFlow server (`kill -9`) for the workers in its network."""
     specs = launch(CASES[name][0])
     joined = {spec.network for spec in specs if spec.network.startswith("container:")}
     podman = BOXES["podman"]
     for spec in specs:
         waits = f"container:{spec.name}" in joined
         assert ("DLSCALE_LEASE_BEGIN=5" in podman.argv(spec)) == waits == bool(podman.start_signal(spec))
-        # Podman fails to remove it while they are there, and is 20 s in finding out.
+        # With `--rm`, Podman fails to remove it while the workers exist, and only after 20 s.
         assert ("--rm" in podman.argv(spec)) != waits
         assert not BOXES["apptainer"].start_signal(spec)
 
 
-# Notes what it is asked; a job ends with $CODE. What others are in can't be removed at first; by force that is told as done, and it stays.
+# Logs its arguments; a job exits with $CODE. The first removal of a container that others join fails; a forced one exits 0 but leaves it.
 PODMAN = """\
 #!/bin/sh
 echo "$@" >> "$LOG"
@@ -90,7 +90,7 @@ esac
 
 @pytest.fixture
 def forgetful(tmp_path):
-    """The variables to run such a Podman with, and what removals it was asked for so far."""
+    """The environment for such a Podman, and a function that returns the removals requested so far."""
     (tmp_path / "podman").write_text(PODMAN)
     (tmp_path / "podman").chmod(0o755)
     log = tmp_path / "log"
@@ -104,22 +104,22 @@ JOINED = launch(CASES["tensorflow-ps-2-cpu-workers"][0])[0].model_copy(update={"
 @pytest.mark.parametrize(
     ("code", "words"), [(0, "--ignore"), (143, "--force --depend --ignore"), (1, "--force --depend --ignore")]
 )
-def test_what_others_join_is_removed_after_them_or_with_them_where_it_ended_badly(forgetful, code, words):
-    """Its exit code is the job's: a run whose scheduler failed must not be told as its workers'."""
+def test_a_joined_container_is_removed_after_the_others_or_with_them_if_it_failed(forgetful, code, words):
+    """The script keeps the job's exit code: a failed scheduler must not be reported as a failure of its workers."""
     environment, removals = forgetful
     argv = BOXES["podman of root, in a step"].argv(JOINED)
     assert subprocess.run(argv, env={**environment, "CODE": str(code)}).returncode == code
     assert wait_until(lambda: removals() == [f"rm {words} {JOINED.name}"] * 2, 10), removals()
 
 
-def test_what_podman_tells_as_removed_and_leaves_is_removed_again(forgetful):
-    """As it does where what it was to remove first was removed by itself meanwhile."""
+def test_removal_is_repeated_until_podman_no_longer_lists_the_container(forgetful):
+    """Podman does so if a container that it should remove first disappears meanwhile."""
     environment, removals = forgetful
     subprocess.run(BOXES["podman of root, in a step"].removal(JOINED), env=environment, check=True)
     assert removals() == [f"rm --force --depend --ignore {JOINED.name}"] * 2
 
 
-def test_a_step_takes_all_that_the_job_has_on_one_node_and_runs_beside_the_others():
+def test_a_step_gets_all_resources_of_its_node_and_runs_concurrently_with_others():
     spec = last(ON_NODES[RDMA])
     argv = Step("5").reach(spec.node, BOXES["venv"].argv(spec))
     assert shlex.join(argv).startswith(
@@ -128,16 +128,16 @@ def test_a_step_takes_all_that_the_job_has_on_one_node_and_runs_beside_the_other
     )
 
 
-def test_a_login_gets_the_words_as_they_are_and_the_runners_variables_but_for_its_users():
-    """A word with a blank that two words become there; HOME of somebody else, where Podman keeps nothing."""
+def test_a_login_gets_unmodified_arguments_and_the_runners_variables_except_the_users():
+    """Prevents: an argument with a blank that is split there; another user's HOME, in which Podman keeps nothing."""
     way = Ssh({"n2": ("-p", "2222", "--", "bench@n2")}, {"PATH": "/opt/a b:/bin", "HOME": "/root"})
     *ssh, there = way.reach("n2", ("podman", "run", "a b"))
     assert tuple(ssh) == ("ssh", "-Tax", *SSH, "-p", "2222", "--", "bench@n2")
     assert shlex.split(there) == ["exec", "env", "PATH=/opt/a b:/bin", "podman", "run", "a b"]
 
 
-def test_a_step_is_told_by_the_jobs_control_group_and_a_process_of_this_machine_by_its_session():
-    """A process of job 51 must not pass for one of job 5."""
+def test_a_step_is_identified_by_its_jobs_cgroup_and_a_local_process_by_its_session():
+    """A process of job 51 must not be taken for one of job 5."""
     assert Step("5").identifier(77) in "/slurm_n1/uid_0/job_5/step_3/task_0"
     assert Step("5").identifier(77) not in "/slurm_n1/uid_0/job_51/step_3/task_0"
     assert Here().identifier(77) == f"{SESSION}77"

@@ -1,5 +1,5 @@
-"""Containers of a Docker engine. Prevents: a job that ends because its lease does not hear the runner, since behind TLS the SDK hands over
-another object than on a plain connection; an exit code that nobody can ask for any more; a removal that is over before the container is gone.
+"""Containers of a Docker engine. Prevents: a job that ends because the runner's heartbeat does not reach its lease (over TLS the SDK returns
+another object than on a plain connection); an exit code that is requested too late; a removal that returns before the container is gone.
 """
 
 import socket
@@ -19,7 +19,7 @@ SPEC = ContainerSpec(name="job", node="a", role="worker", image="none", argv=("t
 
 
 @pytest.mark.parametrize("behind_tls", [False, True])
-def test_a_container_hears_the_runner(behind_tls):
+def test_heartbeats_reach_a_container_and_its_end_is_no_error(behind_tls):
     near, far = socket.socketpair()
     with near, far:
         attached = near if behind_tls else socket.SocketIO(near, "rwb")
@@ -28,7 +28,7 @@ def test_a_container_hears_the_runner(behind_tls):
         assert far.recv(8) == b"\n"
         far.close()
         container.tell(b"\n")
-        container.tell(b"\n")  # nobody there: no error
+        container.tell(b"\n")  # the far end is closed: no error
 
 
 class Api:
@@ -60,13 +60,13 @@ def answer(status):
     ],
     ids=["there", "gone", "going", "refused"],
 )
-def test_a_container_that_is_going_already_is_waited_for(refusal, was_there, calls):
+def test_removal_waits_for_a_container_that_is_already_being_removed(refusal, was_there, calls):
     api = Api(refusal)
     assert owner.remove(api, "id") is was_there
     assert api.calls == calls
 
 
-def test_the_exit_code_is_that_of_the_question_asked_before(tmp_path):
+def test_the_exit_code_comes_from_the_request_made_before_the_start(tmp_path):
     socket = tmp_path / "s"
     with engine(socket, {"/wait": {"StatusCode": 143}}) as served:
         client = docker.DockerClient(base_url=f"unix://{socket}", version="1.41")

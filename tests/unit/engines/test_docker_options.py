@@ -1,4 +1,4 @@
-"""A dry run that prints something else than what runs, and a job with more rights than it needs."""
+"""Prevents: a dry run that prints something other than what runs, and a job with more rights than it needs."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ SINGLE = launch(examples.job(examples.trial()))[0]
 GPU = launch(examples.job(examples.trial(device="gpu", cpus_per_worker=None), node=examples.gpu_node(2)))[0]
 
 
-def test_a_job_has_no_rights_to_give_away():
+def test_a_job_has_no_capabilities_and_a_read_only_root():
     host = docker_options.create_options(SINGLE, None)["host"]
     assert host["cap_drop"] == ["ALL"]
     assert host["security_opt"] == ["no-new-privileges"]
@@ -27,8 +27,8 @@ def test_a_job_has_no_rights_to_give_away():
 
 
 @pytest.mark.parametrize("gpus_by", ["nvidia", "cdi"])
-def test_what_is_printed_is_what_is_created(gpus_by):
-    """Rights, limits and mounts are written once; what else there is, is not."""
+def test_the_printed_command_line_creates_the_same_container(gpus_by):
+    """Rights, limits and mounts come from one table; the other options do not."""
     options = docker_options.create_options(GPU, gpus_by)
     argv = docker_options.docker_run(GPU, gpus_by)
     named = {flag: argv[argv.index(f"--{flag}") + 1] for flag in ("name", "user", "entrypoint")}
@@ -37,7 +37,7 @@ def test_what_is_printed_is_what_is_created(gpus_by):
         f"{k}={v}" for k, v in options["environment"].items()
     }
     assert list(argv[argv.index(options["image"]) + 1 :]) == options["command"]
-    types = APIClient(version="1.41").create_host_config(**options["host"])  # what the SDK makes of it
+    types = APIClient(version="1.41").create_host_config(**options["host"])  # as the SDK sends it
     (mount,), (request,) = types["Mounts"], types["DeviceRequests"]
     assert argv[argv.index("--mount") + 1] == f"type=bind,source={mount['Source']},target={mount['Target']},readonly"
     assert mount["ReadOnly"] is True
@@ -66,7 +66,7 @@ def test_what_is_printed_is_what_is_created(gpus_by):
     ],
     ids=["RDMA", "a sampler", "tc"],
 )
-def test_a_right_is_given_to_who_needs_it_and_to_nobody_else(right, sdk, words):
+def test_a_right_is_granted_only_to_a_container_that_needs_it(right, sdk, words):
     spec = SINGLE.model_copy(update=right)
     host = docker_options.create_options(spec, None)["host"]
     assert {key: host[key] for key in sdk} == sdk
@@ -78,7 +78,7 @@ def test_a_right_is_given_to_who_needs_it_and_to_nobody_else(right, sdk, words):
     assert not set(sdk) & set(docker_options.create_options(SINGLE, None)["host"])
 
 
-def test_a_source_that_is_no_path_is_a_named_volume():
+def test_a_mount_source_that_is_no_path_is_a_named_volume():
     mounts = (Mount(source="dlscale-x", target="/a"), Mount(source="/x", target="/b"))
     host = docker_options.create_options(SINGLE.model_copy(update={"mounts": mounts}), None)["host"]
     assert [mount["Type"] for mount in host["mounts"]] == ["volume", "bind"]
@@ -91,14 +91,14 @@ def test_a_source_that_is_no_path_is_a_named_volume():
         ({"Runtimes": None, "CDISpecDirs": None}, (), ()),
         ({"Runtimes": {"runc": {}}}, (), ()),
         ({"Runtimes": {"nvidia": {}, "runc": {}}}, ("nvidia",), ("nvidia",)),
-        ({"CDISpecDirs": ["SPECS"]}, ("cdi",), ("cdi",)),  # 26: knows names, and lists none
+        ({"CDISpecDirs": ["SPECS"]}, ("cdi",), ("cdi",)),  # version 26 knows names, but lists none
         ({"CDISpecDirs": ["/nowhere"]}, (), ("cdi",)),
         ({"CDISpecDirs": ["SPECS"], "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, ("cdi",), ("cdi",)),
         ({"CDISpecDirs": ["SPECS"], "DiscoveredDevices": [{"ID": "vendor.com/nic=0"}]}, (), ()),
         ({"Runtimes": {"nvidia": {}}, "CDISpecDirs": ["SPECS"]}, ("nvidia", "cdi"), ("nvidia", "cdi")),
     ],
 )
-def test_ways_to_ask_for_gpus_that_an_engine_may_know(tmp_path, info, here, elsewhere):
+def test_gpu_requests_that_an_engine_may_support(tmp_path, info, here, elsewhere):
     (tmp_path / "nvidia.yaml").touch()
     info = {key: [str(tmp_path)] if value == ["SPECS"] else value for key, value in info.items()}
     assert docker.gpu_requests(info, local=True) == here

@@ -1,4 +1,4 @@
-"""Prevents: a half-made environment taken for a whole one after Ctrl-C, packages other than the locked ones, a version manager's
+"""Prevents: a half-created environment taken for a complete one after Ctrl-C, packages other than the locked ones, a version manager's
 shim taken for a Python, and the user's own PYTHONPATH leaking into a benchmark.
 """
 
@@ -46,7 +46,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def copied(template, monkeypatch):
-    """Make one virtual environment and copy it where another is asked for: each takes 3 s."""
+    """Create one virtual environment and copy it for all others: each would take 3 s."""
     real = process.run
 
     def run(argv, **options):
@@ -70,7 +70,7 @@ def run(python: Path, code: str) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_it_holds_what_is_locked_and_is_made_once(lock, monkeypatch):
+def test_an_environment_has_the_locked_packages_and_is_created_once(lock, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(lock.parent))
     (lock.parent / "tiny.py").write_text("version = 'not the locked one'\n", encoding="utf-8")
     expected = environment_python(lock=lock, requires_python=THIS, cache=lock.parent / "cache")
@@ -92,7 +92,7 @@ def test_it_holds_what_is_locked_and_is_made_once(lock, monkeypatch):
 
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("gone", ["dlscale-complete", "bin/python"], ids=["interrupted", "its Python removed"])
-def test_one_that_is_not_whole_is_made_again(lock, gone):
+def test_an_incomplete_environment_is_created_again(lock, gone):
     home = ensure(lock, []).parents[1]
     (home / gone).unlink()
     (home / "left-over").touch()
@@ -103,7 +103,7 @@ def test_one_that_is_not_whole_is_made_again(lock, gone):
 
 
 @pytest.mark.usefixtures("copied")
-def test_a_file_with_another_hash_is_refused_and_leaves_no_environment(lock, source):
+def test_a_wheel_with_another_hash_is_refused_and_leaves_no_environment(lock, source):
     make_wheel(source, "tiny", "1.2", body="version = 'forged'\n")
     said: list[str] = []
     with pytest.raises(RequestError, match=r"requirements.lock: tiny==1.2 is not the file that was locked \(its hash"):
@@ -121,7 +121,7 @@ def test_a_package_that_no_source_has_is_named(lock, source):
 
 
 @pytest.mark.usefixtures("copied")
-def test_the_extra_index_is_asked_only_for_what_is_missing(lock, source, tmp_path, monkeypatch):
+def test_the_extra_index_is_used_only_for_missing_packages(lock, source, tmp_path, monkeypatch):
     wheel = next(source.glob("tiny*"))
     index = make_index(tmp_path / "index", wheel)
     monkeypatch.delenv("PIP_NO_INDEX")
@@ -142,7 +142,7 @@ def test_the_extra_index_is_asked_only_for_what_is_missing(lock, source, tmp_pat
 
 
 def test_a_shim_that_runs_nothing_is_skipped(tmp_path, monkeypatch):
-    """pyenv puts `python3.12` on PATH for every version it knows, and most of them only print an error."""
+    """pyenv puts a `python3.x` on PATH for every version it knows, and most of them only print an error."""
     shims = tmp_path / "shims"
     shims.mkdir()
     for name in (f"python{HERE}", "python3"):
@@ -154,12 +154,12 @@ def test_a_shim_that_runs_nothing_is_skipped(tmp_path, monkeypatch):
     assert shims not in found.path.parents
 
 
-def test_a_range_that_no_python_fits_is_refused_with_what_was_found():
+def test_a_version_range_without_a_python_is_refused_with_the_versions_found():
     with pytest.raises(RequestError, match=rf"no Python ==3.99.\* .* is on PATH \(found .*{HERE}.*\); install one"):
         find_interpreter("==3.99.*")
 
 
-def test_a_cache_that_can_not_be_written_is_refused(lock):
+def test_a_cache_that_cannot_be_written_is_refused(lock):
     blocked = lock.parent / "file"
     blocked.touch()
     with pytest.raises(RequestError, match="Not a directory; set DLSCALE_CACHE to a directory that can be written"):

@@ -1,6 +1,6 @@
-"""Prevents: a runner that fills the machine's memory, or takes time that grows faster than the output, because a program writes without end.
+"""Prevents: a runner that exhausts memory, or whose time grows faster than the output, because a program writes without end.
 
-A child process hears the program through a real pipe, with all that stands behind it: splitter, event log, last lines, sentence.
+A child process reads the program's output through a real pipe and everything after it: splitter, event log, last lines, reason.
 """
 
 import re
@@ -15,7 +15,7 @@ from runner.engines.base import AHEAD, CUT, LONGEST
 ROOT = Path(__file__).parents[3]
 MEBI = 2**20
 ROOM_MIB = 60
-"""Above what the loaded runner takes; all output at once would be more, and so would be the lines that may wait where they were many."""
+"""More than the loaded runner needs, but less than all output at once, or than several full queues of lines."""
 HEAR = f"""
 import resource, sys
 from pathlib import Path
@@ -51,7 +51,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, out
 
 @pytest.fixture
 def hear(tmp_path):
-    """MiB that the runner took for a program's output, the sentence on how it ended, and its log."""
+    """Run a program under the runner; returns the MiB that its output took, the sentence on how it ended, and its log."""
 
     def run(program):
         argv = [sys.executable, "-c", HEAR, str(tmp_path / "run"), program]
@@ -62,24 +62,24 @@ def hear(tmp_path):
     return run
 
 
-def test_a_line_without_an_end_is_cut_with_a_word(hear):
-    """300 MB in one line took 300 MB, each read joined to all before it."""
+def test_an_endless_line_is_cut_and_marked(hear):
+    """300 MB in one line took 300 MB, with each read joined to all previous ones."""
     took, reason, log = hear("import os, sys\nfor _ in range(1200): os.write(1, b'x' * 65536)\nsys.exit(3)")
     assert took < ROOM_MIB
     assert log.read_text() == "x" * LONGEST + CUT + "\n"
     assert re.match(r"failed w0 w0: exit code 3.*; it last said: x+$", reason)
 
 
-def test_lines_without_number_are_kept_on_disk_alone(hear):
-    """Twenty million lines waited in memory for whoever wrote them down."""
+def test_countless_lines_are_kept_on_disk_only(hear):
+    """Twenty million lines were queued in memory for the writer of the log."""
     took, reason, log = hear("import os\nfor _ in range(40): os.write(1, b'a line\\n' * 1000)")
     assert took < ROOM_MIB
     assert "no line is in any dialect" in reason
     assert log.stat().st_size == 40_000 * len("a line\n")
 
 
-def test_long_lines_that_are_many_wait_with_the_program(hear):
-    """Five hundred lines could wait, a MiB each, twice."""
+def test_many_long_lines_block_the_program_instead_of_filling_memory(hear):
+    """Two queues could hold five hundred lines each, of 1 MiB."""
     took, _, log = hear("import os\nfor _ in range(300): os.write(1, b'x' * 999_999 + b'\\n')")
     assert took < ROOM_MIB + AHEAD
     assert log.stat().st_size == 300 * 1_000_000

@@ -1,7 +1,7 @@
-"""What dead runners left beside Docker: real processes, and a Podman that is played.
+"""What dead runners left outside Docker: real processes, and a fake Podman.
 
-Prevents: a job without a container that `clean` does not see, since nothing but its environment says whose it is; a live runner's processes
-killed with a dead one's; what is started while others are killed; containers of others that Podman lists.
+Prevents: a job without a container that `clean` misses, since only its environment names its owner; a live runner's processes killed with a
+dead one's; processes that survive because they start while others are killed; containers of others that Podman lists.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from runner.engines.leftovers import InPodman, InProcesses
 from runner.engines.process import CommandError, ask_here
 
 RUN = f"20260101T000000Z-{os.getpid()}-leftovers"
-# A process that another one has left, in a session of its own and without a word of its command line that tells it.
+# Leaves an orphan in a session of its own, whose command line does not reveal its owner.
 LEAVES = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
 
 
 @pytest.fixture
 def started():
-    """Start a job of a runner that leaves a process behind; whether that is still there."""
+    """A function that starts a runner's job, which leaves a process behind, and returns its run's id."""
     runs = []
 
     def start(runner):
@@ -53,7 +53,7 @@ def environ(process):
     return {}
 
 
-def test_processes_are_found_by_their_environment_and_those_of_one_runner_are_killed(started):
+def test_processes_are_found_by_their_environment_and_only_one_runners_are_killed(started):
     places = InProcesses(ask_here)
     dead, alive = started("boot.1.2.3.4"), started("boot.1.2.3.5")
     assert wait_until(lambda: marked(dead) and marked(alive), 10)
@@ -69,8 +69,8 @@ def test_processes_are_found_by_their_environment_and_those_of_one_runner_are_ki
     assert not places.remove(thing, force=True), "it was gone already"
 
 
-def test_what_is_in_a_jobs_session_is_killed_with_it_and_never_the_session_that_asks(started):
-    """Apptainer's own processes tell by no environment whose they are, and stay where they were stopped with the job."""
+def test_processes_in_a_jobs_session_are_killed_with_it_but_never_the_callers_session(started):
+    """The environment of Apptainer's own processes does not name their owner, and they survived the job that they were stopped with."""
     runner = "boot.1.2.3.6"
     dead = {**os.environ, "DLSCALE_RUN_ID": started(runner), "DLSCALE_RUNNER": runner}
     words = ("sh", "-c", f"DLSCALE_RUNNER={runner} DLSCALE_RUN_ID=x sleep 600 & exec sleep 600")
@@ -88,7 +88,7 @@ def test_what_is_in_a_jobs_session_is_killed_with_it_and_never_the_session_that_
 
 
 class OnePod:
-    """A Podman with one container, which needs so many removals until it is gone, all of which it tells as done."""
+    """A Podman with one container, which is gone only after `needs` removals; each reports success."""
 
     ONE: ClassVar = {
         "Id": "c1",
@@ -110,7 +110,7 @@ class OnePod:
         return "c1\n" if argv[1] == "rm" or here else ""
 
 
-def test_podman_is_asked_for_what_carries_the_label():
+def test_podman_lists_containers_with_the_label():
     (thing,) = InPodman(OnePod(1)).find()
     assert (thing.kind, thing.name, thing.run, thing.runner, thing.status) == (
         *("container", "dlscale-x", "x"),
@@ -120,14 +120,14 @@ def test_podman_is_asked_for_what_carries_the_label():
 
 @pytest.mark.parametrize(("force", "words"), [(False, ()), (True, ("--force", "--depend", "--time=0"))])
 @pytest.mark.parametrize("needs", [1, 3])
-def test_podman_removes_one_by_force_with_those_in_its_network_until_it_is_gone(force, words, needs):
+def test_podman_removes_a_container_by_force_with_its_network_until_it_is_gone(force, words, needs):
     podman = OnePod(needs)
     (thing,) = InPodman(podman).find()
     assert InPodman(podman).remove(thing, force=force)
     assert podman.removals == [("--ignore", "--volumes", *words, "c1")] * needs
 
 
-def test_a_container_that_podman_never_removes_is_not_told_as_removed():
+def test_a_container_that_podman_never_removes_is_an_error():
     podman = OnePod(10**6)
     (thing,) = InPodman(podman).find()
     with pytest.raises(EngineRefusedError, match="dlscale-x"):

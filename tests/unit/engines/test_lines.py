@@ -1,4 +1,4 @@
-"""A healthy program that is killed as silent, output that costs quadratic time or all memory, lines lost at the edges of reads."""
+"""Prevents: a healthy program killed as silent, output that takes quadratic time or all memory, lines lost at the edges of reads."""
 
 import itertools
 import tracemalloc
@@ -22,7 +22,7 @@ def test_lines_end_with_a_newline_a_carriage_return_or_both():
 
 
 @given(st.lists(st.sampled_from(["a", "bc", "\n", "\r\n", "é", "x" * 50])), st.data())
-def test_the_edges_of_reads_are_no_edges_of_lines(words, data):
+def test_lines_do_not_depend_on_where_reads_end(words, data):
     whole = "".join(words).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)))))
     pieces = [whole[start:end] for start, end in itertools.pairwise([0, *cuts, len(whole)])]
@@ -36,8 +36,8 @@ def test_any_byte_is_a_sign_of_life():
 
 
 @pytest.mark.parametrize("megabytes", [2, 64])
-def test_a_line_without_an_end_is_cut_and_takes_no_more_memory_than_is_kept(megabytes):
-    """40 MB took 32 s, and 300 MB were not done after 303: each read was joined to all before it."""
+def test_an_endless_line_is_cut_and_takes_bounded_memory(megabytes):
+    """40 MB took 32 s, and 300 MB were not done after 303 s: each read was joined to all previous ones."""
     splitter, chunk = Splitter("stdout"), b"x" * 2**16
     tracemalloc.start()
     for _ in range(megabytes * 16):

@@ -1,5 +1,5 @@
-"""Whose a thing is. Prevents: the things of a live runner taken for a dead one's, because it is on another host, in another PID namespace,
-somebody else's, or has the number of one that died; those of a dead one kept, because it is a zombie or its number was given again.
+"""Ownership. Prevents: a live runner's things taken for a dead one's, because it is on another host, in another PID namespace, another user's,
+or has the process id of one that died; a dead runner's things kept, because it is a zombie or its process id was reused.
 """
 
 import os
@@ -18,7 +18,7 @@ WAITS = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from runner.engines.own
 
 @pytest.fixture
 def other():
-    """Another process that lives, and who it says it is."""
+    """Another live process, with its own owner id as `owner`."""
     process = subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.owner = process.stdout.readline().strip()
     yield process
@@ -37,7 +37,7 @@ def test_a_runner_is_alive_until_it_is_killed(other):
     assert owner.state(other.owner) == "alive"
     assert other.owner != owner.own()
     assert owner.signed({LABEL_RUN: "run"}) == {LABEL_RUN: "run", LABEL_RUNNER: owner.own()}
-    assert owner.state(changed(other.owner, -1, "1")) == "gone"  # its number was given again to another
+    assert owner.state(changed(other.owner, -1, "1")) == "gone"  # its process id was reused
     other.kill()
     os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
     assert owner.state(other.owner) == "gone"
@@ -46,8 +46,8 @@ def test_a_runner_is_alive_until_it_is_killed(other):
 
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["boot, and so the host", "PID namespace", "time namespace"])
-def test_of_a_runner_elsewhere_nothing_is_known(other, place):
-    """A live run on another host whose things were removed, as no process here has its number."""
+def test_the_state_of_a_runner_elsewhere_is_unknown(other, place):
+    """A live run on another host lost its things, since no process here had its id."""
     elsewhere = {0: "00000000-0000-0000-0000-000000000000", 1: "1", 2: "1"}[place]
     assert owner.state(changed(other.owner, place, elsewhere)) == "unknown"
     other.kill()
@@ -56,11 +56,11 @@ def test_of_a_runner_elsewhere_nothing_is_known(other, place):
 
 
 @pytest.mark.parametrize("told", [None, "", "x", "1.2.3", "a.b.c.d.e", f"{'0' * 36}.1.1.99999999999.1"])
-def test_what_is_no_owner_is_unknown(told):
+def test_an_invalid_owner_is_unknown(told):
     assert owner.state(told) == "unknown"
 
 
-def test_somebody_elses_runner_is_alive(other, monkeypatch):
+def test_another_users_runner_is_alive(other, monkeypatch):
     def refuse(pid, number):
         raise PermissionError
 
@@ -68,8 +68,8 @@ def test_somebody_elses_runner_is_alive(other, monkeypatch):
     assert owner.state(other.owner) == "alive"
 
 
-def test_a_proc_that_hides_others_says_nothing(other, monkeypatch):
-    """`hidepid=2`: a process of another user is there and has no folder."""
+def test_a_proc_that_hides_processes_makes_their_state_unknown(other, monkeypatch):
+    """`hidepid=2`: another user's process exists, but has no folder."""
 
     def hidden(pid):
         raise FileNotFoundError
@@ -81,8 +81,8 @@ def test_a_proc_that_hides_others_says_nothing(other, monkeypatch):
     assert owner.own() is None
 
 
-def test_a_proc_of_another_namespace_makes_nobody_an_owner(other, monkeypatch):
-    """`unshare --pid` alone leaves the outer /proc, where this process has another number."""
+def test_with_the_proc_of_another_namespace_there_is_no_owner(other, monkeypatch):
+    """`unshare --pid` alone keeps the outer /proc, in which this process has another id."""
     monkeypatch.setattr(owner, "os", types.SimpleNamespace(getpid=lambda: os.getpid() + 1, kill=os.kill))
     assert owner.own() is None
     assert owner.state(other.owner) == "unknown"

@@ -1,5 +1,5 @@
-"""Podman behind Docker's socket. Prevents: a training on GPUs that Podman started without any, since it takes the request and ignores it; a run
-on CPUs whose engine nobody named.
+"""Podman behind Docker's socket. Prevents: a GPU training that Podman starts without GPUs, since it accepts and ignores the request; a CPU run
+whose engine is not named.
 """
 
 import os
@@ -19,7 +19,7 @@ from runner.plan import discovery
 from runner.run import bench
 
 INFO = {"ServerVersion": "4.3.1", "DockerRootDir": "/var/lib/containers/storage", "Runtimes": {"nvidia": {}}}
-# As Podman 4.3.1 of Debian 12 answers, and Docker 20.10, shortened.
+# Answers of Podman 4.3.1 (Debian 12) and of Docker 20.10, shortened.
 OF_PODMAN = {
     "Version": "4.3.1",
     "ApiVersion": "1.41",
@@ -40,7 +40,7 @@ OF_DOCKER = {
     params=[OF_PODMAN, OF_DOCKER, {"Version": "99", "ApiVersion": "1.41"}], ids=["podman", "docker", "silent"]
 )
 def version(request, tmp_path, monkeypatch):
-    """What answers at DOCKER_HOST."""
+    """The version that the engine at DOCKER_HOST reports."""
     socket = tmp_path / "s"
     with engine(socket, {"/version": request.param, "/info": INFO}):
         monkeypatch.setattr(os, "environ", {**os.environ, "DOCKER_HOST": f"unix://{socket}"})
@@ -63,13 +63,13 @@ def look(**asked):
     return found, said
 
 
-def test_the_engine_says_what_it_is(version):
+def test_the_engine_reports_whether_it_is_podman(version):
     facts = DockerEngine(docker.connect(), discovery.WORKLOADS).facts()
     assert facts.podman == ("Podman 4.3.1" if version is OF_PODMAN else None)
 
 
-def test_gpus_are_refused_of_podman_and_asked_of_docker(version, machine, monkeypatch):
-    """Also for a command of somebody else's."""
+def test_gpus_are_refused_under_podman_and_requested_from_docker(version, machine, monkeypatch):
+    """Also for an external command."""
     if version is not OF_PODMAN:
         found, said = look(gpus=(1,))
         assert (found.device, found.engine.podman, said) == ("gpu", None, [])
@@ -81,7 +81,7 @@ def test_gpus_are_refused_of_podman_and_asked_of_docker(version, machine, monkey
         bench.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
 
 
-def test_cpus_are_a_note(version, machine):
+def test_a_cpu_run_under_podman_gets_a_note(version, machine):
     found, said = look(workers=(1,))
     assert found.engine.name == "docker"
     assert said == ([podman.note("Podman 4.3.1")] if version is OF_PODMAN else [])

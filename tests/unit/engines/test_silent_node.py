@@ -1,5 +1,5 @@
-"""Prevents: a run on Slurm that goes on for `SlurmdTimeout`, five minutes, after a node was cut off, and one that is ended because a node says
-nothing while it compiles."""
+"""Prevents: a Slurm run that continues for `SlurmdTimeout`, five minutes, after a node was cut off, and one that is ended because a node is
+silent while it compiles."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from runner.engines.ways import Here
 
 
 @dataclass(frozen=True)
-class Untold(Here):
-    """A way to a node that is there as long as a file is."""
+class SilentLoss(Here):
+    """A way to a node that can be reached as long as a file exists."""
 
     notices_loss = False
     link: Path = Path()
@@ -45,13 +45,13 @@ def link(tmp_path):
 
 @pytest.fixture
 def engine(link):
-    return CommandEngine(Untold(link=link), Bare(Path(sys.executable), SUITE_ROOT / "workloads"), version=None)
+    return CommandEngine(SilentLoss(link=link), Bare(Path(sys.executable), SUITE_ROOT / "workloads"), version=None)
 
 
-def test_a_node_of_which_nothing_is_heard_is_reached_anew_and_gone_where_that_fails(engine, link, monkeypatch):
-    engine.check("n2")  # the first time it is asked for
+def test_a_silent_node_is_reached_again_and_is_gone_if_that_fails(engine, link, monkeypatch):
+    engine.check("n2")  # the first check starts the clock
     link.unlink()
-    engine.check("n2")  # not for long
+    engine.check("n2")  # not silent for long enough
     monkeypatch.setattr(command, "SILENCE_S", 0.0)
     with pytest.raises(NodeGoneError, match="n2: no route"):
         engine.check("n2")
@@ -59,10 +59,10 @@ def test_a_node_of_which_nothing_is_heard_is_reached_anew_and_gone_where_that_fa
     engine.check("n2")
     monkeypatch.setattr(command, "SILENCE_S", 60.0)
     link.unlink()
-    engine.check("n2")  # that it was reached counts as a word of it
+    engine.check("n2")  # reaching it counts as a sign of life
 
 
-def test_a_word_of_any_container_counts_also_of_those_of_another_engine(engine, monkeypatch):
+def test_output_of_any_container_counts_even_of_another_engines(engine, monkeypatch):
     sampler = CommandEngine(engine.way, engine.box, version=None, heard=engine.heard)
     argv = (sys.executable, "-c", "print('one', flush=True); input()")
     spec = ContainerSpec(name="s", node="n2", role="worker", image="none", argv=argv, env={}, user="0:0", labels={})

@@ -1,5 +1,5 @@
-"""Volumes that are filled over an engine's connection. Prevents: files with other owners or rights than asked, a container or half a
-volume that is left when an engine refuses, a container that is started only to hold files.
+"""Volumes that are filled over an engine's connection. Prevents: files with other owners or modes than requested, a container or a partial
+volume left behind when an engine refuses, a container that is started only to hold files.
 """
 
 import io
@@ -15,7 +15,7 @@ from runner.engines.volumes import File
 
 
 class Api:
-    """Notes calls; the one named `fails` raises."""
+    """Records calls; the call named `fails` raises."""
 
     def __init__(self, fails=None):
         self.fails, self.calls, self.archive = fails, [], None
@@ -56,7 +56,7 @@ def fill(api):
     )
 
 
-def test_files_arrive_with_their_owners_and_rights():
+def test_files_arrive_with_their_owners_and_modes():
     api = Api()
     fill(api)
     with tarfile.open(fileobj=io.BytesIO(api.archive)) as tar:
@@ -70,7 +70,7 @@ def test_files_arrive_with_their_owners_and_rights():
     }
 
 
-def test_nothing_is_started_and_only_the_volume_stays():
+def test_no_container_is_started_and_only_the_volume_stays():
     api = Api()
     fill(api)
     labels = owner.signed({"a": "b"})
@@ -84,10 +84,10 @@ def test_nothing_is_started_and_only_the_volume_stays():
 
 
 @pytest.mark.parametrize("fails", ["create_volume", "create_container", "put_archive"])
-def test_an_engine_that_refuses_is_quoted_and_keeps_nothing(fails):
+def test_an_engines_refusal_is_quoted_and_nothing_is_left_there(fails):
     api = Api(fails)
     with pytest.raises(EngineError, match=r"^the volume run-programs could not be filled \(no space left on device\)$"):
         fill(api)
     assert ("remove_volume", "run-programs") in api.calls
-    volumes.remove(SimpleNamespace(api=Api("remove_volume")), "run-programs")  # one that is not there is no error
+    volumes.remove(SimpleNamespace(api=Api("remove_volume")), "run-programs")  # a missing volume is no error
     assert (("remove_container", "holder") in api.calls) == (fails == "put_archive")

@@ -1,4 +1,4 @@
-"""Prevents: a command for after a runner's death that runs although it ended in order, or never; one that Ctrl-C of the terminal ends with it."""
+"""Prevents: a command for after the runner's death that runs although the runner ended in order, or never, or is itself ended by Ctrl-C."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ with when_killed(("touch", sys.argv[1])):
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_command_runs_once_its_process_is_killed_and_never_where_that_ends_in_order(tmp_path, killed):
+def test_a_command_runs_if_its_process_is_killed_and_never_if_that_ends_in_order(tmp_path, killed):
     mark = tmp_path / "mark"
     argv = (sys.executable, "-c", HELD, str(mark))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
