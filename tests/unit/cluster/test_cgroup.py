@@ -1,7 +1,7 @@
 """Limits of control groups.
 
-Prevents: planning for the cores of the box inside a container that may use two; believing v1's "unlimited" number;
-missing a limit that a parent group sets; crashing where control groups are mounted in an unknown way.
+Prevents: a plan for all cores of the machine inside a container that may use two; v1's "unlimited" number taken for a limit;
+a limit of a parent group that is missed; a crash if control groups are mounted in an unknown way.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def test_v1_reads_each_controller_where_it_is_mounted(tmp_path):
     ],
     ids=["no groups", "v1 unlimited"],
 )
-def test_what_is_no_limit(tmp_path, files):
+def test_unlimited_groups_set_no_limit(tmp_path, files):
     write_tree(tmp_path, files)
     assert read_limits(tmp_path) == CgroupLimits(cpus=None, cpu_quota=None, memory_bytes=None)
 
 
-def test_a_group_that_cannot_be_seen_falls_back_to_the_mount(tmp_path):
-    """In a cgroup namespace of its own, a process moved in from outside shows a path such as /../other."""
+def test_an_invisible_group_falls_back_to_the_mount(tmp_path):
+    """In its own cgroup namespace, a process that was moved in from outside shows a path such as /../other."""
     write_tree(
         tmp_path,
         {

@@ -1,5 +1,5 @@
-"""Prevents: `clean` that ends a live run, or takes what it needs between two trials; what a killed run left and `clean` does not remove;
-ten seconds of waiting for what is certain at once; a `bench` that takes what it is not certain of."""
+"""Prevents: a `clean` that ends a live run, or removes what it needs between two trials; remains of a killed run that `clean` keeps; ten
+seconds of waiting when the owner is certain; a `bench` that removes things whose owner it does not know."""
 
 import itertools
 
@@ -17,7 +17,7 @@ MATRIX = "20260101T000000Z-0a0b"
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    """A clock that a second passes on with every look at it; gives what was slept."""
+    """A clock that advances by a second at each reading; returns the list of sleeps."""
     slept = []
     ticks = itertools.count()
     monkeypatch.setattr(cleanup.time, "monotonic", lambda: float(next(ticks)))
@@ -35,7 +35,7 @@ def thing(name, run):
 
 
 def of(runner, found):
-    """The same with a runner that is `alive`, `gone`, or on another host."""
+    """Add a runner to the labels: `alive`, `gone`, or on another host."""
     found["Labels"][LABEL_RUNNER] = runner
     return found
 
@@ -48,7 +48,7 @@ def owners(monkeypatch):
 
 
 class Engine:
-    """What a Docker client is asked here: containers at each look, the last ones from then on."""
+    """A fake Docker client; `looks` are the containers of successive listings, the last of which repeats."""
 
     def __init__(self, *looks, volumes=(), networks=(), in_use=()):
         self.api, self.looks, self.removed = self, [list(look) for look in looks] or [[]], []
@@ -85,15 +85,15 @@ def cleaned(*engines):
     return remove_left(places), [place.names for place in places], [place.refusal for place in places]
 
 
-def test_what_has_ended_goes_at_once(clock):
+def test_exited_containers_are_removed_immediately(clock):
     engine = Engine([container("exited"), container("dead", number=1)])
     assert cleaned(engine)[0] == ()
     assert engine.removed == [f"id of dlscale-{RUN}-worker0", f"id of dlscale-{RUN}-worker1"]
     assert clock == []
 
 
-def test_a_run_that_goes_on_keeps_all_that_is_its_own_and_its_matrix_too():
-    """A running bench whose containers were removed, and which then blamed its batch."""
+def test_a_live_run_keeps_everything_of_its_own_and_of_its_matrix():
+    """The containers of a running bench were removed, and it then blamed its batch."""
     other = container("exited", run="20260101T000000Z-ffff-r1")
     engine = Engine(
         [container("running"), container("exited", number=1), other],
@@ -105,7 +105,7 @@ def test_a_run_that_goes_on_keeps_all_that_is_its_own_and_its_matrix_too():
     assert removed == [["dlscale-20260101T000000Z-ffff-r1-worker0 on n0", "old on n0"]]
 
 
-def test_one_whose_lease_has_run_out_goes(clock):
+def test_a_container_whose_lease_has_expired_is_removed(clock):
     engine = Engine(
         [container("running")],
         [container("running")],
@@ -120,25 +120,25 @@ def test_one_whose_lease_has_run_out_goes(clock):
 @pytest.mark.parametrize(
     ("engines", "left", "removed"),
     [
-        # One that was never started goes if its run starts nothing.
+        # A container that never started is removed if its run starts nothing.
         ([Engine([container("created")])], (), [[f"dlscale-{RUN}-worker0 on n0"]]),
-        # A run that is alive on one host is left on all.
+        # A run that is alive on one host is kept on all.
         (
             [Engine([container("exited")], volumes=[thing("keys", RUN)]), Engine([container("running", number=1)])],
             (RUN,),
             [[], []],
         ),
-        # What somebody else uses is not said to be removed.
+        # A thing in use by others is not reported as removed.
         ([Engine([], volumes=[thing("theirs", "old"), thing("mine", "old")], in_use=["theirs"])], (), [["mine on n0"]]),
     ],
     ids=["never started", "alive elsewhere", "in use"],
 )
-def test_what_is_left_and_what_goes(engines, left, removed):
+def test_live_and_used_things_are_kept_and_others_removed(engines, left, removed):
     assert cleaned(*engines)[:2] == (left, removed)
 
 
 def test_a_matrix_between_two_trials_keeps_its_programs():
-    """Volumes without a container, which the next trial would have found empty."""
+    """Volumes without a container were removed, although the next trial needs them."""
     begun = [container("running", run=f"{MATRIX}-mxnet-lenet-1cpu-r2")]
     engine = Engine([], [], begun, [], volumes=[thing("dlscale-workloads", MATRIX)])
     left, removed, _ = cleaned(engine)
@@ -171,16 +171,16 @@ WORKERS = [f"dlscale-{RUN}-worker{number}" for number in (0, 1)]
 @pytest.mark.parametrize(
     "by", [lambda engine: remove_left([Place(InDocker(engine))]), lambda engine: remove_certain([engine])]
 )
-def test_what_is_certainly_of_a_dead_runner_goes_at_once(clock, by):
-    """Ten seconds of waiting for what one look at the process decides, and containers that `bench` never removed."""
+def test_things_of_a_dead_runner_are_removed_immediately(clock, by):
+    """`clean` waited ten seconds although the process list decides, and `bench` never removed the containers."""
     engine = leftovers("gone")
     by(engine)
     assert engine.removed == [*((f"id of {name}", "by force") for name in WORKERS), "programs", "id of network"]
     assert clock == []
 
 
-def test_what_is_certainly_of_a_live_runner_stays_and_nobody_waits(clock):
-    """A bench whose network was removed between its containers."""
+def test_things_of_a_live_runner_are_kept_without_waiting(clock):
+    """A bench's network was removed between its containers."""
     assert cleaned(leftovers("alive"))[:2] == (tuple(sorted({RUN, MATRIX})), [[]])
     assert clock == []
     engine = leftovers("alive")
@@ -188,33 +188,33 @@ def test_what_is_certainly_of_a_live_runner_stays_and_nobody_waits(clock):
     assert engine.removed == []
 
 
-def test_bench_leaves_what_it_is_not_certain_of(clock):
-    """A run of another host on the same engine, ended by a bench on this one."""
+def test_bench_keeps_things_whose_owner_is_unknown(clock):
+    """A bench on this host ended a run of another host on the same engine."""
     engine = leftovers("of another host")
     assert remove_certain([engine]) is None
     assert engine.removed == clock == []
 
 
-def test_dead_and_live_runs_of_one_name_are_told_apart():
-    """`survey` and `link-check` are what containers of all runners say they belong to."""
+def test_dead_and_live_runs_with_the_same_id_are_distinguished():
+    """Containers of all runners use the run ids `survey` and `link-check`."""
     engine = Engine([of("gone", container("running", run="survey")), of("alive", container("running", "survey", 1))])
     assert cleaned(engine)[:2] == (("survey",), [["dlscale-survey-worker0 on n0"]])
 
 
-def test_bench_says_in_one_line_what_it_removed():
+def test_bench_reports_in_one_line_what_it_removed():
     assert remove_certain([leftovers("gone"), leftovers("gone")]).endswith(": 4 containers, 2 networks, 2 volumes")
     one = Engine([], networks=[of("gone", thing("network", RUN))])
     assert remove_certain([one]).endswith(": 1 network")
 
 
-def test_a_runner_that_dies_while_others_are_looked_for_loses_its_things_too(clock, owners, monkeypatch):
+def test_things_of_a_runner_that_dies_during_the_check_are_removed_too(clock, owners, monkeypatch):
     engine = Engine([container("running")], [container("running")], [], networks=[of("alive", thing("network", RUN))])
     monkeypatch.setattr(cleanup.time, "sleep", lambda _: owners.update(alive="gone"))
     assert "network on n0" in cleaned(engine)[1][0]
 
 
-def test_what_a_killed_bench_had_made_goes_at_once_and_what_its_lease_does_not_end_later():
-    """Containers that were never started, and networks, which stayed until the next bench."""
+def test_a_killed_bench_loses_idle_things_immediately_and_running_ones_after_the_lease():
+    """Containers that never started, and networks, stayed until the next bench."""
     running, created = of("gone", container("running")), of("gone", container("created", number=1))
     others = [of("alive", container("exited", number=2)), container("exited", number=3)]
     engine = Engine([running, *others], [running, created, *others], [running, *others])
@@ -222,7 +222,7 @@ def test_what_a_killed_bench_had_made_goes_at_once_and_what_its_lease_does_not_e
     assert engine.removed == [f"id of {WORKERS[1]}", (f"id of {WORKERS[0]}", "by force")]
 
 
-def test_nothing_is_removed_of_a_runner_that_lives():
+def test_nothing_of_a_live_runner_is_removed():
     engine = leftovers("alive")
     remove_of("alive", [Place(InDocker(engine))])
     assert engine.removed == []

@@ -1,8 +1,8 @@
 """The description of a machine.
 
-Prevents: planning with cores, memory or GPUs that this process may not use; two jobs meeting at one port; a free-disk check that fails
-because the directory is not made yet; limits read in the wrong unit; a machine without cpufreq, thermal counters or /dev/shm ending the
-doctor.
+Prevents: a plan with cores, memory or GPUs that this process may not use; two jobs on the same port; a free-disk check that fails
+because the directory does not exist yet; limits read in the wrong unit; a doctor that crashes on a machine without cpufreq, thermal counters
+or /dev/shm.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _no_mask(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_cores_are_those_of_both_affinity_and_control_group(tmp_path):
+def test_usable_cores_are_in_both_affinity_and_cgroup(tmp_path):
     write_tree(tmp_path, MACHINE | {"sys/fs/cgroup/cpuset.cpus.effective": "2-9"})
     assert inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=range(6)).cores == (2, 3, 4, 5)
 
@@ -53,7 +53,7 @@ def test_memory_is_the_lower_of_installed_and_allowed(tmp_path, limit, memory_mi
     assert inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=[0]).memory_mib == memory_mib
 
 
-def test_gpus_honour_the_mask(tmp_path, monkeypatch):
+def test_gpus_obey_cuda_visible_devices(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     node = inspect_local(
         sys_root=write_tree(tmp_path, MACHINE), nvml=FakeNvml([Card("GPU-a"), Card("GPU-b")]), affinity=[0]
@@ -62,12 +62,12 @@ def test_gpus_honour_the_mask(tmp_path, monkeypatch):
     assert (node.driver, node.cuda_driver, node.gpu_reason) == ("580.159.03", "13.0", None)
 
 
-def test_this_machine_as_others_see_it():
+def test_this_machine_agrees_with_psutil():
     node = inspect_local()
     assert node.name == socket.gethostname()
     assert set(node.cores) <= os.sched_getaffinity(0)
     assert 0 < node.memory_mib <= psutil.virtual_memory().total // 2**20
-    # Containers of other tests come and go, and their veth pairs with them: only what stays is compared.
+    # Containers of other tests start and end, and their veth pairs with them: only lasting interfaces are compared.
     lasting = {nic.name: nic.mtu for nic in node.nics if nic.kind != "virtual"}
     stats = psutil.net_if_stats()
     assert lasting == {name: stats[name].mtu for name in lasting}
@@ -75,7 +75,7 @@ def test_this_machine_as_others_see_it():
     assert bool(node.gpus) is (node.gpu_reason is None)
 
 
-def test_free_ports_can_be_bound_and_held_ones_are_not_given():
+def test_free_ports_can_be_bound_and_used_ones_are_not_returned():
     ports = []
     with ExitStack() as held:
         for _ in range(5):
@@ -87,12 +87,12 @@ def test_free_ports_can_be_bound_and_held_ones_are_not_given():
     assert len(set(ports)) == 20
 
 
-def test_free_room_is_asked_of_the_nearest_parent_that_exists(tmp_path):
+def test_free_space_is_that_of_the_nearest_existing_parent(tmp_path):
     expected = shutil.disk_usage(tmp_path).free // 2**20
     assert free_mib(tmp_path / "not/made/yet") == pytest.approx(expected, abs=256)  # others write meanwhile
 
 
-def test_governors_throttling_and_gpus_of_a_made_up_machine(tmp_path):
+def test_governors_throttling_and_gpus_of_a_fake_machine(tmp_path):
     cpu = "sys/devices/system/cpu"
     write_tree(
         tmp_path,
@@ -118,7 +118,7 @@ def test_governors_throttling_and_gpus_of_a_made_up_machine(tmp_path):
     assert vitals.shm_mib is None
 
 
-def test_the_state_of_this_machine_as_others_see_it(tmp_path):
+def test_this_machines_condition_agrees_with_the_standard_library(tmp_path):
     vitals = take_vitals(inspect_local(), images=tmp_path, cache=tmp_path, results=tmp_path)
     assert vitals.load_average_1min == pytest.approx(os.getloadavg()[0], abs=1.0)
     if Path("/dev/shm").is_dir():

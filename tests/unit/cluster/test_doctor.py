@@ -51,7 +51,7 @@ def judge(node=None, state=None, engines=(DOCKER, VENV), images=(SMALL,)) -> dic
     return by_subject
 
 
-def test_engines_that_are_programs_are_told_apart_and_stand_in_for_none():
+def test_engines_that_are_programs_are_distinguished_and_never_a_fallback():
     programs = {"podman": "4.3.1", "apptainer": "1.4.5", "slurm": "22.05.8"}
     found = judge(engines=(NO_DOCKER, *(EngineFacts(name=n, available=True, version=v) for n, v in programs.items())))
     said = {name: found[f"engine {name}"].sentence for name in programs}
@@ -66,7 +66,7 @@ def test_engines_that_are_programs_are_told_apart_and_stand_in_for_none():
     assert found["engine docker"].sentence.endswith("nothing can run")
 
 
-def test_an_ordinary_machine_without_gpus_is_all_well():
+def test_an_ordinary_machine_without_gpus_is_ok():
     found = judge()
     assert {finding.level for finding in found.values()} == {"ok"}
     assert found["GPUs"].sentence == "none: no NVIDIA GPU on the PCI bus"
@@ -79,7 +79,7 @@ def test_an_ordinary_machine_without_gpus_is_all_well():
     ("node", "level"), [(examples.node(), "ok"), (examples.gpu_node(2), "bad")], ids=["CPU", "GPUs"]
 )
 def test_podman_behind_dockers_socket_is_named(node, level):
-    """GPUs that Podman was asked for and never gave, on a machine whose doctor had said `hands out GPUs`."""
+    """Podman ignored requests for GPUs on a machine whose doctor had reported that it provides them."""
     found = judge(node=node, engines=(DOCKER.model_copy(update={"podman": "Podman 4.3.1"}), VENV))["engine docker"]
     assert found.level == level
     assert "Podman 4.3.1" in found.sentence
@@ -99,7 +99,7 @@ NO_VENV = EngineFacts(name="venv", available=False, reason="no Python from 3.10 
         ((NO_DOCKER, NO_VENV), "venv", "bad", "no Python from 3.10 to 3.12; nothing can run"),
     ],
 )
-def test_the_fallback_is_named_and_is_never_what_the_machine_has(engines, subject, level, sentence):
+def test_the_fallback_is_named_and_is_never_the_hosts_python(engines, subject, level, sentence):
     found = judge(engines=engines)[f"engine {subject}"]
     assert (found.level, found.sentence) == (level, sentence)
     assert bool(found.next_step) == (subject == "docker")
@@ -109,7 +109,7 @@ def test_the_fallback_is_named_and_is_never_what_the_machine_has(engines, subjec
     ("request_kind", "level", "words"),
     [("nvidia", "ok", "NVIDIA's runtime"), ("cdi", "ok", "CDI device names"), (None, "bad", "containers get no GPU")],
 )
-def test_how_docker_hands_out_gpus(request_kind, level, words):
+def test_how_docker_provides_gpus(request_kind, level, words):
     found = judge(examples.gpu_node(1), engines=(DOCKER.model_copy(update={"gpu_request": request_kind}),))[
         "engine docker"
     ]
@@ -117,7 +117,7 @@ def test_how_docker_hands_out_gpus(request_kind, level, words):
     assert words in found.sentence
 
 
-def test_a_gpu_asleep_is_bad_and_a_hidden_one_is_not():
+def test_a_gpu_without_a_driver_is_bad_and_a_hidden_one_is_ok():
     asleep = examples.node(
         gpu_reason="an NVIDIA GPU is on the PCI bus (0000:01:00.0) and its driver does not answer (Driver Not Loaded)"
     )
@@ -130,7 +130,7 @@ def test_a_gpu_asleep_is_bad_and_a_hidden_one_is_not():
     assert judge(hidden, on_the_bus)["GPUs"].level == "ok"
 
 
-def test_gpus_that_are_slowed_down_or_in_use():
+def test_throttled_or_busy_gpus_are_warnings():
     health = (
         GpuHealth(index=0, slowdowns=("power cap",), processes=()),
         GpuHealth(index=1, slowdowns=(), processes=(4711, 4712)),
@@ -159,12 +159,12 @@ def test_gpus_that_are_slowed_down_or_in_use():
         ({"memlock_mib": 8}, "locked memory", "ok"),
     ],
 )
-def test_state_that_would_spoil_a_measurement(changes, subject, level):
+def test_conditions_that_would_spoil_a_measurement(changes, subject, level):
     assert judge(state=vitals(**changes))[subject].level == level
 
 
-def test_only_what_is_there_is_told():
-    """An idle machine has no word about load, and interfaces that no hardware backs are none."""
+def test_findings_cover_only_existing_hardware_and_load():
+    """An idle machine gets no finding about load, and an interface without hardware gets none at all."""
     nic = Nic(name="eth0", state="up", speed_mbit=25000, mtu=9000, kind="ethernet")
     bridge = nic.model_copy(update={"name": "docker0", "kind": "virtual"})
     found = judge(examples.node(nics=(nic, bridge)), vitals(load_average_1min=1.0), images=(OLD,))
@@ -194,13 +194,13 @@ def test_rdma_needs_its_port_up_and_memory_to_lock():
         ("results", 512, "ok"),
     ],
 )
-def test_disk_is_held_against_the_images_that_can_run(purpose, free_mib, level):
-    """The 4,000 MiB image that can't run here is nobody's reason to free disk."""
+def test_free_disk_is_compared_with_the_images_that_can_run(purpose, free_mib, level):
+    """The 4,000 MiB image that can't run here is no reason to free disk space."""
     disks = (Disk(purpose=purpose, path=Path("/somewhere"), free_mib=free_mib),)
     assert judge(state=vitals(disks=disks), images=(SMALL, OLD))[f"disk for {purpose}"].level == level
 
 
-def test_every_warning_has_a_next_step_but_an_engine_or_image_that_says_it_itself():
+def test_every_warning_has_a_next_step():
     sick = vitals(
         governors=("powersave",),
         throttled_cores=1,
@@ -220,7 +220,7 @@ def test_every_warning_has_a_next_step_but_an_engine_or_image_that_says_it_itsel
     assert not any(finding.next_step for finding in found if finding.level == "ok")
 
 
-def test_the_table_reads_without_colour():
+def test_the_table_is_readable_without_colour():
     found = (
         Finding(level="ok", subject="CPU", sentence="fast"),
         Finding(level="bad", subject="GPUs", sentence="none [at all]", next_step="buy one"),

@@ -1,6 +1,6 @@
-"""Emulated nodes as containers. Prevents: a job that can leave its nodes' network, a link that only looks held to its rate, a dry run
-that prints less than what runs, and NET_ADMIN in the hands of a job; two nodes on the same core or GPU, a core or GPU that belongs to
-none, nodes that together take more memory than the machine has, and one that can't be reached or offers an adapter that its namespace has not.
+"""Emulated nodes as containers. Prevents: a job that can leave its nodes' network, a link that only seems limited to its rate, a dry run
+that prints less than what runs, a job with NET_ADMIN; two nodes on the same core or GPU, a core or GPU that belongs to none, nodes that
+together have more memory than the machine, and a node that can't be reached or offers an adapter that its namespace lacks.
 """
 
 import shlex
@@ -51,7 +51,7 @@ DDP = JOBS["pytorch-ddp-2-emulated-nodes"]
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_command_lines_are_those_on_file(name):
+def test_command_lines_equal_the_golden_files(name):
     commands = [line for spec in launch(JOBS[name]) for line in docker_options.command_line(spec, None).splitlines()]
     lines = "".join(" \\\n  ".join(_words(shlex.split(line))) + "\n\n" for line in commands)
     path = GOLDEN / f"{name}.txt"
@@ -59,7 +59,7 @@ def test_command_lines_are_those_on_file(name):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_lives_in_its_nodes_and_nowhere_else(name):
+def test_a_job_runs_only_in_its_nodes_namespaces(name):
     specs = launch(JOBS[name])
     assert [(spec.name, spec.role, spec.network) for spec in specs[:2]] == [
         ("dlscale-run-1-node1", "daemon", "dlscale-run-1"),
@@ -67,7 +67,7 @@ def test_a_job_lives_in_its_nodes_and_nowhere_else(name):
     ]
     for spec in specs[2:]:
         assert spec.network == f"container:dlscale-run-1-{spec.node}"
-        # Docker refuses a container that joins another's namespace and has a name of its own.
+        # Docker refuses a container that joins another's namespace and has its own host name.
         assert spec.hostname is None
         assert docker_options.create_options(spec, None)["networking_config"] is None
         assert spec.link is None
@@ -75,7 +75,7 @@ def test_a_job_lives_in_its_nodes_and_nowhere_else(name):
         assert set(spec.cpus) <= set({"node1": (0, 1), "node2": (2, 3)}[spec.node])
 
 
-def test_a_node_is_found_by_its_name_and_has_no_rights():
+def test_a_node_is_reached_by_its_name_and_has_no_capabilities():
     node = launch(DDP)[0]
     options = docker_options.create_options(node, None)
     assert options["networking_config"] == {"EndpointsConfig": {"dlscale-run-1": {"Aliases": ["node1"]}}}
@@ -87,7 +87,7 @@ def test_a_node_is_found_by_its_name_and_has_no_rights():
     assert line[line.index("--network-alias") + 1] == "node1"
 
 
-def test_a_delay_takes_one_helper_more_and_no_link_takes_none():
+def test_a_delay_needs_one_more_helper_and_no_link_needs_none():
     delayed = launch(job(strategy="ddp", link=Link(rate_mbit=100, delay_ms=1, emulated=True)))[0]
     assert [(helper.name, helper.argv[:8]) for helper in shaper.shapers(delayed)] == [
         ("dlscale-run-1-node1-link0", ("tc", "qdisc", "replace", "dev", "eth0", "root", "handle", "1:")),
@@ -98,7 +98,7 @@ def test_a_delay_takes_one_helper_more_and_no_link_takes_none():
 
 
 class Ended:
-    """A container that says something and ends."""
+    """A container that writes something and exits."""
 
     def __init__(self, code, *said):
         self.code, self.said, self.removed = code, said, False
@@ -114,7 +114,7 @@ class Ended:
 
 
 class Engine:
-    """Starts containers that end as they are told to."""
+    """Starts containers that end as `end` decides."""
 
     name = "docker"
 
@@ -130,7 +130,7 @@ class Engine:
 
 
 def refusing(kind):
-    """A kernel without a kind of qdisc; the words are tc's own."""
+    """A kernel without a kind of qdisc; the message is tc's own."""
 
     def end(spec):
         return Ended(2, "Error: Specified qdisc kind is unknown.", "") if kind in spec.argv else Ended(0)
@@ -138,7 +138,7 @@ def refusing(kind):
     return end
 
 
-def test_a_link_that_tc_refuses_is_told_in_tcs_words():
+def test_a_link_that_tc_refuses_is_reported_in_tcs_words():
     ended = []
 
     def end(spec):
@@ -150,23 +150,23 @@ def test_a_link_that_tc_refuses_is_told_in_tcs_words():
     assert [container.removed for container in ended] == [True]
 
 
-def test_what_the_kernel_can_not_do_is_refused_before_anything_starts():
+def test_an_unsupported_link_is_refused_before_anything_starts():
     link = Link(rate_mbit=1000, delay_ms=0.2, emulated=True)
     engine = Engine(refusing("netem"))
     with pytest.raises(
         RequestError, match=r"^LINK_DELAY=200us asked, .*\(netem: Error: .*; load its module sch_netem, or"
     ):
         shaper.check(engine, image=TOOLS, links=[GIGABIT, link])
-    # In a namespace of its own, where the loopback is all there is.
+    # In a namespace of its own, which has only a loopback.
     assert {(spec.network, spec.argv[4]) for spec in engine.started} == {("none", "lo")}
 
 
-def test_an_engine_that_has_no_tools_is_a_refusal_too():
+def test_an_engine_without_the_tools_image_is_refused():
     with pytest.raises(RequestError, match=r"LINK_RATE=1gbit asked, but docker can't start the tc container \(no such"):
         shaper.check(Engine(lambda _: EngineError("no such image")), image=TOOLS, links=[GIGABIT])
 
 
-def test_a_kernel_that_can_do_it_is_asked_once_a_link_and_nothing_is_said():
+def test_a_supported_link_takes_one_check():
     engine = Engine(lambda _: Ended(0))
     shaper.check(engine, image=TOOLS, links=[GIGABIT])
     assert [spec.argv[5:] for spec in engine.started] == [
@@ -174,7 +174,7 @@ def test_a_kernel_that_can_do_it_is_asked_once_a_link_and_nothing_is_said():
     ]
 
 
-def test_a_machine_is_dealt_out_in_neighbouring_parts():
+def test_a_machine_is_divided_into_neighbouring_cores():
     nodes = emulated_nodes(examples.node(cores=(0, 1, 2, 4, 5), memory_mib=8192, cpu_quota=5.0), 2)
     assert [(n.name, n.cores, n.memory_mib, n.cpu_quota) for n in nodes] == [
         ("node1", (0, 1, 2), 4096, 2.5),
@@ -184,7 +184,7 @@ def test_a_machine_is_dealt_out_in_neighbouring_parts():
         emulated_nodes(examples.node(cores=(0, 1)), 3)
 
 
-def test_gpus_are_dealt_out_too_and_a_node_without_says_why():
+def test_gpus_are_divided_and_a_node_without_one_has_the_reason():
     two = emulated_nodes(examples.gpu_node(4), 2)
     assert [[gpu.index for gpu in n.gpus] for n in two] == [[0, 1], [2, 3]]
     assert {n.gpu_reason for n in two} == {None}
@@ -195,7 +195,7 @@ def test_gpus_are_dealt_out_too_and_a_node_without_says_why():
 
 
 @given(st.integers(1, 64), st.integers(0, 200))
-def test_everything_is_dealt_exactly_once_and_evenly(count, things):
+def test_deal_assigns_everything_exactly_once_and_evenly(count, things):
     pieces = deal(tuple(range(things)), count)
     assert len(pieces) == count
     assert [thing for piece in pieces for thing in piece] == list(range(things))
@@ -204,7 +204,7 @@ def test_everything_is_dealt_exactly_once_and_evenly(count, things):
     assert sizes[0] - sizes[-1] <= 1
 
 
-def test_each_is_reached_by_its_name_and_by_no_adapter_of_the_machine():
+def test_an_emulated_node_has_its_name_as_address_and_no_adapter():
     real = examples.node(
         nics=(Nic(name="ib0", state="up", speed_mbit=100_000, mtu=2044, kind="infiniband", address="10.2.0.1"),),
         hcas=(Hca(name="mlx5_0", port=1, state="ACTIVE", rate="100 Gb/sec", link_layer="InfiniBand"),),

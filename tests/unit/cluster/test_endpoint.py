@@ -1,8 +1,8 @@
-"""Ways to the engines of other machines, with a program in ssh's place and an engine that answers a few questions.
+"""Connections to the engines of other machines, with a fake ssh and an engine that answers a few requests.
 
-Prevents: a node that can't be reached without its name and the reason; an ssh that outlives a killed runner and holds its forwarding;
-a tunnel that dies with the thread that opened it; a connection of the user's own that the tunnel hides in; authorities of the
-environment that are trusted in place of the one in the hosts file.
+Prevents: an unreachable node that is reported without its name and the reason; an ssh that outlives a killed runner and keeps its forwarding;
+a tunnel that dies with the thread that opened it; a tunnel that shares a connection of the user's; CAs of the environment trusted in place
+of the one in the hosts file.
 """
 
 import os
@@ -28,7 +28,7 @@ from runner.engines import docker
 
 ROOT = Path(__file__).parents[3]
 
-# Stands in for ssh: takes `-L NEAR:FAR` and carries bytes between the two sockets until it is ended.
+# A fake ssh: forwards `-L NEAR:FAR` between the two sockets until it is killed.
 FAKE_SSH = f"""#!{sys.executable}
 import os, socket, sys, threading, time
 near, far = sys.argv[sys.argv.index("-L") + 1].split(":")
@@ -65,7 +65,7 @@ def host(url, **changes):
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch):
-    """Put a program in ssh's place; gives a function that says what it does, and where its process id is written."""
+    """Replace ssh; returns a function that installs a program as ssh and returns the file that gets its process id."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -128,7 +128,7 @@ def test_a_tunnel_carries_the_client_and_ends_with_the_connection(tmp_path, ssh)
 
 
 def test_a_tunnel_outlives_the_thread_that_opened_it(tmp_path, ssh):
-    """The kernel's parent-death signal goes off at the end of a thread; survey() connects from threads."""
+    """The kernel's parent-death signal fires when a thread ends, and survey() connects from threads."""
     ssh(FAKE_SSH)
     far = tmp_path / "far.sock"
     found = []
@@ -141,7 +141,7 @@ def test_a_tunnel_outlives_the_thread_that_opened_it(tmp_path, ssh):
         found[0].close()
 
 
-def test_a_tunnel_that_is_gone_says_so_in_sshs_words(tmp_path, ssh):
+def test_a_lost_tunnel_is_reported_in_sshs_words(tmp_path, ssh):
     pid_file = ssh(FAKE_SSH)
     far = tmp_path / "far.sock"
     with engine(far), closing(connect(host(f"ssh://n1{far}"))) as connection:
@@ -154,13 +154,13 @@ def test_a_tunnel_that_is_gone_says_so_in_sshs_words(tmp_path, ssh):
 
 @pytest.fixture
 def short():
-    """A folder for what a killed process leaves; a socket in pytest's own would have too long a path."""
+    """A folder for the remains of a killed process; a socket's path in pytest's own folder would be too long."""
     with tempfile.TemporaryDirectory() as folder:
         yield folder
 
 
 def test_ssh_ends_when_the_runner_is_killed(tmp_path, ssh, short):
-    """A tunnel left behind keeps the leases of the node's jobs alive: nothing there would ever end."""
+    """An orphaned tunnel keeps the leases of the node's jobs open, so that they never end."""
     pid_file = ssh(FAKE_SSH)
     far = tmp_path / "far.sock"
     code = (
@@ -183,7 +183,7 @@ def test_ssh_ends_when_the_runner_is_killed(tmp_path, ssh, short):
         assert gone(pid)
 
 
-def test_a_socket_that_nobody_listens_at_over_there(tmp_path, ssh):
+def test_a_remote_socket_without_a_listener_is_explained(tmp_path, ssh):
     ssh(FAKE_SSH)
     said = refusal(host(f"ssh://n1{tmp_path}/none.sock"))
     assert said.startswith(f"n1: no engine listens at {tmp_path}/none.sock there")
@@ -191,12 +191,12 @@ def test_a_socket_that_nobody_listens_at_over_there(tmp_path, ssh):
     assert "start dockerd" in said
 
 
-def test_a_machine_without_ssh(monkeypatch, tmp_path):
+def test_a_missing_ssh_is_explained(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is no ssh on this machine" in refusal(host("ssh://n1"))
 
 
-def test_an_ssh_that_never_comes_back(ssh, monkeypatch, tmp_path):
+def test_an_ssh_that_hangs_times_out_and_is_killed(ssh, monkeypatch, tmp_path):
     monkeypatch.setattr(endpoint, "_LOGIN_S", 0.5)
     pid_file = ssh('#!/bin/sh\necho $$ > "$FAKE_SSH_PID"\nexec sleep 600\n')
     said = refusal(host("ssh://bench@n1:2222"))
@@ -220,7 +220,7 @@ def test_an_ssh_that_never_comes_back(ssh, monkeypatch, tmp_path):
         ("", "without output"),
     ],
 )
-def test_what_ssh_says_is_explained(stderr, expected):
+def test_errors_of_ssh_are_explained(stderr, expected):
     said = ssh_sentence(host("ssh://n1"), stderr)
     assert said.startswith("n1: ")
     assert expected in said
@@ -238,20 +238,20 @@ def test_what_ssh_says_is_explained(stderr, expected):
         ("a fault that nobody has seen before", "", "(a fault that nobody has seen before)"),
     ],
 )
-def test_what_an_engine_says_is_explained(error, stderr, expected):
+def test_errors_of_an_engine_are_explained(error, stderr, expected):
     said = engine_sentence(host("ssh://n1"), error, stderr=stderr)
     assert said.startswith("n1: ")
     assert expected in said
 
 
-def test_sockets_of_this_machine(tmp_path):
+def test_a_local_socket_needs_no_tunnel(tmp_path):
     with engine(tmp_path / "e.sock"), closing(connect(host(f"unix://{tmp_path}/e.sock"))) as connection:
         assert connection.client.version() == VERSION
         assert connection.lost is None
     assert "its socket does not exist" in refusal(host(f"unix://{tmp_path}/none.sock"))
 
 
-def test_an_engine_that_takes_the_connection_and_keeps_silent(tmp_path, monkeypatch):
+def test_an_engine_that_accepts_but_never_answers_is_explained(tmp_path, monkeypatch):
     monkeypatch.setattr(docker, "_ANSWER_S", 0.5)
     never = threading.Event()
     with engine(tmp_path / "e.sock", {"/version": lambda: never.wait(30)}):
@@ -262,7 +262,7 @@ def test_an_engine_that_takes_the_connection_and_keeps_silent(tmp_path, monkeypa
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
-    """An authority with a server's and a client's certificate, and a second authority that nobody knows."""
+    """A CA with a server's and a client's certificate, and a second CA that nobody trusts."""
     folder = tmp_path_factory.mktemp("keys")
 
     def openssl(*words):
@@ -294,8 +294,8 @@ def port(keys):
 
 
 @pytest.mark.parametrize("bundle", [None, "other.pem"])
-def test_an_engine_behind_tls(keys, port, monkeypatch, bundle):
-    """REQUESTS_CA_BUNDLE, set on every machine behind a proxy that opens TLS, takes a session's `verify` away."""
+def test_the_hosts_files_ca_is_trusted_whatever_the_environment_says(keys, port, monkeypatch, bundle):
+    """REQUESTS_CA_BUNDLE, set on every machine behind a TLS-inspecting proxy, overrides a session's `verify`."""
     if bundle:
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(keys / bundle))
     else:
@@ -309,16 +309,16 @@ def test_an_engine_behind_tls(keys, port, monkeypatch, bundle):
     ("ca", "cert", "said"),
     [
         ("other", "client", "not signed by the CA in `ca`"),
-        # Whether its word reaches us before it hangs up is a race.
+        # Whether its alert reaches us before it closes the connection is a race.
         ("ca", "other", "correct `tls`"),
         ("ca", "absent", "absent.pem does not exist; correct `tls` in the hosts file"),
     ],
 )
-def test_certificates_that_do_not_fit_are_refused(keys, port, ca, cert, said):
+def test_wrong_certificates_are_refused(keys, port, ca, cert, said):
     tls = Tls(ca=keys / f"{ca}.pem", cert=keys / f"{cert}.pem", key=keys / f"{cert.replace('absent', 'other')}.key")
     assert said in refusal(host(f"tcp://127.0.0.1:{port}", tls=tls))
 
 
-def test_an_ssh_configuration_that_is_not_there(tmp_path):
+def test_a_missing_ssh_configuration_is_refused(tmp_path):
     said = refusal(host("ssh://n1", ssh_config=tmp_path / "absent"))
     assert said == f"n1: {tmp_path / 'absent'} does not exist; correct `ssh_config` in the hosts file"

@@ -1,7 +1,7 @@
-"""What the doctor says of hosts.
+"""The doctor's findings on hosts.
 
-Prevents: a host that can't be used among green lines; nodes with different drivers or MTUs that look alike; a wire that nobody tried
-being called good; the next step lost between the layers.
+Prevents: an unusable host among green lines; nodes with different drivers or MTUs that look alike; an untested wire called good; the next
+step lost between the layers.
 """
 
 from types import SimpleNamespace
@@ -46,7 +46,7 @@ def judged(images=None, refusals=(), **changes):
     return by_subject(host_findings(look(**changes), images=images or {}, refusals=refusals))
 
 
-def test_a_host_that_is_well():
+def test_a_healthy_host_has_only_ok_findings():
     found = judged()
     assert {finding.level for finding in found.values()} == {"ok"}
     assert found["n1 engine"].sentence == "answers at ssh://n1, version 28.2.2"
@@ -81,7 +81,7 @@ def test_gpus_adapters_and_pairs():
     assert found["n1 engine"].sentence.endswith("provides GPUs by CDI device names")
 
 
-def test_images_by_their_state():
+def test_images_are_grouped_by_state():
     images = {f"m{index}": "same" for index in range(5)} | {"caffe 1.0": "missing", "mxnet 1.9.1": "other"}
     said = [finding.sentence for finding in host_findings(look(), images=images) if finding.subject == "n1 images"]
     assert said == [
@@ -91,7 +91,7 @@ def test_images_by_their_state():
     ]
 
 
-def test_what_hosts_should_have_in_common():
+def test_differing_drivers_gpus_and_mtus_are_warnings():
     one, two = look(), look("n2", node=gpu_node(2, name="n2", nics=(nic("eth0", mtu=9000),)))
     found = by_subject(common_findings([one, two]))
     assert found["drivers"].sentence == "differ (n1: none, n2: 580.159.03)"
@@ -101,7 +101,7 @@ def test_what_hosts_should_have_in_common():
     assert list(common_findings([look(), look("n2")])) == []
 
 
-def test_pairs():
+def test_pair_findings_name_the_failed_pair_or_all_hosts():
     failed = Unreachable(
         source="n1", target="n2", iface="eth0", source_state="up", target_state="down", reason="no answer"
     )
@@ -112,5 +112,5 @@ def test_pairs():
 
 
 @pytest.mark.parametrize("interfaces", [{}, {"n1": "eth0"}])
-def test_a_host_alone_reaches_nobody(interfaces):
+def test_a_single_host_has_no_pair_findings(interfaces):
     assert list(pair_findings((), interfaces)) == []

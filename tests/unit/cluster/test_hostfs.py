@@ -1,6 +1,6 @@
 """Readers of /proc and /sys.
 
-Prevents: a link that is down (its speed cannot be read) ending the program; a bridge or veth pair taken for hardware;
+Prevents: a crash on a link that is down (its speed can't be read); a bridge or veth pair taken for hardware;
 /sys/class/net/bonding_masters, a file, taken for an interface; an IPoIB interface taken for Ethernet.
 """
 
@@ -37,14 +37,14 @@ def interface(
         (interface("wlan0", **{"wireless/link": "70"}), {"kind": "wireless"}),
     ],
 )
-def test_interfaces(tmp_path, files, changes):
+def test_interfaces_are_classified(tmp_path, files, changes):
     write_tree(tmp_path, files | {"sys/class/net/bonding_masters": "bond0"})
     name = next(iter(files)).split("/")[3]
     facts = {"name": name, "state": "up", "speed_mbit": 25000, "mtu": 1500, "kind": "ethernet"}
     assert hostfs.read_nics(tmp_path) == (Nic.model_validate(facts | changes),)
     speed = tmp_path / f"sys/class/net/{name}/speed"
     speed.unlink()
-    speed.mkdir()  # reading it fails with OSError, as the kernel's EINVAL does; root may read any file
+    speed.mkdir()  # reading a directory raises OSError, like the kernel's EINVAL; root may read any file
     assert hostfs.read_nics(tmp_path)[0].speed_mbit is None
 
 
@@ -67,8 +67,8 @@ def test_adapters_are_listed_port_by_port(tmp_path):
     )
 
 
-def test_nvidia_functions_are_gpus_only(tmp_path):
-    """An NVIDIA card's sound function and an NVIDIA network adapter are no GPUs."""
+def test_nvidia_pci_functions_are_only_gpus(tmp_path):
+    """An NVIDIA card's audio function and another vendor's display are no NVIDIA GPUs."""
     bus = "sys/bus/pci/devices"
     write_tree(
         tmp_path,
@@ -102,11 +102,11 @@ def test_cpu_lists(text, cpus):
 
 
 @pytest.mark.parametrize(("zone", "counts"), [("intel-rapl:0", True), ("dtpm", False)])
-def test_a_kernel_that_counts_energy_shows_a_zone(tmp_path, zone, counts):
+def test_energy_is_counted_if_there_is_a_rapl_zone(tmp_path, zone, counts):
     write_tree(tmp_path, {f"sys/class/powercap/{zone}/name": "package-0"})
     assert hostfs.counts_energy(tmp_path) == counts
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
-def test_cpu_lists_of_single_numbers_come_back(cpus):
+def test_cpu_lists_of_single_numbers_round_trip(cpus):
     assert hostfs.parse_cpu_list(",".join(map(str, sorted(cpus)))) == tuple(sorted(cpus))

@@ -1,8 +1,8 @@
 """HOSTS in its three forms.
 
-Prevents: nodes in another order than the list's; a host that counts twice; a mistyped key that silently does not apply; an engine
-that anybody on the network may use; an ssh option smuggled in as a host name; a plan for hardware that nobody claimed; a job that is sent over an interface
-or adapter that is not there; more ranks than devices on a node; a second address of an interface that is taken for none.
+Prevents: nodes in another order than the list's; a host that counts twice; a misspelt key that is silently ignored; an engine that
+anybody on the network may use; an ssh option smuggled in as a host name; a plan for hardware that nobody claimed; a job that is sent over a missing
+interface or adapter; more ranks than devices on a node; an interface's secondary address that is missed.
 """
 
 from pathlib import Path
@@ -54,7 +54,7 @@ def refusal(text):
     return str(caught.value)
 
 
-def test_a_whole_file(tmp_path):
+def test_a_complete_file(tmp_path):
     hosts = load_hosts(str(write(tmp_path, WHOLE)))
     n2, n1, n3, n4 = hosts.hosts
     assert hosts.link == Link(rate_mbit=1000, delay_ms=0.2, emulated=True)
@@ -78,7 +78,7 @@ def test_a_whole_file(tmp_path):
     assert n4.endpoint == Endpoint(url="ssh://N4", ssh_config=tmp_path / "rig/ssh_config")
 
 
-def test_urls_taken_apart():
+def test_urls_are_parsed():
     whole = read_url("ssh://Bench@Node-1:2222/run/docker.sock")
     assert (whole.scheme, whole.user, whole.host, whole.port) == ("ssh", "Bench", "Node-1", 2222)
     assert whole.socket == "/run/docker.sock"
@@ -104,7 +104,7 @@ def test_urls_taken_apart():
         *("unix://", "unix://run/docker.sock", "tcp://n1", "tcp://n1:2376/v1", "ssh://n1?x=1", "ssh://n1:0"),
     ],
 )
-def test_what_is_no_engine_is_refused_with_what_one_looks_like(tmp_path, url):
+def test_an_invalid_engine_is_refused_with_the_valid_forms(tmp_path, url):
     said = refusal(write(tmp_path, f"hosts:\n  - name: a\n    engine: {url!r}\n"))
     assert ":3: hosts[0].engine" in said
     assert "ssh://user@host, unix:///path/docker.sock or tcp://host:2376" in said
@@ -138,7 +138,7 @@ def test_what_is_no_engine_is_refused_with_what_one_looks_like(tmp_path, url):
         ("hosts:\n  - name: a\n    name: b\n", (":3: is no valid YAML (key 'name' is already on line 2)",)),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path, text, words):
+def test_mistakes_are_named_with_their_line(tmp_path, text, words):
     path = write(tmp_path, text)
     said = refusal(path)
     assert said.startswith(str(path))
@@ -147,13 +147,13 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, text, words):
         assert word in said
 
 
-def test_an_engine_without_tls_may_be_this_machines_own(tmp_path):
+def test_this_machines_own_engine_may_lack_tls(tmp_path):
     path = write(tmp_path, "hosts:\n  - name: a\n    engine: tcp://127.0.0.1:2375\n")
     assert load_hosts(str(path)).hosts[0].endpoint.tls is None
 
 
 @pytest.mark.parametrize("name", ["absent.yaml", "some/hostfile"])
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path, name):
+def test_a_missing_file_is_reported(tmp_path, name):
     assert f"HOSTS={tmp_path / name}: no such file" in refusal(tmp_path / name)
 
 
@@ -190,7 +190,7 @@ def test_an_open_mpi_hostfile(tmp_path):
         ("a:", "slots of a are ''"),
         ("-oX:4", "'-oX' is not a host name"),
         ("-x@a:4", "'-x' is not a user name"),
-        # From here on in a file.
+        # The rest are files.
         ("# nobody\n", ": lists no host"),
         ("a slots=4\nb slots=x\n", ":2: slots of b are 'x'"),
         ("a slots=4\na slots=4\n", ":2: a is listed twice"),
@@ -199,7 +199,7 @@ def test_an_open_mpi_hostfile(tmp_path):
         ("^a\n", ":1: '^a' is not a host name"),
     ],
 )
-def test_a_list_or_hostfile_that_is_wrong(tmp_path, text, words):
+def test_mistakes_in_a_list_or_hostfile(tmp_path, text, words):
     place = str(write(tmp_path, text, "hostfile")) if "\n" in text else text
     said = refusal(place)
     assert said.removeprefix("HOSTS=").startswith(place)
@@ -207,7 +207,7 @@ def test_a_list_or_hostfile_that_is_wrong(tmp_path, text, words):
 
 
 @given(st.text(min_size=1, max_size=30))
-def test_whatever_is_typed_is_hosts_or_one_sentence(text):
+def test_any_text_is_either_hosts_or_one_sentence(text):
     try:
         hosts = load_hosts(text)
     except RequestError as error:
@@ -216,7 +216,7 @@ def test_whatever_is_typed_is_hosts_or_one_sentence(text):
         assert len({host.name for host in hosts.hosts}) == len(hosts.hosts)
 
 
-def test_a_node_as_its_list_describes_it(tmp_path):
+def test_a_declared_node_has_what_its_list_claims(tmp_path):
     host = load_hosts(str(write(tmp_path, WHOLE))).hosts[0]
     node = declared_node(host)
     assert node.name == "n2"
@@ -233,7 +233,7 @@ def test_a_node_as_its_list_describes_it(tmp_path):
     assert node.ports
 
 
-def test_a_plan_needs_to_know_how_many_cpus_and_what_the_gpus_can_run(tmp_path):
+def test_a_plan_needs_the_cpus_and_the_gpus_compute_capability(tmp_path):
     _, n1, _, n4 = load_hosts(str(write(tmp_path, WHOLE))).hosts
     with pytest.raises(RequestError, match="N4 was not contacted, and its CPUs are not listed"):
         declared_node(n4)
@@ -241,8 +241,8 @@ def test_a_plan_needs_to_know_how_many_cpus_and_what_the_gpus_can_run(tmp_path):
         declared_node(n1.model_copy(update={"cpus": 8}))
 
 
-def test_the_example_is_the_cluster_of_the_paper():
-    """Table 1 of the study: four nodes, each with two 14-core processors, 256 GB and four P100 of 16 GB."""
+def test_the_example_is_the_papers_cluster():
+    """Table 1 of the paper: four nodes, each with two 14-core processors, 256 GB and four P100 with 16 GB."""
     hosts = load_hosts(str(ROOT / "examples" / "c4130x4.yaml"))
     nodes = [declared_node(host) for host in hosts.hosts]
     assert len(nodes) == 4
@@ -254,8 +254,8 @@ def test_the_example_is_the_cluster_of_the_paper():
     assert len({host.interfaces["infiniband"].address for host in hosts.hosts}) == 4
 
 
-def test_a_list_may_be_longer_than_a_files_name():
-    """Asking whether such a "path" exists is an error of the operating system (ENAMETOOLONG), not an answer."""
+def test_a_list_may_be_longer_than_a_file_name():
+    """Testing whether such a "path" exists raises an error of the operating system (ENAMETOOLONG)."""
     names = [f"node-{index:03}" for index in range(200)]
     assert [host.name for host in load_hosts(",".join(f"{name}:4" for name in names)).hosts] == names
 
@@ -275,7 +275,7 @@ def said(the_host, the_node):
     return unmet(the_host, the_node, local=("10.1.0.1", "10.1.0.99", "127.0.0.1"))
 
 
-def test_a_node_that_has_what_is_claimed():
+def test_a_node_that_meets_all_claims():
     claims = host(
         slots=4,
         cpus=16,
@@ -301,12 +301,12 @@ def test_a_node_that_has_what_is_claimed():
         ({"slots": 17}, "gives it 17 slots, and it has 16 devices"),
     ],
 )
-def test_what_is_not_there_is_named(claims, words):
+def test_unmet_claims_are_named(claims, words):
     (sentence,) = said(host(**claims), gpu_node(4, nics=NICS, hcas=HCAS))
     assert sentence.startswith("n1: ")
     assert words in sentence
 
 
-def test_why_there_are_no_gpus_is_said():
+def test_the_reason_for_missing_gpus_is_reported():
     (sentence,) = said(host(gpus=GpuClaim(count=4)), node(gpu_reason="its engine hands out none"))
     assert "it has 0 (its engine hands out none)" in sentence

@@ -1,6 +1,6 @@
-"""GPUs and driver from what NVML answers. The codes on pairs are those of nvml.h (nvmlGpuP2PStatus_t, nvmlGpuTopologyLevel_t).
+"""GPUs and driver from NVML's answers. The codes of pairs are those of nvml.h (nvmlGpuP2PStatus_t, nvmlGpuTopologyLevel_t).
 
-Prevents: a machine without a driver ending the program; a GPU hidden by CUDA_VISIBLE_DEVICES planned with; a library left open after an
+Prevents: a crash on a machine without a driver; a plan with a GPU that CUDA_VISIBLE_DEVICES hides; a library left open after an
 error; an idle GPU's low clocks reported as throttling; GPUs on one switch called far apart; "unknown" taken for "no".
 """
 
@@ -20,13 +20,13 @@ FIRST = Gpu(index=0, uuid="GPU-aaaa-1111", name="NVIDIA H200", memory_mib=143_77
 SECOND = Gpu(index=1, uuid="GPU-aabb-2222", name="Tesla P100", memory_mib=16_384, compute_capability="6.0")
 
 
-def test_every_gpu_with_its_driver(tmp_path):
+def test_every_gpu_is_read_with_its_driver(tmp_path):
     nvml = FakeNvml(CARDS, cuda=12040)
     answers = ask_nvml(nvml)
     assert read_gpus(answers, sys_root=tmp_path) == ((FIRST, SECOND), None)
     assert (answers.driver, answers.cuda_driver) == ("580.159.03", "12.4")
     assert nvml.open == 0
-    assert ask_nvml(FakeNvml([], driver=b"450.80.02")).driver == "450.80.02"  # as old bindings answer
+    assert ask_nvml(FakeNvml([], driver=b"450.80.02")).driver == "450.80.02"  # old bindings return bytes
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_a_machine_without_a_driver_is_ordinary_unless_a_gpu_is_on_its_bus(tmp_p
     assert read_gpus(answers, sys_root=tmp_path) == ((), reason)
 
 
-def test_hidden_gpus_are_said_to_be_hidden():
+def test_hidden_gpus_are_reported_as_hidden():
     found = read_gpus(ask_nvml(FakeNvml(CARDS)), visible="")
     assert found == ((), "CUDA_VISIBLE_DEVICES='' hides every GPU (2 here)")
 
 
-def test_a_driver_that_fails_in_mid_answer_is_closed():
+def test_nvml_is_closed_after_an_error():
     nvml = FakeNvml(CARDS)
     nvml.nvmlDeviceGetUUID = lambda card: (_ for _ in ()).throw(nvml.NVMLError("GPU is lost"))
     assert read_gpus(ask_nvml(nvml))[1] == "the NVIDIA driver answers with an error: GPU is lost"
@@ -64,14 +64,14 @@ def test_a_driver_that_fails_in_mid_answer_is_closed():
     ("visible", "expected"),
     [
         ("0,1", (FIRST, SECOND)),
-        ("1,0", (SECOND, FIRST)),  # the order asked for
+        ("1,0", (SECOND, FIRST)),  # the requested order
         (" 0 , 1 ", (FIRST, SECOND)),
         ("0,7,1", (FIRST,)),  # an unknown index ends the list
         ("-1", ()),
         ("", ()),
         ("NoDevFiles", ()),
         ("0,0", ()),  # a repeated GPU leaves none
-        ("GPU-aabb", (SECOND,)),  # the beginning of a UUID
+        ("GPU-aabb", (SECOND,)),  # a UUID's prefix
         ("GPU-aa", ()),  # ambiguous
     ],
 )
@@ -79,14 +79,14 @@ def test_visible_devices_follow_the_cuda_runtime(visible, expected):
     assert select_visible((FIRST, SECOND), visible) == expected
 
 
-def test_health_names_what_holds_clocks_down_and_who_computes():
+def test_health_names_slowdowns_and_processes():
     cards = [
         Card("GPU-a", reasons=0x04 | 0x40 | 0x2),
         Card("GPU-b", reasons=0x1, pids=(4711,)),
         Card("GPU-c", reasons=-1),
     ]
     answers = ask_nvml(FakeNvml(cards))
-    hot, busy = read_health(answers, read_gpus(answers)[0])  # the third will not say
+    hot, busy = read_health(answers, read_gpus(answers)[0])  # the third reports nothing
     assert (hot.index, hot.slowdowns, hot.processes) == (0, ("power cap", "hardware thermal slowdown"), ())
     assert (busy.index, busy.slowdowns, busy.processes) == (1, (), (4711,))
     assert read_health(ask_nvml(FakeNvml([], broken="gone since")), [FIRST]) == ()
@@ -107,12 +107,12 @@ def pair(first=0, second=1, *, read=0, nvlink=5, ancestor=10):
         ({"read": None, "nvlink": None, "ancestor": None}, "unknown to NVML"),
     ],
 )
-def test_codes_in_words(codes, kind):
+def test_pair_codes_are_described(codes, kind):
     assert pair(**codes).kind == kind
 
 
-def test_the_c4130_of_the_study():
-    """Pairs of one kind are one word. Configuration G: "only GPU 1 and GPU 2, and GPU3 and GPU 4 have peer-to-peer accesses"."""
+def test_the_pairs_of_the_studys_c4130():
+    """Pairs of one kind are listed together. Configuration G: "only GPU 1 and GPU 2, and GPU3 and GPU 4 have peer-to-peer accesses"."""
     assert describe_pairs([pair(a, b, nvlink=0) for a in range(4) for b in range(a + 1, 4)]) == "all 6 pairs: NVLink"
     near = {(0, 1), (2, 3)}
     pairs = [

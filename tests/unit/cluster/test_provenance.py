@@ -1,7 +1,7 @@
-"""Where a figure comes from.
+"""The provenance of a figure.
 
-Prevents: a field that says something else than the machine does by another route; a guess where the machine is silent; a commit
-of the wrong checkout, or a changed one called clean; a training program changed without its hash changing; instructions that a processor
+Prevents: a field that differs from what the machine reports through another tool; a guess if the machine reports nothing; a commit of the
+wrong checkout, or a modified one called clean; a training program that changes without its hash; instructions that a processor
 lacks.
 """
 
@@ -38,7 +38,7 @@ def tool(*argv: str, cwd: Path | None = None) -> str:
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    # A user's own settings (signing, hooks) must not reach this repository, nor a surrounding one's variables.
+    # Neither the user's own settings (signing, hooks) nor the variables of a surrounding repository may affect this one.
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -50,7 +50,7 @@ def checkout(tmp_path, monkeypatch):
     return path
 
 
-def test_git_tells_commit_and_branch_and_nothing_where_there_is_none(checkout, tmp_path, monkeypatch):
+def test_git_reports_commit_and_branch_or_nothing(checkout, tmp_path, monkeypatch):
     commit = tool("git", "rev-parse", "HEAD", cwd=checkout)
     assert read_git(checkout) == Git(commit=commit, dirty=False, branch="trunk")
     tool("git", "checkout", "-q", "--detach", cwd=checkout)
@@ -65,7 +65,7 @@ def test_git_tells_commit_and_branch_and_nothing_where_there_is_none(checkout, t
     ("file", "dirty"), [("runner.py", True), ("new.py", True), ("ignored/a", False), ("results/record.json", False)]
 )
 def test_git_is_dirty_by_changed_and_new_files_but_not_by_ignored_ones_or_records(checkout, file, dirty):
-    """A vouched-for results directory is not ignored by git, and a run's own record made the next run's commit look changed."""
+    """git does not ignore a vouched-for results directory, so a run's record made the next run's commit look modified."""
     write_tree(checkout, {file: "changed"})
     assert read_git(checkout).dirty is dirty
 
@@ -144,13 +144,13 @@ def test_host_of_a_guest_names_its_hypervisor(tmp_path):
     assert host.virtualization == "hypervisor (QEMU)"
 
 
-def test_host_that_says_nothing_is_not_guessed_at(tmp_path):
+def test_unknown_facts_are_not_guessed(tmp_path):
     host = read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=[0]), tmp_path)
     known = {"hostname", "kernel", "architecture", "usable_threads"}
     assert {name for name, value in host.model_dump().items() if value is not None} == known
 
 
-def test_collect_holds_what_it_was_given_and_what_it_read(checkout):
+def test_collect_contains_its_arguments_and_the_machines_facts(checkout):
     write_tree(checkout, {"workloads/train.py": "pass"})
     node = inspect_local()
     before = datetime.now(timezone.utc)
@@ -165,7 +165,7 @@ def test_collect_holds_what_it_was_given_and_what_it_read(checkout):
     assert Provenance.model_validate_json(found.model_dump_json()) == found
 
 
-def test_what_the_training_program_says_is_added(checkout):
+def test_the_training_programs_facts_are_added(checkout):
     env = Env(
         event="env",
         rank=0,
@@ -191,7 +191,7 @@ def test_what_the_training_program_says_is_added(checkout):
     assert found.framework is None
 
 
-def test_tree_hash_by_hand(tmp_path):
+def test_tree_hash_equals_one_computed_by_hand(tmp_path):
     """Two files: 3:a/b:2:x\\n then 1:c:2:y\\n, in the order of their names."""
     write_tree(tmp_path, {"c": "y", "a/b": "x"})
     expected = tool("sh", "-c", r"printf '3:a/b:2:x\n1:c:2:y\n' | sha256sum").split()[0]
@@ -206,7 +206,7 @@ def test_tree_hash_ignores_compiled_files_and_times(tmp_path):
     assert tree_sha256(tmp_path) == before
 
 
-def test_a_study_is_no_program(tmp_path):
+def test_studies_are_not_part_of_the_programs_hash(tmp_path):
     (tmp_path / "train.py").write_text("train()\n")
     before = programs_sha256(tmp_path)
     (tmp_path / "studies").mkdir()
@@ -225,13 +225,13 @@ def test_a_study_is_no_program(tmp_path):
         unique_by=lambda tree: tuple(sorted(tree.items())),
     )
 )
-def test_tree_hash_tells_trees_apart(trees, tmp_path_factory):
-    """Without lengths in it, the files {a: b:} and {a:b: } would hash alike."""
+def test_different_trees_have_different_hashes(trees, tmp_path_factory):
+    """Without lengths in the hash, the files {a: b:} and {a:b: } would hash alike."""
     first, second = (tree_sha256(write_tree(tmp_path_factory.mktemp("tree"), tree)) for tree in trees)
     assert first != second
 
 
-# Two cores of two threads, numbered as servers do: the second threads follow after all first ones.
+# Two cores with two threads each, numbered as on servers: all first threads, then all second ones.
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
 cpu family\t: 6
@@ -250,7 +250,7 @@ TREE = {"proc/cpuinfo": CPUINFO, "sys/devices/system/cpu/online": "0-3"} | {
 }
 
 
-def test_the_first_processor_is_read_with_the_instructions_that_count(tmp_path):
+def test_the_first_processor_is_read_with_its_vector_instructions(tmp_path):
     assert read_processor(write_tree(tmp_path, TREE)) == Processor(
         vendor="GenuineIntel",
         family=6,

@@ -1,7 +1,7 @@
-"""Whether nodes reach each other, and who is at fault if not. The program that nodes run is run here, several of it on the loopback.
+"""Whether nodes reach each other, and which is at fault if not. Runs several instances of the nodes' program on the loopback.
 
-Prevents: a listener that starts late and is called unreachable; a wire that lets a handshake through and nothing larger; a cut link
-that is blamed on the node at the other end; an engine that died and is described as a firewall.
+Prevents: a late listener called unreachable; a wire called good that passes a handshake but nothing larger; a cut link blamed on the
+node at the other end; a dead engine described as a firewall.
 """
 
 import json
@@ -49,7 +49,7 @@ def ended(process):
     return json.loads(said)
 
 
-def test_three_that_meet_though_one_is_late():
+def test_three_nodes_reach_each_other_although_one_is_late():
     places = {name: ("127.0.0.1", port) for name, port in zip("abc", free_ports(3), strict=True)}
     early = [begin(own(name, places)) for name in "ab"]
     time.sleep(0.7)
@@ -59,16 +59,16 @@ def test_three_that_meet_though_one_is_late():
         {"a": None, "c": None},
         {"a": None, "b": None},
     ]
-    assert {answer["state"] for answer in answers} == {"unknown"}  # what the kernel says of every loopback
+    assert {answer["state"] for answer in answers} == {"unknown"}  # the kernel's state of every loopback
 
 
-def test_one_that_nobody_answers_says_why():
+def test_a_node_without_answers_reports_why():
     places = {name: ("127.0.0.1", port) for name, port in zip("ab", free_ports(2), strict=True)}
     answer = ended(begin(own("a", places, seconds=0.5)))
     assert answer["results"] == {"b": "Connection refused"}
 
 
-def test_an_address_or_interface_that_is_not_the_nodes_own():
+def test_a_foreign_address_or_interface_is_reported():
     (port,) = free_ports(1)
     answer = ended(begin(own("a", {"a": ("192.0.2.1", port)}, iface="none0", seconds=0.5)))
     assert "can't listen at 192.0.2.1" in answer["trouble"]
@@ -76,7 +76,7 @@ def test_an_address_or_interface_that_is_not_the_nodes_own():
 
 
 def test_a_handshake_alone_is_not_enough(monkeypatch):
-    """With an MTU that differs on the way, connections come to pass and everything after them is swallowed."""
+    """With a smaller MTU on the way, connections succeed and everything after them is lost."""
     monkeypatch.setattr(connectivity_probe, "CALL_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -84,7 +84,7 @@ def test_a_handshake_alone_is_not_enough(monkeypatch):
     assert "large packets do not arrive" in said
 
 
-def test_a_caller_that_sends_half_is_not_heard(monkeypatch):
+def test_a_caller_that_sends_only_part_does_not_count(monkeypatch):
     monkeypatch.setattr(connectivity_probe, "CALL_S", 0.3)
     here, there = socket.socketpair()
     heard = set()
@@ -117,7 +117,7 @@ NOTICED = failed("n1", "n2", "no answer", ("up", "down"))
             ),
             "n2: its interface eth0 is down, so n1, n3 can't reach it",
         ),
-        # It had the name of the interface of whoever noticed.
+        # It named the interface of the node that noticed.
         (
             (NOTICED, failed("n2", "n1", "Network is unreachable", ("down", "up"), iface="ib0")),
             "n2: its interface ib0 is down, so n1 can't reach it",
@@ -134,7 +134,7 @@ NOTICED = failed("n1", "n2", "no answer", ("up", "down"))
     ],
     ids=["none", "down", "its own name", "engine gone", "in every pair", "nobody can say"],
 )
-def test_whose_fault_it_is(pairs, said):
+def test_the_node_at_fault_is_named(pairs, said):
     assert explain(pairs) == said
 
 
@@ -177,6 +177,6 @@ def test_a_nodes_end_of_a_wire(interfaces, wire, end):
         (None, "n1: none of its interfaces has an address"),
     ],
 )
-def test_an_end_that_is_not_there(wire, words):
+def test_a_missing_interface_or_address_is_refused(wire, words):
     with pytest.raises(RequestError, match=words):
         end_of(seen(nics=NICS if wire else NICS[:1]), wire)

@@ -1,5 +1,5 @@
-"""Prevents: the containers of two nodes on the same cores, under either version of control groups; a rig that does not come up where the
-machine lets nobody divide its cores.
+"""Prevents: containers of two nodes on the same cores, under either version of control groups; a rig that does not start on a machine whose
+cores can't be divided.
 """
 
 import pytest
@@ -21,7 +21,7 @@ def made_up(tmp_path, *mounts):
     return write_tree(tmp_path, {"proc/self/mountinfo": "\n".join(lines)})
 
 
-def test_under_v1_the_group_has_its_cores_and_the_machine_s_memory(tmp_path, node):
+def test_under_v1_a_group_has_its_cores_and_the_machines_memory_nodes(tmp_path, node):
     root = made_up(
         tmp_path,
         ("cgroup", "/sys/fs/cgroup/memory", {}),
@@ -35,7 +35,7 @@ def test_under_v1_the_group_has_its_cores_and_the_machine_s_memory(tmp_path, nod
     assert not (root / "sys/fs/cgroup/unified/dlrig0-n2").exists()
 
 
-def test_under_v2_the_controller_is_handed_down_first(tmp_path, node):
+def test_under_v2_the_controller_is_enabled_first(tmp_path, node):
     files = {"cgroup.controllers": "cpuset cpu io memory pids", "cgroup.subtree_control": "cpu memory"}
     root = made_up(tmp_path, ("cgroup2", "/sys/fs/cgroup", files))
     assert groups.confine(node, sys_root=root)
@@ -44,15 +44,15 @@ def test_under_v2_the_controller_is_handed_down_first(tmp_path, node):
     assert not (root / "sys/fs/cgroup/dlrig0-n2/cpuset.mems").exists()
 
 
-def test_where_cores_can_t_be_divided_nodes_share_them(tmp_path, node):
+def test_nodes_share_cores_that_cannot_be_divided(tmp_path, node):
     unwritable = made_up(tmp_path, ("cgroup2", "/sys/fs/cgroup", {"cgroup.controllers": "cpuset"}))
-    (unwritable / "sys/fs/cgroup/cgroup.subtree_control").mkdir()  # what root can't write to either
+    (unwritable / "sys/fs/cgroup/cgroup.subtree_control").mkdir()  # even root can't write to it
     assert not groups.confine(node, sys_root=unwritable)
     without = made_up(tmp_path / "other", ("cgroup2", "/sys/fs/cgroup", {"cgroup.controllers": "memory"}))
     assert not groups.confine(node, sys_root=without)
 
 
-def test_groups_come_before_those_that_they_are_in(tmp_path, monkeypatch):
+def test_inner_groups_come_before_outer_ones(tmp_path, monkeypatch):
     root = made_up(tmp_path, ("cgroup2", "/sys/fs/cgroup", {}))
     (root / "sys/fs/cgroup/dlrig1-n1/abc/def").mkdir(parents=True)
     (root / "sys/fs/cgroup/dlrig10-n1").mkdir()

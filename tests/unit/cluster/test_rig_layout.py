@@ -1,5 +1,5 @@
-"""Prevents: two nodes or two rigs with one address, name or path; a node without a core; a hosts file that HOSTS does not read, or that
-keeps quiet about a shaped link; an engine that shares the machine's containers; a mistake that is not told in one sentence.
+"""Prevents: two nodes or rigs with the same address, name or path; a node without a core; a hosts file that HOSTS can't read, or that
+omits a shaped link; an engine that shares the machine's containers; a mistake that is not reported in one sentence.
 """
 
 import json
@@ -28,7 +28,7 @@ def two(tmp_path):
     ("second", "bridges", "address"),
     [("none", {"eth0": "br0"}, None), ("same", {"eth0": "br0", "eth1": "br0"}, "10.77.0.111")],
 )
-def test_a_second_interface_may_be_in_the_first_s_network(tmp_path, second, bridges, address):
+def test_a_second_interface_may_be_in_the_firsts_network(tmp_path, second, bridges, address):
     rig = layout.plan(number=0, nodes=1, parent=tmp_path, second=second)
     assert (rig.bridges, rig.networks) == (bridges, ("10.77.0.0/24",))
     assert rig.nodes[0].addresses.get("eth1") == address
@@ -70,14 +70,14 @@ def test_nodes_share_the_cores_by_hand(groups, nodes, shares):
 
 
 @given(cores=st.integers(1, 200), nodes=st.integers(1, 64))
-def test_every_node_has_a_core_and_no_core_two_nodes_where_there_are_enough(cores, nodes):
+def test_every_node_has_a_core_and_cores_are_shared_only_if_too_few(cores, nodes):
     shares = [layout.share([(cpu,) for cpu in range(cores)], nodes=nodes, place=place) for place in range(nodes)]
     assert all(shares)
     if cores >= nodes:
         assert sorted(cpu for share in shares for cpu in share) == list(range(cores))
 
 
-def test_threads_of_one_core_are_kept_together(tmp_path, monkeypatch):
+def test_threads_of_one_core_stay_together(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 5})
     for cpu, siblings in {0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3", 5: "4-5"}.items():
         topology = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
@@ -96,7 +96,7 @@ def test_threads_of_one_core_are_kept_together(tmp_path, monkeypatch):
         (Link(delay_ms=1.0, emulated=True), {"delay": "1ms", "emulated": True}),
     ],
 )
-def test_the_hosts_file_is_what_hosts_reads_and_tells_of_a_shaped_link(two, tmp_path, link, expected):
+def test_the_hosts_file_is_readable_and_names_a_shaped_link(two, tmp_path, link, expected):
     text = layout.hosts_yaml(two.nodes, way="ssh", link=link, number=3)
     assert yaml.safe_load(text).get("link") == expected
     path = tmp_path / "hosts.yaml"
@@ -111,7 +111,7 @@ def test_the_hosts_file_is_what_hosts_reads_and_tells_of_a_shaped_link(two, tmp_
     assert load_hosts(str(path)).hosts[0].endpoint == Endpoint(url="unix:///run/dlscale-rig/3/n1/docker.sock")
 
 
-def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_else(two):
+def test_a_nodes_engine_shares_only_the_machines_gpus_and_registries(two):
     machine = {
         "data-root": "/var/lib/docker",
         "hosts": ["unix:///var/run/docker.sock"],
@@ -134,7 +134,7 @@ def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_el
     ("destination", "taken"),
     [
         ("default", None),
-        ("10.0.0.0/8", None),  # the machine's own wide network: ours is a part of it that nobody answers in
+        ("10.0.0.0/8", None),  # the machine's own wide network: ours is an unused part of it
         ("10.77.3.0/24", "10.77.3.0/24"),
         ("10.77.3.128/25", "10.77.3.0/24"),
         ("10.78.3.7", "10.78.3.0/24"),
@@ -156,7 +156,7 @@ def test_rate_and_delay_are_read_and_mistakes_named():
 
 
 def refusal(*words):
-    """The sentence that `make rig` ends with."""
+    """The error sentence of `make rig`."""
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(rig)
     result = typer.testing.CliRunner().invoke(app, words)
@@ -184,7 +184,7 @@ def test_missing_programs_are_named_with_their_debian_packages(monkeypatch):
         tools.refuse_unfit()
 
 
-def test_what_would_not_go_is_named_in_a_sentence_s_length():
+def test_remains_are_named_in_a_short_sentence():
     left = teardown.Remains(
         processes=(teardown.Process(pid=7, name="dockerd", arguments="dockerd"),),
         mounts=("/run/dlscale-rig/0/n1/uts",),
@@ -195,14 +195,14 @@ def test_what_would_not_go_is_named_in_a_sentence_s_length():
     assert not teardown.Remains()
 
 
-def test_the_number_of_nodes_has_an_end(monkeypatch):
+def test_too_many_nodes_are_refused(monkeypatch):
     monkeypatch.setattr("testbed.rig.refuse_unfit", lambda: None)
     with pytest.raises(RequestError, match="NODES=65 asked of the rig, which has 1 to 64 nodes"):
         Rig.up(nodes=65)
 
 
-def test_a_rig_whose_images_have_no_possible_place_is_found_and_so_removed(tmp_path, monkeypatch):
-    """`rig --dir` with too long a name left its directory of sockets behind."""
+def test_a_rig_whose_data_path_is_too_long_is_still_found(tmp_path, monkeypatch):
+    """`rig --dir` with a name that is too long left its directory of sockets behind."""
     monkeypatch.setattr(layout, "RUN", tmp_path)
     here = layout.run_directory(7)
     here.mkdir()

@@ -1,5 +1,5 @@
-"""Slurm in words. Prevents: a script whose header ends at the user's first odd word, GPUs asked for that nodes do not share, a command that asks
-for nodes again on the nodes that it got; a job that ended for one reason in a record that gives another, or none.
+"""Slurm's command lines and sentences. Prevents: a script whose header ends at the user's first unusual word, GPUs that nodes can't share, a
+command that requests nodes again on the nodes that it got; a record with another reason than the one for which the job ended, or with none.
 """
 
 import pytest
@@ -26,14 +26,14 @@ INSIDE = "/suite/dlscale bench --gpus=8 --nodes 2 --hosts=slurm"
 JOB = Allocation("5", "slurm", ("n1", "n2"), "22.05.8")
 
 
-def test_the_command_in_the_job_is_what_was_typed_but_for_what_got_the_job():
+def test_the_jobs_command_is_the_typed_one_without_the_allocation_options():
     assert " ".join(salloc(ASKED, TYPED)) == (
         "salloc --nodes=2 --exclusive --mem=0 --job-name=dlscale --gpus-per-node=4 --kill-command=TERM --time=30 --comment=a b "
         + INSIDE
     )
 
 
-def test_a_script_has_its_flags_in_its_header_and_is_the_runner_itself():
+def test_a_script_has_its_flags_in_its_header_and_executes_the_runner():
     typed = ("/suite/dlscale", "plan", *TYPED[2:], "--format", "sbatch")
     assert sbatch(ASKED, typed).splitlines() == [
         "#!/bin/bash",
@@ -51,7 +51,7 @@ def test_a_script_has_its_flags_in_its_header_and_is_the_runner_itself():
         ({"slurm_flags": "--comment='a\nrm -r x'"}, "SLURM_FLAGS has an end of line in a flag"),
     ],
 )
-def test_what_slurm_could_not_take_is_refused(asked, sentence):
+def test_requests_that_slurm_cannot_run_are_refused(asked, sentence):
     with pytest.raises(RequestError) as caught:
         salloc(Request(cluster="slurm", **asked), TYPED)
     assert sentence in str(caught.value)
@@ -68,13 +68,13 @@ def test_what_slurm_could_not_take_is_refused(asked, sentence):
         ("BOOT_FAIL", {"Reason": "BadNode"}, "failed", "Slurm ended job 5: BOOT_FAIL (BadNode)"),
     ],
 )
-def test_how_a_job_ended_is_told_by_slurm(state, fields, status, sentence):
+def test_a_jobs_final_state_is_explained(state, fields, status, sentence):
     found = ending("5", state, fields, lost=("n2",))
     assert (found.status, found.sentence.startswith(sentence)) == (status, True)
 
 
 def answers(monkeypatch, **said):
-    """Slurm's programs, by name: what they print, one answer a call and the last for ever."""
+    """Fake Slurm's programs, by name: one answer per call, of which the last repeats."""
     left = {name: list(texts) for name, texts in said.items()}
 
     def run(argv, **_):
@@ -88,8 +88,8 @@ def answers(monkeypatch, **said):
     monkeypatch.setattr(slurm, "_POLL_S", 0.0)
 
 
-def test_a_job_that_slurm_is_ending_is_waited_for(monkeypatch):
-    """Slurm says COMPLETING for as long as a step is left, and only then why."""
+def test_a_completing_job_is_waited_for(monkeypatch):
+    """Slurm reports COMPLETING as long as a step remains, and only then the reason."""
     monkeypatch.delenv("SLURM_TASK_PID", raising=False)
     answers(monkeypatch, scontrol=["JobState=COMPLETING Reason=None", "JobState=CANCELLED Reason=None"])
     assert JOB.ended(told=False).status == "interrupted"
@@ -105,7 +105,7 @@ def test_a_job_that_slurm_is_ending_is_waited_for(monkeypatch):
     ],
 )
 def test_a_runner_in_the_jobs_own_script_does_not_wait_for_its_own_end(monkeypatch, job, node, sentence):
-    """A job by sbatch that was cancelled had no record: Slurm waited for its script, which waited for Slurm, until it was killed."""
+    """A cancelled sbatch job had no record: Slurm waited for its script, which waited for Slurm, until it was killed."""
     monkeypatch.setenv("SLURM_TASK_PID", "7")
     answers(monkeypatch, scontrol=[f"JobState=COMPLETING {job}", f"NodeName=n1 {node}"])
     assert JOB.ended(told=True).sentence.startswith(sentence)
@@ -115,14 +115,12 @@ def test_a_runner_in_the_jobs_own_script_does_not_wait_for_its_own_end(monkeypat
     ("left", "told", "near"),
     [("0:41", True, True), ("0:41", False, False), ("2:00:00", True, False), ("UNLIMITED", True, False)],
 )
-def test_a_runner_that_is_told_to_end_while_its_job_goes_on_has_come_to_its_time_limit_or_was_meant_itself(
-    monkeypatch, left, told, near
-):
+def test_only_a_near_time_limit_explains_why_a_runner_was_told_to_end(monkeypatch, left, told, near):
     answers(monkeypatch, scontrol=["JobState=RUNNING Reason=None"], squeue=[f"{left} 30:00\n"])
     assert bool(JOB.ended(told=told)) == near
 
 
-def test_a_slurm_that_does_not_answer_is_the_reason(monkeypatch):
+def test_a_silent_slurm_is_the_reason(monkeypatch):
     error = CommandError(
         ("scontrol",), 1, "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     )
@@ -130,13 +128,13 @@ def test_a_slurm_that_does_not_answer_is_the_reason(monkeypatch):
     assert "Unable to contact slurm controller" in JOB.ended(told=False).sentence
 
 
-def test_only_a_job_of_slurm_has_nodes(monkeypatch):
+def test_outside_a_slurm_job_there_are_no_nodes(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(RequestError, match=r"run it in salloc or sbatch, or use CLUSTER=slurm"):
         read_allocation()
 
 
-def test_fields_and_times_as_slurm_writes_them():
+def test_slurms_fields_and_durations_are_parsed():
     assert read_fields("JobId=5 JobName=a b JobState=TIMEOUT Reason=None TRES=cpu=2,mem=4G")["JobState"] == "TIMEOUT"
     assert [parse_duration(text) for text in ("41", "0:41", "1:00:00", "2-0:00:10", "UNLIMITED", "INVALID")] == [
         41,

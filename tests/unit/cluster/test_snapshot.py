@@ -1,7 +1,7 @@
-"""A machine's snapshot, taken by the program that nodes run, and read again.
+"""A machine's snapshot, taken by the nodes' program and read again.
 
-Prevents: a node that is described otherwise than this machine describes itself; a module that can't be sent as an argument; NVML
-answers that come out as others than they went in; a node that writes outside of the folder that its files are laid out in.
+Prevents: a node's description that differs from this machine's own; a module that can't be sent as an argument; NVML answers that
+change on the way; a node whose files are written outside of their folder.
 """
 
 import json
@@ -27,28 +27,28 @@ ROOT = Path(__file__).parents[3]
 
 
 def take(*arguments):
-    """What the program prints, started as a node starts it: by its text, with nothing of the suite to import."""
+    """The program's output, started as on a node: from its text, with nothing of the suite to import."""
     source = Path(snapshot.__file__).read_text(encoding="utf-8")
     argv = [sys.executable, "-I", "-S", "-c", source, *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/", timeout=60)
     return done.stdout
 
 
-def test_this_machine_is_the_same_by_its_snapshot(tmp_path):
+def test_a_snapshot_describes_this_machine_as_it_describes_itself(tmp_path):
     found = Snapshot.model_validate_json(take(64))
     found.write_to(tmp_path)
     node, here = found.node(socket.gethostname(), tmp_path, no_gpus="its engine hands out none"), inspect_local()
-    assert (found.nvml, node.gpus) == (None, ())  # without the module that asks GPUs
+    assert (found.nvml, node.gpus) == (None, ())  # without the module that queries GPUs
     assert "its engine hands out none" in node.gpu_reason
-    differ = {"ports", "gpu_reason", "gpus", "driver", "cuda_driver"}  # free at another moment; no NVML was sent
+    differ = {"ports", "gpu_reason", "gpus", "driver", "cuda_driver"}  # ports vary with time; no NVML was sent
     assert node.model_dump(exclude=differ) == here.model_dump(exclude=differ)
     facts, ours = read_host(node, tmp_path), read_host(here)
-    moving = {"os", "cpu_current_mhz", "load_average_1min"}  # the first comes from the engine, the others move
+    moving = {"os", "cpu_current_mhz", "load_average_1min"}  # the first comes from the engine, the others change
     assert facts.model_dump(exclude=moving) == ours.model_dump(exclude=moving)
     assert (facts.load_average_1min is None) == (ours.load_average_1min is None)
 
 
-def test_addresses_and_ports_are_those_of_the_machine():
+def test_a_snapshots_addresses_and_ports_are_the_machines():
     found = Snapshot.model_validate_json(take(8))
     asked = {
         name: [entry.address for entry in entries if entry.family == socket.AF_INET]
@@ -62,8 +62,8 @@ def test_addresses_and_ports_are_those_of_the_machine():
     assert set(found.affinity) == os.sched_getaffinity(0)
 
 
-def test_the_module_that_asks_gpus_travels_in_arguments():
-    """Without a driver its answer is an error; that it answers at all shows that it arrived whole."""
+def test_the_nvml_module_travels_in_arguments():
+    """Without a driver its answer is an error; any answer shows that it arrived intact."""
     packed = packed_pynvml()
     assert max(map(len, packed)) < 131_072
     found = Snapshot.model_validate_json(take(1, *packed))
@@ -87,7 +87,7 @@ class FakePairs(FakeNvml):
 EMPTY = {"folders": [], "files": {}, "affinity": [0], "addresses": {}, "local": [], "ports": [1], "nvml": None}
 
 
-def test_what_nvml_answers_there_is_what_is_read_here():
+def test_nvmls_answers_survive_the_journey():
     cards = [
         Card("GPU-a", links=(1, 1, 0), pids=(7, 8), reasons=0x8),
         Card("GPU-b", name="Tesla P100-PCIE-16GB", capability=(6, 0), memory_bytes=17_071_734_784, reasons=-1),
@@ -104,12 +104,12 @@ def test_what_nvml_answers_there_is_what_is_read_here():
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "proc/meminfo", "/proc/../etc/passwd", "/", "/sysx/y", "../x"])
 @pytest.mark.parametrize("place", ["files", "folders"])
-def test_a_node_names_files_of_proc_and_sys_only(path, place):
+def test_a_snapshot_may_name_only_files_of_proc_and_sys(path, place):
     with pytest.raises(ValidationError, match="is no file of /proc or /sys"):
         Snapshot.model_validate(EMPTY | {place: {path: "x"} if place == "files" else [path]})
 
 
-def test_second_addresses_of_an_interface_are_found(monkeypatch):
+def test_secondary_addresses_of_an_interface_are_found(monkeypatch):
     trie = """\
 Main:
   +-- 0.0.0.0/0 3 0 5
@@ -130,8 +130,8 @@ Local:
     assert snapshot.local_addresses() == ["10.79.0.11", "10.79.0.99", "127.0.0.1"]
 
 
-def test_the_programs_of_nodes_import_nothing_of_the_suite():
-    """They are sent as text to a machine that has Python and nothing else."""
+def test_the_nodes_programs_import_nothing_of_the_suite():
+    """They are sent as text to a machine that has only Python."""
     for module in (snapshot, connectivity_probe):
         lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
         imported = {line.split()[1].partition(".")[0] for line in lines if line.startswith(("import ", "from "))}

@@ -1,8 +1,8 @@
 """Images and programs on their way to nodes, with engines made of dictionaries.
 
-Prevents: an image that is read once for every node; a node with an old image under the right name; an image that arrives as another
-than it left; one node that fails without its name, or holds up the others; a transfer that is broken off and taken for whole; programs
-that differ from node to node.
+Prevents: an image that is read again for every node; a node with an old image under the right name; an image that changes on the way; a
+node that fails without its name, or delays the others; an aborted transfer taken for complete; programs that differ from node to
+node.
 """
 
 import io
@@ -32,7 +32,7 @@ def image(identifier="sha256:new", *, layers=("sha256:a",), tags=(REFERENCE,), c
 
 
 class Engine:
-    """An engine with images by reference; what is poured into it appears under REFERENCE as `becomes`."""
+    """An engine with images by reference; a loaded image appears under REFERENCE as `becomes`."""
 
     def __init__(self, held=None, *, becomes=None, fails=None, reads=True):
         self.old, self.held = held, {REFERENCE: held} if held else {}
@@ -76,7 +76,7 @@ def node(name, engine, *, lost=None):
     return the_node
 
 
-def test_an_image_is_read_once_and_lands_where_it_is_missing():
+def test_an_image_is_read_once_and_loaded_where_it_is_missing():
     new = image()
     source, empty, full, bare = Engine(new), Engine(becomes=new), Engine(new), Engine(becomes=new)
     said = []
@@ -88,20 +88,20 @@ def test_an_image_is_read_once_and_lands_where_it_is_missing():
     assert full.received == []
     assert said[0] == f"n1, n3: loading {REFERENCE}, 300 MiB"
     supply_image(REFERENCE, source=source, nodes=nodes, report=print)
-    assert source.saved == 1  # nobody lacks it
+    assert source.saved == 1  # every node has it
 
 
 @pytest.mark.parametrize("other_name", [[], ["dlscale/mxnet:yesterday"]])
-def test_an_old_image_is_replaced_and_not_left_without_a_name(other_name):
+def test_an_old_image_is_replaced_and_not_left_untagged(other_name):
     old = image("sha256:old", layers=("sha256:z",), tags=(REFERENCE, *other_name))
     engine = Engine(old, becomes=image())
     supply_image(REFERENCE, source=Engine(image()), nodes=[node("n1", engine)], report=print)
     assert engine.removed == ([] if other_name else ["sha256:old"])
-    assert (engine.timeouts, engine.api.timeout) == ([3600], 60)  # its usual patience is restored
+    assert (engine.timeouts, engine.api.timeout) == ([3600], 60)  # the previous timeout is restored
 
 
-def test_an_engine_that_names_images_otherwise_still_has_the_same_one():
-    """With containerd's store an image's id is that of its manifest; loading the same image would never make the ids equal."""
+def test_the_same_image_is_recognized_under_another_id():
+    """With containerd's store an image's id is its manifest's; loading the same image would never make the ids equal."""
     here = image(Env=["PATH=/bin"], Labels={"a": "b"})
     engine = Engine(image("sha256:manifest", Env=["PATH=/bin"], Labels={"a": "b"}))
     assert is_same(engine.images.get(REFERENCE), here)
@@ -116,7 +116,7 @@ def test_an_engine_that_names_images_otherwise_still_has_the_same_one():
         image("sha256:x", Env=["A=1"], User="root"),
     ],
 )
-def test_other_layers_or_another_configuration_is_another_image(other):
+def test_different_layers_or_configuration_make_a_different_image(other):
     assert not is_same(Engine(other).images.get(REFERENCE), image(Env=["A=1"]))
 
 
@@ -147,12 +147,12 @@ def refusal(source, *nodes):
     ],
     ids=["not here", "fails", "another"],
 )
-def test_what_does_not_arrive_whole_is_one_sentence(source, engine, said):
+def test_a_failed_transfer_is_one_sentence(source, engine, said):
     assert refusal(source, node("n1", engine)).startswith(said)
 
 
 def test_an_engine_that_does_not_answer_is_named():
-    """Its exception came up as a traceback."""
+    """Its exception was shown as a traceback."""
 
     def get(_):
         raise requests.ConnectionError("Connection refused")
@@ -172,15 +172,15 @@ def test_a_full_disk_is_named_and_the_other_node_gets_its_image():
     assert tuple(whole.received) == BLOCKS
 
 
-def test_a_source_that_breaks_off_is_no_end_of_the_image():
-    """A stream that just stops would be loaded as far as it went."""
+def test_an_aborted_source_is_not_the_end_of_the_image():
+    """A stream that just stops would be loaded as far as it got."""
     engine = Engine(becomes=image())
     said = refusal(Engine(image(), fails="input/output error"), node("n1", engine))
     assert "can't be read from this machine's engine" in said
     assert REFERENCE not in engine.held
 
 
-def test_a_node_that_takes_nothing_is_given_up(monkeypatch):
+def test_a_stalled_node_is_given_up(monkeypatch):
     monkeypatch.setattr(supply, "_STALLED_S", 1.0)
     monkeypatch.setattr(supply, "_BLOCKS", 1)
     stuck, over = Engine(becomes=image()), Event()
@@ -198,7 +198,7 @@ def test_a_node_that_takes_nothing_is_given_up(monkeypatch):
     assert tuple(whole.received) == BLOCKS
 
 
-def test_programs_are_packed_the_same_from_the_same_files(tmp_path):
+def test_the_same_files_are_packed_identically(tmp_path):
     for name, folder in (("one", tmp_path / "one"), ("two", tmp_path / "two")):
         (folder / "sub" / "__pycache__").mkdir(parents=True)
         (folder / "sub" / "__pycache__" / "x.pyc").write_bytes(name.encode())

@@ -1,8 +1,8 @@
-"""Asking all hosts at once; the answers of real nodes are held against in tests/hosts.
+"""The concurrent survey of all hosts; tests/hosts checks the answers of real nodes.
 
-Prevents: a host that can't be used without its name; connections left open when one of them fails; a whole list that fails on its first
-host without a word on the others; a time zone or nine digits that are misread as an offset of a clock; a slow answer that is taken for a
-wrong clock, or hides one; a node ten seconds off whose windows are put in order with the others'.
+Prevents: an unusable host that is not named; connections left open when one of them fails; a list that fails on its first host without
+mentioning the others; a time zone or nine decimals misread as a clock offset; a slow answer taken for a wrong clock, or that hides
+one; a node ten seconds off whose windows are ordered with the others'.
 """
 
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from runner.cluster.hosts.survey import Clock, at_once, clock_refusal, parse_tim
 from runner.core.errors import RequestError
 
 
-def test_a_refusal_of_one_is_an_answer_among_the_others():
+def test_one_refusal_is_an_answer_among_others():
     def ask(number):
         if number == 2:
             raise RequestError("two: no")
@@ -28,7 +28,7 @@ def test_a_refusal_of_one_is_an_answer_among_the_others():
     assert (first, str(second), third) == (10, "two: no", 30)
 
 
-def test_a_bug_stays_a_bug():
+def test_other_exceptions_are_not_caught():
     with pytest.raises(ZeroDivisionError):
         at_once(lambda number: 1 // number, (1, 0))
 
@@ -47,7 +47,7 @@ class Connection:
 
 @pytest.fixture
 def world(monkeypatch):
-    """Hosts that answer, but for those that the test takes away."""
+    """Hosts that answer, except those that a test takes away."""
     made = []
     answers = SimpleNamespace(unreached=set(), silent=set(), offsets={}, engines={})
 
@@ -78,7 +78,7 @@ def world(monkeypatch):
     return answers
 
 
-def test_all_answer_in_the_lists_order(world):
+def test_answers_are_in_the_lists_order(world):
     found = survey(listed("n2", "n1", "n3"), print)
     assert [seen.host.name for seen in found] == ["n2", "n1", "n3"]
     assert not any(connection.closed for connection in world.made)
@@ -97,7 +97,7 @@ def test_all_answer_in_the_lists_order(world):
         ({"offsets": {"n1": 10.0}}, "n1: its clock is 10.000 s ahead of this machine's"),
     ],
 )
-def test_a_host_that_can_not_be_used_is_named_and_all_connections_are_closed(world, facts, said):
+def test_an_unusable_host_is_named_and_all_connections_are_closed(world, facts, said):
     vars(world).update(facts)
     with pytest.raises(RequestError) as caught:
         survey(listed("n1", "n2", "n3"), print)
@@ -105,7 +105,7 @@ def test_a_host_that_can_not_be_used_is_named_and_all_connections_are_closed(wor
     assert all(connection.closed for connection in world.made)
 
 
-def test_refusals_of_claims_and_clock_come_together():
+def test_refusals_include_claims_and_clock():
     host = Host(name="n1", endpoint=Endpoint(url="ssh://n1"), slots=8, interfaces={"ethernet": Interface(name="eth9")})
     seen = SimpleNamespace(host=host, node=node(name="n1"), local=(), clock=Clock(10.0, 0.0))
     said = refusals(seen)
@@ -123,17 +123,17 @@ def test_refusals_of_claims_and_clock_come_together():
         ("1969-12-31T19:00:10-05:00", 10),
     ],
 )
-def test_times_as_go_writes_them(text, seconds):
+def test_times_are_parsed_as_go_writes_them(text, seconds):
     assert parse_time(text) == pytest.approx(seconds, abs=1e-6)
 
 
-def test_what_is_no_time_is_no_time():
+def test_an_invalid_time_is_refused():
     with pytest.raises(ValueError, match="RFC 3339"):
         parse_time("yesterday")
 
 
 def clocks(*pairs):
-    """Our clock before and after each question, and the node's answer in between."""
+    """Our clock before and after each request, and the node's answer in between."""
     ours = iter([moment for before, _, after in pairs for moment in (before, after)])
     theirs = iter([theirs for _, theirs, _ in pairs])
     return (lambda: {"SystemTime": f"1970-01-01T00:00:{next(theirs):09.6f}Z"}, lambda: next(ours))
@@ -148,8 +148,8 @@ def test_the_quickest_of_three_answers_counts():
 
 
 @given(delay=st.floats(0, 5), share=st.floats(0, 1))
-def test_equal_clocks_are_never_called_apart(delay, share):
-    """Wherever between question and answer the node looks at its clock."""
+def test_equal_clocks_are_never_apart(delay, share):
+    """Whenever the node reads its clock between request and answer."""
     ask, now = clocks(*[(10.0, 10.0 + delay * share, 10.0 + delay)] * 3)
     _, clock = read_clock(ask, now=now)
     assert clock.apart_s == pytest.approx(0, abs=1e-5)
@@ -162,5 +162,5 @@ def test_a_node_ten_seconds_behind_is_refused_by_name():
 
 
 @pytest.mark.parametrize("clock", [Clock(1.9, 0.0), Clock(-2.0, 0.0), Clock(5.0, 3.5)])
-def test_what_may_be_within_two_seconds_is_taken(clock):
+def test_a_clock_that_may_be_within_two_seconds_is_accepted(clock):
     assert clock_refusal("n2", clock) is None
