@@ -133,7 +133,7 @@ def removed_if_killed(hosts: str | None) -> Iterator[None]:
 
 
 def remove_of(runner: str, places: Sequence[Place]) -> None:
-    """Remove what a dead runner left: immediately if it is not running, even if an engine was just creating it; else once its lease has expired."""
+    """Remove a dead runner's things: idle ones immediately, even if an engine creates them just then; running ones once the lease has expired."""
     deadline = time.monotonic() + LEASE_S
     expired = False
     while not expired:

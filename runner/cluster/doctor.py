@@ -119,7 +119,7 @@ def _engine(node: Node, engine: EngineFacts, fallback: str | None) -> Finding:
 
 
 def gpu_findings(node: Node, *, health: Sequence[GpuHealth], nvidia_pci: Sequence[str]) -> Iterator[Finding]:
-    """Judge a machine's GPUs; `nvidia_pci` are NVIDIA's on its PCI bus, with or without a driver."""
+    """Judge a machine's GPUs; `nvidia_pci` are the NVIDIA GPUs on its PCI bus, with or without a driver."""
     if not node.gpus:
         # A GPU on the bus without a driver is wasted; a machine without any GPU is ordinary.
         step = "install the NVIDIA driver and reboot, or check `dmesg | grep NVRM`"
@@ -236,7 +236,7 @@ def refused(name: str, sentence: str) -> Finding:
 def host_findings(
     seen: Surveyed, *, images: Mapping[str, ImageState], refusals: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Judge one host that answers; `images` has the state there of each of this machine's images, `refusals` why the host can't be used."""
+    """Judge one host that answers; `images`: the state there of this machine's images; `refusals`: why the host can't be used."""
     name, node, engine = seen.host.name, seen.node, seen.engine
     yield from (refused(name, sentence) for sentence in refusals)
     gpus = f", provides GPUs by {_GPU_REQUESTS[engine.gpu_request]}" if engine.gpu_request else ""

@@ -105,7 +105,7 @@ def ending(job: str, state: str, fields: dict[str, str], *, lost: tuple[str, ...
     """Explain a job's final state (squeue(1), "JOB STATE CODES")."""
     match state:
         case "CANCELLED":
-            return Ending("interrupted", f"job {job} was cancelled by scancel or an administrator; RESUME=1 continues")
+            return Ending("interrupted", f"job {job} was cancelled, by scancel or an administrator; RESUME=1 continues")
         case "TIMEOUT" | "DEADLINE":
             return Ending(
                 "interrupted",

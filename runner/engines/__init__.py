@@ -1,1 +1,1 @@
-"""Engines: the only rooms from which processes and containers are started."""
+"""Engines: the only room that starts processes and containers."""

@@ -1,9 +1,9 @@
 """Boxes: the surroundings of a job on its node, each a function `ContainerSpec → argv`. Pure.
 
-        Bare       nothing: the process tree of a Python that has the framework
-        Apptainer  a SIF: read-only root, its own namespaces except the network, no capabilities for an ordinary user
-        Podman     Docker's rights, limits and mounts, through Podman's command line
-        Pyxis      options of srun, so for Slurm steps only; the suite has never run it
+    Bare       nothing: the process tree of a Python that has the framework
+    Apptainer  a SIF: read-only root, its own namespaces except the network, no capabilities for an ordinary user
+    Podman     Docker's rights, limits and mounts, through Podman's command line
+    Pyxis      options of srun, so for Slurm steps only; the suite has never run it
 
 Every box except `Bare` gives a job the paths of `base.py`. taskset binds cores, since an ordinary user may not set cgroups.
 """
@@ -21,7 +21,7 @@ from runner.core.request import EngineName
 from runner.engines import docker_options
 from runner.engines.base import Inside, Site
 
-# Variables of the runner for the program that creates a box, and not for the job: where that program keeps its files.
+# The runner's variables for the program that creates a box, but not for its job: where that program keeps its files.
 LAUNCHERS: Final = (
     "HOME",
     "USER",

@@ -44,7 +44,7 @@ class CommandEngine:
 
     @property
     def name(self) -> EngineName:
-        """The value of ENGINE that names it."""
+        """The value of ENGINE that selects it."""
         return self.box.name
 
     def facts(self) -> EngineFacts:

@@ -184,7 +184,7 @@ class DockerEngine(DockerPlan):
     def start(self, spec: ContainerSpec) -> Container:
         """Create the container, attach to it, then start it, so that no line is lost.
 
-        A container in the run's own network first creates that network if needed, and has its link shaped before anything uses it.
+        For a container in the run's own network, creates that network first if needed, and shapes the container's link before anything uses it.
         """
         if not spec.own_network:
             return self._start(spec)

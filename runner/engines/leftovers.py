@@ -26,7 +26,7 @@ Ask = Callable[[Sequence[str]], str]  # returns a command's output on the machin
 _RUN, _RUNNER = VARIABLES[LABEL_RUN], VARIABLES[LABEL_RUNNER]
 # Other users' environments can't be read, and exited processes have none: neither is an error.
 _FIND: Final = f"grep -azs '^{_RUN}=\\|^{_RUNNER}=' /proc/[0-9]*/environ || true"
-# Each job has its own session; in it are also Apptainer's processes, which overwrite their environment. The sessions of the asking processes are spared.
+# Each job has its own session, which also contains Apptainer's processes, whose environment is overwritten. The caller's own sessions are spared.
 _SESSIONS: Final = """\
 { parent[$1] = $2; session[$1] = $3 }
 END {

@@ -1,7 +1,6 @@
 """Starts processes for the engines, and for everything that needs a tool of the machine (git, pip, mmdebstrap, ssh).
 
-An argv is never parsed by a shell, and a process never outlives its purpose. The error of a failed command carries its argv, exit code and
-stderr.
+Every process gets an argv, never a shell's line, and is always ended. The error of a failed command carries its argv, exit code and stderr.
 """
 
 from __future__ import annotations

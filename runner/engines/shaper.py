@@ -103,7 +103,7 @@ def _failure(engine: Engine, spec: ContainerSpec) -> str | None:
 # 95.6, 956 and 9,560 Mbit/s of payload with links of 100mbit, 1gbit and 10gbit; the most that Ethernet's headers leave is 95.6 %.
 _PACKET_BYTES: Final = 72 * 1024
 _BUSY_S: Final = 0.001
-# How long a packet may queue before it is dropped: long enough that its window limits TCP, not losses.
+# How long a packet may queue before it is dropped: long enough that TCP is limited by its window, not by losses.
 _QUEUE_S: Final = 0.2
 _LARGEST_QUEUE_BYTES: Final = 2**30  # tc's own field ends at 2**32
 _DELAYED_PACKETS: Final = 10_000  # netem's default of 1,000 would drop packets at 1gbit and 20ms

@@ -91,7 +91,7 @@ class Endpoint(Frozen):
 
 
 def _match(pattern: re.Pattern[str], hint: str) -> AfterValidator:
-    """Require a text that matches a pattern as a whole; `how` describes a valid one."""
+    """Require a text that matches a pattern as a whole; `hint` describes a valid one."""
 
     def check(text: str) -> str:
         if not pattern.fullmatch(text):

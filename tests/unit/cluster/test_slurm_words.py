@@ -60,7 +60,7 @@ def test_requests_that_slurm_cannot_run_are_refused(asked, sentence):
 @pytest.mark.parametrize(
     ("state", "fields", "status", "sentence"),
     [
-        ("CANCELLED", {}, "interrupted", "job 5 was cancelled by scancel or an administrator"),
+        ("CANCELLED", {}, "interrupted", "job 5 was cancelled, by scancel or an administrator"),
         ("TIMEOUT", {"TimeLimit": "00:30:00"}, "interrupted", "job 5 was ended at its time limit of 00:30:00"),
         ("PREEMPTED", {}, "interrupted", "job 5 was preempted"),
         ("NODE_FAIL", {}, "failed", "n2 was lost, and Slurm ended job 5"),
