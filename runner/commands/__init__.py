@@ -1,1 +1,1 @@
-"""What each command of `cli.py` does: the rooms called that do the work, and what is printed of it."""
+"""The commands of `cli.py`: each calls the rooms that do the work and prints the outcome."""

@@ -1,4 +1,4 @@
-"""The command `dlscale`, and `python -m runner.commands`. Stopped while it loads, it says so in a line."""
+"""Entry point of `dlscale` and `python -m runner.commands`; if stopped while modules load, it prints one line and exits."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from types import FrameType
 
 def main() -> None:
     """Load the command line, which takes half a second, and run it."""
-    # No exception: raised while modules load it can fall into a callback of the import system, which prints it and goes on.
+    # Do not raise: during an import the exception can land in a callback of the import system, which prints it and continues.
     defaults = (signal.default_int_handler, signal.SIG_DFL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) in defaults:

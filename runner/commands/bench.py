@@ -1,6 +1,6 @@
-"""The commands that take a request: `bench`, `plan` and `diagnose`, and `collect` and `baseline`, which take what those left.
+"""The commands that take a request: `bench`, `plan` and `diagnose`; and `collect` and `baseline`, which read the files of `plan` and `diagnose`.
 
-Every field of a request is an option of the first two.
+Every field of a request is an option of `bench` and `plan`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def bench(
         bool, typer.Option("--verbose", "-v", help="end on every table: steps, utilisation, telemetry, records")
     ] = False,
 ) -> None:
-    """Train in a container, measure, and leave a record: in an image of the suite or in --image IMG; -- COMMAND ... there is a program of yours."""
+    """Train in a container, measure, and leave a record: in an image of the suite, or in --image IMG, where -- COMMAND ... runs your own program."""
     from runner.run import bench as flow
 
     if dry_run and as_json:
@@ -61,7 +61,7 @@ def plan(
         Text, flag("--registry", help="with --format=k8s: where the cluster finds the images", metavar="HOST/PATH")
     ] = None,
 ) -> None:
-    """Print the exact command lines that bench would run, or write what a cluster takes; start nothing."""
+    """Print the exact command lines that bench would run, or write a script or manifests for a cluster; start nothing."""
     chosen = parsing.choice("FORMAT", form, Format) or "commands"
     if chosen != "k8s" and (kind or registry):
         raise RequestError("KIND and REGISTRY are about pods; add FORMAT=k8s, or leave them out")
@@ -83,13 +83,13 @@ def plan(
 def collect(
     directory: Annotated[Path, typer.Argument(help="folder that `dlscale plan --format=k8s` wrote, after its run.sh")],
 ) -> None:
-    """Make records of what pods said: figures and validity, and what nobody knows of a run that the runner had no part in."""
+    """Make records of pods' logs: figures and validity, and which facts are unknown because the runner did not start the run."""
     from runner.run.pods import collect as make
 
     raise typer.Exit(make(directory))
 
 
-# A short training of each node by itself; GPUs and workers are those of one node.
+# A short training of each node on its own; GPUs and workers are per node.
 FIELDS: Final = (
     *("framework", "version", "model", "hosts", "nodes", "cluster", "slurm_flags", "gpus", "workers", "device"),
     *("batch", "image_size", "precision", "preset", "threads", "iterations", "warmup", "repeat"),
@@ -118,7 +118,7 @@ def baseline(
     *,
     out: Annotated[Path, typer.Option("--out", help="file to write", metavar="FILE")] = Path("baseline.json"),
 ) -> None:
-    """Pool what `dlscale diagnose` measured on healthy nodes into what is expected of others."""
+    """Pool the measurements that `dlscale diagnose` took of healthy nodes into what is expected of others."""
     from runner.experiments.diagnose import make_baseline
 
     make_baseline(places, out=out)

@@ -1,4 +1,4 @@
-"""`dlscale list` and `dlscale models`: what FRAMEWORK, MODEL, STRATEGY and STUDY can be."""
+"""`dlscale list` and `dlscale models`: the possible values of FRAMEWORK, MODEL, STRATEGY and STUDY."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def list_names(
     *,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """List what can be asked for: frameworks with their versions, models, strategies, or studies."""
+    """List the available frameworks with their versions, models, strategies, or studies."""
     print_facts(list(_LISTS[parsing.one_of("WHAT", what, _LISTS, aliases=_SINGULAR)]()), as_json=as_json)
 
 
 def print_facts(facts: Sequence[Facts], *, as_json: bool) -> None:
-    """Print what is told of each thing alike, as a table or as JSON; there is at least one."""
+    """Print at least one row of facts, all with the same keys, as a table or as JSON."""
     if as_json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return
@@ -88,7 +88,7 @@ def print_facts(facts: Sequence[Facts], *, as_json: bool) -> None:
         table.add_column(
             name.replace("_", " "), justify="right" if any(isinstance(one[name], int) for one in facts) else "left"
         )
-    table.columns[0].no_wrap = True  # a name is there to be typed: what is beside it wraps first
+    table.columns[0].no_wrap = True  # users retype names: the other columns wrap first
     for one in facts:
         table.add_row(*map(_cell, one.values()))
     open_screen().print(table)

@@ -1,7 +1,7 @@
-"""The command line: words in, one of the suite's stages called, an exit code out. No decision is taken here.
+"""The command line: parse options, call one of the suite's stages, return an exit code. It takes no decisions.
 
-Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a run is invalid, or slower than allowed · 128 and the number of
-the signal that ended it, but 3 where Ctrl-C ended a run, whose record says so.
+Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a run is invalid, or slower than allowed · 128 + the number of
+the signal that ended the command, except that Ctrl-C during a run exits with 3, and the run's record says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from runner.core.request import Request
 from runner.experiments.studies.model import SHARED, Scale, StudyRequest
 from runner.results.find import is_pass
 
-# What both take of a request; samples, threads and rounds are those of one device.
+# Fields of `Request` that `overhead` and `ablate` share; batch and threads are per device.
 ALIKE = (
     *("framework", "model", "gpus", "batch", "image_size", "precision", "threads", "iterations", "warmup", "repeat"),
     *("engine", "image", "mounts", "out"),
@@ -49,7 +49,7 @@ Examples:
 _SIDE = "run directory, folder of them, or glob; a run's id or a beginning of it; last or last~N: all runs of a command"
 
 app = typer.Typer(
-    epilog=f"\b\n{EXAMPLES}",  # \b: the lines stay as they are
+    epilog=f"\b\n{EXAMPLES}",  # \b: keep the line breaks
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -108,7 +108,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="print it as JSON")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="print it as Markdown")] = False,
 ) -> None:
-    """Compare runs of the same trials: what got slower, what faster, how sure that is, and what else is different about them."""
+    """Compare runs of the same trials: which got slower or faster, how certain that is, and what else differs between them."""
     from runner.commands import compare_flow
 
     if as_json and as_markdown:
@@ -131,7 +131,7 @@ def query(
     as_csv: Annotated[bool, typer.Option("--csv", help="print the answer as CSV")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
 ) -> None:
-    """Ask everything on file by SQL: runs, windows, losses, epochs, telemetry, kernels, and what others published."""
+    """Query everything on file by SQL: runs, windows, losses, epochs, telemetry, kernels, and published figures."""
     from runner.commands import query_flow
 
     if as_csv and as_json:
@@ -170,7 +170,7 @@ def reproduce(
         bool, typer.Option("--dry-run", help="say what would run, and what can't; start nothing")
     ] = False,
 ) -> None:
-    """Run a published study again, as far as this hardware can, and hold its figures and findings against what comes out; --framework stands in for the source's."""
+    """Run a published study again, as far as this hardware can, and check its figures and findings; --framework replaces the source's."""
     from runner.experiments.studies.flow import reproduce as run
 
     only = tuple(name.strip() for name in cells.split(",")) if cells else ()
@@ -199,7 +199,7 @@ def doctor(
         Text, flag("--iface", help="with --hosts: interface, or its role, on which pairs must meet")
     ] = None,
 ) -> None:
-    """Tell what this machine has, and for each image whether it can run here; with --hosts, what other machines have."""
+    """Report what this machine has, and for each image whether it can run here; with --hosts, what other machines have."""
     from runner.commands.doctor import examine_hosts, examine_machine
 
     if hosts:
@@ -217,7 +217,7 @@ def regrade(
         ),
     ],
 ) -> None:
-    """Compute a run's figures again from its raw files, and say whether they are the recorded ones."""
+    """Compute a run's figures again from its raw files, and say whether they match the record."""
     from runner.commands.regrade import regrade_all
 
     raise typer.Exit(regrade_all(directory))
@@ -262,7 +262,7 @@ def report(
         typer.Option("--check", help="fail if report.md of a directory is not what its records give; draws nothing"),
     ] = False,
 ) -> None:
-    """Draw records on file: tables and plots of each matrix, pass and sweep over the batch, and report.html and report.md with all of them and the studies."""
+    """Draw records on file: tables and plots of each matrix, pass and batch sweep, and report.html and report.md with all of them and the studies."""
     places, own = directories or [Path("results")], Path(out) if out else None
     if check and (out or form):
         raise RequestError("--check excludes --out and --format: it writes nothing; leave them out")
@@ -288,7 +288,7 @@ def published(
     as_json: Annotated[bool, typer.Option("--json", help="print them as JSON")] = False,
     plot: Annotated[Text, flag("--plot", help="draw their scaling curves, too", metavar="FILE.png")] = None,
 ) -> None:
-    """List what others published: each figure with its source, speedups computed again, and what a source contradicts itself in."""
+    """List published figures, each with its source, its speedup computed again, and any contradiction within the source."""
     from runner.commands.published import Wanted, show_published
 
     wanted = Wanted(model=model or None, framework=framework or None, source=source or None)
@@ -311,7 +311,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="print it as JSON")] = False,
     plot: Annotated[Text, flag("--plot", help="draw it, too, with what was measured", metavar="FILE.png")] = None,
 ) -> None:
-    """Predict what a run on one device would reach on more of them, from exchanges that were timed, with an interval."""
+    """Predict the throughput of a one-device run on more devices, with an interval, from timed exchanges."""
     from runner.commands.predict import show_prediction
 
     show_prediction(
@@ -328,7 +328,7 @@ def predict(
 def clean(
     *, hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None
 ) -> None:
-    """Remove every container, volume, network and process that a killed run left, here or with --hosts on other machines; runs that go on are left alone."""
+    """Remove every container, volume, network and process that killed runs left, here or with --hosts on other machines; spares active runs."""
     from runner.cluster import cleanup
 
     cleanup.clean(hosts or None)
@@ -343,7 +343,7 @@ def overhead(
         bool, typer.Option("--beside-host", help="add the same training by ENGINE=host: what the container costs")
     ] = False,
 ) -> None:
-    """Measure what the suite itself costs: the same training with it, without telemetry and without it, in alternating rounds."""
+    """Measure the suite's own overhead: the same training with the suite, without telemetry, and without the suite, in alternating rounds."""
     from runner.experiments.overhead.flow import measure_overhead
 
     if not request.gpus:
@@ -360,7 +360,7 @@ def ablate(
         Text, flag("--batches", help="further batches for the last line, e.g. 512,1024; grow doubles it while it gains")
     ] = None,
 ) -> None:
-    """Train plainly, then with one technique more a line: what each of those that PRESET=tuned has is worth."""
+    """Measure what each technique of PRESET=tuned is worth: train with none, then add one technique per line."""
     from runner.experiments.ablate import ablate as run
 
     grow = batches == "grow"
@@ -389,7 +389,7 @@ def schema(
 
 
 def main(command: typer.Typer = app) -> None:
-    """Run a command line; a user's mistake is one sentence and an exit code, a bug keeps its traceback."""
+    """Run a command line. A user's mistake prints one sentence and sets the exit code; a bug keeps its traceback."""
     console.outlast()
     interrupts.listen()
     code: int | str | None = 0
@@ -399,7 +399,7 @@ def main(command: typer.Typer = app) -> None:
             code = command(prog_name="dlscale", standalone_mode=False) or 0
         finally:
             interrupts.ignore()
-            sys.stdout.flush()  # here, where its failure can still be told
+            sys.stdout.flush()  # here, where a failure to flush can still be reported
     except (DlscaleError, TyperException) as error:
         _say(sentence(error) if isinstance(error, TyperException) else str(error))
         code = error.exit_code if isinstance(error, DlscaleError) else RequestError.exit_code
@@ -409,7 +409,7 @@ def main(command: typer.Typer = app) -> None:
             raise
         _say(said)
         code = RequestError.exit_code
-    except KeyboardInterrupt:  # Typer, which is to take it, was still making its commands
+    except KeyboardInterrupt:  # raised before Typer, which normally handles it, had built its commands
         code = interrupts.INTERRUPTED
     except SystemExit as end:
         code = end.code
@@ -420,12 +420,12 @@ def main(command: typer.Typer = app) -> None:
 
 
 def _say(sentence: str) -> None:
-    """Print the one sentence of a command that did not do what it was asked."""
+    """Print the one sentence that says why a command failed."""
     open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", spoken(sentence)))
 
 
 def _refuse_garbled(words: Iterable[str]) -> None:
-    """Refuse words that are not UTF-8, as no record could hold them."""
+    """Refuse arguments that are not UTF-8, because no record could hold them."""
     for word in words:
         if not is_utf8(word):
             raise RequestError(

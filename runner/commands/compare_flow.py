@@ -1,4 +1,4 @@
-"""`dlscale compare`: reads two sets of runs, compares them, prints, and says by its exit code whether something got slower."""
+"""`dlscale compare`: reads two sets of runs, compares them, prints the result, and sets the exit code if something got slower."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from runner.results.find import FoundRuns, by_matrix, read_runs, runs_at
 from runner.results.find import since as parted
 
 Form = Literal["table", "markdown", "json"]
-Side = tuple[str, FoundRuns]  # its name, and its runs
+Side = tuple[str, FoundRuns]  # the side's name, and its runs
 _DAYS_AGO: Final[Mapping[str, int]] = {"today": 0, "yesterday": 1}
 _PERCENT: Final = re.compile(r"^(\d+(?:\.\d+)?)%$")
 
 
 def sides(a: str, b: str) -> tuple[Side, Side]:
-    """The two sides of a comparison, before and after, each a run directory, a folder of them, a glob, or what `names.named` takes.
+    """The sides before and after, each named by a run directory, a folder of runs, a glob, or any name that `find.named` understands.
 
     RequestError: a place is missing or holds no run.
     """
@@ -37,9 +37,9 @@ def sides(a: str, b: str) -> tuple[Side, Side]:
 
 
 def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
-    """What ran before a day (`yesterday`, `today` or a date, UTC), and what from then on, in a folder with runs at any depth or `results/`.
+    """Split the runs in a folder (default: `results/`), at any depth, into those before a day and those since: `yesterday`, `today` or a date, UTC.
 
-    RequestError: no day, no run on one side of it, or `more` was given beside it.
+    RequestError: `day` is not a day, one side has no run, or `more` names a second place.
     """
     if more:
         raise RequestError(f"SINCE={day} parts the runs of one place, and B={more} names another; leave B out")
@@ -58,10 +58,10 @@ def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
 
 
 def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None:
-    """Print how the trials of B, after, stand to those of A, before; none may be slower by more than a threshold such as `3%`.
+    """Print how the trials of B (after) compare with those of A (before), and fail if one is slower by more than a threshold such as `3%`.
 
     Raises:
-        RequestError: a side has no record, the sides share one or have no trial in common, or the threshold is none.
+        RequestError: a side has no record, the sides share a run or no trial, or the threshold can't be parsed.
         SlowerError: a trial is slower than the threshold allows.
     """
     percent = read_percent(threshold) if threshold is not None else None
@@ -87,7 +87,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
 
 
 def read_percent(text: str) -> float:
-    """Read a share such as `3%`, in percent. RequestError: it is none."""
+    """Parse a share such as `3%`, in percent. RequestError: it is not a share below 100 %."""
     match = _PERCENT.match(text.strip())
     if not match or float(match[1]) >= 100:  # noqa: PLR2004 - per cent
         raise RequestError(f"FAIL_ON_REGRESSION={text} is no share below 100%; write for example 3%")
@@ -95,7 +95,7 @@ def read_percent(text: str) -> float:
 
 
 def _refuse_strangers(compared: Compared) -> None:
-    """Two sides without a trial in common have nothing to be compared."""
+    """Refuse two sides that have no trial in common."""
     if compared.pairs:
         return
     differs = next((one.differs for one in compared.unpaired if one.differs), ())
@@ -105,7 +105,7 @@ def _refuse_strangers(compared: Compared) -> None:
 
 
 def _fail_on_regression(compared: Compared, percent: float) -> None:
-    """End with an error where a trial is slower than allowed, and that is more than chance."""
+    """Raise SlowerError if a trial is slower than allowed by more than chance."""
     slower = [pair for pair in compared.pairs if pair.slower_than(percent)]
     if slower:
         worst = slower[0]

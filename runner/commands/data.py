@@ -1,4 +1,4 @@
-"""`dlscale data`: a small real data set to try with, and data sets in the forms that the frameworks read."""
+"""`dlscale data`: make a small real data set for a first try, and convert data sets to the forms that frameworks read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ data_app = typer.Typer(help="Make and pack data sets.")
 FOLDERS: Final = (".lmdb",)  # packed forms that are folders
 CHUNK_BYTES: Final = 2**24
 IMPORTED: Final = ("imagenet32",)
-FEWEST: Final = 11  # images, one of each photograph that `make_sample.py` has
+FEWEST: Final = 11  # images: one for each photograph of `make_sample.py`
 
 
 @data_app.command()
@@ -45,7 +45,7 @@ def sample(
         ),
     ] = "{}-{}".format(*SMALL),
 ) -> None:
-    """Write real JPEGs, cut from the photographs that ship inside scikit-image and scikit-learn, one class a photograph."""
+    """Write real JPEGs, cropped from the photographs that ship with scikit-image and scikit-learn, one class per photograph."""
     count, number = parsing.count("IMAGES", images), parsing.whole("SEED", seed)
     least, greatest = (parsing.count("SIDE", word) or 0 for word in side.partition("-")[::2])
     if not 0 < least <= greatest:
@@ -88,7 +88,7 @@ def tokens(
     files: Annotated[list[Path], typer.Argument(help="text or any other files, one after the other")],
     out: Annotated[Path, typer.Option("--out", help="the file to write, for example corpus.bin")],
 ) -> None:
-    """Turn files into one of tokens that language models read: a token of 16 bits for each byte, so that any model's vocabulary has it."""
+    """Turn files into one file of tokens for language models: a 16-bit token for each byte, which every model's vocabulary contains."""
     for file in files:
         if not file.is_file():
             raise RequestError(f"{file} is no file; give files whose bytes are to be tokens")
@@ -102,7 +102,7 @@ def tokens(
             with file.open("rb") as read:
                 while chunk := read.read(CHUNK_BYTES):
                     token = bytearray(dataset.TOKEN_BYTES * len(chunk))
-                    token[:: dataset.TOKEN_BYTES] = chunk  # the low byte comes first
+                    token[:: dataset.TOKEN_BYTES] = chunk  # low byte first
                     written.write(token)
     found = dataset.inspect(out, "tokens")
     open_console(soft_wrap=True).print(
@@ -127,7 +127,7 @@ def pack(
     ] = "224",
     engine: Annotated[str | None, typer.Option("--engine", help="docker, venv or host")] = None,
 ) -> None:
-    """Pack a folder of JPEGs into one file that a framework reads, with NAME.json beside it: classes, and images left out."""
+    """Pack a folder of JPEGs into one file that a framework reads, with NAME.json next to it: classes, and images left out."""
     if out.suffix not in dataset.PACKED:
         raise RequestError(f"--out={out} must end in {' or '.join(dataset.PACKED)}; type for example --out=train.rec")
     if directory.is_file() or directory.suffix in dataset.PACKED:
@@ -151,7 +151,7 @@ def pack(
     for suffix in dataset.PACKED[out.suffix].beside:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
     if packed.is_dir():
-        shutil.copytree(packed, out, dirs_exist_ok=True)  # written over, as a file is
+        shutil.copytree(packed, out, dirs_exist_ok=True)  # overwritten, as a file is
     else:
         shutil.copyfile(packed, out)
     found = dataset.inspect(out)

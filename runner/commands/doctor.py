@@ -1,4 +1,4 @@
-"""`dlscale doctor`: asks the machine, the engines and the catalog, and prints what `doctor` makes of the answers."""
+"""`dlscale doctor`: inspects the machine, the engines and the catalog, and prints the findings that `cluster/doctor.py` derives."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from runner.images.custom_image import find_host_python
 from runner.images.lock import without_digest
 from runner.plan.discovery import WORKLOADS
 
-_ANSWER_S = 10  # an engine that is there answers at once; one behind a dead network address must not hold up the rest
-UNUSABLE = 2  # the exit code: a request for these hosts can't be met
+_ANSWER_S = 10  # a live engine answers immediately; one at a dead network address must not delay the rest
+UNUSABLE = 2  # exit code: a request for these hosts can't be met
 
 
 def examine_machine(*, as_json: bool) -> None:
@@ -60,11 +60,11 @@ def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
 
 
 def findings_here() -> Sequence[Finding]:
-    """Examine this machine. Looks; builds, pulls and changes nothing. RequestError: images/versions.yaml is wrong."""
+    """Examine this machine, read-only: build, pull and change nothing. RequestError: images/versions.yaml is wrong."""
     node = inspect_local()
     catalog = load_images(SUITE_ROOT)
     engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts(), *program_facts())
-    # The root of an engine behind ssh:// or tcp:// is a path of that machine, not of this one.
+    # The root directory of an engine behind ssh:// or tcp:// is a path on that machine, not on this one.
     root = next((Path(engine.root_dir) for engine in engines if engine.root_dir), None)
     vitals = take_vitals(
         node, images=root if root and root.exists() else None, cache=cache_dir(), results=SUITE_ROOT / "results"
@@ -73,7 +73,7 @@ def findings_here() -> Sequence[Finding]:
 
 
 def docker_facts() -> EngineFacts:
-    """What the Docker engine says of itself, or why it does not answer."""
+    """The Docker engine's facts, or why it does not answer."""
     try:
         return DockerEngine(docker.connect(timeout_s=_ANSWER_S), WORKLOADS).facts()
     except EngineError as error:
@@ -81,7 +81,7 @@ def docker_facts() -> EngineFacts:
 
 
 def host_facts() -> tuple[EngineFacts, ...]:
-    """What ENGINE=host would run here; nothing where its own Python has no framework, which is no fault."""
+    """What ENGINE=host would run here; empty if the host's Python has no framework, which is not a fault."""
     python = find_host_python()
     if python is None or not python.frameworks:
         return ()
@@ -90,13 +90,13 @@ def host_facts() -> tuple[EngineFacts, ...]:
 
 
 def program_facts() -> tuple[EngineFacts, ...]:
-    """Engines that are programs, and Slurm's, of those that are installed here; none is missed where it is not."""
+    """Command-line engines and Slurm, if installed; a missing one is not a finding."""
     found = [*(process.find_program(name) for name in process.PROGRAMS), process.find_program("srun")]
     return tuple(facts for facts in found if facts.available)
 
 
 def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
-    """Hold every image against the node's devices and driver."""
+    """Check every image against the node's devices and driver."""
     return tuple(
         ImageFit(
             name=image.name,
@@ -112,9 +112,9 @@ def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
 
 
 def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
-    """Print what is found of HOSTS, as a table or as JSON, and return the exit code: 2 if a host can't be used.
+    """Print the findings about HOSTS, as a table or as JSON, and return the exit code: 2 if a host can't be used.
 
-    `wire` is the interface, or its role, on which pairs must meet; see `connectivity.end_of`. RequestError: the list itself is wrong.
+    `wire` is the interface, or its role, over which each pair must connect; see `connectivity.end_of`. RequestError: the list is wrong.
     """
     progress = open_console(stderr=True)
     found = findings_of(load_hosts(text), wire=wire, say=lambda words: progress.print(words, style="dim"))
@@ -123,7 +123,7 @@ def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
 
 
 def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -> tuple[Finding, ...]:
-    """Examine hosts. Puts the suite's base where it is missing, to look around from, and changes nothing else."""
+    """Examine hosts. Install the suite's base image where it is missing, because the examination runs in it; change nothing else."""
     here = _images_here()
     found: list[Finding] = []
     with contextlib.ExitStack() as undo:
@@ -151,7 +151,7 @@ def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -
 
 
 def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Callable[[str], None]) -> Sequence[Finding]:
-    """Let those hosts meet that have the interface; the others' lack of it is a finding."""
+    """Test connectivity between all hosts that have the interface; a host without it becomes a finding."""
     able: list[tuple[Surveyed, NodeEnd]] = []
     found: list[Finding] = []
     for one in seen:
@@ -185,7 +185,7 @@ def _image_state(seen: Surveyed, reference: str, image: docker.EngineImage) -> I
 
 
 def _images_here() -> Mapping[str, tuple[str, docker.EngineImage]]:
-    """By name, those of the suite's images that this machine's engine has; none where there is no engine."""
+    """The suite's images that this machine's engine has, by name; empty without an engine."""
     found = {}
     try:
         client = docker.connect()
@@ -202,7 +202,7 @@ _STYLES: dict[Level, str] = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
-    """One line a finding, the next step under it; levels are words, so that colour is not needed to read it."""
+    """One line per finding, with the next step below it; levels are words, so that reading does not depend on colour."""
     table = Table.grid("", "", "", padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for finding in findings:

@@ -1,4 +1,4 @@
-"""What is generated and committed, written again or held against the code: tables of docs/ between two marks, the support matrix for one, and JSON Schemas."""
+"""Write or check the generated files that are committed: tables between two marks in docs/, such as the support matrix, and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from runner.results.published.load import published_schema
 from runner.results.store import folders_under, record_schema
 
 if TYPE_CHECKING:
-    from typer._click.core import Command, Parameter  # typer's own copy of click; it names these nowhere else
+    from typer._click.core import Command, Parameter  # typer's own copy of click; only this module has these names
 
 
 DOCS: Final = SUITE_ROOT / "docs"
@@ -38,7 +38,7 @@ FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedu
 
 
 def export(command: Command, *, check: bool) -> None:
-    """Write every generated table; with `check`, only compare them with the pages. DlscaleError: a page lacks its marks, or holds another table."""
+    """Write every generated table; with `check`, only compare it with its page. DlscaleError: a page lacks its marks or is out of date."""
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
     _place("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
     _place("results-h200.md", "wires", _wires(), check=check)
@@ -50,7 +50,7 @@ def export(command: Command, *, check: bool) -> None:
 
 
 def export_schemas(*, check: bool) -> None:
-    """Write the schemas; with `check`, only compare. DlscaleError: a committed one differs."""
+    """Write the schemas; with `check`, only compare them. DlscaleError: a committed schema differs."""
     schemas = {"record": record_schema(), "published": published_schema(), "overhead": overhead_schema()}
     for name, current in schemas.items():
         path = RESULTS / "schema" / f"{name}.schema.json"
@@ -78,7 +78,7 @@ def _place(page: str, name: str, table: str, *, check: bool) -> None:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells that are Markdown already."""
+    """A Markdown table; the cells must be escaped already."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, [":--"] * len(columns), *rows))
 
 
@@ -118,7 +118,7 @@ def make_variables(makefile: str) -> dict[str, tuple[str, ...]]:
 
 
 def options(command: Command, variables: Mapping[str, Sequence[str]], *, name: str = "dlscale") -> Iterator[str]:
-    """A section for each command: what it does, and its arguments and options with their Make variables."""
+    """A section for each command: its help, and its arguments and options with their Make variables."""
     subcommands: Mapping[str, Command] = getattr(command, "commands", {})
     for word, one in sorted(subcommands.items()):
         yield from options(one, variables, name=f"{name} {word}")
@@ -132,7 +132,7 @@ def options(command: Command, variables: Mapping[str, Sequence[str]], *, name: s
 
 
 def _rows(command: Command, taken: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """An option has the variable of its name; arguments have those that are left, in the Makefile's order."""
+    """Rows of a command's table. An option has the variable of its name; arguments get the remaining variables, in the Makefile's order."""
     named = {_variable(one) for one in command.params if one.param_type_name == "option"}
     left = iter([variable for variable in taken if variable not in named])
     for one in command.params:
@@ -159,8 +159,7 @@ def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) ->
 
     Args:
         images: in the order of the rows.
-        records: whatever was measured; those whose figures may not be used, passes under a profiler, and software that is in no image do
-            not count.
+        records: all measured runs; invalid ones, passes under a profiler, and runs outside the suite's images are ignored.
     """
     ran = [
         (record.trial, record)
@@ -174,7 +173,7 @@ def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) ->
 
 
 def strategies_of(image: ImageSpec) -> tuple[StrategyName, ...]:
-    """The strategies that an image can train with: one of the suite's with Horovod is built for that alone, a vendor's may have it too."""
+    """The strategies that an image can train with: an image built for Horovod has only that; a vendor's image may add Horovod to the others."""
     if image.extension:
         return (image.extension,)
     return tuple(name for name in offered(image) if name != "horovod" or name in image.brings)
@@ -197,14 +196,14 @@ def _row(image: ImageSpec, strategy: StrategyName, ran: Sequence[tuple[Trial, Ru
 
 
 def _with_kinds(strategy: StrategyName, trials: Sequence[Trial]) -> str:
-    """A strategy and, where it has several, the stores or controllers that ran."""
+    """A strategy with the kvstores or controllers that its runs used, if any."""
     kinds: set[str] = {trial.kvstore for trial in trials if trial.kvstore}
     kinds |= {trial.horovod.controller for trial in trials if trial.horovod}
     return f"{strategy} ({', '.join(sorted(kinds))})" if kinds else strategy
 
 
 def _place_of(record: RunRecord) -> str:
-    """What a run had: so many of which devices, on how many nodes, and whether those are emulated."""
+    """The devices of a run: how many of which, on how many nodes, and whether the nodes are emulated."""
     count = record.trial.world_size
     nodes = f" on {record.trial.nodes} nodes" if record.trial.nodes > 1 else ""
     if record.transport.emulated:

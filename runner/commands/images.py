@@ -60,7 +60,7 @@ def lock(
     *,
     upgrade: Annotated[bool, typer.Option("--upgrade", help="newest versions of what is not pinned")] = False,
 ) -> None:
-    """Write down what each image is made of: wheels with their hashes, Debian packages, a vendor's digest."""
+    """Lock what each image is made of: wheels with their hashes, Debian packages, a vendor's digest."""
     for image in select(load_images(SUITE_ROOT), names, None):
         _say(f"{image.lock_path}: {'written' if _lock(image, upgrade=upgrade) else 'same'}")
     render()  # a Dockerfile names its lock
@@ -104,7 +104,7 @@ def base(
     *,
     refresh: Annotated[bool, typer.Option("--refresh", help="make it again with today's packages")] = False,
 ) -> None:
-    """Make the bases, from a registry or from this machine's own Debian mirror."""
+    """Make the base images, from a registry or from this machine's own Debian mirror."""
     from runner.engines.docker import connect_or_refuse
     from runner.images.base import Way, ensure_base
 
@@ -130,7 +130,7 @@ def base(
 
 @images_app.command()
 def build(names: Names = None, device: DeviceFlag = None) -> None:
-    """Build images that are not there or not current; without names the newest of each framework, for CPUs unless told otherwise."""
+    """Build images that are missing or outdated; without names, the newest of each framework, for CPUs unless --device says otherwise."""
     from runner.engines.docker import connect_or_refuse
     from runner.images.add import record_size
     from runner.images.build import ensure
@@ -146,7 +146,7 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
 
 @images_app.command()
 def fetch(names: Names = None, device: DeviceFlag = None) -> None:
-    """Fetch what images are built from into the cache, so that `images build` needs no network; without names as that does."""
+    """Fetch all inputs of images into the cache, so that `images build` needs no network; without names, those that `images build` makes."""
     from runner.images.base import fetch_base
     from runner.images.wheelhouse import fetch as fetch_wheels
 
@@ -181,7 +181,7 @@ def list_images(*, as_json: Annotated[bool, AS_JSON] = False) -> None:
         capabilities = image.compute_capabilities
         facts.append(
             {
-                "image": f"{image.framework}:{image.tag}",  # what `images build` takes
+                "image": f"{image.framework}:{image.tag}",  # the name that `images build` takes
                 "device": image.device,
                 "gpu_code": f"{capabilities[0]}–{capabilities[-1]}" if capabilities else None,
                 "minimum_driver": image.minimum_driver,
@@ -198,7 +198,7 @@ def archive(
     directory: Annotated[Path, directory_argument("where to write", example="dlscale images archive /tmp/images")],
     names: Names = None,
 ) -> None:
-    """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
+    """Save built images to files for a machine without a network; without names, all built images and the helpers that hosts and emulated nodes need."""
     from runner.cluster.hosts.endpoint import BASE
     from runner.engines.docker import connect_or_refuse
     from runner.images.base import TOOLS
@@ -241,7 +241,7 @@ def sif(
         flag("--archive", help="take them from what `images archive` wrote here (default: from Docker)", metavar="DIR"),
     ] = None,
 ) -> None:
-    """Turn images into SIF files for Apptainer, in the cache (DLSCALE_CACHE), which all nodes of a cluster have to see."""
+    """Convert images to SIF files for Apptainer, in the cache (DLSCALE_CACHE), which all nodes of a cluster must see."""
     from runner.images.sif import ensure_sif, find_archive, folder, make_sif
 
     for image in select(load_images(SUITE_ROOT), names, None):
@@ -255,11 +255,11 @@ def sif(
 
 
 def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
-    """The images that names mean, in the catalog's order; all of a device when there are none. RequestError: a name that means no image."""
+    """The named images in the catalog's order; without names, all images of a device. RequestError: a name matches no image."""
     wanted: set[str] = set()
     for name in names or ():
         framework, _, tag = name.partition(":")
-        _ = catalog.of(framework)  # says so if there is no such framework
+        _ = catalog.of(framework)  # raises if there is no such framework
         own = [image for image in catalog.everything if image.framework == framework]
         matches = [image.reference for image in own if tag in ("", image.tag)]
         if not matches:
@@ -271,7 +271,7 @@ def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tup
 
 
 def _to_build(names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
-    """The images that names mean, of the flag's device, else for CPUs unless a version is named; the newest of each framework without names."""
+    """The named images for the flag's device, else for CPUs unless a name has a version; without names, the newest of each framework."""
     chosen = parsing.choice("DEVICE", device, ask.Device) or (
         "cpu" if not any(":" in name for name in names or ()) else None
     )

@@ -1,6 +1,6 @@
-"""Options of the command line, made from the fields of `Request`: a command names the fields that it takes, and is handed the request.
+"""Command-line options generated from the fields of `Request`: a command names the fields that it takes and receives the request.
 
-And words that make none, told in one sentence, where Typer's own box takes ten lines.
+Also: one sentence about arguments that can't be parsed, in place of Typer's ten-line box.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from runner.images.catalog import load_images
 from runner.results.find import by_run, named, newest_first
 
 Text = str | None
-Read = Callable[[str, str], object]  # a variable's name and its text, which is not empty, → a value
-# Of fields whose words are read together, or may be given again.
+Read = Callable[[str, str], object]  # a variable's name and its non-empty text → a value
+# Help of fields that several options set together, or that may be repeated.
 _LINKS: Final = {
     "link_rate": "hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
     "link_delay": "add this to every packet between emulated nodes, e.g. 0.2ms",
@@ -50,16 +50,16 @@ def flag(
     metavar: str = "TEXT",
     complete: Callable[[str], list[str]] | None = None,
 ) -> Any:
-    """An option that shows no default of its own: what is not given is left to the suite."""
+    """An option that shows no default: unless set, the choice is the suite's."""
     return typer.Option(*names, help=help, metavar=metavar, show_default=False, autocompletion=complete)
 
 
 def takes(
     *fields: str, usual: Mapping[str, object] | None = None, as_command: tuple[str, Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these fields of `Request`; it gets the request that their words make as its first argument.
+    """Give a command the options of these fields of `Request`; the command receives the parsed request as its first argument.
 
-    `usual` is what the command takes for fields that are not given, `as_command` an option that it has besides, whose word is a command in an image.
+    `usual` holds the command's own defaults for these fields; `as_command` is an additional option, whose value is a command in an image.
     """
     asked = {field: _asked(field) for field in fields}
     options = {name: annotation for one in asked.values() for name, annotation in one.options.items()}
@@ -104,11 +104,11 @@ class _Asked:
     """A field of `Request` on the command line."""
 
     options: Mapping[str, Any]  # annotations, by the options' names
-    read: Callable[[Mapping[str, Any]], object]  # its value, of all that was typed; None where it was not, or is empty
+    read: Callable[[Mapping[str, Any]], object]  # parses the field from all options; None if not given or empty
 
 
 def _asked(field: str) -> _Asked:
-    """The options of a field and what reads them. RequestError when read: a word is no value of it; the sentence names the variable."""
+    """The options of a field, and its parser. The parser raises RequestError, naming the variable, if the text is not a value of the field."""
     if field == "links":
         links = {name: Annotated[Text, flag(_dashed(name), help=text)] for name, text in _LINKS.items()}
         return _Asked(links, lambda words: parsing.links(*(words[name] for name in _LINKS)))
@@ -122,7 +122,7 @@ def _asked(field: str) -> _Asked:
         argument = Annotated[list[str] | None, typer.Argument(help=_COMMAND, metavar="COMMAND")]
         return _Asked({field: argument}, lambda words: tuple(words[field] or ()) or None)
     info = Request.model_fields[field]
-    name, about = _UNITS.sub("", field), _option(info)  # `timeout_s` is asked for by --timeout, and by TIMEOUT
+    name, about = _UNITS.sub("", field), _option(info)  # `timeout_s` is set by --timeout or TIMEOUT
     names = [_dashed(name), *filter(None, [about.short])]
     if info.annotation is bool:
         return _Asked({name: Annotated[bool, typer.Option(*names, help=about.help)]}, lambda words: words[name] or None)
@@ -138,13 +138,13 @@ def _dashed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)  # how `make` has an option: `GPUS=4`
+VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)  # the form that `make` takes: `GPUS=4`
 
 
 def _with_variables(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The words of a command where `GPUS=4` stands for `--gpus=4`, beside a model and a framework at most; those of a command in an image are its own.
+    """Read `GPUS=4` as `--gpus=4`, next to a model and a framework at most; arguments of a command in an image are left alone.
 
-    RequestError: no option has that name, or it has another value as well.
+    RequestError: there is no such option, or it is set twice.
     """
     typed: list[str] = words.get("command") or []
     variables = [found for found in map(VARIABLE.fullmatch, typed) if found]
@@ -169,9 +169,9 @@ _SEVERAL: Final = ("mount", "env")
 
 
 def _read_positional(asked: Mapping[str, object]) -> Mapping[str, object]:
-    """What was asked, where words that stand alone are names of a model or a framework: `bench resnet50`.
+    """Read positional arguments as names of a model or a framework if all of them are: `bench resnet50`.
 
-    RequestError: the only word is a model's name mistyped.
+    RequestError: the only argument is a mistyped model, or a name contradicts its option.
     """
     words = cast("tuple[str, ...]", asked.get("command", ()))
     named = {
@@ -209,22 +209,22 @@ _ALIASES: Final[Mapping[str, dict[str, str]]] = {
     "interconnect": {"ib": "infiniband", "eth": "ethernet", "lo": "loopback"},
     "precision": {"float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"},
 }
-"""Other words for some of them, bare."""
+"""Aliases of their values, in the form that `parsing.bare` returns."""
 
 
 _OWN: Final[Mapping[str, Read]] = {"settings": parsing.settings, "pattern": parsing.pattern}
-"""What reads fields with a form of their own."""
+"""Parsers of fields with a syntax of their own."""
 
 
 def _allowed(field: str) -> tuple[str, ...]:
-    """The words of a field that takes one or several of a few."""
+    """The values of a field that takes one or several of a fixed set."""
     kind = _kind(Request.model_fields[field])
     kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def _completer(field: str) -> Callable[[str], list[str]]:
-    """What offers a shell the values of a field."""
+    """Shell completion for the values of a field."""
 
     def complete(incomplete: str) -> list[str]:
         names = _NAMED[field]() if field in _NAMED else _allowed(field)
@@ -242,7 +242,7 @@ def _kind(info: FieldInfo) -> Any:
 
 
 def _reader(field: str) -> Read:
-    """What reads the text of a field, by the field's type."""
+    """The parser of a field, by the field's type."""
     if field in _NAMED:
         return lambda variable, text: parsing.one_of(variable, text, _NAMED[field](), aliases=_ALIASES[field])
     if field in _OWN:
@@ -273,7 +273,7 @@ RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~
 
 
 def named_directory(example: str) -> Callable[[str], Path]:
-    """What reads a directory of the command line: an empty one is refused, as `Path("")` would be the one that the user is in."""
+    """A parser for a directory argument that refuses the empty string, because `Path("")` would be the working directory."""
 
     def read(text: str) -> Path:
         if not text.strip():
@@ -286,19 +286,19 @@ def named_directory(example: str) -> Callable[[str], Path]:
 def runs_named(
     word: str, *, example: str, each: Callable[[Path], str] = by_run, wanted: Callable[[Path], bool] = lambda _: True
 ) -> list[Path]:
-    """What every command makes of a run's name, as `names.named` has it. RequestError: none is meant, or several, or the word is empty."""
+    """The runs that a name means, the same for every command; see `find.named`. RequestError: the name is empty, matches no run, or is ambiguous."""
     return named(str(named_directory(example)(word)), each=each, wanted=wanted)
 
 
 def directory_argument(text: str, *, example: str) -> Any:
-    """An argument that is a directory; `text` is its help, `example` what to type instead of an empty one."""
+    """A directory argument; `text` is its help, `example` what to type instead of an empty one."""
     return typer.Argument(help=text, parser=named_directory(example))
 
 
 def run_argument(
     more: str = "", *, example: str, metavar: str | None = None, wanted: Callable[[Path], bool] = lambda _: True
 ) -> Any:
-    """An argument that is a run, by any of its names, or a directory of runs; `wanted` are the runs that a name can mean."""
+    """An argument that is a run, by any of its names, or a directory of runs; `wanted` selects the runs that a name can mean."""
 
     def read(text: str) -> Path:
         return runs_named(text, example=example, wanted=wanted)[0]
@@ -307,16 +307,16 @@ def run_argument(
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """What a shell offers for a run: the newest ids that begin so."""
+    """Shell completion for a run: the newest ids with this prefix."""
     runs = ("last", *(run.name for run in newest_first()))
     return [name for name in runs if name.startswith(incomplete)][:_OFFERED]
 
 
-_MEANT: Final = 2  # options that a mistyped one may be
+_MEANT: Final = 2  # suggestions for a mistyped option, at most
 
 
 def sentence(error: TyperException) -> str:
-    """What is wrong with the words, what may have been meant, and where all that can be typed is listed."""
+    """Name the error and the likely intended option, and say where all options are listed."""
     context = getattr(error, "ctx", None)
     if context is None:
         return error.format_message()

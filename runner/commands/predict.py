@@ -1,4 +1,4 @@
-"""`dlscale predict`: reads what is on file, predicts a training on more devices, and prints it beside what was measured."""
+"""`dlscale predict`: reads records on file, predicts a training on more devices, and prints it next to what was measured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show_prediction(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Predict the run that a word means, from the records at a place (default: `results/`), and print it; `plot` is for a PNG.
+    """Predict a run, given by any of its names, from the records at a place (default: `results/`), and print it; `plot` is the path of a PNG.
 
     RequestError: see `predicted`; or the plot can't be written.
     """
@@ -64,7 +64,7 @@ def _table(found: Prediction) -> Table:
 
 
 def _accuracy(found: Prediction) -> str:
-    """How far predictions were off where somebody has measured."""
+    """The error of predictions at scales that were measured."""
     if not found.errors:
         return "No run on several devices is on file that the prediction could be held against: it has no interval."
     worst = max(found.errors, key=lambda one: abs(one[1]))

@@ -1,4 +1,4 @@
-"""`dlscale published`: what others published, as tables, JSON or a plot."""
+"""`dlscale published`: published figures as tables, JSON or a plot."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
 
 _SUGGESTED: Final = 5
-# Of several sources so many figures are shown one by one.
+# With several sources, single figures are shown only if there are at most this many.
 _MOST: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which figures are wanted; None for any."""
+    """The figures to show; None matches any."""
 
     model: str | None = None
     framework: str | None = None
@@ -38,7 +38,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """What is shown of a source: figures, the speedups of those that have one, and what they contradict."""
+    """The selected part of a source: figures, their speedups, and their contradictions."""
 
     published: Published
     figures: tuple[Figure, ...]
@@ -47,17 +47,17 @@ class Listed:
 
     @property
     def gpus(self) -> dict[str, str]:
-        """Names of the GPUs by which the figures call them."""
+        """GPU model names, by the ids that the figures use."""
         return {gpu.id: gpu.model for gpu in self.published.hardware.gpus}
 
 
 def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
-    """Print the sources, or the figures that were asked for; with `plot`, draw their scaling curves as a PNG.
+    """Print the matching sources and figures; with `plot`, draw their scaling curves as a PNG.
 
-    Many figures of several sources are a line a source, with the highest throughput that it has for one device.
+    Too many figures of several sources become one line per source, with its highest throughput per device.
 
     Raises:
-        RequestError: nothing has the name that was asked for, nothing of it scales, or a file of `results/published` is wrong.
+        RequestError: nothing matches, the matches have no scaling, or a file of `results/published` is wrong.
     """
     listed = select(load_all(), wanted)
     if as_json:
@@ -77,7 +77,7 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
 
 
 def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
-    """The wanted figures, by source; sources without any are left out. RequestError: there are none; the sentence names the nearest names."""
+    """The wanted figures, by source; sources without any are dropped. RequestError: nothing matches; the sentence names the nearest names."""
     chosen = tuple(sources)
     if wanted.source is not None:
         _check("source", wanted.source, {each.id for each in chosen})
@@ -118,7 +118,7 @@ def _listed(published: Published, wanted: Wanted) -> Listed:
 
 
 def _entries(listed: Listed) -> Iterable[dict[str, object]]:
-    """One object a figure, for programs."""
+    """One object per figure, for programs."""
     speedups = {each.figure.id: each for each in listed.scaled}
     for figure in listed.figures:
         speedup = speedups.get(figure.id)
@@ -136,7 +136,7 @@ def _entries(listed: Listed) -> Iterable[dict[str, object]]:
 
 
 def _print_overview(console: Console, listed: Sequence[Listed], wanted: Wanted) -> None:
-    """A line a source: its title, or of one model its highest throughput of a device; what does not fit is cut."""
+    """Print one line per source: its title or, if a model was requested, its highest throughput per device; long lines are cut."""
     table = plain_table()
     table.add_column("source", no_wrap=True)
     table.add_column("figures", justify="right", no_wrap=True)
@@ -157,7 +157,7 @@ def _print_overview(console: Console, listed: Sequence[Listed], wanted: Wanted) 
 
 
 def _fastest(listed: Listed) -> str | None:
-    """The highest throughput for each device of one run, and what it is of; None where a source has no throughput."""
+    """The highest throughput per device, and its conditions; None if the source has no throughput."""
     rates = [
         (float(figure.value) / figure.conditions.gpus, figure)
         for figure in listed.figures
@@ -172,7 +172,7 @@ def _fastest(listed: Listed) -> str | None:
 
 
 def _print_source(console: Console, listed: Listed) -> None:
-    """The figures of a source: the conditions that all of them have in common once, the others beside each."""
+    """Print a source's figures: conditions that all share once, the rest in each row."""
     published, source = listed.published, listed.published.source
     console.print(f"{source.title} ({source.year or 'no date'})", style="bold")
     who = ", ".join((*source.authors, *([source.organisation] if source.organisation else [])))
@@ -204,7 +204,7 @@ def _print_source(console: Console, listed: Listed) -> None:
 
 
 def sentence(found: Contradiction, published: Published) -> str:
-    """One contradiction in words, with both figures, their difference, and what the file says of it."""
+    """One contradiction in words: both figures, their difference, and the file's explanation."""
     why = next((f"; {each.why}" for each in published.contradictions if found.figure in each.figures and each.why), "")
     return (
         f"contradiction ({found.check}): {found.figure} is printed as {found.printed:.8g} {found.unit}, by {' and '.join(found.against)} it "
@@ -213,7 +213,7 @@ def sentence(found: Contradiction, published: Published) -> str:
 
 
 def _conditions(of: Conditions, gpus: Mapping[str, str]) -> list[str]:
-    """What a figure is of: network, hardware, software, devices, batch, precision, and what it is against."""
+    """The conditions of a figure: network, hardware, software, devices, batch, precision, and the baseline it is relative to."""
     on = f" on {of.nodes} nodes" if of.nodes and of.nodes > 1 else ""
     devices = f"{of.gpus} GPU{'' if of.gpus == 1 else 's'}{on}" if of.gpus else None
     each = of.batch_per_gpu and f"batch {of.batch_per_gpu} each"
@@ -242,7 +242,7 @@ def _value(figure: Figure, *, doubtful: bool) -> str:
 def _speedup(found: Scaled | None) -> str:
     if found is None:
         return ABSENT
-    ideal = ", above the ideal" if found.efficiency_percent > 100 else ""  # noqa: PLR2004 - all of it
+    ideal = ", above the ideal" if found.efficiency_percent > 100 else ""  # noqa: PLR2004 - the ideal
     return f"{found.speedup:.2f} ({found.efficiency_percent:.0f} %{ideal})"
 
 

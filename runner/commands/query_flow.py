@@ -1,4 +1,4 @@
-"""Asks: reads what a query names, fills its tables, and prints the answer."""
+"""`dlscale query`: loads the tables that a query names and prints the answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from runner.results.query.tables import PUBLISHED, TABLES, Table
 
 Form = Literal["table", "csv", "json"]
 DEFAULT: Final = SUITE_ROOT / "results"
-MANY: Final = 200  # records from which on their rows are kept between queries
+MANY: Final = 200  # records from which on their rows are cached between queries
 
 
 def query(sql: str, *, place: str | None, form: Form) -> None:
-    """Print the answer to one statement of DuckDB's dialect that reads, over the records at a place, as `runs_at` takes it, or in `results/`.
+    """Print the answer to one read-only statement of DuckDB's dialect, over the records at a place (see `runs_at`) or in `results/`.
 
-    RequestError: no record is there, or the query can't be answered.
+    RequestError: there is no record, or the query can't be answered.
     """
     if place is not None and not place.strip():
         raise RequestError(
@@ -46,17 +46,17 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
 
 
 def _write(names: Sequence[str], rows: Sequence[show.Row], *, form: Form) -> None:
-    """Write rows for a program."""
+    """Write rows as CSV or JSON."""
     sys.stdout.write(show.to_csv(names, rows) if form == "csv" else show.to_json(names, rows))
 
 
 def named_in(sql: str) -> tuple[Table, ...]:
-    """The tables whose names stand in a query anywhere, so that reading what it needs is all that it waits for."""
+    """The tables whose names occur anywhere in a query, so that only those are read."""
     return tuple(table for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE))
 
 
 def list_tables(*, form: Form) -> None:
-    """Print every table with its columns; for programs, a row a column."""
+    """Print every table with its columns; as CSV or JSON, a row per column."""
     if form == "table":
         show.print_tables(open_screen(), TABLES)
         return
@@ -65,14 +65,14 @@ def list_tables(*, form: Form) -> None:
 
 
 def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> tuple[str, ...]:
-    """Fill what a query names, with the runs where a table has any of them; returns a sentence about each record that does not count."""
+    """Fill the tables that a query names, reading runs only if one of these needs them; returns a sentence about each record skipped."""
     published = load_all() if PUBLISHED in wanted else ()
     directories = [] if set(wanted) <= {PUBLISHED} and place is None else directories_at(place or str(DEFAULT))
     if len(directories) >= MANY:
         with indexed(place or str(DEFAULT), directories) as index:
             try:
                 database.fill_from(index.path, wanted, runs=index.runs)
-            except duckdb.Error:  # damaged: this time without it
+            except duckdb.Error:  # the cache is damaged: delete it, and read the records this time
                 index.path.unlink(missing_ok=True)
             else:
                 database.fill(set(wanted) & {PUBLISHED}, runs=(), published=published)

@@ -1,4 +1,4 @@
-"""`dlscale regrade`: computes the derived parts of records again, from the raw files and the facts of the run alone, and judges studies again."""
+"""`dlscale regrade`: recompute the derived parts of records from nothing but the raw files and the facts of the run, and judge studies again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from runner.run.grading import OnFile, grade_run
 def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
     """Grade one run directory again: (record on file, record as its raw files give it now).
 
-    RequestError: no readable record or raw file is there, its workload is unknown, or raw files or its baseline's record are gone.
+    RequestError: the record or a raw file is missing or unreadable, its workload is unknown, or the record of its baseline is gone.
     """
     record = read_record(directory)
     trial, workload = record.trial, None
@@ -57,7 +57,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
 
 
 def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
-    """The record of another run that the speedup of a run is against, which lies beside it."""
+    """The record of the run's baseline, next to it; None if the run has none or is its own."""
     name = record.scaling.baseline_run_id
     if not name or name == record.run_id:
         return None
@@ -70,9 +70,9 @@ def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
 
 
 def regrade_all(directory: Path) -> int:
-    """Regrade a run directory, or all at any depth of a directory with the studies made of them; write what differs and say so.
+    """Regrade a run directory, or all runs at any depth of a directory and their studies; write what differs and say so.
 
-    What can't be regraded is left as it is, keeps nothing else from being looked at, and makes the exit code 2. RequestError: nothing there.
+    A run that can't be regraded is left unchanged, does not stop the others, and makes the exit code 2. RequestError: there is no run.
     """
     found = list(_found(directory))
     if not found:
@@ -94,7 +94,7 @@ def regrade_all(directory: Path) -> int:
 
 
 def _found(directory: Path) -> Iterator[Path]:
-    """What there is to regrade: run directories and, after those of its folder, each file of a study."""
+    """Everything to regrade: run directories and, after those of its folder, each study's file."""
     if (directory / RECORD).is_file():
         yield directory
         return
@@ -104,7 +104,7 @@ def _found(directory: Path) -> Iterator[Path]:
 
 
 def _regrade_run(run: Path) -> tuple[list[str], str]:
-    """Which parts of a record were written again, and what they differed from; the same of a study below."""
+    """The parts of a record that were rewritten, and the source that they differed from; `_regrade_study` returns the same of a study."""
     old, new = regrade(run)
     changed = _changed(old, new)
     if changed:

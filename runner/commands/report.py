@@ -1,4 +1,4 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, what shows across them, and one page of all; or writes MLPerf's log."""
+"""`dlscale report`: draw records on file: each matrix as `bench` does, comparisons across matrices, and one page of everything; or write MLPerf's log."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ from runner.results.find import Run, below, each_once, read_each, read_runs, run
 from runner.results.store import RECORD, read_events, read_record, write_report
 
 PAGE: Final = "report.html"
-KEPT_PAGE: Final = "report.md"  # the page without figures, which is kept with the records
+KEPT_PAGE: Final = "report.md"  # the page without figures, committed with the records
 BESIDE: Final = "report-figures"  # folder of the page's figures as PNG and CSV
-# Matrices that are drawn. Of more in all these are the newest, without pictures of single ones, which take an hour for 20,000.
+# Matrices drawn at most. With more on file, the newest are drawn without pictures of single matrices, which take an hour for 20,000.
 MOST: Final = 500
-TOLD: Final = 25  # figures, of a few seconds, after which a line says how far it is
+TOLD: Final = 25  # figures, a few seconds' work, between progress lines
 
 
 def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool = True) -> None:
-    """Write the reports of a run, or of all runs at or below some directories, with one page of them, and print where each is.
+    """Write the reports of one run, or of all runs at or below some directories, plus one page of them all; print each file's path.
 
-    Reports of a run directory carry the run's own name, those of directories with some at any depth the matrix's, unless the page alone is
-    asked for. They go beside the run directories and the page into what holds them all, that of a run into its directory; or to `out`, in
-    folders of the same names.
+    A run directory's reports are named after the run and go next to it; its page goes into it. For directories of runs, reports are named
+    after their matrix and go next to the run directories, and the page goes into the directories' common parent; `beside_runs=False` writes
+    the page only. `out` replaces these places and keeps the names of the folders.
 
     Raises:
-        RequestError: no record is there, or `out` takes no file.
+        RequestError: there is no record, or `out` is not writable.
         RunFailedError: a report could not be written.
     """
     console = open_console(soft_wrap=True)
     first = directories[0]
-    # Before the page's folder is made, which may be that one.
+    # Check before the page's folder is created, which may be this very directory.
     if missing := next((one for one in directories if not one.is_dir()), None):
         raise RequestError(
             f"{missing} does not exist; name a run directory, or one of several, `dlscale ls` lists runs"
         )
     if len(directories) == 1 and (first / RECORD).is_file():
         run = (first, read_record(first))
-        # Under a name of its own: a matrix's reports are of all its runs.
+        # Named after the run, because a report named after the matrix covers all its runs.
         check_writable(out or first.parent)
         every = [*_baselines([run]), run]
         measured = Measured.of(every)
@@ -86,7 +86,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
 
 
 def check_pages(directories: Sequence[Path]) -> None:
-    """Hold the page that is kept in each directory as Markdown against what its records give now. DlscaleError names all that differ."""
+    """Compare the committed Markdown page of each directory with what its records give now. DlscaleError names every page that differs."""
     differing = []
     for one in directories:
         found = _collected(
@@ -102,7 +102,7 @@ def check_pages(directories: Sequence[Path]) -> None:
 
 
 def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each matrix by its name, in the order in which they ran: the first transport is what the others are held against."""
+    """The runs of each matrix by its name, in the order in which they ran: the first transport is the reference for the others."""
     found: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run[1].provenance.recorded_at):
         found.setdefault(run[1].matrix_id, []).append(run)
@@ -113,13 +113,13 @@ def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
 class _OnFile:
     """Runs on file."""
 
-    folders: Mapping[Path, Sequence[Run]]  # those that are drawn, by the folder that they lie in
-    others: Sequence[tuple[datetime, Path, RunLine]] = ()  # of each that is not: time, folder, line of the table of all
-    reserve: str = ""  # what the page says where there are others
+    folders: Mapping[Path, Sequence[Run]]  # runs to draw, by the folder that holds them
+    others: Sequence[tuple[datetime, Path, RunLine]] = ()  # runs not drawn: time, folder, row in the table of all runs
+    reserve: str = ""  # the page's note about the runs not drawn
 
 
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
-    """The runs at or below some directories, each once; says of which records there is nothing. RequestError: there is none."""
+    """The runs at or below some directories, each once; warns about records that are skipped. RequestError: there is no run."""
     every = list(dict.fromkeys(run for directory in directories for run in below(directory)))
     if len(every) > MOST:
         on_file, passed_over = _newest(every, page=page)
@@ -136,7 +136,7 @@ def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
 
 
 def _newest(every: Sequence[Path], *, page: Path) -> tuple[_OnFile, Sequence[str]]:
-    """Of more runs than memory holds, those of the newest matrices and a line of each other one; and a sentence about each that does not count."""
+    """Of more runs than fit in memory: the newest matrices in full, a table row for every other run, and a sentence about each record skipped."""
     passed_over: list[str] = []
     listed = [
         (
@@ -173,9 +173,9 @@ def _collected(
     pictures: bool,
     console: Console,
 ) -> Collected:
-    """Collect what is on file for the page, and `write` the reports of each folder's runs `beside` it. RequestError: there is no run.
+    """Collect everything on file for the page; with `write`, also write the reports of each folder's runs to `beside(folder)`.
 
-    Links lead from `page`; with `pictures` it shows figures, and so what samplers saw over time.
+    Links are relative to `page`; `pictures` adds figures, including samples over time. RequestError: there is no run.
     """
     on_file = _on_file(directories, page=page)
     found = Collected(others=[(when, run) for when, _, run in on_file.others], reserve=on_file.reserve)
@@ -187,7 +187,7 @@ def _collected(
         own = Collected(records=[(_link(path, page), record) for path, record in runs])
         out = place if write else None
         _draw_matrices(runs, own, out=out, alone=not on_file.reserve, pictures=pictures, console=console)
-        # A comparison of some of a folder's runs must not take the place of one of all.
+        # A comparison of only some of a folder's runs must not overwrite one of all.
         _draw_comparisons(runs, own, out=None if folder in in_part else out, console=console)
         _draw_experiments(folder, own, out=out, console=console)
         found.join(own, files=_files(place, page=page))
@@ -202,7 +202,7 @@ def _collected(
 def _draw_matrices(
     runs: Sequence[Run], found: Collected, *, out: Path | None, alone: bool, pictures: bool, console: Console
 ) -> None:
-    """Add each matrix, and write its reports, with pictures of its own and a line for each file where `alone`; none where `out` is None."""
+    """Add each matrix and, unless `out` is None, write its reports; `alone` adds a picture for each matrix and prints a line for each file."""
     told = console if alone else no_console()
     named = matrices(runs)
     for name, own in named.items():
@@ -218,9 +218,9 @@ def _draw_matrices(
 
 
 def _draw_experiments(folder: Path, found: Collected, *, out: Path | None, console: Console) -> None:
-    """Add the studies and overheads that were run in a folder, and write the reports of these; none where `out` is None.
+    """Add the studies and overheads that were run in a folder; write the overheads' reports unless `out` is None.
 
-    One that can't be read, or whose runs are gone, costs itself only.
+    A file that can't be read, or whose runs are gone, is skipped with a warning.
     """
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
@@ -239,7 +239,7 @@ def _draw_experiments(folder: Path, found: Collected, *, out: Path | None, conso
 
 
 def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
-    """Add what shows only across matrices, and write its reports; none where `out` is None."""
+    """Add comparisons across matrices, and write their reports unless `out` is None."""
     for name, joined in across(runs).items():
         measured = Measured.of(joined, of_one_matrix=False)
         if measured.comparison and out:
@@ -256,7 +256,7 @@ def _add(reports: Iterable[Report], found: Collected, *, out: Path | None, conso
 
 
 def _link(path: Path, page: Path) -> str:
-    """Where a run directory or a report is, seen from the page; a folder is looked up once for all that is in it."""
+    """The path of a run directory or report, relative to the page; each folder is resolved once for all its contents."""
     if path.is_symlink():
         return quote(_seen_from(page, path))
     return quote(f"{_seen_from(page, path.parent)}/{path.name}".removeprefix("./"))
@@ -268,7 +268,7 @@ def _seen_from(page: Path, path: Path) -> str:
 
 
 def _files(folder: Path, *, page: Path) -> dict[str, str]:
-    """By their names, where the reports in a folder are, seen from the page."""
+    """Links from the page to the reports in a folder, by file name."""
     found = sorted(path for kind in ("png", "md", "csv") for path in folder.glob(f"*.{kind}"))
     return {path.name: _link(path, page) for path in found}
 
@@ -281,7 +281,7 @@ def _page(found: Collected) -> Page:
 
 
 def _write(found: Collected, place: Path, *, console: Console) -> None:
-    """Write the page in both forms, which can be read at once, then beside it each of its figures as PNG and CSV."""
+    """Write the page in both forms first, so that it can be read, then its figures as PNG and CSV."""
     page = _page(found)
     check_writable(place / BESIDE)
     now = datetime.now(timezone.utc)
@@ -304,7 +304,7 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
 
 
 def _baselines(runs: Sequence[Run]) -> list[Run]:
-    """One-device runs of earlier matrices that speedups of these are against; one that is gone leaves its speedups out."""
+    """The one-device runs of earlier matrices that speedups of these are relative to; if one is gone, its speedups are left out."""
     known = {record.run_id for _, record in runs}
     found: dict[str, Run] = {}
     for path, record in runs:
@@ -321,10 +321,10 @@ _LOG_SUFFIX = ".mllog.txt"
 
 
 def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
-    """Write a log a run, in `out` or beside the run, and print where each is and of which runs there is none.
+    """Write one log per run, to `out` or next to the run; print each path, and which runs have no log.
 
     Raises:
-        RequestError: no record is there, or `out` takes no file.
+        RequestError: there is no record, or `out` is not writable.
         RunFailedError: a log could not be written.
     """
     console = open_console(soft_wrap=True)
@@ -353,7 +353,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
 
 
 def _log_of(run: Run) -> tuple[str | None, str]:
-    """The log of a run, or why there is none. RequestError: its events can't be read."""
+    """The log of a run, or the reason why there is none. RequestError: its events can't be read."""
     directory, record = run
     if record.profiled:
         return None, "a pass under a profiler"

@@ -1,4 +1,4 @@
-"""`dlscale ls`, `show`, `profile` and `rerun`: which runs are on file, what one of them came to, what a pass found, and its command again."""
+"""`dlscale ls`, `show`, `profile` and `rerun`: list the runs on file, show a run or a pass under a profiler, and repeat a run's command."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def show(
 
 
 def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
-    """What is told of a run, by name; throughput and time are those of all its repeats."""
+    """The lines that `show` prints, as (name, text); throughput and time are over all repeats of the run."""
     from runner.analysis.summarize import summarize
     from runner.core import units
     from runner.core.trial import Trial, title
@@ -145,24 +145,24 @@ def rerun(
     out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
 ) -> None:
-    """Run the command of a run again: all that it measured, with the framework, version, network and engine that the run had."""
+    """Repeat the command of a run: everything it measured, with the framework, version, network and engine that the run had."""
     from runner.report.page.runs import again
     from runner.results.store import read_record
 
     program, *words = again(read_record(run)) or ("",)
     if not words:
         raise RequestError(f"{run}: its record does not have the command that was typed; `dlscale bench` takes another")
-    # Where its records went may be a folder of another machine.
+    # Do not reuse the old --out: it may be the folder of another machine.
     words = [words[0], *([f"--out={out}"] if out else []), *_without_out(words[1:])]
     if dry_run:
         words.insert(1, "--dry-run")
     complain([f"again: {shlex.join((program, *words))}"])
-    sys.argv[1:] = words  # what the new record says was typed
+    sys.argv[1:] = words  # the new record stores argv as the command
     raise typer.Exit(context.find_root().command(words, standalone_mode=False) or 0)
 
 
 def _without_out(words: Sequence[str]) -> Iterator[str]:
-    """The words but `--out` with its value; what a program of others is given is its own."""
+    """Drop `--out` and its value; arguments after `--` belong to the user's program."""
     ours = words.index("--") if "--" in words else len(words)
     for at, word in enumerate(words):
         if at >= ours or not (word.startswith("--out=") or word == "--out" or words[at - 1 : at] == ["--out"]):
@@ -170,7 +170,7 @@ def _without_out(words: Sequence[str]) -> Iterator[str]:
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:
-    """Print the tables of a pass, or its `profile` as JSON. RequestError: no pass is there, or its profiler never began."""
+    """Print the tables of a pass, or its `profile` as JSON. RequestError: there is no pass, or its profiler never started."""
     path, record = find_pass(directory)
     if record.profile is None:
         reasons = "; ".join(record.validity.reasons) or "no rank said so"
@@ -178,7 +178,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(record.profile.model_dump_json(indent=1) + "\n")
         return
-    # Not before it is known that there is something to show.
+    # Imported only once there is something to show.
     from runner.core.trial import title
     from runner.report.profile import profile_report, reservations, sampled
 
@@ -193,7 +193,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
 
 
 def find_pass(directory: Path) -> tuple[Path, RunRecord]:
-    """The pass of a run directory, or the newest one at or below a directory. RequestError: there is none; the sentence says how to make one."""
+    """The pass in a run directory, or the newest pass at or below a directory. RequestError: there is none; the sentence says how to make one."""
     from runner.results.store import RECORD, folders_under, read_record, run_directories
 
     if (directory / RECORD).is_file():
