@@ -1,4 +1,4 @@
-"""Everything on file → the page: its chapters in order, a block for each curve, comparison, pass and study, each figure under a name of its own."""
+"""Build the page from everything on file: chapters in order, one block per curve, comparison, pass and study, and unique names of figures."""
 
 from __future__ import annotations
 
@@ -74,23 +74,23 @@ CHAPTERS: Final = {
         "dlscale bench --profile kernels",
     ),
 }
-"""By anchor, the title, what it is about, and what to run for it."""
+"""By anchor: the title, what the chapter shows, and the command that measures it."""
 _OF_FILES: Final = frozenset({"studies", "overheads"})
-"""The chapters that are made from other files than records, and always whole."""
+"""Chapters made from other files than records; these are always complete."""
 
 
 @dataclass
 class Collected:
-    """What a page is made from, as it is read: folder by folder, each then joined to the whole. Chapters without a block are left out."""
+    """The page's contents as they are read: one instance per folder, all joined into the page's. Chapters without a block are left out."""
 
-    records: list[tuple[str, RunRecord]] = field(default_factory=list)  # what is drawn, by links relative to the page
-    others: list[tuple[datetime, RunLine]] = field(default_factory=list)  # what the table of all runs has besides
+    records: list[tuple[str, RunRecord]] = field(default_factory=list)  # drawn, by links relative to the page
+    others: list[tuple[datetime, RunLine]] = field(default_factory=list)  # further rows of the table of all runs
     measured: list[Shown] = field(default_factory=list)
     chapters: dict[str, list[Block]] = field(default_factory=lambda: {name: [] for name in CHAPTERS})
-    reserve: str = ""  # what is to be said of chapters that do not have all
+    reserve: str = ""  # note about chapters that do not show all runs
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
-        """Add the curves of a matrix, and their comparison; `watched` is what samplers saw, by the label of the curve, "" where there is one."""
+        """Add the curves of a matrix and their comparison; `watched` holds telemetry samples by label of the curve ("" if there is only one)."""
         for curve, summary in measured.curves:
             stem = f"{name}-{curve.slug}" if measured.comparison else name
             block = _curve_block(curve, summary, name=stem, watched=watched.get(curve.label))
@@ -104,10 +104,10 @@ class Collected:
         self.chapters[chapter] += blocks
 
     def join(self, folder: Collected, *, files: Mapping[str, str]) -> None:
-        """Add what a folder holds, collected from its run directories alone.
+        """Add a folder, which was collected from its run directories alone.
 
-        `files` has the link to each report that lies beside them, by its name; a block has those that its stem begins, and where several do, the
-        longest has it.
+        `files` maps the names of the reports next to them to links; each report goes to the block whose stem is the longest prefix of its
+        name.
         """
         stems = {block.stem for blocks_ in folder.chapters.values() for block in blocks_} - {""}
         own: dict[str, list[str]] = {}
@@ -122,7 +122,7 @@ class Collected:
             ]
 
     def page(self, *, title: str, made: str) -> Page:
-        """The page; newest runs first, as those are looked for."""
+        """The page; newest runs first, because those are looked up most."""
         drawn = [(record.provenance.recorded_at, runs.line(record, link=link)) for link, record in self.records]
         lines = tuple(line for _, line in sorted([*drawn, *self.others], key=lambda one: one[0], reverse=True))
         records = [record for _, record in self.records]
@@ -149,13 +149,13 @@ class Collected:
 
 
 def _stem(name: str, stems: AbstractSet[str]) -> str:
-    """The longest of the stems that a file's name begins with, up to an ending or a hyphen; "" for none."""
+    """The longest stem that is a prefix of a file's name, followed by a dot or a hyphen; "" if none is."""
     ends = (at for at in range(len(name) - 1, 0, -1) if name[at] in "-.")
     return next((name[:at] for at in ends if name[:at] in stems), "")
 
 
 def _sections(chapters: Mapping[str, Sequence[Block]], reserve: str) -> Iterable[Section]:
-    """The chapters that have blocks; anchors and figures that would share a name are numbered, titles told apart."""
+    """The chapters that have blocks; equal anchors and figure names are numbered, equal titles made distinct."""
     anchors: dict[str, int] = {}
     names: dict[str, int] = {}
     for name, (title, about, _) in CHAPTERS.items():
@@ -166,7 +166,7 @@ def _sections(chapters: Mapping[str, Sequence[Block]], reserve: str) -> Iterable
 
 
 def told_apart(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks of one title each with what of its setting and machine differs, else image, engine, day, stem or first run; figures by their block's title."""
+    """Make equal titles of blocks distinct by what differs: setting and machine, else image, engine, day, stem or first run; retitle their figures."""
     ran = [
         next((line for line in block.lines[1:] if " · " in line), "".join(block.lines[1:2])).split(" · ")
         for block in blocks
@@ -186,7 +186,7 @@ def told_apart(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _of_block(figures: Sequence[Figure], title: str, new: str) -> Iterable[Figure]:
-    """The figures of a block, titled by its new title in place of the old one or of the beginning that they have of it."""
+    """Retitle a block's figures: replace the block's old title, or the start of it that they contain, by the new one."""
     told = []
     for figure in figures:
         what, _, old = figure.title.partition(", ")
@@ -206,7 +206,7 @@ def _numbered(name: str, known: dict[str, int]) -> str:
 
 
 def compared_block(measured: Measured, *, name: str) -> tuple[Block, ...]:
-    """The block of a matrix over several transports; none of one over a single one."""
+    """The block of a matrix over several transports; empty for a single transport."""
     if measured.comparison is None:
         return ()
     own = {(curve.label, scale): ids for curve, _ in measured.curves for scale, ids in _ids(curve.own).items()}
@@ -215,7 +215,7 @@ def compared_block(measured: Measured, *, name: str) -> tuple[Block, ...]:
 
 
 def _ids(runs: Iterable[tuple[Path, RunRecord]]) -> dict[int, tuple[str, ...]]:
-    """By scale, the ids of its runs."""
+    """Run ids by scale."""
     found: dict[int, tuple[str, ...]] = {}
     for _, record in runs:
         scale = record.trial.world_size
@@ -255,7 +255,7 @@ def _curve_block(curve: Curve, summary: Summary, *, name: str, watched: Watched 
 
 
 def _lead(summary: Summary) -> str:
-    """What came of the largest scale that may be used."""
+    """The result of the largest usable scale."""
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
     if not usable:
         return f"no usable run: {', '.join(sorted({row.status for row in summary.rows}))}"

@@ -1,8 +1,7 @@
-"""What the other reports are made from → the figures of the page: the same values, laid out for an axis, of rows and over time.
+"""Figures of the page, from the inputs of the other reports: the same values, laid out along an axis, per row or over time.
 
-Only usable rows become points; what is left out is in the figure's notes, as a curve that silently stops reads like one that was never
-taken further. Time is each node's own, counted from the start of its measured windows, so that nodes with clocks of their own lie over each
-other.
+Only usable rows become points; the notes name the others, because a curve that ends silently looks as if nobody had measured further. Time
+is each node's own, counted from the start of its measured windows, so that nodes whose clocks differ are drawn on top of each other.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from runner.report.page.model import Figure, Series, error_bars, series_of, valu
 from runner.report.profile import spelt, worked
 from runner.results.store import read_table
 
-Runs = Mapping[int, tuple[str, ...]]  # by scale, the ids of the runs of a row
+Runs = Mapping[int, tuple[str, ...]]  # by scale: the ids of a row's runs
 
 
 def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
-    """Throughput, training time, and speedup against the ideal of one matrix; none where it has a single scale."""
+    """Throughput, training time, and speedup against the ideal of one matrix; empty if it has a single scale."""
     rows = [row for row in summary.rows if row.usable and row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
@@ -70,11 +69,11 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     return tuple(figure for figure in found if len(figure.series[0].x) > 1)
 
 
-LINEAR_UP_TO: Final = 8  # largest scale drawn on linear axes; beyond it powers of two would crowd at the origin
+LINEAR_UP_TO: Final = 8  # largest scale drawn on linear axes; beyond it powers of two would crowd near the origin
 
 
 def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
-    """Throughput against the ideal line, and efficiency; none where fewer than two scales have a throughput."""
+    """Throughput against the ideal line, and efficiency; empty if fewer than two scales have a throughput."""
     rows = sorted((row for row in summary.rows if row.usable and row.throughput is not None), key=lambda row: row.scale)
     if len(rows) < 2:  # noqa: PLR2004 - a single point is in the table
         return ()
@@ -86,7 +85,7 @@ def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
     ]
 
     def panel(name: str, y: str, measured: Series, *more: Series) -> Figure:
-        # A label has the digits that its interval supports.
+        # Labels have only the digits that the interval supports.
         labels = tuple(value_at(measured, at).split(" ±")[0] for at in range(len(measured.x)))
         return Figure(
             name=name,
@@ -109,7 +108,7 @@ def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
 
 
 def of_rows(rows: Sequence[Row], runs: Runs, field: str, *, by_scale: bool = False, times: float = 1) -> Series:
-    """A field of the rows that have it, with its interval, by scale as a number or by devices in words."""
+    """A field of the rows that have it, with its interval; x is the scale as a number, or the devices in words."""
 
     def interval(row: Row) -> Interval | None:
         ends: Interval | None = getattr(row, f"{field}_ci95", None)
@@ -133,12 +132,12 @@ def left_out(rows: Sequence[Row]) -> tuple[str, ...]:
 def transports(
     comparison: Comparison, *, name: str, runs: Mapping[tuple[str, int], tuple[str, ...]]
 ) -> tuple[Figure, ...]:
-    """Throughput, training time and bytes a step of each transport.
+    """Throughput, training time and bytes per step of each transport.
 
     Args:
         comparison: at least two transports.
-        name: begins the figures' names.
-        runs: by transport and scale, ids of the runs.
+        name: prefix of the figures' names.
+        runs: ids of the runs, by transport and scale.
     """
     usable = [row for row in comparison.rows if row.row.usable and row.row.throughput is not None]
     if not usable:
@@ -201,7 +200,7 @@ def _sent_and_rate(row: ComparedRow) -> str:
 
 
 def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
-    """Bytes that the algorithm has a node send, by which it may be."""
+    """Bytes that the algorithm makes a node send, per label; both bounds if it can be a tree or a ring."""
     if all(len(row.needed_bytes) < 2 for row in rows):  # noqa: PLR2004
         return {"the algorithm needs": tuple(row.expected_bytes for row in rows)}
     return {
@@ -211,7 +210,7 @@ def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
 
 
 def efficiency_by_network(found: Networks) -> tuple[Figure, ...]:
-    """Efficiency of each network against the number of devices; none unless one has it at two scales."""
+    """Efficiency of each network against the number of devices; empty unless a network has it at two scales."""
     series = []
     for network in found.networks:
         runs = {row.scale: own for row, own in zip(network.rows, network.runs, strict=True)}
@@ -236,7 +235,7 @@ def efficiency_by_network(found: Networks) -> tuple[Figure, ...]:
 def throughput_by(
     axis: str, found: TrainingComparison, *, ideal: Callable[[Any], tuple[Series, ...]] = lambda _: ()
 ) -> tuple[Figure, ...]:
-    """Throughput of rows that are named by words, beside what `ideal` makes of the drawn ones; none of a single one, which shows no difference."""
+    """Throughput of labelled rows, with the reference series that `ideal` makes of them; empty for a single row, which shows no difference."""
     rows = [one for one in found.rows if one.row.usable and one.row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004
         return ()
@@ -263,13 +262,13 @@ def throughput_by(
     )
 
 
-BARS: Final = 14  # categories that have a bar of their own; the rest share one
+BARS: Final = 14  # categories with a bar of their own; the rest share one
 
 
 def time_shares(
     profile: Profile, *, name: str, title: str, run: str = "", degraded: bool = False
 ) -> tuple[Figure, ...]:
-    """Where the time of a pass under a profiler went, by category; none of a pass that saw no work."""
+    """Time by category in a pass under a profiler; empty if the pass saw no work."""
     bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
     if others := profile.categories[BARS:]:
         bars.append((f"{len(others)} others", math.fsum(one.share_percent for one in others)))
@@ -297,7 +296,7 @@ def time_shares(
 
 @dataclass(frozen=True)
 class Watched:
-    """What a sampler saw of one run: its table `telemetry`, and the figures that were made from it."""
+    """A sampler's view of one run: its table `telemetry`, and the figures derived from it."""
 
     record: RunRecord
     telemetry: Telemetry
@@ -305,7 +304,7 @@ class Watched:
 
 
 def watched(runs: Sequence[tuple[Path, RunRecord]], *, console: Console) -> Watched | None:
-    """The first usable run of the largest scale at which somebody looked on; None without any, or where its table can't be read."""
+    """The first usable run with telemetry at the largest scale that has any; None if there is none, or its table can't be read."""
     seen = [(path, record, record.telemetry) for path, record in runs if record.telemetry]
     usable = [one for one in seen if one[1].validity.status != "invalid"]
     if not usable:
@@ -313,19 +312,19 @@ def watched(runs: Sequence[tuple[Path, RunRecord]], *, console: Console) -> Watc
     path, record, telemetry = max(usable, key=lambda one: one[1].trial.world_size)
     try:
         frame = read_table(path, "telemetry")
-    except RequestError as error:  # the tables are worth having without it
+    except RequestError as error:  # the tables are useful without it
         console.print(f"not drawn: {error}", style="yellow", markup=False)
         return None
     return None if frame is None else Watched(record, telemetry, frame)
 
 
-POINTS: Final = 300  # points of a curve over time; more are not told apart on a screen
+POINTS: Final = 300  # points of a curve over time; a screen shows no more
 CURVES: Final = 16  # devices whose curves are drawn; the CSV of telemetry has all
 Floats = npt.NDArray[np.float64]
 
 
 def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> tuple[Figure, ...]:
-    """Power and utilisation over the time of one run, a curve a device."""
+    """Power and utilisation over the time of one run, one curve per device."""
     if not seen.telemetry.spans:
         return ()
     # The measured windows of the slowest node.
@@ -364,12 +363,12 @@ def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> 
 def thinned(
     seconds: Floats, values: Floats, *, points: int = POINTS
 ) -> tuple[tuple[float, ...], tuple[float | None, ...], int]:
-    """At most so many points: means of as many neighbours each, and how many; a hole stays one (its time is that of the point before)."""
+    """At most `points` means of equally many neighbours, and how many; a gap stays a gap (at the time of the point before it)."""
     each = max(1, math.ceil(len(values) / points))
     times: list[float] = []
     found: list[float | None] = []
     padded = (np.append(column, np.full(-len(column) % each, np.nan)).reshape(-1, each) for column in (seconds, values))
-    # A group that holds no hole, nearly every one, costs no call of its own.
+    # Nearly all groups have no gap; these need no call of their own.
     for at, (when, mean) in enumerate(zip(*(column.mean(axis=1).tolist() for column in padded), strict=True)):
         own = slice(at * each, (at + 1) * each)
         known = None if math.isfinite(mean) else np.isfinite(values[own])
@@ -386,7 +385,7 @@ def thinned(
 
 
 def over_epochs(records: Sequence[RunRecord], *, name: str, title: str) -> tuple[Figure, ...]:
-    """Accuracy and loss after each epoch, a curve a run; none where no run was watched to converge."""
+    """Accuracy and loss after each epoch, one curve per run; empty if no run trained to convergence."""
     watched = [one for one in records if one.measurement.epochs and one.validity.status != "invalid"]
     if not watched:
         return ()
@@ -418,7 +417,7 @@ def over_epochs(records: Sequence[RunRecord], *, name: str, title: str) -> tuple
 
 @dataclass(frozen=True)
 class Curve:
-    """One device's quantity: (samples,) seconds since the measured windows began, and its values; NaN where nobody knows."""
+    """A device's quantity: (samples,) seconds since the measured windows began, and values; NaN if unknown."""
 
     name: str
     seconds: Floats
@@ -426,7 +425,7 @@ class Curve:
 
 
 def _measured_curves(frame: Samples, telemetry: Telemetry) -> dict[str, list[Curve]]:
-    """By quantity with its unit, a curve a device: of GPUs if GPUs trained, else of the hosts."""
+    """Curves per device, by quantity with its unit: of the GPUs if GPUs trained, else of the hosts."""
     if telemetry.device == "gpu":
         gpus = [(gpu.node, f"gpu{gpu.index}", f"GPU {gpu.index}") for gpu in telemetry.gpus]
         return {
@@ -442,7 +441,7 @@ def _measured_curves(frame: Samples, telemetry: Telemetry) -> dict[str, list[Cur
 
 
 def _curves(frame: Samples, telemetry: Telemetry, devices: list[tuple[str, str, str]], column: str) -> list[Curve]:
-    """A column of some devices; those that have at least two samples of it."""
+    """A column's curve for each device that has at least two samples of it."""
     found = []
     starts = {span.node: span.measured.start for span in telemetry.spans}
     for node, device, name in devices:
@@ -452,14 +451,14 @@ def _curves(frame: Samples, telemetry: Telemetry, devices: list[tuple[str, str, 
         if known.sum() > 1:
             words = f"{node} {name}" if len(starts) > 1 else name
             seconds = np.asarray(frame["t"][own], dtype=np.float64)[known] - starts[node]
-            # No line over holes in the samples, where nobody knows what was.
+            # Interrupt the line over gaps in the samples, where the values are unknown.
             holes = 1 + np.flatnonzero(np.diff(seconds) > GAP_PERIODS / (telemetry.hz or 1))
             found.append(Curve(words, np.insert(seconds, holes, np.nan), np.insert(values[known], holes, np.nan)))
     return found
 
 
 def _rate(curve: Curve) -> Curve:
-    """Of a counter, its rise a second between samples; nothing where it began anew."""
+    """Rate per second of a counter between samples; NaN where the counter was reset."""
     steps, rise = np.diff(curve.seconds), np.diff(curve.values)
     rate = np.divide(rise, steps, out=np.full(len(steps), np.nan), where=(steps > 0) & (rise >= 0))
     return Curve(curve.name, curve.seconds[1:], rate)

@@ -1,6 +1,6 @@
-"""The page as Markdown, for people who read it where the records are kept: the same blocks in the same words, without figures that need a program.
+"""The page as Markdown, to be committed with the records: the same blocks in the same words, without figures, which need a program to draw them.
 
-It says nothing of when it was drawn, so that the same records always give the same text.
+It does not say when it was drawn, so that the same records always give the same text.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from runner.report.page.model import Block, Page, Section
 from runner.report.table import Table, escaped, line, listed
 
 MOST_BLOCKS: Final = 12
-"""Of a chapter with more there is a line each, which leads to the report that the block has of its own."""
-MOST_ROWS: Final = 20  # of a block: a table that does not fit is left out, with the number of its rows
+"""A chapter with more blocks has one line per block, with a link to the block's own report."""
+MOST_ROWS: Final = 20  # per block: a table that does not fit is left out, and its number of rows given
 MOST_OVERVIEW_ROWS: Final = 80
-MOST_RUNS: Final = 12  # of more runs their number is given, and the folders that they are in
+MOST_RUNS: Final = 12  # of more runs only the number and the folders are given
 _FIGURE: Final = re.compile(r"[<>≈≤≥+-]?\d[\d,.]*(?: ± [\d,.]+)?(?: \S+)?")
 
 
 def markdown(page: Page) -> str:
-    """Write the page; ends with a newline."""
+    """Render the page; ends with a newline."""
     folders = {run.run_id: run.folder for run in page.runs}
     lines = [
         "<!-- written by `dlscale report`: do not edit -->",
@@ -48,7 +48,7 @@ def markdown(page: Page) -> str:
 
 
 def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:
-    """A line a block, and below these the blocks."""
+    """One line per block, followed by the blocks."""
     yield from (f"## {escaped(section.title)}", "", escaped(section.about), "")
     if len(section.blocks) > MOST_BLOCKS:
         yield from (f"{len(section.blocks):,} of them, each in a report of its own:", "")
@@ -64,20 +64,20 @@ def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:
 
 
 def _entry(block: Block, target: str) -> str:
-    """What a block is, what came of it, and of which setting."""
+    """A block's title, result and setting, as a list entry."""
     words = "; ".join(word for word in (block.lead, *block.lines[:1]) if word)
     return f"- {_link(target, block.title) if target else escaped(block.title)}: {escaped(words)}"
 
 
 def _own_report(block: Block, folders: Mapping[str, str]) -> str:
-    """Where a block can be read by itself: its tables; its first run where nobody drew any."""
+    """Link to a block's own report: its Markdown file or, if there is none, its first run."""
     drawn = (link for link in block.files if unquote(PurePosixPath(link).name) == f"{block.stem}.md")
     ran = (folders[run] for run in block.runs if run in folders)
     return next(chain(drawn, ran), "")
 
 
 def _body(block: Block, folders: Mapping[str, str], *, most_rows: int = MOST_ROWS) -> Iterator[str]:
-    """Everything below the title of a block, each part with an empty line behind it."""
+    """Everything below a block's title, each part followed by an empty line."""
     if block.lines:
         yield from ("  \n".join(map(escaped, block.lines)), "")  # two spaces: a line break
     left, omitted = most_rows, []
@@ -117,7 +117,7 @@ def _are_figures(cells: Sequence[str]) -> bool:
 
 
 def _file(link: str, stem: str) -> str:
-    """A report by what its name has beside the block's: `power.png`, `csv`."""
+    """A link to a report, labelled by its file name without the block's stem: `power.png`, `csv`."""
     return _link(link, unquote(PurePosixPath(link).name).removeprefix(stem).lstrip("-."))
 
 

@@ -1,7 +1,7 @@
-"""What the page is made from: figures as columns of numbers, tables as text, and blocks of both.
+"""The values that the page is made from: figures as columns of numbers, tables as text, and blocks of both.
 
-Nothing here knows how a browser draws: `assets/figure.js` and `picture.py` draw the same `Figure`. As text it is a CSV, a line a point in full
-precision, and words, for those who hear it and those who paste.
+Nothing here knows how a figure is drawn: `assets/figure.js` and `picture.py` draw the same `Figure`. As text it is a CSV, one point a line
+in full precision, or a paragraph, for screen readers and for pasting.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from runner.report.table import Table, csv_text
 
 Row = TypeVar("Row")
 SeriesKind = Literal["measured", "published", "ideal"]
-Place = float | str  # where a point stands: a number, or the name of a bar
+Place = float | str  # a point's position along x: a number, or the name of a bar
 
 
 class Series(Frozen):
     """One curve, or one set of bars.
 
     Attributes:
-        kind: `measured` here, `published` by others, or `ideal`: what the figure is held against.
-        x, y: (points,) a y that is None is a hole in the curve. Names of bars that are equal get a number each: a browser draws such
-            bars on top of each other, as their sum.
-        low, high: (points,) ends of the 95 % interval; empty where none of the series has one.
-        degraded: (points,) drawn hollow; empty where no point is.
-        runs: (points,) ids of the runs behind each; empty for what is not measured.
-        labels: (points,) what a PNG says beside each; empty for nothing.
+        kind: `measured` here, `published` by others, or `ideal`: the reference line.
+        x, y: (points,) a y of None is a gap in the curve. Bars with equal names are numbered: a browser draws them on top of each other,
+            as their sum.
+        low, high: (points,) ends of the 95 % interval; empty if no point of the series has one.
+        degraded: (points,) drawn hollow; may be empty if no point is.
+        runs: (points,) ids of the runs behind each point; empty if nothing is measured.
+        labels: (points,) what a PNG prints next to each point; empty for no labels.
     """
 
     name: str
@@ -81,7 +81,7 @@ def series_of(
     name: str = "measured",
     kind: SeriesKind = "measured",
 ) -> Series:
-    """A series with a point for each of some rows."""
+    """A series with one point per row."""
     intervals = list(map(interval, rows))
     low, high = zip(*map(ends, intervals), strict=True) if any(intervals) else ((), ())
     return Series(
@@ -98,7 +98,7 @@ def series_of(
 
 
 def error_bars(*series: Series) -> str:
-    """What error bars are, for `Figure.interval`, or why there are none; empty where nothing is measured."""
+    """The text of `Figure.interval`: what error bars show, or why there are none; empty if nothing is measured."""
     if all(one.kind != "measured" for one in series):
         return ""
     if any(one.low for one in series):
@@ -107,7 +107,7 @@ def error_bars(*series: Series) -> str:
 
 
 def apart(titles: Sequence[str], *facts: Sequence[Sequence[str]]) -> list[str]:
-    """Titles, those that are alike each with the facts that not all of these have; of several lists a later one parts what is alike still."""
+    """Make equal titles distinct by appending facts that not all of them share; each further list of facts is for titles that are still equal."""
     found = list(titles)
     for told in facts:
         alike: dict[str, list[set[str]]] = {}
@@ -130,14 +130,14 @@ class Figure(Frozen):
     """One figure.
 
     Attributes:
-        name: its files' name without their endings, unique on a page.
+        name: the stem of its files, unique on a page.
         title: what it shows.
-        shape: `lines` over numbers, `bars` that stand on names, or `lying` bars, for long names.
-        x, y: what the axes are of, with units; values are always read along `y`, also of lying bars.
-        log: whether x is drawn by powers of two, and with it y where there is an ideal line.
+        shape: `lines` over numbers, vertical `bars` over names, or `lying` (horizontal) bars, for long names.
+        x, y: axis titles with units; y is the axis of the values, even for lying bars.
+        log: whether x is on a log2 scale; so is y if there is an ideal line.
         percent: whether y ends at 100.
-        shade: x from where to where measured windows lie; none where x is not time.
-        interval: what the error bars are; empty where the figure is of a kind that has none.
+        shade: x ranges of the measured windows; empty unless x is time.
+        interval: what the error bars show; empty if this kind of figure has none.
         notes: what is left out, and why.
     """
 
@@ -155,17 +155,17 @@ class Figure(Frozen):
 
 
 class Block(Frozen):
-    """What belongs together: one matrix, one comparison, one study.
+    """One unit of the page: a matrix, a comparison, or a study.
 
     Attributes:
         anchor: its id within the page.
-        title, lead: what it is, and what came of it in one line: all that is seen of it until it is opened.
+        title, lead: what it is, and its result in one line: all that is visible until it is opened.
         lines: what ran where.
         runs: ids of the runs that it is made from.
-        stem: begins the names of its own reports, which lie beside the run directories.
-        files: links to these, relative to the page, as far as they are there.
-        elsewhere: whether it is of another machine than the latest run.
-        empty: what to run where it has no figure.
+        stem: prefix of its own reports, which are next to the run directories.
+        files: links to those of these reports that exist, relative to the page.
+        elsewhere: whether it ran on other hardware than the latest run.
+        empty: what to run if it has no figure.
     """
 
     anchor: str
@@ -192,7 +192,7 @@ class Section(Frozen):
 
 
 class Fact(Frozen):
-    """One line of what is known of a run; a command can be copied."""
+    """One known fact about a run; a command gets a copy button."""
 
     name: str
     value: str
@@ -215,10 +215,10 @@ class Page(Frozen):
     """The whole page.
 
     Attributes:
-        made: of how much and by which version, and on one that is kept nowhere also when, in words.
-        counts: words, and how many there are of it.
-        latest: what was measured last; None where nothing was.
-        missing: what nothing is on file of, each with the command that measures it.
+        made: how many records it is drawn from and by which version; unless the page is to be committed, also when.
+        counts: (label, number) pairs.
+        latest: the newest measurement; None if nothing was measured.
+        missing: chapters without a record, each with the command that measures it.
     """
 
     title: str
@@ -243,9 +243,9 @@ class Page(Frozen):
 
 
 def to_csv(figure: Figure) -> str:
-    """Columns: series, kind (measured, published, ideal), x, y, both ends of the interval, degraded, ids of the runs joined by a space.
+    """Columns: series, kind (measured, published, ideal), x, y, both ends of the interval, degraded, run ids joined by a space.
 
-    The first line names x and y with their units: `x: devices`.
+    The header names x and y with their units: `x: devices`.
     """
     x_name, y_name = f"x: {figure.x}", f"y: {figure.y}"
     rows = [
@@ -265,19 +265,19 @@ def to_csv(figure: Figure) -> str:
     return csv_text(rows, columns=("series", "kind", x_name, y_name, "ci95_low", "ci95_high", "degraded", "runs"))
 
 
-FEW: Final = 8  # points of a curve that are told one by one
-NAMED: Final = 16  # bars that are, as nobody can see a name between two others
+FEW: Final = 8  # points of a curve that are listed one by one
+NAMED: Final = 16  # bars that are, because a name cannot be inferred from its neighbours
 
 
 def told(figure: Figure) -> str:
-    """The figure in one paragraph: what it is of, then each series."""
+    """The figure as a paragraph: its axes, then each series."""
     sentences = [f"{figure.y[0].upper()}{figure.y[1:]} by {figure.x}."]
     sentences += [f"{_series(series)}." for series in figure.series if series.kind != "ideal"]
     return " ".join(sentences)
 
 
 def place(value: Place) -> str:
-    """Where a point stands, as it is written beside an axis."""
+    """A point's position along x, as an axis label."""
     return value if isinstance(value, str) else f"{value:,.6g}"
 
 
@@ -301,7 +301,7 @@ def _series(series: Series) -> str:
 
 
 def _at(series: Series, at: int) -> str:
-    """A value and its place: a name stands before it, a number behind."""
+    """A value and its position: `name value`, or `value at number`."""
     value, where = value_at(series, at), series.x[at]
     return f"{where} {value}" if isinstance(where, str) else f"{value} at {place(where)}"
 

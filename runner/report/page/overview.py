@@ -1,4 +1,4 @@
-"""What the page opens with: what was measured last and how it differs from the one before; how many runs there are; the most of each network."""
+"""The top of the page: the latest measurement and how it differs from the one before, the number of runs, and the fastest cell of each network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runner.report.page import runs as lines
 from runner.report.page.model import Block, Figure, RunLine, anchor, apart, error_bars, series_of
 from runner.report.table import Table
 
-MOST = 40  # lines of a table here; the table of all runs has the rest
+MOST = 40  # rows of a table here; the table of all runs has the rest
 BARS = 12
 
 
@@ -32,7 +32,7 @@ STATUSES: Final = ("valid", "degraded", "invalid", "failed")
 
 
 def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[tuple[str, int], ...]:
-    """How many there are of what."""
+    """Labels and numbers: runs by validity, passes, studies."""
     measured = [run for run in runs if not run.profiled]
     every = {"runs": len(measured), **{status: _number(measured, status) for status in STATUSES}}
     passes = len(runs) - len(measured)
@@ -44,9 +44,9 @@ def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[tuple[str, int], .
 
 
 def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str | None = None) -> Block:
-    """The fastest cell of each network, frameworks beside each other, and how much there is of each folder, machine and framework.
+    """The fastest cell of each network, frameworks side by side, and the number of runs per folder, machine and framework.
 
-    `records` are drawn, `runs` are all on file. The cells of other hardware than `here` are folded; None of none.
+    `records` are drawn, `runs` are all on file. Cells of other hardware than `here` are folded; with None nothing is.
     """
     found = cells(records)
     own = [cell for cell in found if here in (None, hardware(cell.record))]
@@ -70,7 +70,7 @@ def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str
 
 
 def _by(name: str, values: Sequence[str], runs: Sequence[RunLine]) -> Table:
-    """How many runs of which validity there are of each folder, machine or framework; `values` has that of each run."""
+    """The number of runs by validity for each folder, machine or framework; `values` has one entry per run."""
     groups: dict[str, list[RunLine]] = {}
     for value, run in zip(values, runs, strict=True):
         groups.setdefault(value, []).append(run)
@@ -91,7 +91,7 @@ def _number(runs: Sequence[RunLine], status: str) -> int:
 
 
 def fastest(found: Iterable[Cell]) -> Table:
-    """The cell with the highest throughput of each network on so many devices of each kind."""
+    """The cell with the highest throughput for each machine, network and number of devices."""
     best: dict[tuple[str, ...], Cell] = {}
     for cell in found:
         record = cell.record
@@ -132,7 +132,7 @@ def _network(record: RunRecord) -> str:
 
 
 def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
-    """Frameworks beside each other where they trained the same network alike: bars for the fastest cell of each with techniques and without."""
+    """Frameworks that trained the same network in the same setting, side by side: each one's fastest cell with techniques and without."""
     groups: dict[tuple[str, ...], dict[tuple[str, bool], Cell]] = {}
     for cell in found:
         record, trial = cell.record, cell.record.trial
@@ -200,7 +200,7 @@ LEGEND: Final = (
 
 @dataclass(frozen=True)
 class Shown:
-    """A matrix on the page: one curve of it, with its figures there; `name` is that of the matrix."""
+    """One curve of a matrix, and its figures on the page; `name` is the matrix's."""
 
     name: str
     summary: Summary
@@ -209,22 +209,22 @@ class Shown:
 
     @property
     def when(self) -> datetime:
-        """When its last run was."""
+        """When its last run was recorded."""
         return max(record.provenance.recorded_at for record in self.records)
 
     @property
     def hardware(self) -> str:
-        """What it ran on."""
+        """The hardware that it ran on."""
         return hardware(self.records[0])
 
 
 def hardware(record: RunRecord) -> str:
-    """The GPU or processor of a machine, however many of its cores a run may use."""
+    """The GPU or processor of a machine, whatever number of cores a run used."""
     return re.sub(r", \d+ cores?$", "", machine(record))
 
 
 def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
-    """The last one and its block; None where nothing was measured."""
+    """The latest matrix and its block; None if nothing was measured."""
     ordered = sorted(shown, key=lambda one: (one.when, one.name, one.summary.setting))
     if not ordered:
         return None
@@ -267,7 +267,7 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
 
 
 def one_scale(summary: Summary) -> str:
-    """What to run where nothing can be drawn; empty where something can."""
+    """What to run to get a curve; empty unless there is exactly one usable scale."""
     usable = [row for row in summary.rows if row.usable]
     if len(usable) != 1:
         return ""
@@ -276,7 +276,7 @@ def one_scale(summary: Summary) -> str:
 
 
 def _before(last: Shown, others: Sequence[Shown]) -> Shown | None:
-    """The one before it on the same machine: of the same training, else of any."""
+    """The previous matrix on the same hardware: of the same training if there is one, else any."""
     here = [one for one in others if one.hardware == last.hardware and one.name != last.name]
     alike = [one for one in here if one.summary.title == last.summary.title]
     return next(reversed(alike or here), None)

@@ -1,6 +1,6 @@
-"""The page as one HTML file: markup from a template, style and programs inlined, values as JSON, Plotly packed until a figure is seen.
+"""The page as one HTML file: markup from a template, style and scripts inlined, values as JSON, Plotly compressed until the first figure is seen.
 
-Nothing on it may ask for anything from elsewhere: its own policy (`default-src 'none'`) forbids it, whatever a record holds.
+The page may not load anything: its own content security policy (`default-src 'none'`) forbids it, whatever a record contains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCRIPTS: Final = ("data.js", "table.js", "figure.js", "panel.js", "page.js")
 
 
 def html(page: Page, *, beside: str, pictures: bool = True) -> str:
-    """Write the page; the figures' files are `beside` it, in a folder relative to it, as PNG too where `pictures`."""
+    """Render the page; `beside` is the folder of the figures' files, relative to the page; with `pictures` it has PNGs too."""
     template = _environment().get_template("page.html.j2")
     return template.render(
         page=page,
@@ -39,7 +39,7 @@ def html(page: Page, *, beside: str, pictures: bool = True) -> str:
 
 
 def plotly() -> str:
-    """Plotly as base64 of gzip: a third of its size, and nothing for a browser to parse before a figure is seen."""
+    """Plotly as base64 of gzip: a third of its size, and the browser parses nothing before a figure is seen."""
     code = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(code, compresslevel=9, mtime=0)).decode()
 
@@ -47,7 +47,7 @@ def plotly() -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (commands load what they need)
 
-    # Whatever a record says is text: it is escaped wherever the template does not say otherwise.
+    # Text of a record is never markup: everything is escaped, unless the template says otherwise.
     return Environment(
         loader=PackageLoader("runner.report.page", "assets"),
         autoescape=True,
@@ -62,12 +62,12 @@ def _asset(name: str) -> str:
 
 
 def _script_safe(text: str) -> str:
-    """JSON that no name within it can end the element that it stands in (https://html.spec.whatwg.org/#restrictions-for-contents-of-script-elements)."""
+    """Escape JSON so that no string in it can close its script element (https://html.spec.whatwg.org/#restrictions-for-contents-of-script-elements)."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _opened(page: Page) -> frozenset[str]:
-    """The blocks that are open at first: of each chapter the first that has a figure."""
+    """The blocks that are open initially: in each chapter the first one with a figure, of the latest run's hardware."""
     firsts = (
         next((block for block in section.blocks if block.figures and not block.elsewhere), None)
         for section in page.sections
@@ -79,7 +79,7 @@ def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
     strings: dict[str, int] = {}
 
     def pool(text: str) -> int:
-        """The number of a string, which is there once: a machine's name stands in every line of the table of runs."""
+        """The index of a string, stored once: a machine's name occurs in every row of the table of runs."""
         return strings.setdefault(text, len(strings))
 
     places = {run.run_id: number for number, run in enumerate(page.runs)}
@@ -135,7 +135,7 @@ def _series(series: Series, places: dict[str, int]) -> dict[str, object]:
             found[name] = [_rounded(value) for value in column]
     if any(series.degraded):
         found["degraded"] = [int(one) for one in series.degraded]
-    if len(set(series.runs)) == 1:  # a curve over time is of one run
+    if len(set(series.runs)) == 1:  # a curve over time comes from one run
         found |= {"runs": _numbers(series.runs[0], places), "alike": True}
     elif series.runs:
         found["runs"] = [_numbers(runs, places) for runs in series.runs]
@@ -143,7 +143,7 @@ def _series(series: Series, places: dict[str, int]) -> dict[str, object]:
 
 
 def _numbers(runs: tuple[str, ...], places: dict[str, int]) -> list[int]:
-    """Places in the table of runs; a run that is not on the page has none."""
+    """Indices into the table of runs; runs that are not on the page are dropped."""
     return [places[run] for run in runs if run in places]
 
 

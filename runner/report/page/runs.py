@@ -1,4 +1,4 @@
-"""One run as a line of the table of all runs, and everything that its panel says: links, image, commands, reasons."""
+"""One run as a row of the table of all runs, and the contents of its panel: links, image, commands, reasons."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ COLUMNS: Final = (
     "machine",
     "date",
 )
-SHOWN: Final = 6  # of these, so many are shown at first: as many as a window of 1,200 pixels has room for
+SHOWN: Final = 6  # columns shown at first: as many as fit in a window of 1,200 pixels
 FILTERED: Final = ("machine", "framework", "model", "devices", "precision", "validity")
-"""Columns that have a list of their values to choose from."""
+"""Columns that can be filtered by value."""
 
 
 def line(record: RunRecord, *, link: str) -> RunLine:
-    """One run, without a figure where it is invalid; `link` leads to its directory, relative to the page."""
+    """One run, without figures if it is invalid; `link` is its directory, relative to the page."""
     return RunLine(
         run_id=record.run_id,
         cells=_cells(record),
@@ -58,13 +58,13 @@ def devices(record: RunRecord) -> str:
 
 
 def framework(record: RunRecord) -> str:
-    """Framework and version, or the image of a program that is not the suite's."""
+    """Framework and version, or the image of an external program."""
     trial = record.trial
     return trial.image if isinstance(trial, ExternalTrial) else f"{trial.framework} {version_of(record)}"
 
 
 def status(record: RunRecord) -> str:
-    """`valid`, `degraded` or `invalid`; `failed` where it did not come to its end."""
+    """`valid`, `degraded` or `invalid`; `failed` if it did not finish."""
     return "failed" if record.outcome.status != "ok" else record.validity.status
 
 
@@ -131,10 +131,10 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
         )
 
 
-# What a default is follows from the machine and the version of the suite: `dlscale bench` alone is another training elsewhere. A default that is
-# a constant of the command line, and one that a trial follows from (the length of a run), stays one.
+# Defaults depend on the machine and the suite's version, so `dlscale bench` alone may train something else elsewhere: they are written out.
+# Constant defaults of the command line, and those that the trial is derived from (the length of a run), are left out.
 def again(record: RunRecord) -> tuple[str, ...]:
-    """The words; none where it is not on file what was typed."""
+    """The argv that repeats a run; empty if its record does not have the command."""
     if not record.provenance.command:
         return ()
     program, *words = record.provenance.command
@@ -149,9 +149,9 @@ def again(record: RunRecord) -> tuple[str, ...]:
 
 
 def _resolved(record: RunRecord, trial: Trial, given: set[str]) -> Iterator[tuple[str, str | int]]:
-    """Each flag of what the suite decides where it is not given, with what it decided."""
+    """Each flag that the suite chose a value for, with that value."""
     yield "--framework", trial.framework
-    if "--image" not in given and record.engine != "host":  # whose version is what is there
+    if "--image" not in given and record.engine != "host":  # the host's framework has whatever version is installed
         yield "--version", trial.version
     yield "--model", trial.model
     several = trial.nodes == 1 and given & {"--nodes", "--hosts", "-H"}
@@ -170,7 +170,7 @@ def _resolved(record: RunRecord, trial: Trial, given: set[str]) -> Iterator[tupl
 
 
 def _workers(record: RunRecord, trial: Trial) -> str:
-    """How many CPU workers: one has its share of the machine at the largest scale, which so is named, too."""
+    """The worker counts to request: the run's and the largest scale's, because the latter determines a worker's share of the machine."""
     cores, share = record.provenance.host.usable_threads, trial.cpus_per_worker
     largest = cores // share if share and trial.nodes == 1 else 0
     return ",".join(map(str, sorted({trial.world_size, max(trial.world_size, largest)})))

@@ -1,9 +1,9 @@
 'use strict';
-// The values of the page, and the few helpers that everything below uses. Text is only ever set as text, never parsed as markup.
+// The page's values, and helpers that all other scripts use. Text is always set as text, never parsed as markup.
 const values = JSON.parse(document.getElementById('values').textContent);
 const ABSENT = '–';
 
-/** An element with its attributes and children; text among them becomes text. */
+/** An element with its attributes and children; strings become text nodes. */
 function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -15,7 +15,7 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Text whose dates stay on one line, also in a narrow window. */
+/** Text whose dates never wrap, even in a narrow window. */
 const unbroken = (text) => text.split(/\b(\d{4}-\d\d-\d\d)\b/).map((part, at) => (at % 2 ? make('span', { class: 'whole' }, part) : part));
 
 const columnOf = (name) => values.runs.columns.indexOf(name);
@@ -26,7 +26,7 @@ const RUN = columnOf('run');
 const runNamed = new Map(Array.from({ length: runCount }, (_, run) => [runCell(RUN, run), run]));
 
 const FIGURE = /^[≈<>×]?[-−+]?[\d.,]+( ± [\d.,]+)?( \(.*\)| of [\d.]+| \S[^()±]*\/s)?$/;
-/** A figure as it is written in a cell ("6,525 ± 12", "≈3.8", "91.2 (80–99)", "47.7 ± 2.3 images/s") as a number; NaN for words. */
+/** A figure as formatted in a cell ("6,525 ± 12", "≈3.8", "91.2 (80–99)", "47.7 ± 2.3 images/s") as a number; NaN for words. */
 function numberIn(text) {
   return FIGURE.test(text) ? parseFloat(text.replace(/^[≈<>×+]/, '').replace('−', '-').replace(/,/g, '')) : NaN;
 }

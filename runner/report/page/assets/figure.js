@@ -1,12 +1,12 @@
-// Figures, drawn by Plotly when they are first seen. Plotly itself is unpacked for the first of them.
+// Figures, drawn by Plotly when they first become visible. Plotly itself is decompressed for the first one.
 const DARK_FOR = { '#000000': '#f0f0f0', '#0072B2': '#4aa3df' };
 const SYMBOLS = ['circle', 'square', 'diamond', 'triangle-up', 'cross', 'x', 'star'];
 let unpacked;
 
-/** Plotly, from its packed source in this page. */
+/** Plotly, decompressed from its source in this page. */
 function library() {
   unpacked ??= (async () => {
-    // It stands at the end of the page, which may still be on its way when the first figure is seen.
+    // It is at the end of the page, which may still be loading when the first figure becomes visible.
     if (document.readyState === 'loading') await new Promise((ready) => document.addEventListener('DOMContentLoaded', ready));
     const packed = Uint8Array.from(atob(document.getElementById('plotly').textContent), (letter) => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
@@ -16,7 +16,7 @@ function library() {
   return unpacked;
 }
 
-const drawn = new Map(); // plot's element → its figure
+const drawn = new Map(); // plot element → its figure
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
@@ -30,7 +30,7 @@ const waiting = new WeakMap();
 /** A figure with its caption, its values as a table, and its files. */
 function figureElement(figure) {
   const plot = make('div', { class: 'plot', role: 'img', 'aria-label': `${figure.title}. ${figure.summary}` });
-  plot.style.minHeight = `${heightOf(figure)}px`; // so that nothing moves when it is drawn
+  plot.style.minHeight = `${heightOf(figure)}px`; // so that nothing shifts when it is drawn
   waiting.set(plot, figure);
   seen.observe(plot);
   const table = make('details', { ontoggle: (event) => event.target.open && event.target.children.length === 1
@@ -44,7 +44,7 @@ function figureElement(figure) {
 
 const runsAt = (series, at) => (series.alike ? series.runs : series.runs?.[at]) ?? [];
 
-/** Every value of a figure as a line of a table. */
+/** A figure's values as a table, one row per point. */
 function pointTable(figure) {
   const points = figure.series.filter((series) => series.kind !== 'ideal')
     .flatMap((series) => series.x.map((_, at) => [series, at])).filter(([series, at]) => series.y[at] !== null);
@@ -73,7 +73,7 @@ function sentence(figure, series, at) {
   return words.replace(/</g, '&lt;').replace(/(.{40,60}?) /g, '$1<br>');
 }
 
-/** What is told of a point when it is pointed at. */
+/** Hover texts of a series' points. */
 const hover = (figure, series) => ({ hoverinfo: 'text', hovertext: series.x.map((_, at) => sentence(figure, series, at)) });
 
 function tone(name) {
@@ -85,7 +85,7 @@ function colour(number) {
   return isDark() ? DARK_FOR[own] ?? own : own;
 }
 
-/** Colours go by what a curve is of: published and measured of the same have the same. */
+/** Published and measured series of the same name have the same colour. */
 function traces(figure) {
   const names = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').map((series) => series.name))];
   const both = new Set(figure.series.map((series) => series.kind)).has('published');
@@ -98,7 +98,7 @@ function traces(figure) {
   });
 }
 
-/** Of bars, a mark across each: a line, and where two are told apart a diamond. */
+/** For lying bars, a mark across each: a line; a second series gets diamonds. Otherwise a dashed line. */
 function idealTrace(figure, series, number) {
   const lying = figure.shape === 'lying';
   return { type: 'scatter', name: series.name, x: lying ? series.y : series.x, y: lying ? places(series) : series.y, ...hover(figure, series),
@@ -121,7 +121,7 @@ function barTrace(figure, series, number) {
   const lying = figure.shape === 'lying';
   const hollow = series.x.map((_, at) => Boolean(series.degraded?.[at]));
   const shape = series.x.map((place) => (`${place}`.includes('emulated') ? '/' : series.kind === 'published' ? '.' : ''));
-  const filled = !hollow.some(Boolean); // hollow bars tell by their outline, and have no pattern
+  const filled = !hollow.some(Boolean); // hollow bars have an outline and no pattern
   const pattern = filled && shape.some(Boolean) ? { shape, fgcolor: tone('--paper'), fillmode: 'overlay', fgopacity: 0.45 } : undefined;
   return { type: 'bar', name: series.name, ...hover(figure, series), orientation: lying ? 'h' : 'v', [lying ? 'y' : 'x']: places(series), [lying ? 'x' : 'y']: series.y,
     customdata: series.x.map((_, at) => runsAt(series, at)), [lying ? 'error_x' : 'error_y']: bars(series),
@@ -131,12 +131,12 @@ function barTrace(figure, series, number) {
     marker: { color: filled ? colour(number) : hollow.map((one) => (one ? tone('--paper') : colour(number))), line: { color: colour(number), width: 1.5 }, pattern } };
 }
 
-/** Long names of bars, broken into lines. */
+/** Names of bars, with line breaks in long ones. */
 const places = (series) => series.x.map((place) => `${place}`.replace(/(.{18,30}?[ ,])\s*/g, '$1<br>').replace(/<br>$/, ''));
 
 function bars(series) {
   if (!series.low) return undefined;
-  // The ends are rounded apart from the value, and a bar cannot have a negative length.
+  // The ends are rounded separately from the value, and an error bar cannot have a negative length.
   const reach = (ends, sign) => series.y.map((value, at) => (ends[at] == null || value == null ? 0 : Math.max(0, sign * (ends[at] - value))));
   return { type: 'data', symmetric: false, array: reach(series.high, 1), arrayminus: reach(series.low, -1), color: tone('--ink'), thickness: 1.4, width: 5 };
 }
@@ -153,7 +153,7 @@ function layout(figure) {
   const axis = { gridcolor: tone('--line'), zerolinecolor: tone('--line'), linecolor: tone('--quiet'), automargin: true };
   const value = { ...axis, title: { text: lying ? '' : figure.y }, rangemode: 'tozero', ...(figure.percent && fitsPercent(figure) ? { range: [0, 105] } : {}) };
   const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.shape ? { type: 'category' } : ticks(figure)) };
-  // The ideal stays a straight line where both axes go by powers.
+  // On two logarithmic axes the ideal stays a straight line.
   if (figure.log && figure.series.some((series) => series.kind === 'ideal')) Object.assign(value, { type: 'log', ...powers(figure) });
   if (lying) along.autorange = 'reversed';
   const several = figure.series.length > 1;
@@ -162,7 +162,7 @@ function layout(figure) {
     margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest', uniformtext: { mode: 'hide', minsize: 10 },
     font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif', size: 12.5, color: tone('--ink') },
     hoverlabel: { font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif' } },
-    // Beside long names there is little room for what the bars are of: it begins left of them where it has to.
+    // Long names leave little room for the axis title: it is right-aligned, and may start to the left of the bars.
     annotations: lying ? [{ text: figure.y, x: 1, xref: 'paper', xanchor: 'right', y: 0, yref: 'paper', yanchor: 'top', yshift: -22, showarrow: false }] : [],
     shapes: (figure.shade ?? []).map(([x0, x1]) => ({ type: 'rect', yref: 'paper', y0: 0, y1: 1, x0, x1, line: { width: 0 },
       fillcolor: tone('--quiet'), opacity: 0.14, layer: 'below' })) };
@@ -170,13 +170,13 @@ function layout(figure) {
 
 const fitsPercent = (figure) => figure.series.every((series) => series.y.every((value) => value === null || value <= 105));
 
-/** Ticks stand where something was measured, as long as they can be told apart. */
+/** Ticks at every measured x, if there are few enough to tell apart. */
 function ticks(figure) {
   const found = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').flatMap((series) => series.x))].sort((a, b) => a - b);
   return { type: figure.log ? 'log' : 'linear', ...(found.length < 14 ? { tickvals: found, ticktext: found.map(written) } : {}) };
 }
 
-/** The powers of two about what was measured: as ticks of their own, the digits between powers of ten run into each other. */
+/** The powers of two around the measured values as ticks: Plotly's own labels between powers of ten overlap. */
 function powers(figure) {
   const found = figure.series.flatMap((series) => series.y).filter((value) => value > 0).map(Math.log2);
   const from = Math.floor(Math.min(...found));
@@ -196,7 +196,7 @@ function draw(plotly, plot, figure) {
   }
 }
 
-/** Draw again what is drawn, in the colours of the present theme. */
+/** Redraw every drawn figure in the colours of the current theme. */
 function redraw() {
   for (const [plot, figure] of drawn) draw(window.Plotly, plot, figure);
 }

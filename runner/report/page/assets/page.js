@@ -1,4 +1,4 @@
-// Puts the page together: theme, the blocks that are open, the table of all runs, print.
+// Assembles the page: theme, blocks open initially, the table of all runs, printing.
 const isDark = () => document.documentElement.dataset.theme === 'dark';
 const toggle = document.getElementById('theme');
 const preferred = matchMedia('(prefers-color-scheme: dark)');
@@ -9,7 +9,7 @@ function theme(name) {
   redraw();
 }
 
-/** What the reader chose before; pages from files have no storage in every browser. */
+/** The reader's saved choice; not every browser has storage for pages from files. */
 function chosen(value) {
   try {
     if (value) localStorage.setItem('dlscale-theme', value);
@@ -24,14 +24,14 @@ preferred.addEventListener('change', (event) => chosen() ?? theme(event.matches 
 toggle.addEventListener('click', () => theme(chosen(isDark() ? 'light' : 'dark') ?? (isDark() ? 'light' : 'dark')));
 toggle.hidden = false;
 
-const NOTES = 3; // that stand before figures; more are folded
+const NOTES = 3; // shown above figures; if there are more, all are folded
 
 function notesOf(block) {
   const notes = block.notes.map((note) => make('p', { class: 'note' }, note));
   return notes.length > NOTES ? [make('details', { class: 'folded' }, make('summary', {}, `${notes.length} notes on these figures`), ...notes)] : notes;
 }
 
-/** Fill a block that is seen for the first time. */
+/** Fill a block when it is first shown. */
 function fill(body) {
   const block = values.blocks[body.dataset.block];
   if (!block || body.children.length) return;
@@ -66,7 +66,7 @@ function openLinked() {
 addEventListener('hashchange', openLinked);
 openLinked();
 
-// Paper is white, and shows what was not scrolled to as well.
+// Print in light colours, including figures that were not scrolled to.
 let kept;
 addEventListener('beforeprint', () => {
   kept ??= document.documentElement.dataset.theme;

@@ -1,8 +1,8 @@
-// The panel of a run: where its record is, what it ran in, how to run it again, and why its figures are reserved.
+// The panel of a run: links to its record, its image, the command that repeats it, and its reservations.
 const panel = document.getElementById('panel');
 const [RECORD, FOLDER, FACTS, REASONS] = [0, 1, 2, 3];
 
-/** Show a run; `runs` are those behind the same point. */
+/** Show a run; `runs` are all runs of the same point. */
 function openPanel(runs, run) {
   const of = values.runs.panels[run];
   document.getElementById('panel-title').textContent = runCell(RUN, run);
@@ -29,7 +29,7 @@ function openPanel(runs, run) {
 }
 
 function copy(text) {
-  // Pages from files have no clipboard in every browser: select the text there.
+  // Not every browser gives pages from files a clipboard: select the text instead.
   return make('button', { type: 'button', 'aria-label': `copy: ${text}`, onclick: async (event) => {
     const button = event.target;
     try {
@@ -45,7 +45,7 @@ document.getElementById('panel-close').addEventListener('click', () => panel.clo
 panel.addEventListener('close', () => history.replaceState(null, '', location.pathname + location.search));
 panel.addEventListener('click', (event) => event.target === panel && panel.close());
 
-/** A link to the page can name a run: `report.html#run=<id>`. */
+/** Open the run that the link names: `report.html#run=<id>`. */
 function openNamed() {
   const named = /^#run=(.+)$/.exec(location.hash);
   const run = named && runNamed.get(decodeURIComponent(named[1]));

@@ -1,14 +1,14 @@
-// Tables that sort, filter and page. Only the lines of one page are elements, however many there are.
+// Tables that sort, filter and page. Only the rows of the current page are elements, however many there are.
 const LINES = 50;
-const FILTER_FROM = 13; // a table that is seen at a glance needs no filter
-const LONG = 60; // characters of a cell that is given room, however many columns there are
-const MANY = 10; // columns from which that is less, and so are the gaps between them
+const FILTER_FROM = 13; // rows; a shorter table needs no filter
+const LONG = 60; // characters from which a cell gets a minimum width
+const MANY = 10; // columns from which that width and the gaps are smaller
 let tables = 0;
 
 /**
  * A table with its controls.
- * @param {object} of - caption, columns (names), count (lines), cell(line, column) → text, filtered (columns with a choice of values), wide
- *   (a line of it is never broken), shown (of its columns so many are seen at first), runs(line) → numbers of runs, shown in a last column; undefined for none.
+ * @param {object} of - caption, columns (names), count (rows), cell(line, column) → text, filtered (columns with a choice of values), wide
+ *   (rows never wrap), shown (number of columns shown at first), runs(line) → indices of runs, shown in a last column; undefined for no such column.
  */
 function dataTable(of) {
   const id = `t${++tables}`;
@@ -48,7 +48,7 @@ function dataTable(of) {
 
   function compare(one, other) {
     const [a, b] = [of.cell(one, state.column), of.cell(other, state.column)];
-    if ((a === ABSENT) !== (b === ABSENT)) return a === ABSENT ? 1 : -1; // what is not known comes last, either way
+    if ((a === ABSENT) !== (b === ABSENT)) return a === ABSENT ? 1 : -1; // unknown values come last in either order
     const order = numeric[state.column] ? numberIn(a) - numberIn(b) : a.localeCompare(b, 'en', { numeric: true });
     return (state.up ? order : -order) || one - other;
   }
@@ -71,7 +71,7 @@ function dataTable(of) {
   function row(line) {
     const cells = of.columns.map((_, column) => {
       const text = of.cell(line, column);
-      const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has a colour of its own
+      const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has its own colour
       const told = linked(text, of.wide);
       const long = text.length > LONG && typeof told[0] === 'string' ? 'long' : words;
       const absent = text === ABSENT ? ' absent' : '';
@@ -83,7 +83,7 @@ function dataTable(of) {
   }
 
   function sortBy(column) {
-    state.up = state.column === column ? !state.up : !numeric[column]; // of figures one looks for the largest first
+    state.up = state.column === column ? !state.up : !numeric[column]; // figures start with the largest
     state.column = column;
     heads.forEach((head, at) => at < of.columns.length
       && head.setAttribute('aria-sort', at !== column ? 'none' : state.up ? 'ascending' : 'descending'));
@@ -121,9 +121,9 @@ function dataTable(of) {
   }
 
   show();
-  // Roles, as a narrow window shows a line of many columns as a card, which is no table to a browser.
+  // Explicit roles, because a narrow window shows a row of many columns as a card, which a browser does not treat as a table.
   const table = make('table', { role: 'table', class: of.wide ? 'wide' : heads.length > 3 && `cards${heads.length < MANY ? '' : ' many'}` }, make('caption', {}, ...unbroken(of.caption)), make('thead', {}, make('tr', {}, ...heads)), body);
-  // Only what can be scrolled with keys is reached by those who have nothing else.
+  // Focusable, so that keyboard users can scroll it.
   const scroll = make('div', { class: 'scroll', role: 'region', 'aria-label': of.caption, tabindex: '0' }, table);
   return make('div', { class: 'data', id }, controls, scroll, pages);
 }
@@ -139,13 +139,13 @@ function isNumeric(of, column) {
   return known > 0;
 }
 
-/** A cell that is the id of a run, or a list of them, opens their panels; `long` ones are written out. */
+/** A cell that is a run id, or a list of them, becomes buttons that open their panels; `long` writes the ids out. */
 function linked(text, long) {
   const names = text.split(' ');
   return names.every((name) => runNamed.has(name)) ? [runButtons(names.map((name) => runNamed.get(name)), long)] : unbroken(text);
 }
 
-/** Buttons for the first runs; a panel shows the rest. */
+/** Buttons for the first three runs; the panel links to the others. */
 function runButtons(runs, long = false) {
   const line = make('span', { class: 'runs' });
   runs.slice(0, 3).forEach((run, at) => line.append(at ? ' ' : '', make('button', {
