@@ -1,4 +1,4 @@
-"""What figures, tables and plots are made with, loaded while a job gets ready for a GPU, or leaves: a second that nobody then waits for."""
+"""Preloads the modules that figures, tables and plots need, while a job prepares its GPU or exits: this saves a second of waiting afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULES: Final = (
 
 
 def load() -> None:
-    """Import them in a thread of its own; whoever needs one meanwhile waits for it alone."""
+    """Import them in a thread; code that needs one of them meanwhile waits for that one only."""
     threading.Thread(target=_load, name="ahead", daemon=True).start()
 
 

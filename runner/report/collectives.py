@@ -1,4 +1,4 @@
-"""The table of what the probes timed on the wires, each operation by size: in the reports of a matrix and of transports, and as CSV."""
+"""The table of collectives timed by the probes, per operation and size: in the reports of a matrix and of transports, and as CSV."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS: Final[dict[str, Callable[[TimedOperation], str]]] = {
 
 
 def table(rows: Iterable[tuple[str, Row]]) -> Table | None:
-    """One line a transport, scale, operation and size, of labelled rows; None where no run has collectives on record."""
+    """One row per transport, scale, operation and size, of labelled rows; None if no run recorded collectives."""
     found = timed_operations(rows)
     if not found:
         return None
@@ -40,7 +40,7 @@ def notes(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def to_csv(rows: Iterable[tuple[str, Row]]) -> str | None:
-    """The same in full precision, seconds and 1e9 bytes a second."""
+    """The same as CSV, in full precision, seconds and 1e9 bytes per second; None if no run recorded collectives."""
     figures = ("operation", "size_bytes", "seconds", "algbw_gb_s", "busbw_gb_s")
     found = [
         {"transport": one.label, "scale": one.row.scale, **fields(one, *figures)} for one in timed_operations(rows)

@@ -29,7 +29,7 @@ _STYLES: Final[dict[Verdict, str]] = {
     "faster": "green",
 }
 _TOO_SMALL: Final = 0.0001
-MOST: Final = 3  # trials or runs of a side that a screen names when they could not be compared
+MOST: Final = 3  # trials or runs per side that a terminal names if they could not be compared
 
 
 def _p(pair: Pair) -> str:
@@ -51,7 +51,7 @@ _COLUMNS: Final[dict[str, Callable[[Pair], str]]] = {
 }
 
 
-# Of a pair in a terminal, below its trial: what stands in 80 columns.
+# Figures of a pair in a terminal, below its trial: those that fit in 80 columns.
 _FIGURES: Final[dict[str, Callable[[Pair], str]]] = {
     "runs": lambda pair: f"{pair.a.repeats}, {pair.b.repeats}",
     "A": lambda pair: figure(pair.a.throughput),
@@ -63,12 +63,12 @@ _FIGURES: Final[dict[str, Callable[[Pair], str]]] = {
 
 
 def table(compared: Compared) -> Table:
-    """A line for each pair."""
+    """One row per pair."""
     return Table.laid(compared.pairs, _COLUMNS, words=("verdict",))
 
 
 def notes(compared: Compared) -> Iterator[str]:
-    """What the table alone would hide: where reasons may lie, what is not known, and what is not in it."""
+    """What the table would hide: possible causes, uncertainty, and what was not compared."""
     yield from _different(compared.pairs)
     for pair in compared.pairs:
         for name, doubts in _doubts(pair):
@@ -79,12 +79,12 @@ def notes(compared: Compared) -> Iterator[str]:
 
 
 def _doubts(pair: Pair) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Why a side of a pair is degraded, where one is."""
+    """Each degraded side of a pair, with the reasons."""
     yield from ((name, tuple(side.doubts)) for name, side in (("A", pair.a), ("B", pair.b)) if side.doubts)
 
 
 def _uncertain(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Of how many pairs it is not known whether they differ by more than chance, and what to do about it."""
+    """The number of pairs whose difference may be chance, and what to do about it."""
     if few := [pair for pair in pairs if pair.ci95 is None]:
         yield (
             f"a side of fewer than {FEWEST_RUNS} runs in {len(few)} of {len(pairs)}: nothing tells there how much processes differ; measure with "
@@ -110,7 +110,7 @@ def _not_compared(out: LeftOut) -> str:
 
 
 def _different(pairs: Sequence[Pair]) -> Iterator[str]:
-    """What else is different, once for all pairs in which it is the same."""
+    """Other differences between the sides, once for all pairs that share them."""
     different: dict[str, list[str]] = {}
     for pair in pairs:
         if pair.differences:
@@ -122,7 +122,7 @@ def _different(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def _screen_notes(compared: Compared) -> Iterator[str]:
-    """The notes without what stands below its pair, and of trials and runs that were not compared their number where they are many."""
+    """The notes for a terminal, without those below each pair; many trials or runs that could not be compared are only counted."""
     if len(_distinct(compared.pairs)) == 1:
         yield from _different(compared.pairs)
     yield from _uncertain(compared.pairs)
@@ -144,7 +144,7 @@ def _distinct(pairs: Sequence[Pair]) -> set[tuple[Difference, ...]]:
 
 
 def _below(pair: Pair, *, alike: bool) -> Iterator[str]:
-    """What stands below the figures of a pair: why a side is degraded, and, unless it is `alike` in all of them, what else differs."""
+    """Notes below a pair's figures: why a side is degraded and, unless all pairs are `alike` in this, what else differs."""
     for name, doubts in _doubts(pair):
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         yield f"degraded in {name}: {doubts[0]}{more}"
@@ -158,19 +158,19 @@ def markdown(compared: Compared) -> str:
 
 
 def as_json(compared: Compared) -> str:
-    """Every figure of it; ends with a newline."""
+    """Every figure of the comparison; ends with a newline."""
     return compared.model_dump_json(indent=1) + "\n"
 
 
 def print_compared(console: Console, compared: Compared, passed_over: Sequence[str]) -> None:
-    """Print the answer, then what the pairs have in common and the figures of each below what it has for itself; then what they don't say."""
+    """Print the counts of verdicts, what all trials have in common, each pair's figures and notes, then the legend and the remaining notes."""
     console.print(f"A  {compared.a}\nB  {compared.b}", markup=False, soft_wrap=True)
     count = Counter(pair.verdict for pair in compared.pairs)
     console.print(
         f"\n{', '.join(f'{count[verdict]} {verdict}' for verdict in _STYLES if count[verdict])}", style="bold"
     )
     parts = zip(*(pair.trial.split(", ") for pair in compared.pairs), strict=False)
-    common = [own[0] for own in takewhile(lambda own: len(set(own)) == 1, parts)]  # that all trials begin with
+    common = [own[0] for own in takewhile(lambda own: len(set(own)) == 1, parts)]  # the common prefix of all trials
     if common:
         console.print(", ".join(common), markup=False)
     lines = [[cell(pair) for cell in _FIGURES.values()] for pair in compared.pairs]

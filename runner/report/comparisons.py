@@ -1,7 +1,7 @@
-"""What is compared across matrices, declared once: columns, legend, lead and figures of each kind of comparison, for every form that it has.
+"""Comparisons across matrices, each kind declared once: columns, legend, lead and figures, for every form of output.
 
-`runner/analysis/comparisons/` finds the runs and computes the figures; a `Report` is Markdown, CSV, PNG, a terminal's table and a
-block of the page. Interconnects are in `transports.py`.
+`runner/analysis/comparisons/` finds the runs and computes the figures; a `Report` is Markdown, CSV, PNG, a terminal's table and a block of
+the page. Interconnects are in `transports.py`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Report:
 
     Attributes:
         chapter: of the page, one of `collect.CHAPTERS`.
-        lead: what came of it, in one line.
+        lead: the result in one line.
         lines: what ran on what.
-        measured: what follows them, in Markdown alone.
-        tables: the first is what a terminal shows; Markdown names them where they are `many`.
-        pictures: what draws those that lie beside the Markdown as well, by the names of their files without `.png`.
+        measured: lines after these, formatted as Markdown, which only the Markdown report has.
+        tables: a terminal shows only the first; Markdown prints their titles if `many`.
+        pictures: functions that draw the PNGs next to the Markdown, by file name without `.png`.
     """
 
     chapter: str
@@ -77,7 +77,7 @@ class Report:
         return section(self.title, self.lines, *tables, "; ".join(self.legends), self.notes, measured=self.measured)
 
     def files(self, *, pictures: bool = True) -> Reports:
-        """Every report by the name of its file, with or without pictures."""
+        """Every report by file name, with or without pictures."""
         return {
             f"{self.name}.md": self.markdown(),
             f"{self.name}.csv": csv_text(self.csv) if self.csv else None,
@@ -99,7 +99,7 @@ class Report:
         )
 
     def page_block(self) -> Block:
-        """The block of the page, which shows the lead above all else."""
+        """The block of the page, which shows the lead first."""
         return Block(
             anchor=anchor(self.name),
             title=self.title,
@@ -117,7 +117,7 @@ UNUSABLE: Final = "no usable run"
 
 
 def compare_matrices(found: Sequence[Run]) -> Iterator[Report]:
-    """Every comparison of runs in one folder, whichever matrix they are of; interconnects are in `transports.py`."""
+    """Every comparison of runs in one folder, whatever their matrix; interconnects are in `transports.py`."""
     yield from map(networks, find_networks(found))
     yield from map(strategies, find_strategies(found))
     yield from map(sweep, sweeps(found))
@@ -127,7 +127,7 @@ def compare_matrices(found: Sequence[Run]) -> Iterator[Report]:
 
 
 def ablation(found: Ablation) -> Report:
-    """A training with one technique more a line."""
+    """A training with one more technique per row."""
     best = _most(found.rows)
     return _of_training(
         found,
@@ -152,7 +152,7 @@ def ablation(found: Ablation) -> Report:
 
 
 def engines(found: CrossCheck) -> Report:
-    """A training in a container and on the same software without one."""
+    """A training in a container, and on the same software without one."""
     incomparable = INCOMPARABLE if any(row.differs for row in found.rows) else UNUSABLE
     return _of_training(
         found,
@@ -221,7 +221,7 @@ def inputs(found: InputReport) -> Report:
 
 
 def strategies(found: TrainingComparison) -> Report:
-    """A training on the same devices whose ranks train together in several ways."""
+    """A training on the same devices by several strategies."""
     return _of_training(
         found,
         chapter="strategies",
@@ -245,7 +245,7 @@ def strategies(found: TrainingComparison) -> Report:
 
 
 def networks(found: Networks) -> Report:
-    """Networks that were trained alike on one device and on more."""
+    """Networks trained alike on one device and on more."""
     rows = [(network, row) for network in found.networks for row in network.rows]
     parts = {header: name for header, name in PARTS.items() if header != "input"}
     units = " / ".join(sorted({network.unit for network in found.networks}))
@@ -298,11 +298,11 @@ def networks(found: Networks) -> Report:
     )
 
 
-_DIGITS: Final = 12  # of a UUID that are shown
+_DIGITS: Final = 12  # characters of a UUID that are printed
 
 
 def devices(found: Devices) -> Report:
-    """What ran on several GPUs of a kind, each by itself."""
+    """The same trainings on several GPUs of one kind, each alone."""
 
     def at(end: int, read: Callable[[OnGpu], str]) -> Callable[[Training], str]:
         return lambda row: read(row.gpus[end])
@@ -346,7 +346,7 @@ def devices(found: Devices) -> Report:
 
 
 def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> Report:
-    """What several trainings at once are worth; `summary` is of the training alone, `name` that of the matrix."""
+    """Several trainings at once, compared with one after the other; `summary` is of the training alone, `name` is the matrix's."""
     sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
 
     def time(case: CaseFigures) -> str:
@@ -408,7 +408,7 @@ def _of_training(
     legend: str,
     **more: Any,
 ) -> Report:
-    """The report of a training in several settings: what tells a row by `names`, its runs, rate, `columns` and validity; `more` are other fields."""
+    """The report of a training in several settings: columns `names` that identify a row, runs, rate, `columns` and validity; `more` are other fields."""
     every: Columns[Any] = {
         **names,
         "runs": lambda one: runs(one.row),
@@ -496,7 +496,7 @@ def sweep(found: Sweep) -> Report:
 
 
 def sweep_figures(found: Sweep) -> tuple[Figure, ...]:
-    """Each quantity that is known of two batches at one precision: throughput, utilisation, and what counters and profilers say."""
+    """Quantities known for at least two batches at one precision: throughput, utilisation, and those of hardware counters and profilers."""
     on_gpus = found.device == "gpu"
     coarse = "NVML: share of the measured time in which any kernel ran" if on_gpus else "of the whole host"
     active = "mean over the measured windows, by hardware counters of the sampler"
@@ -511,7 +511,7 @@ def sweep_figures(found: Sweep) -> tuple[Figure, ...]:
 
 
 def _against_the_batch(found: Sweep, name: str, axis: str, field: str, *notes: str) -> Figure:
-    """A field of the points as a curve for each precision; its axis is named with the unit."""
+    """A field of the points, one curve per precision; `axis` names it with its unit."""
     precisions = list(dict.fromkeys(point.precision for point in found.points))
     value: Callable[[Point], float | None] = attrgetter(field)
     status: Callable[[Point], Status | None] = attrgetter("compute_status" if name == "compute" else "status")
@@ -528,7 +528,7 @@ def _against_the_batch(found: Sweep, name: str, axis: str, field: str, *notes: s
             interval=lambda point: point.row.throughput_ci95 if point.row and measures_rate else None,
             degraded=lambda point: status(point) == "degraded",
             runs=lambda point: point.runs,
-            # Beside several curves the figures would cover each other.
+            # With several curves the labels would overlap.
             label=None if len(precisions) > 1 else lambda point: figure(value(point)),
             name=own[0].precision,
         )

@@ -1,7 +1,7 @@
-"""The report of one matrix: its tables, what a terminal shows in short or in whole, Markdown for people who paste, CSV for people who compute.
+"""The report of one matrix: its tables, a short or complete version for a terminal, Markdown to paste, CSV to compute with.
 
-A figure has no more digits than its interval supports; columns of which nothing is known are left out. What a figure of `COLUMNS` is made
-from are the records of the row's usable runs (`Row.records`), or what the row has already.
+A figure has no more digits than its interval supports; columns without a known value are left out. Figures in `COLUMNS` are computed from
+the records of the row's usable runs (`Row.records`), or from the row's own fields.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from runner.report.table import Columns, Entry, Table, csv_text, escaped, fields
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of a row: `header` and `name` (of the CSV) each with the unit, `of` None where a row has none.
+    """A figure of a row: `header`, and `name` in the CSV, both with the unit; `of` returns None if a row has no such figure.
 
-    A table shows it where it is `known`, or where that is left out, where a row has it.
+    A table has the column if `known` says so or, without `known`, if any row has the figure.
     """
 
     header: str
@@ -52,13 +52,13 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 
 LOPSIDED: Final = 1.5
-"""How many times as far from the value one end of an interval is than the other where both are written."""
+"""Both ends of an interval are printed if one is more than this many times as far from the value as the other."""
 
-_NOTHING: Final = 1e-9  # share of a value below which an interval has no width but by rounding
+_NOTHING: Final = 1e-9  # share of the value below which the width of an interval is rounding error
 
 
 def with_interval(value: float | None, interval: Interval | None, *, scale: float = 1) -> str:
-    """A figure and its interval, both times `scale`: `6,525 ± 12`, and `13 (6–306)` where it is lopsided."""
+    """A figure and its interval, both multiplied by `scale`: `6,525 ± 12`, or `13 (6–306)` if it is lopsided."""
     if value is None or interval is None:
         return figure(None if value is None else scale * value)
     if not _lopsided(value, interval):
@@ -69,7 +69,7 @@ def with_interval(value: float | None, interval: Interval | None, *, scale: floa
 
 
 def rounded(value: float | None, interval: Interval) -> str:
-    """A value of a lopsided interval with the digits that its lower half supports."""
+    """A value of a lopsided interval, with as many digits as the lower half supports."""
     reach = math.sqrt(max(interval.low, 0.0) * interval.high) - interval.low or interval.half_width
     decimals = min(3, max(0, -math.floor(math.log10(reach)))) if reach > 0 else 0
     return ABSENT if value is None else f"{value:,.{decimals}f}"
@@ -81,14 +81,14 @@ def _lopsided(value: float, interval: Interval) -> bool:
 
 
 def interval_marks(summary: Summary) -> str:
-    """The marks of intervals that the short table has: `±`, `(low–high)`, both or none."""
+    """How the short table writes its intervals: `±`, `(low–high)`, both or neither."""
     rates = [(row.throughput, row.throughput_ci95) for row in summary.rows]
     known = [_lopsided(value, ends) for value, ends in rates if value is not None and ends and ends.half_width]
     return " and ".join(mark for mark, on in (("±", not all(known)), ("(low–high)", any(known))) if on and known)
 
 
 def screen(summary: Summary) -> Table:
-    """The table that `bench` ends on."""
+    """The table that `bench` ends with."""
     return Table.laid(
         summary.rows,
         {
@@ -105,7 +105,7 @@ def screen(summary: Summary) -> Table:
 
 
 def scaling(summary: Summary) -> Table:
-    """The scaling table; an unusable row shows no figure, and what `COLUMNS` declares has a column where it is known."""
+    """The scaling table; an unusable row shows no figure, and columns of `COLUMNS` are present if known."""
     return Table.laid(
         summary.rows,
         {
@@ -135,7 +135,7 @@ PARTS: Final = {
     "communication": "communication_s",
     "exchange alone": "exchange_alone_s",
 }
-"""By column of the table of parts, all in milliseconds, the field of `StepParts`."""
+"""Columns of the table of parts, all in milliseconds, and their fields of `StepParts`."""
 PARTS_LEGEND = (
     "a step = input + compute + stragglers + communication; compute: on one device all but the input, on several a pass without any "
     "exchange, mean of the ranks; stragglers: what the slowest rank takes longer; communication: the exchange that compute did not hide, and "
@@ -144,7 +144,7 @@ PARTS_LEGEND = (
 
 
 def parts(summary: Summary) -> Table | None:
-    """Where the time of a step went, one line a scale that tells of it; None where none does."""
+    """The parts of a step, one row per scale that has them; None if none does."""
     rows = [row for row in summary.rows if row.parts]
     cells: dict[str, Callable[[Row], str]] = {header: partial(part, name=name) for header, name in PARTS.items()}
     columns = {"devices": lambda row: row.devices, **cells}
@@ -172,7 +172,7 @@ def efficiency(row: Row) -> str:
 
 
 def validity(row: Row) -> str:
-    """The verdict, and whether the speedup is above what is to be expected."""
+    """The status, and whether the speedup is superlinear."""
     return row.status + (", superlinear" if row.superlinear else "")
 
 
@@ -185,19 +185,19 @@ def told(row: Row) -> str:
 
 
 def runs(row: Row) -> str:
-    """How many runs a row is made from; absent where none may be used."""
+    """The number of runs of a row; absent if none may be used."""
     return f"{row.repeats:,}" if row.usable else ABSENT
 
 
 def interval_legend(summary: Summary) -> str:
-    """Name what `±` is; where there is none, say why."""
+    """What `±` means, or why there is none."""
     if any(row.throughput_ci95 for row in summary.rows):
         return PLUS_MINUS
     return f"no ±: an interval is over runs, from {FEWEST_RUNS} on (REPEAT={FEWEST_RUNS})"
 
 
 def peak_legend(summary: Summary) -> tuple[str, ...]:
-    """Say what utilisation is, and of what; nothing where none is known."""
+    """What MFU is relative to; empty if no peak is known."""
     if summary.peak is None:
         return ()
     return (f"MFU = model FLOP/s ÷ dense peak, which is {summary.peak}",)
@@ -222,7 +222,7 @@ def notes(summary: Summary) -> tuple[str, ...]:
     return (*found, *summary.notes)
 
 
-MOST_EPOCHS: Final = 12  # lines of a table of epochs; the CSV beside it has all
+MOST_EPOCHS: Final = 12  # rows of a table of epochs; the CSV has all
 _ANSWERS: Final = (
     "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
     "samples in the host's memory to its predictions there, the median of the repeats"
@@ -239,7 +239,7 @@ _EPOCHS: Final = "after each epoch, on images that no epoch trains on: the media
 
 
 def modes(summary: Summary) -> tuple[Table, ...]:
-    """Of inference and of a training that is watched to converge."""
+    """The tables of inference, and of training to convergence."""
     found = []
     if answers := [(row.devices, row.answers) for row in summary.rows if row.answers]:
         placed = any(one.latency and one.latency.without_transfer for _, one in answers)
@@ -257,7 +257,7 @@ _PERCENTILES: Final = ("p50", "p90", "p99")
 
 
 def _milliseconds(words: str, times: Callable[[Entry], Percentiles | None]) -> Columns[Entry]:
-    """A column for each percentile of some times."""
+    """One column for each percentile of some times."""
 
     def cell(one: Entry, *, name: str) -> str:
         return figure(milliseconds(getattr(times(one), name, None)))
@@ -266,7 +266,7 @@ def _milliseconds(words: str, times: Callable[[Entry], Percentiles | None]) -> C
 
 
 def _seconds(field: str, times: Percentiles | None) -> dict[str, float | None]:
-    """The same for a CSV."""
+    """The same for a CSV, in seconds."""
     return {f"{field}_{name}_s": getattr(times, name, None) for name in _PERCENTILES}
 
 
@@ -310,7 +310,7 @@ _EPOCH_COLUMNS: Final[Columns[tuple[str, EpochFigures]]] = {
 
 
 def generation_csv(summary: Summary) -> str | None:
-    """One line a batch of prompts, full precision, times in seconds; None where nothing was generated."""
+    """One line per batch of prompts, full precision, times in seconds; None if nothing was generated."""
     rows = [
         {
             "scale": row.scale,
@@ -327,7 +327,7 @@ def generation_csv(summary: Summary) -> str | None:
 
 
 def epochs_csv(summary: Summary) -> str | None:
-    """One line an epoch and scale, full precision, an empty field where there is no figure; None where nothing converged."""
+    """One line per epoch and scale, full precision, an empty field for a missing figure; None if no training ran to convergence."""
     names = (
         *("epoch", "iterations", "train_loss", "val_loss"),
         *("accuracy_percent", "validation_samples", "seconds", "elapsed_s"),
@@ -337,7 +337,7 @@ def epochs_csv(summary: Summary) -> str | None:
 
 
 def _batch(answers: Answers) -> str:
-    """The batch that ran, and the one that was asked for where that is another."""
+    """The batch that ran and, if it differs, the one that was requested."""
     batch = answers.batch
     if batch is None:
         return ABSENT
@@ -345,7 +345,7 @@ def _batch(answers: Answers) -> str:
 
 
 def _few(epochs: Sequence[EpochFigures]) -> list[EpochFigures]:
-    """All of them, or as many as a table takes, evenly apart, the first and the last among them."""
+    """All epochs, or as many as a table takes, evenly spaced, including the first and the last."""
     if len(epochs) <= MOST_EPOCHS:
         return list(epochs)
     last = len(epochs) - 1
@@ -359,15 +359,15 @@ _STYLES: Final[dict[Status, str]] = {
     "failed": "bold red",
 }
 NOISY: Final = 2.0
-"""Upper end of an interval ÷ its lower one from which on it tells nothing: the rate may be half of what it may be."""
+"""An interval says nothing if its upper end is at least this many times its lower end: the rate may be half of what it seems."""
 ENOUGH_RUNS: Final = 5
-_OPTIONAL: Final = "training time (s)"  # the column that a terminal goes without where all do not fit
-# Of a row's telemetry, what stands in its line of the CSV.
+_OPTIONAL: Final = "training time (s)"  # the column that a terminal drops if not all fit
+# Fields of a row's telemetry that are columns of the CSV.
 WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
 
 
 def print_short(console: Console, summary: Summary) -> None:
-    """Print what came of a matrix on one screen: what ran where, the table, and a verdict."""
+    """Print a matrix on one screen: what ran where, the table, and a verdict."""
     say(console, summary.title, style="bold")
     for line in (summary.setting, summary.wires):
         say(console, line)
@@ -386,14 +386,14 @@ def print_short(console: Console, summary: Summary) -> None:
 
 
 def say(console: Console, text: str | None, *, style: str = "") -> None:
-    """Print a line wrapped between words, however long one is; nothing of None."""
+    """Print text wrapped between words, never within one; nothing for None."""
     if text:
         lines = textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
         console.print(lines, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def verdict(summary: Summary) -> str:
-    """What came of the largest scale, in a sentence: how far to trust it, and what to do where that is little."""
+    """The result of the largest scale in a sentence: how far it can be trusted, and what to do if it can't."""
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
     lost = [f"{row.devices} {row.verdict}" for row in summary.rows if row not in usable]
     if not usable:
@@ -416,7 +416,7 @@ def verdict(summary: Summary) -> str:
 
 
 def _first_reason(row: Row, every: Sequence[Row]) -> str:
-    """Why a row is degraded; where that is what its speedup is over, why that is."""
+    """Why a row is degraded; if its baseline is to blame, the baseline's reason."""
     reason, base = row.reasons[0], every[0]
     return f"{base.devices}: {base.reasons[0]}" if reason == DEGRADED_BASELINE and base.reasons else reason
 
@@ -436,7 +436,7 @@ def _told(row: Row) -> str:
 
 
 def print_whole(console: Console, summary: Summary) -> None:
-    """Print every table of a matrix, what they mean, every reservation, and where each record is."""
+    """Print every table of a matrix with its legend, every reservation, and the path of each record."""
     console.print(Text(summary.title, style="bold"))
     for line, style in (
         (summary.setting, ""),
@@ -455,12 +455,12 @@ def print_whole(console: Console, summary: Summary) -> None:
     for note in notes(summary):
         console.print(Text(note, style="yellow"))
     for directory in summary.record_dirs:
-        # Unwrapped whatever the width: a path broken in two cannot be copied.
+        # Not wrapped, whatever the width: a path broken in two cannot be copied.
         console.print(f"record: {directory}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def _table(shown: Table, rows: Sequence[Row], *, wrap: bool = False) -> RichTable:
-    """Lay out a line a scale; headers and words wrap so that 80 columns hold it, and where they have to, intervals."""
+    """Lay out one line per scale; headers and words wrap so that 80 columns are enough, and with `wrap` intervals do as well."""
     table = plain_table()
     for name in shown.columns:
         text = name == "devices" or (name == "validity" and not wrap)
@@ -473,7 +473,7 @@ def _table(shown: Table, rows: Sequence[Row], *, wrap: bool = False) -> RichTabl
 
 
 def _narrowest(shown: Table) -> int:
-    """Columns of a terminal that hold the table without breaking a figure; devices may take a line a word."""
+    """The number of terminal columns that hold the table without breaking a figure; a row's devices may wrap at each word."""
     widths = []
     for name, *cells in zip(shown.columns, *shown.rows, strict=True):
         texts = [word for cell in cells for word in cell.split()] if name == "devices" else cells
@@ -482,7 +482,7 @@ def _narrowest(shown: Table) -> int:
 
 
 def _details(summary: Summary) -> Iterator[Table]:
-    """The tables below that of the scales: of inference or convergence, the parts of a step, collectives, telemetry."""
+    """The tables below the scaling table: inference or convergence, parts of a step, collectives, telemetry."""
     yield from modes(summary)
     if table := parts(summary):
         yield table
@@ -494,7 +494,7 @@ def _details(summary: Summary) -> Iterator[Table]:
 
 
 def markdown(summary: Summary) -> str:
-    """A section: what ran where, what `±` is, the tables, and every reservation; ends with a newline."""
+    """A section: what ran where, what `±` means, the tables, and every reservation; ends with a newline."""
     lead = (summary.setting, summary.wires, summary.ran_on, summary.engine_reason)
     return section(
         summary.title,
@@ -509,10 +509,10 @@ def markdown(summary: Summary) -> str:
 
 
 def to_csv(summary: Summary) -> str:
-    """One line a row, full precision, an empty field where there is no figure.
+    """One line per row, full precision, an empty field for a missing figure.
 
-    Times are in seconds, power in watts and energy in joules of all devices, efficiency a fraction; of inference there are latencies and
-    accuracies too.
+    Times are in seconds; power in watts and energy in joules are of all devices; efficiency is a fraction. Inference adds latencies and
+    accuracies.
     """
     return csv_text(
         [
@@ -533,7 +533,7 @@ def to_csv(summary: Summary) -> str:
 
 
 def _answered(row: Row) -> dict[str, float | None]:
-    """Latencies in seconds and accuracies in percent of inference; nothing of a training, whose files have no such columns."""
+    """Latencies in seconds and accuracies in percent of inference; empty for a training, whose files lack these columns."""
     if row.answers is None:
         return {}
     latency, accuracy = row.answers.latency, row.answers.accuracy

@@ -1,19 +1,19 @@
-"""A run as MLPerf's `:::MLLOG` lines, the format in which the field keeps training logs. Pure: a record and its events → text.
+"""A run as MLPerf's `:::MLLOG` lines, the field's format for training logs. Pure: a record and its events → text.
 
-Keys stand only for what they mean there (https://github.com/mlcommons/training_policies, training_rules.adoc):
+Keys are used only with their MLPerf meaning (https://github.com/mlcommons/training_policies, training_rules.adoc):
 
     init_start, init_stop    from the first container to the end of warm-up
     run_start, run_stop      the measured iterations; status is `success` unless the run failed or is invalid
-    train_samples            of the data set; none of synthetic data
-    epoch_start, epoch_stop  of a training that is watched to converge: its training, without the validation between eval_start and eval_stop
-    eval_accuracy            the share, 0 to 1, of validation samples that were classified right
-    tracked_stats            samples a second of each window, and of the steady state at the end; none of an invalid run
+    train_samples            of the data set; absent for synthetic data
+    epoch_start, epoch_stop  in training to convergence: an epoch's training, without the validation between eval_start and eval_stop
+    eval_accuracy            the share, 0 to 1, of validation samples that were classified correctly
+    tracked_stats            samples a second of each window, and of the steady state at the end; absent if the run is invalid
 
-Names are those of `mlperf_logging/mllog/constants.py`; `tracked_stats` is NVIDIA's (`mlperf-common`), from which the field reads throughput.
-None says who submits what to which benchmark (`submission_*`): a run of this suite is no submission.
+Names are those of `mlperf_logging/mllog/constants.py`; `tracked_stats` is NVIDIA's (`mlperf-common`), from which the field reads
+throughput. No key names a submitter or benchmark (`submission_*`): a run of this suite is not a submission.
 
-Times are of the machine that ran `dlscale`: when it asked the machine for its facts, right before the run, plus the seconds since then by
-its monotonic clock. Between two lines they are exact, against a calendar within the seconds that idle power was measured for.
+Times are those of the machine that ran `dlscale`: the time when it collected the machine's facts, right before the run, plus the seconds
+since then on its monotonic clock. Differences are exact; absolute times are within the seconds for which idle power was measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runner.core.trial import Trial
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line of the log; `at` in seconds of the runner's monotonic clock, `value` any JSON."""
+    """One line of the log; `at` is in seconds on the runner's monotonic clock, `value` any JSON."""
 
     at: float
     kind: str
@@ -52,17 +52,17 @@ class Line:
 
 
 def mllog(record: RunRecord, events: Sequence[Event]) -> str | None:
-    """The log of a run, in the order of time; None where it never began to train.
+    """The log of a run, in chronological order; None if it never began to train.
 
     Args:
-        record: of a training that was measured; passes under a profiler and inference have no such log.
+        record: of a measured training; passes under a profiler and inference have no such log.
         events: the raw events of all its ranks.
     """
     windows = [event for event in events if isinstance(event, Window)]
     if not windows:
         return None
     clock = _Clock.of(record, events)
-    # Sorting keeps the order of lines of one time.
+    # Sorting is stable: lines with equal times keep their order.
     parts = (
         _settings(record),
         _begin(record, events, windows, clock),
@@ -76,10 +76,10 @@ def mllog(record: RunRecord, events: Sequence[Event]) -> str | None:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Every rank's clock in terms of the runner's, and that one in terms of the calendar.
+    """Maps every rank's clock to the runner's, and the runner's to calendar time.
 
     Attributes:
-        ahead: by rank, seconds to add to its clock: the least time that a line took to be read is taken for none.
+        ahead: by rank, seconds to add to its clock, assuming that its fastest line was received without delay.
         epoch_s: the runner's monotonic zero in seconds since 1970.
     """
 
@@ -89,7 +89,7 @@ class _Clock:
     @classmethod
     def of(cls, record: RunRecord, events: Sequence[Event]) -> _Clock:
         ahead: dict[int, float] = {}
-        # Samplers say rank 0 as well, on other hosts by other clocks.
+        # Samplers report rank 0 as well, with the clocks of other hosts.
         homes = {event.rank: event.container for event in events if isinstance(event, Window)}
         for event in events:
             if event.container != homes.get(event.rank):
@@ -103,7 +103,7 @@ class _Clock:
 
 
 def _settings(record: RunRecord) -> Iterator[Line]:
-    """What was run, known from the start."""
+    """The settings of the run, known from the start."""
     trial, at = record.trial, record.outcome.started
     if not isinstance(trial, Trial):
         return
@@ -122,7 +122,7 @@ def _settings(record: RunRecord) -> Iterator[Line]:
 
 
 def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
-    """From the first container to warm, and the first measured iteration."""
+    """From the first container to the end of warm-up, and the first measured iteration."""
     begin = min(clock.of_rank(window.rank, window.start) for window in windows)
     warm = [event for event in events if isinstance(event, WarmupEnd)]
     ready = min(begin, max((clock.of_rank(event.rank, event.t) for event in warm), default=begin))
@@ -133,7 +133,7 @@ def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window]
 
 
 def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
-    """The last measured iteration of any rank, or the last validation."""
+    """The end of the last measured iteration of any rank, or of the last validation."""
     trained = [clock.of_rank(window.rank, window.start + window.seconds) for window in windows]
     validated = [clock.of_rank(event.rank, event.t) for event in events if isinstance(event, Epoch)]
     usable = record.outcome.status == "ok" and record.validity.status != "invalid"
@@ -150,7 +150,7 @@ def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], 
 
 
 def _what(record: RunRecord) -> dict[str, Any]:
-    """What the standard has no key for and a reader asks first."""
+    """Facts that the standard has no key for and readers ask for first."""
     trial = record.trial
     common = {
         "run_id": record.run_id,
@@ -172,7 +172,7 @@ def _what(record: RunRecord) -> dict[str, Any]:
 
 
 def _rates(record: RunRecord, windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
-    """Throughput of each window of all ranks together, and of the steady state; none of a run that may not be used."""
+    """Throughput of each window over all ranks, and of the steady state; empty for an invalid run."""
     joined = metrics.global_windows(windows)
     throughput, steady = record.measurement.throughput, record.measurement.steady
     if joined is None or throughput is None or steady is None or record.validity.status == "invalid":
@@ -203,7 +203,7 @@ def _rates(record: RunRecord, windows: Sequence[Window], clock: _Clock) -> Itera
 
 
 def _epochs(record: RunRecord, events: Sequence[Event], clock: _Clock) -> Iterator[Line]:
-    """Each epoch that all ranks ended: its training, then its validation."""
+    """Each epoch that all ranks finished: its training, then its validation."""
     windows: Sequence[Window] = sorted(
         (event for event in events if isinstance(event, Window) and event.rank == 0), key=lambda window: window.index
     )
@@ -228,7 +228,7 @@ def _epochs(record: RunRecord, events: Sequence[Event], clock: _Clock) -> Iterat
 
 
 def _of_epoch(windows: Sequence[Window], iterations: int) -> tuple[Sequence[Window], Sequence[Window]]:
-    """The windows that make an epoch, and those after it; none goes beyond the end of one."""
+    """Split off the windows of an epoch; no window crosses the end of an epoch."""
     count = 0
     for place, window in enumerate(windows, start=1):
         count += window.iterations

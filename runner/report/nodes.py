@@ -1,4 +1,4 @@
-"""What a diagnosis of nodes came to: a table with every ratio, a sentence for each node that is out, and the words that keep a job off them."""
+"""The result of a diagnosis of nodes: a table of every ratio, a sentence for each node that is out, and the option that excludes these from a job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEGEND = (
 
 
 def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, path: Path) -> None:
-    """Print what was measured and judged; `path` has the raw values."""
+    """Print what was measured and the verdicts; `path` is the file with the raw values."""
     console.print(f"{found.what}\n{found.device}\n")
     if verdicts:
         columns = {
@@ -47,12 +47,12 @@ def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, pat
 
 
 def out(found: Diagnosis, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """The nodes that a job is to be kept off."""
+    """The nodes that a job must avoid."""
     return tuple(dict.fromkeys([*found.failed, *(one.node for one in verdicts if one.out)]))
 
 
 def sentences(found: Diagnosis, verdicts: Sequence[Verdict]) -> list[str]:
-    """Why each node is out, one sentence a figure."""
+    """Why each node is out, one sentence per figure."""
     failed = [f"{node} is out: {why}" for node, why in found.failed.items()]
     return failed + [
         f"{one.node} is out: {one.figure} {figure(one.value)} {one.unit}, {one.ratio:.3f} ({_interval(one)}) of "

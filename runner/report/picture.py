@@ -1,8 +1,8 @@
 """Figures as a PNG, for papers and slides: the same points as in the browser, drawn by matplotlib, the same bytes each time.
 
-Drawing takes 0.2 s each, and a report of records that are on file draws hundreds, so that pictures are kept: each is found by a digest of all
-that it is drawn from and by, so that one of other values, or of another version of this file, is never taken for it. Colours are Okabe and Ito's, told apart
-with any colour vision (https://jfly.uni-koeln.de/color/).
+Drawing takes 0.2 s each, and a report of records on file draws hundreds, so pictures are cached. The key is a digest of everything a
+picture depends on, including this file, so that a cached picture is never stale. Colours are Okabe and Ito's, distinguishable with any
+colour vision (https://jfly.uni-koeln.de/color/).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BLUE: Final = "#0072B2"
 VERMILION: Final = "#D55E00"
 SERIES: Final = (BLUE, VERMILION, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Colours of curves beside each other, in the order to take them."""
+"""Colours of adjacent curves, in the order in which they are taken."""
 INK: Final = "#222222"
 QUIET: Final = "#767676"
 GRID: Final = "#E4E4E4"
@@ -39,8 +39,8 @@ DPI: Final = 160
 
 
 def blank(width: float, height: float, *, top: float) -> Sheet:
-    """An empty sheet, `DPI` pixels to an inch, whose panels lay themselves out below a title, in the share `top` of its height."""
-    # The object interface alone: pyplot would look for a display and keep every figure alive.
+    """An empty sheet, `DPI` pixels per inch; its panels lay themselves out below a title, in the share `top` of its height."""
+    # Only the object interface: pyplot would look for a display and keep every figure alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  (matplotlib takes half a second to import)
     from matplotlib.figure import Figure as Sheet  # noqa: PLC0415
 
@@ -67,7 +67,7 @@ def headline(figure: Sheet, *lines: str) -> None:
 
 
 def footer(figure: Sheet, lines: Iterable[str], *, characters: int) -> None:
-    """Small print under the panels, wrapped at so many characters."""
+    """Small print below the panels, wrapped at so many characters."""
     figure.supxlabel(
         "\n".join(part for line in lines for part in textwrap.wrap(line, characters)),
         x=0.02,
@@ -78,7 +78,7 @@ def footer(figure: Sheet, lines: Iterable[str], *, characters: int) -> None:
 
 
 def dress(axes: Axes, label: str, *, along: Literal["x", "y"], fontsize: float = 11) -> None:
-    """Name the axis that values are read `along`, and keep of the frame only the line that they stand on."""
+    """Name the axis that values are read `along`, and keep only the frame's line that bars or curves stand on."""
     getattr(axes, f"set_{along}label")(label, fontsize=fontsize, color=INK)
     axes.grid(visible=True, axis=along, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
@@ -89,11 +89,11 @@ def dress(axes: Axes, label: str, *, along: Literal["x", "y"], fontsize: float =
     axes.spines[stands_on].set_color(QUIET)
 
 
-MOST_BYTES: Final = 256 * 2**20  # of the pictures that are kept
+MOST_BYTES: Final = 256 * 2**20  # size of the cache
 
 
 def prune() -> None:
-    """Remove those that were not asked for the longest, down to `MOST_BYTES`."""
+    """Delete the least recently used pictures from the cache until it holds `MOST_BYTES`."""
     with suppress(OSError):
         known = sorted(((path.stat(), path) for path in _kept().iterdir()), key=lambda one: -one[0].st_mtime_ns)
         size = 0
@@ -109,22 +109,22 @@ def _kept() -> Path:
 
 @functools.cache
 def _drawn_by() -> str:
-    """This file and the one that it imports, and what draws: all that a picture depends on beside its values."""
+    """Digest of this file and `model.py`, and the libraries' versions: all that a picture depends on besides its values."""
     programs = (Path(one).read_bytes() for one in (__file__, model.__file__))
     return " ".join((hashlib.sha256(b"".join(programs)).hexdigest(), version("matplotlib"), version("pillow")))
 
 
 _MARKERS: Final = "osD^vP*"
-_MANY: Final = 20  # from more curves on the legend has a column of its own, in small print
+_MANY: Final = 20  # with more curves the legend has a column of its own, in small print
 _STYLES: Final = ("-", "--", "-.", ":")
 _NEEDED: Final[tuple[tuple[Literal["solid", "dashed"], str], ...]] = (("solid", VERMILION), ("dashed", "#000000"))
-"""Line and colour of what is needed, where two are told apart."""
-_ACROSS: Final = 0.42  # how far these lines reach to either side of a bar's middle; bars are 1 apart
-_NAME: Final = 30  # characters of a name in a line
+"""Line style and colour of reference marks across bars, if there are two of them."""
+_ACROSS: Final = 0.42  # half the length of these marks; bars are 1 apart
+_NAME: Final = 30  # characters of a name per line
 _PERCENT: Final = 105
-"""Where an axis of percentages ends, so that 100 is not on its edge; one with more ends where that does."""
-_TICKS: Final = 12  # up to so many whole numbers have a tick each
-_DENSE: Final = 60  # from so many points on a curve has no markers
+"""Upper end of a percent axis, so that 100 is not on its edge; a larger value extends it."""
+_TICKS: Final = 12  # up to this many integers get a tick each
+_DENSE: Final = 60  # curves with more points have no markers
 
 
 def draw(
@@ -134,14 +134,14 @@ def draw(
     lines: tuple[str, ...] = (),
     side_by_side: bool = False,
 ) -> Sheet | None:
-    """Draw figures on one sheet, 8 inches wide and 10.5 with a legend, twice that side by side; None where none has a value to draw.
+    """Draw figures on one sheet, 8 inches wide, 10.5 with a legend, 12 side by side and 14 with many curves; None if no figure has a value.
 
     Args:
-        panels: from top to bottom, or from left to right; these name their bars once.
+        panels: from top to bottom, or from left to right; side by side, only the first names its bars.
         title: of the sheet; empty for that of the first figure.
-        lead: lines below it.
+        lead: lines below the title.
         lines: what ran on what, in the small print.
-        side_by_side: whether the panels stand beside each other.
+        side_by_side: whether the panels are in one row.
     """
     shown = [figure for figure in panels if any(value is not None for series in figure.series for value in series.y)]
     if not shown:
@@ -171,7 +171,7 @@ def draw(
         if legend and many:
             sheet.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7.5)
         elif legend:
-            # Outside of the panel, as curves leave no room in it.
+            # Outside of the panel, because curves leave no room in it.
             corner, at = ("lower right", (1, 1)) if side_by_side else ("upper left", (1.01, 1))
             axes.legend(loc=corner, bbox_to_anchor=at, borderaxespad=0, frameon=False, fontsize=9.5)
         if side_by_side and number:
@@ -185,18 +185,18 @@ def draw(
 
 
 def png(*panels: Figure, **how: Any) -> bytes | None:
-    """The same as a PNG, the one that was made of the same values before where there is one; None where there is nothing to draw."""
+    """The sheet of `draw` as a PNG, from the cache if these values were drawn before; None if there is nothing to draw."""
     told = f"{_drawn_by()} {[panel.model_dump_json() for panel in panels]} {how!r}"
     path = _kept() / f"{hashlib.sha256(told.encode()).hexdigest()}.png"
     with suppress(OSError):
         found = path.read_bytes()
-        os.utime(path)  # so that `prune` takes those that nobody asks for
+        os.utime(path)  # so that `prune` keeps what is in use
         return found
     sheet = draw(*panels, **how)
     if sheet is None:
         return None
     made = encoded(sheet)
-    with suppress(OSError):  # a picture that is not kept is drawn again
+    with suppress(OSError):  # a picture that can't be cached is drawn again
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
         draft.write_bytes(made)
@@ -205,7 +205,7 @@ def png(*panels: Figure, **how: Any) -> bytes | None:
 
 
 def _panel(figure: Figure) -> float:
-    """About how high the panel is, in inches: for lying bars as high as they need."""
+    """The approximate height of the panel in inches; lying bars need more, the more there are."""
     if figure.shape != "lying":
         return 3.4
     names = {value for series in figure.series for value in series.x}
@@ -214,11 +214,11 @@ def _panel(figure: Figure) -> float:
 
 
 def _look(figure: Figure, series: Series) -> tuple[str, str, str]:
-    """Colour, marker and line: published and measured of the same have the same colour, as in the browser."""
+    """Colour, marker and line; published and measured series of the same name have the same colour, as in the browser."""
     number = _curves(figure).index(series.name)
     if series.kind == "published":
         return SERIES[number % len(SERIES)], "D", ":"
-    # Beyond the colours they begin anew with other markers, beyond these with other lines.
+    # After the last colour, start again with other markers, then with other lines.
     again = number // len(SERIES)
     marker = _MARKERS[(number + again) % len(_MARKERS)]
     return SERIES[number % len(SERIES)], marker, _STYLES[again // len(_MARKERS) % len(_STYLES)]
@@ -235,12 +235,12 @@ def _named(figure: Figure, series: Series) -> str:
 
 
 def _reach(series: Series, at: list[int]) -> list[list[float]] | None:
-    """How far the error bars go below and above each point."""
+    """The lengths of the error bars below and above each point."""
     if not series.low or not series.high:
         return None
     below, above = [], []
     for one in at:
-        # The ends are rounded apart from the value, and an error bar cannot have a negative length.
+        # The ends are rounded separately from the value, and an error bar cannot have a negative length.
         value, low, high = series.y[one] or 0.0, series.low[one], series.high[one]
         below.append(0.0 if low is None else max(0.0, value - low))
         above.append(0.0 if high is None else max(0.0, high - value))
@@ -295,9 +295,9 @@ def _scale(axes: Axes, figure: Figure) -> None:
     if efficiency:
         axes.axhline(100, linestyle="--", color=QUIET, linewidth=1.5)
     if efficiency and not figure.percent:
-        return  # a difference of one per cent is what is looked for
+        return  # a difference of one percent must remain visible
     if figure.log and any(series.kind == "ideal" for series in figure.series):
-        axes.set_yscale("log", base=2)  # the ideal stays a straight line
+        axes.set_yscale("log", base=2)  # keeps the ideal a straight line
         axes.yaxis.set_major_formatter(lambda value, _: place(value))
     else:
         axes.set_ylim(bottom=min(0.0, *axes.get_ylim()))
@@ -306,7 +306,7 @@ def _scale(axes: Axes, figure: Figure) -> None:
 
 
 def _annotate(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[int, int]) -> None:
-    """Write a value below its point, or behind the end of its bar."""
+    """Write a value below its point, or after the end of its bar."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415
 
     axes.annotate(
@@ -318,14 +318,14 @@ def _annotate(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[
         va="center" if offset[0] else "top",
         fontsize=9.5,
         color=INK,
-        path_effects=[withStroke(linewidth=3, foreground="white")],  # readable where it crosses a line
+        path_effects=[withStroke(linewidth=3, foreground="white")],  # readable across a line
     )
 
 
 def _bars(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
-    """Bars of each series beside each other on the names that they share; what is needed is a line across."""
+    """Bars of each series, side by side for names that they share; an ideal series is a mark across the bars."""
     lying = figure.shape == "lying"
-    marked: dict[int, float] = {}  # by place, how far lines reach
+    marked: dict[int, float] = {}  # by position, how far the marks reach
     needed = (series for series in figure.series if series.kind == "ideal")
     for series, (style, colour) in zip(needed, itertools.cycle(_NEEDED), strict=False):
         known = {names.index(place(x)): y for x, y in zip(series.x, series.y, strict=True) if y is not None}
@@ -344,7 +344,7 @@ def _bars(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
         hatches = [
             "//" if "emulated" in place(series.x[one]) else ".." if series.kind == "published" else "" for one in at
         ]
-        # Hatches are drawn in the colour of the edge.
+        # Hatches are drawn in the edge colour.
         edges = ["white" if hatch and fill != "white" else colour for fill, hatch in zip(fills, hatches, strict=True)]
         draw_bars = axes.barh if lying else axes.bar
         look: dict[str, Any] = {"color": fills, "edgecolor": edges, "linewidth": 1.2, "hatch": hatches}
@@ -363,7 +363,7 @@ def _bars(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
         axes.set_yticks(range(len(names)), ticks)
         axes.set_ylim(len(names) - 0.5, -0.5)
         if any(series.labels for series in figure.series):
-            axes.set_xlim(0, 1.5 * axes.get_xlim()[1])  # room for the words
+            axes.set_xlim(0, 1.5 * axes.get_xlim()[1])  # room for the labels
         dress(axes, figure.y, along="x", fontsize=10.5)
     else:
         axes.set_xticks(range(len(names)), ticks)

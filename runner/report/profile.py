@@ -1,4 +1,4 @@
-"""A pass under a profiler as tables, on a terminal and as Markdown, and what its record says beside them. Which there are depends on the pass."""
+"""A pass under a profiler as tables, on a terminal and as Markdown, with its record's reservations. Which tables exist depends on the pass."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runner.core.units import ABSENT, figure
 from runner.report.table import Columns, Entry, Table, fixed
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
-KERNELS: Final = 15  # names that are shown; the record has more, and the run's table all
+KERNELS: Final = 15  # names shown; the record has more, and the run's table all
 CALLS: Final = 10
 NAME: Final = 64  # characters of a kernel's name in a table
 WORDS: Final = (
     *("GPU", "category", "kernel", "operator", "direction", "function", "class"),
     *("region", "phase", "device", "after", "before"),
 )
-"""Columns that hold words; all others hold figures."""
+"""Columns of words; all others are figures."""
 _SPELT: Final = {
     "copy_htod": "copy HtoD",
     "copy_dtoh": "copy DtoH",
@@ -46,7 +46,7 @@ def profile_report(profile: Profile) -> RenderableType:
 
 
 def summary(profile: Profile) -> tuple[str, ...]:
-    """What was profiled, what the profiler cost, and the figures of all GPUs in a line each."""
+    """What was profiled, the profiler's overhead, and the figures of all GPUs together, one line each."""
     what = f"the {profile.region} of each step" if profile.region else "whole steps"
     steady = "" if profile.steady else ", before the rate was steady"
     extent = f"{profile.iterations} iterations after {profile.after}{steady}, {what}"
@@ -82,7 +82,7 @@ def summary(profile: Profile) -> tuple[str, ...]:
 
 
 def unavailable(profile: Profile) -> tuple[str, ...]:
-    """One sentence for each reason, with the figures that are missing for it."""
+    """One sentence per reason, with the figures that are missing because of it."""
     reasons: dict[str, list[str]] = {}
     for one in profile.unavailable:
         reasons.setdefault(one.reason, []).append(one.figure)
@@ -100,7 +100,7 @@ def spelt(category: str) -> str:
 
 
 def worked(profile: Profile) -> str:
-    """What shares of time are of."""
+    """What the shares of time are relative to."""
     return "kernels, copies and memsets" if profile.work == "kernels" else "operators"
 
 
@@ -198,7 +198,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
     )
 
 
-# Columns that several tables have.
+# Columns shared by several tables.
 _TIMED: Final[Columns[Any]] = {"time (ms)": lambda one: figure(MILLI * one.seconds)}
 _SHARE: Final[Columns[Any]] = {"share (%)": lambda one: fixed(one.share_percent)}
 _MEAN: Final[Columns[Any]] = {**_TIMED, "mean (µs)": lambda one: figure(MICRO * one.mean_s), **_SHARE}
@@ -213,7 +213,7 @@ def _table(title: str, rows: Sequence[Entry], columns: Columns[Entry], *, legend
 
 
 def _gpu_columns(iterations: int) -> Columns[GpuUse]:
-    """Of a GPU, and of all together, which have no time of their own."""
+    """Columns of a GPU; the row of all GPUs together has no times."""
 
     def each(seconds: float, use: GpuUse) -> str:
         return ABSENT if use.rank is None else figure(MILLI * seconds / iterations)
@@ -232,7 +232,7 @@ def _gpu_columns(iterations: int) -> Columns[GpuUse]:
 
 
 def _short(name: str | None) -> str:
-    """As much of a name as a table has room for, without the words that every C++ kernel begins with."""
+    """A name without the words that every C++ kernel begins with, truncated to fit a table."""
     if name is None:
         return ABSENT
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
@@ -244,7 +244,7 @@ def _scaled(value: float | None, factor: float) -> float | None:
 
 
 def reservations(record: RunRecord) -> tuple[str, ...]:
-    """Every reason against its figures, and why its counters are not Nsight Compute's where it asked for counters."""
+    """Every reservation about its figures and, if it requested counters, why these are not Nsight Compute's."""
     profile = record.trial.profile if isinstance(record.trial, Trial) else None
     counting = profile.counting if profile else None
     if counting is None or counting.reason is None:
@@ -256,7 +256,7 @@ def reservations(record: RunRecord) -> tuple[str, ...]:
 
 
 def sampled(record: RunRecord) -> Iterator[str]:
-    """What the sampler's counters say of each GPU: means over the time of the pass, as no kernel is seen by itself."""
+    """Each GPU's hardware counters as sampled: means over the time of the pass, because samplers do not resolve kernels."""
     for gpu in record.telemetry.gpus if record.telemetry else ():
         pipes = {
             "FP32": gpu.fp32_utilisation,

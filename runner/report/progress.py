@@ -1,7 +1,7 @@
-"""What is seen while runs go on: a live line on a terminal, plain timestamped lines anywhere else (a log, CI, a pipe).
+"""Progress of runs: a live line on a terminal, plain timestamped lines anywhere else (a log, CI, a pipe).
 
-`progress(console)` picks one. Nothing here is on the clock of a measurement: the training programs run in other processes, and the display
-is refreshed four times a second.
+`progress(console)` picks one. Nothing here adds to a measured time: the training programs run in other processes, and the display is
+refreshed four times a second.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
 PLAIN_INTERVAL_S = 5.0
-"""A plain log gets at most one window a trial in this time: thousands of windows must not bury what matters."""
+"""A plain log prints at most one window per trial in this time: thousands of windows must not bury what matters."""
 Clock = Callable[[], float]
 
 
 class Progress:
-    """Told what happens, shows it. A context manager, so that the terminal is whole again after any error; shows nothing itself."""
+    """Receives events and displays them. A context manager, so that the terminal is restored after any error; this base class prints nothing."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        """Estimate by `clock`, in seconds."""
+        """Use `clock`, in seconds, for the estimates."""
         self._title = ""
         self._iterations: int | None = None
         self._eta = _Eta(clock)
 
     def __enter__(self) -> Self:
-        """Start showing."""
+        """Start the display."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop showing; what was said stays on the screen."""
+        """Stop the display; messages stay on the screen."""
 
     def stage(self, text: str) -> None:
-        """Say what the suite does outside of trials: building an image, filling the wheelhouse."""
+        """Report what the suite does outside of trials: building an image, filling the wheelhouse."""
 
     def place(self, number: int, total: int, what: str = "run") -> str:
-        """Begin the `number`-th of so many runs, or of what consists of runs: cells of a study, rounds; the place in words."""
+        """Begin run `number` of `total`, or a unit of several runs: a cell of a study, a round. Returns the position in words."""
         return self._eta.begin(what, number, total) or f"{what} {number} of {total}"
 
     def trial_started(self, title: str, iterations: int | None) -> None:
-        """Begin a trial of so many measured iterations; None when nobody knows how many."""
+        """Begin a trial of so many measured iterations; None if the number is unknown."""
         self._title, self._iterations = title, iterations
         self._eta.trial_started()
 
     def expect(self, iterations: int) -> None:
-        """Say how many iterations the trial will measure, once it knows."""
+        """Set the number of iterations that the trial will measure, once it is known."""
         self._iterations = iterations
         self._eta.phase_started()
 
-    def phase(self, name: str) -> None:  # noqa: ARG002 - shown by others
-        """Name what the trial does now: create, import, first step, warm-up, measuring."""
+    def phase(self, name: str) -> None:  # noqa: ARG002 - shown by subclasses
+        """Name the trial's current phase: create, import, first step, warm-up, measuring."""
         self._eta.phase_started()
 
     def window(self, done_iterations: int, rate: float, unit: str) -> None:
-        """Report a measured window: iterations done in all, and the rate in it alone, in `unit`."""
+        """Report a measured window: the total of iterations done, and the rate within this window, in `unit`."""
 
     def trial_ended(self, summary_line: str) -> None:
         """End the trial and leave one line about it."""
@@ -71,13 +71,13 @@ class Progress:
 
 
 def progress(console: Console) -> Progress:
-    """The display that fits the console: live where someone watches, plain otherwise."""
+    """The display for a console: live on a terminal, plain otherwise."""
     return LiveProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(console)
 
 
 @dataclass
 class _Level:
-    """One of some alike, the runs of a matrix or the cells of a study: which, since when, and how long those before it took."""
+    """A sequence, the runs of a matrix or the cells of a study: the current item, its start, and the durations of the earlier ones."""
 
     number: int
     total: int
@@ -86,19 +86,19 @@ class _Level:
 
 
 class _Eta:
-    """Estimates the time left in all: those to come are taken to be like those that are done, or like the present one.
+    """Estimates the total time left, assuming that each item to come takes as long as the mean of those done, else as the current one.
 
-    How long the present run takes follows from the pace of its windows since the phase that they are in began.
+    The duration of the current run follows from the rate of its iterations since the current phase began.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._levels: dict[str, _Level] = {}  # the outermost first
+        self._levels: dict[str, _Level] = {}  # outermost first
         self._trial_s: float | None = None
         self._phase_s = clock()
 
     def begin(self, what: str, number: int, total: int) -> str:
-        """Begin one of a level; what is within it begins anew, and what was within the one before it is over."""
+        """Begin an item of a level; drops the inner levels of the item before it."""
         if total == 1 and what not in self._levels and self._levels:
             return ""
         now = self._clock()
@@ -118,17 +118,17 @@ class _Eta:
         self._phase_s = self._clock()
 
     def words(self, done: int = 0, iterations: int | None = None) -> str:
-        """`run 3 of 6, about 2 minutes left`; without what is not known."""
+        """`run 3 of 6, about 2 minutes left`; unknown parts are left out."""
         places = [f"{what} {one.number} of {one.total}" for what, one in self._levels.items() if one.total > 1]
         left = self._left_s(done, iterations)
         return ", ".join((*places, *([f"about {_duration(left)} left"] if left else [])))
 
     def _left_s(self, done: int, iterations: int | None) -> float | None:
-        """Seconds, from the iterations that the present run has done; None where nothing tells."""
+        """Seconds left, given the iterations done in the current run; None if there is nothing to estimate from."""
         now = self._clock()
         began = now if self._trial_s is None else self._trial_s
-        run_s = None  # what is left of the present one
-        whole_s = None  # what it takes in all
+        run_s = None  # time left in the current run
+        whole_s = None  # its total time
         if iterations and done:
             run_s = (now - self._phase_s) / done * max(0, iterations - done)
             whole_s = now - began + run_s
@@ -158,20 +158,20 @@ def _rate(value: float, unit: str) -> str:
 
 
 class Aside(Progress):
-    """A run beside one that is shown: says how it ended, and nothing before."""
+    """A run concurrent to the one displayed: only reports how it ended."""
 
     def __init__(self, shown: Progress) -> None:
-        """Say it on `shown`."""
+        """Report on `shown`."""
         super().__init__()
         self._shown = shown
 
     def stage(self, text: str) -> None:
-        """Say it."""
+        """Pass it on."""
         self._shown.stage(text)
 
 
 class PlainProgress(Progress):
-    """One line a happening, each with the time of day."""
+    """One line per event, each with the time of day."""
 
     def __init__(
         self, console: Console, *, clock: Clock = time.monotonic, now: Callable[[], datetime] = datetime.now
@@ -184,7 +184,7 @@ class PlainProgress(Progress):
         self._last_window_s = float("-inf")
 
     def stage(self, text: str) -> None:
-        """Print it, without markup, as a title may hold brackets, or wrapping, as a log has no width."""
+        """Print without markup, because a title may contain brackets, and without wrapping, because a log has no width."""
         self._console.print(f"{self._now():%H:%M:%S} {text}", markup=False, highlight=False, soft_wrap=True)
 
     def trial_started(self, title: str, iterations: int | None) -> None:
@@ -210,12 +210,12 @@ class PlainProgress(Progress):
 
 
 def _of(iterations: int | None) -> str:
-    """Behind the iterations that are done: how many there are, where that is known."""
+    """The total to print after the iterations done, if it is known."""
     return f"/{iterations}" if iterations else ""
 
 
 class LiveProgress(Progress):
-    """A moving line for the trial under way, above it what is done."""
+    """A moving line for the current trial, and above it the messages so far."""
 
     def __init__(self, console: Console, *, clock: Clock = time.monotonic) -> None:
         """Draw on `console`; the clock is an argument for tests."""
@@ -240,11 +240,11 @@ class LiveProgress(Progress):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release it."""
         self._rich.stop()
 
     def stage(self, text: str) -> None:
-        """Leave it above the moving line."""
+        """Print it above the moving line."""
         self._rich.console.print(Text(text))
 
     def trial_started(self, title: str, iterations: int | None) -> None:
@@ -256,12 +256,12 @@ class LiveProgress(Progress):
         )
 
     def expect(self, iterations: int) -> None:
-        """Give the bar its length."""
+        """Set the bar's length."""
         super().expect(iterations)
         self._show(total=iterations, of=_of(iterations))
 
     def phase(self, name: str) -> None:
-        """Show the phase beside the bar."""
+        """Show the phase next to the bar."""
         super().phase(name)
         self._show(phase=name)
 

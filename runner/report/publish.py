@@ -1,6 +1,6 @@
-"""Writes and prints what a matrix came to: tables, where the records are, the scaling curve, power over time, and passes under a profiler.
+"""Prints and writes the results of a matrix: tables, paths of the records, the scaling curve, power over time, and passes under a profiler.
 
-A matrix over several transports has a curve of each, and the comparison of them.
+A matrix over several transports has one curve per transport, and their comparison.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from runner.report.page.figures import Watched, over_time, watched
 from runner.results.store import write_report
 
 Run = tuple[Path, RunRecord]
-PICTURE_POINTS: Final = 1500  # points of a curve over time: more than a picture has pixels for
+PICTURE_POINTS: Final = 1500  # points of a curve over time: more than a picture has pixels
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured runs of a matrix: each curve with its figures, and their comparison where there are several.
+    """The measured runs of a matrix: each curve with its figures, and their comparison if there are several.
 
-    `cases` are those of trainings at once, with the summary of one alone; None where there are none.
+    `cases` holds the figures of concurrent trainings, with the summary of one of them; None if there are none.
     """
 
     curves: tuple[tuple[Curve, Summary], ...]
@@ -46,7 +46,7 @@ class Measured:
 
     @classmethod
     def of(cls, runs: Sequence[Run], *, of_one_matrix: bool = True) -> Measured:
-        """Part the runs, of one matrix or of several, without passes under a profiler; Ctrl-C or a baseline on file can leave none."""
+        """Group the runs of one or several matrices, dropping passes under a profiler; may be empty after Ctrl-C, or if only a baseline is on file."""
         measured = [run for run in runs if not run[1].profiled and not run[1].concurrent]
         found = curves(measured, of_one_matrix=of_one_matrix) if measured else ()
         return cls(
@@ -59,10 +59,10 @@ class Measured:
 
 
 def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verbose: bool = False) -> None:
-    """Write the reports of one matrix to `out` under its name, and print what came of it, where that is, and the next command.
+    """Write the reports of one matrix to `out` under its name; print the result, the path of the reports, and the next command.
 
-    Passes under a profiler among the runs are in no table of figures. `verbose` prints all tables and the path of each record and report; else
-    there is what fits a screen.
+    Passes under a profiler are in no table of figures. `verbose` prints all tables and the path of each record and report; otherwise the
+    output fits one screen.
     """
     measured = Measured.of(runs)
     for _, summary in measured.curves:
@@ -83,17 +83,17 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verb
         command = f"make report DIR={place}" if "MAKELEVEL" in os.environ else f"dlscale report {place}"
         more = "" if verbose else f", or the same with {spoken('--verbose')}"
         lines.append(f"next: {command}{more}")
-    # Each whole, however narrow the screen: a path or a command is copied from it.
+    # Do not wrap these lines on a narrow terminal: paths and commands are copied from them.
     console.print("\n".join(lines), style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def _short(path: Path) -> Path:
-    """The path from the working directory, where it is below that."""
+    """The path relative to the working directory, if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def watching(measured: Measured, *, console: Console) -> dict[str, Watched]:
-    """What samplers saw, by the label of each curve of which they did."""
+    """Telemetry samples by the label of their curve; curves without samples are left out."""
     found = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves}
     return {label: seen for label, seen in found.items() if seen}
 
@@ -108,7 +108,7 @@ def write(
     console: Console,
     pictures: bool = True,
 ) -> None:
-    """Write the reports of a matrix, with or without pictures, and print where they are."""
+    """Write the reports of a matrix, with or without pictures, and print their paths."""
     found: Reports = {}
     for curve, summary in measured.curves:
         stem = f"{name}-{curve.slug}" if measured.comparison else name
@@ -133,14 +133,14 @@ def write(
 
 
 def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Console) -> None:
-    """Write reports by the names of their files, and print a line for each; one that is None has nothing to show."""
+    """Write reports by file name, and print a line for each; None means that there is nothing to write."""
     for file, content in reports.items():
         if content is not None:
             console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)
 
 
 def profiled(run: Run) -> Report | None:
-    """The report of a pass under a profiler, which carries its own name; None of a measured run or of a pass that may not be used."""
+    """The report of a pass under a profiler, named after its run; None for a measured run or an invalid pass."""
     _, record = run
     if record.profile is None or record.validity.status == "invalid":
         return None
@@ -168,7 +168,7 @@ def profiled(run: Run) -> Report | None:
 
 
 def scaling_png(summary: Summary) -> bytes | None:
-    """Throughput against the ideal line, and efficiency below it; None where fewer than two scales have a throughput."""
+    """Throughput against the ideal line, and efficiency below it; None if fewer than two scales have a throughput."""
     counts = sorted({row.repeats for row in summary.rows if row.usable}) or [0]
     fewest = f"{counts[0]} to " if len(counts) > 1 else ""
     return picture.png(
@@ -180,7 +180,7 @@ def scaling_png(summary: Summary) -> bytes | None:
 
 
 def power_png(seen: Watched, *, title: str, ran_on: str) -> bytes | None:
-    """Power and utilisation of the devices over the time of a run, each where it is known; None where neither is."""
+    """Power and utilisation of the devices over the time of a run, as far as known; None if neither is."""
     return picture.png(
         *over_time(seen, name="power", title=title, points=PICTURE_POINTS),
         title=title,

@@ -1,4 +1,4 @@
-"""Published scaling curves as a PNG: speedup and efficiency against devices, a line each configuration."""
+"""Published scaling curves as a PNG: speedup and efficiency against devices, one line per configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TELLING: Final[tuple[str, ...]] = (
     *("model", "variant", "framework", "build", "version", "strategy", "technique", "xla", "gpu", "system"),
     *("submitter", "batch_per_gpu", "batch", "sequence_length", "precision", "data"),
 )
-"""Conditions that tell a source's curves apart, in the order in which the legend names them."""
+"""Conditions that can distinguish a source's curves, in the order of the legend."""
 _SMALL_PRINT: Final = (
     "Computed again from the throughputs that each source prints. A curve that begins with n devices begins on the ideal line, at n: what "
     "those gain over one is not known. The ideal is as many times the speed as there are times the devices."
@@ -25,14 +25,14 @@ _SMALL_PRINT: Final = (
 
 
 class Curve(NamedTuple):
-    """One configuration of a source: its label, and (devices, speedup over one of them), rising."""
+    """One configuration of a source: its label, and (devices, speedup over one device), by devices ascending."""
 
     label: str
     points: tuple[tuple[int, float], ...]
 
 
 def curves(published: Published, found: Sequence[Scaled]) -> tuple[Curve, ...]:
-    """The curves of a source; where it has several figures of as many devices, the first of them is drawn."""
+    """The curves of a source; of several figures at the same number of devices, the first is drawn."""
     groups: dict[tuple[str, Scaling], list[Scaled]] = {}
     for each in found:
         groups.setdefault((each.baseline.id, each.scaling), []).append(each)
@@ -52,7 +52,7 @@ def curves(published: Published, found: Sequence[Scaled]) -> tuple[Curve, ...]:
 
 
 def _telling(settings: Sequence[Mapping[str, str]]) -> list[str]:
-    """The conditions that tell curves apart; names of machines, which are long, only where nothing else does."""
+    """The conditions that distinguish the curves; names of systems, which are long, only if nothing else does."""
     differ = [name for name in (*_TELLING, "scaling") if len({setting.get(name) for setting in settings}) > 1]
     short = [name for name in differ if name != "system"]
     told = {tuple(setting.get(name) for name in short) for setting in settings}
@@ -73,12 +73,12 @@ def _settings(published: Published, one: Scaled) -> dict[str, str]:
 
 
 def curves_png(found: Sequence[Curve], *, title: str) -> bytes:
-    """Draw curves on logarithmic axes, the legend beside them; as high as the legend needs."""
+    """Draw curves with the legend next to them; the picture is as high as the legend needs."""
     return picture.png(*panels(found), title=title, lines=(_SMALL_PRINT,)) or b""
 
 
 def save(path: Path, made: bytes | None) -> None:
-    """Write a picture to the file that --plot names, and say so. RequestError: it can't be written."""
+    """Write a picture to the file given by --plot, and say so. RequestError: it can't be written."""
     try:
         path.write_bytes(made or b"")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""An answer as text: a table for people, CSV and JSON for programs; and the list of all tables."""
+"""Query results as text: a table for people, CSV and JSON for programs; and the list of all tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from runner.core.units import ABSENT
 from runner.results.query.tables import Table
 
 Row = Sequence[Any]
-_ANY_WIDTH: Final = 100_000  # columns of a screen on which everything fits, to measure on
+_ANY_WIDTH: Final = 100_000  # columns of a screen wide enough for everything, to measure the table on
 
 
 def print_answer(console: Console, names: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print a table where it fits the screen or nothing has to, else a line a field, so that nothing is ever cut."""
+    """Print a table if it fits the terminal or the output is not one, else one line per field, so that nothing is truncated."""
     laid = Laid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(names):
         numbers = any(isinstance(row[place], int | float | Decimal) for row in rows)
@@ -57,7 +57,7 @@ def _print_fields(console: Console, names: Sequence[str], rows: Sequence[Row]) -
 
 
 def to_csv(names: Sequence[str], rows: Sequence[Row]) -> str:
-    """A header and a line a row; null is an empty field, a list JSON."""
+    """A header, then one line per row; null is an empty field, a list is JSON."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(printable, names))
@@ -72,7 +72,7 @@ def to_json(names: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def print_tables(console: Console, tables: Sequence[Table]) -> None:
-    """Print every table with its columns, their types, and what they mean."""
+    """Print every table with its columns, their types, and their meanings."""
     for table in tables:
         console.print(f"{table.name}: {table.row}", style="bold", markup=False, soft_wrap=True)
         laid = Laid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -85,7 +85,7 @@ def print_tables(console: Console, tables: Sequence[Table]) -> None:
 
 
 def _cell(value: Any) -> Text:
-    """A value on a screen: six digits of a number that is not whole."""
+    """A value for a terminal: floats have six significant digits."""
     if value is None:
         return Text(ABSENT)
     return Text(f"{value:.6g}" if isinstance(value, float) else str(_plain(value)))
@@ -100,8 +100,8 @@ def _plain(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """The same without what JSON has no word for."""
-    if isinstance(value, Decimal):  # what SQL makes of 1.5
+    """Replace values that JSON cannot represent."""
+    if isinstance(value, Decimal):  # the type of a literal such as 1.5 in SQL
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None

@@ -1,4 +1,4 @@
-"""Tables as text, made once for a terminal, Markdown, CSV and the page."""
+"""Tables as text, defined once for a terminal, Markdown, CSV and the page."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from runner.core.units import ABSENT, ends_by_column
 
 Entry = TypeVar("Entry")
 Columns = Mapping[str, Callable[[Entry], str]]
-# What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
+# Markup to Markdown or HTML; underscores within a word are not (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
 _MARKUP: Final = re.compile(r"[\\`*\[\]~&|]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)|^\s*(?:[#>+-]|\d+[.)])(?=\s)")
 
 
 class Table(Frozen):
-    """A table as text; the first column and those named in `words` are text, all others are figures.
+    """A table as text; the first column and those in `words` are text, all others are figures.
 
-    The page shows the title, and at first a `folded` table closed; there columns that hold nothing but figures are set right and sorted by value.
+    The page shows the title, and a `folded` table closed at first; there, all-numeric columns are right-aligned and sort by value.
     """
 
     title: str = ""
@@ -37,24 +37,24 @@ class Table(Frozen):
 
     @classmethod
     def laid(cls, entries: Iterable[Entry], columns: Columns[Entry], **more: Any) -> Table:
-        """Lay out a row for each entry; `more` are other fields."""
+        """Lay out one row per entry; `more` are other fields."""
         rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
         return cls(columns=tuple(columns), rows=rows, **more)
 
     @classmethod
     def of(cls, entries: Sequence[Entry], columns: Columns[Entry], **more: Any) -> Table:
-        """The same without columns of which nothing is known."""
+        """The same, without columns that have no known value."""
         known = {header: cell for header, cell in columns.items() if any(cell(one) != ABSENT for one in entries)}
         return cls.laid(entries, known, **more)
 
     def without(self, *names: str) -> Table:
-        """The same but for some columns."""
+        """The same, without some columns."""
         kept = [place for place, name in enumerate(self.columns) if name not in names]
         columns, *rows = (tuple(row[place] for place in kept) for row in (self.columns, *self.rows))
         return self.model_copy(update={"columns": columns, "rows": tuple(rows)})
 
     def terminal(self) -> RichTable:
-        """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
+        """Lay it out for a terminal: headers break after their first word and figures never do, so that 80 columns are enough."""
         table = plain_table()
         for number, name in enumerate(self.columns):
             words = not number or name in self.words
@@ -66,7 +66,7 @@ class Table(Frozen):
         return table
 
     def markdown(self) -> list[str]:
-        """Lines of it, without title and legend."""
+        """Its lines, without title and legend."""
         align = [":--" if not number or name in self.words else "--:" for number, name in enumerate(self.columns)]
         return [line(row) for row in (self.columns, align, *self.rows)]
 
@@ -80,9 +80,9 @@ def section(title: str, lead: Sequence[str], *parts: Table | str | Sequence[str]
     """A section in Markdown; ends with a newline.
 
     Args:
-        title: text, whatever is in it.
-        lead: what ran where, text, a line each.
-        parts: what is below, in order: a table with its legend, a paragraph in Markdown, or texts as a list; empty ones are left out.
+        title: plain text, which is escaped.
+        lead: what ran where, one line each; plain text, which is escaped.
+        parts: the body, in order: a table with its legend, a paragraph in Markdown, or plain texts as a list; empty parts are left out.
         measured: lines that follow the lead, in Markdown.
     """
     lines = "  \n".join((*map(escaped, lead), *measured))  # two spaces: a line break
@@ -96,22 +96,22 @@ def section(title: str, lead: Sequence[str], *parts: Table | str | Sequence[str]
 
 
 def listed(texts: Iterable[str]) -> list[str]:
-    """Texts as the entries of a list in Markdown."""
+    """Texts as entries of a Markdown list."""
     return [f"- {escaped(text)}" for text in texts]
 
 
 def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = ()) -> str:
-    """Rows as CSV below `columns` and the names of all others that a row has: full precision, an empty field where there is no figure."""
+    """Rows as CSV: `columns` first, then all other keys; full precision, and an empty field for a missing figure."""
     text = io.StringIO()
     names = dict.fromkeys((*columns, *(name for row in rows for name in row)))
-    writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")  # `names` has all
+    writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")  # `names` has every key
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
 
 
 def fields(of: object, *names: str) -> dict[str, Any]:
-    """Some fields of a record for a CSV: of an interval both its ends, of several texts all in one."""
+    """Some fields of a record for a CSV row: an interval becomes its two ends, several texts are joined."""
     found: dict[str, Any] = {}
     for name in names:
         value = getattr(of, name, None)
@@ -123,7 +123,7 @@ def fields(of: object, *names: str) -> dict[str, Any]:
 
 
 def fixed(value: float | None, decimals: int = 1) -> str:
-    """A number with so many decimals, whatever its interval supports."""
+    """A number with a fixed number of decimals, whatever its interval supports."""
     return ABSENT if value is None else f"{value:.{decimals}f}"
 
 
@@ -133,10 +133,10 @@ def line(cells: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text in Markdown, in a cell or outside of one, in which nothing is markup or ends a line, and no code reaches a terminal."""
+    """Escape a text for Markdown, inside or outside of a table: nothing in it is markup, ends the line, or is a terminal control code."""
     return _MARKUP.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", printable(text).replace("\n", " "))
 
 
 def code(text: str) -> str:
-    """A text as code in Markdown, outside of a table; without the mark that would end it."""
+    """A text as inline code in Markdown, outside of a table; backticks in it are dropped."""
     return f"`{printable(text).replace('`', '').replace(chr(10), ' ')}`"

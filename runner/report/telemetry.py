@@ -1,6 +1,6 @@
-"""What devices and hosts did while a matrix was measured, as tables: the same cells on a terminal and in Markdown.
+"""Telemetry of devices and hosts during a matrix, as tables: the same cells on a terminal and in Markdown.
 
-Where nothing is known of any row, a table stays away; why something is unknown stands below them.
+A table without any known value is left out; the notes below the tables say why a value is unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Subject = TypeVar("Subject", "Telemetry", "GpuTelemetry", "HostTelemetry")
 Part = TypeVar("Part", "GpuTelemetry", "HostTelemetry")
 
 MEGA: Final = 1_000_000
-# From here on a range has no use for decimals.
+# Numbers from here on are printed without decimals.
 _WHOLE_FROM: Final = 100
 LEGEND: Final = (
     "over the measured windows of all repeats: mean over time (smallest{dash}largest sample); power: energy ÷ time, in the line of all "
@@ -26,7 +26,7 @@ LEGEND: Final = (
 
 
 def tables(summary: Summary) -> tuple[Table, ...]:
-    """All devices together by scale, then each GPU, its clocks, its pipes, and each host; columns of which nothing is known are left out."""
+    """All devices together by scale, then each GPU, its clocks, its pipes, and each host; columns without a known value are left out."""
     watched = [(row, row.telemetry) for row in summary.rows if row.telemetry]
     gpus = list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))
     found = (
@@ -40,12 +40,12 @@ def tables(summary: Summary) -> tuple[Table, ...]:
 
 
 def notes(summary: Summary) -> tuple[str, ...]:
-    """What to know of the figures: whose power lags, and why something is unknown."""
+    """Caveats: which power readings lag, and why values are unknown."""
     return (*_lagging(summary), *_unavailable(summary))
 
 
 def _lagging(summary: Summary) -> Iterator[str]:
-    """The GPUs whose power NVML told as its usage."""
+    """A note that names the GPUs whose NVML power readings are not instantaneous."""
     named = {
         f"GPU {gpu.index}": None
         for row in summary.rows
@@ -61,7 +61,7 @@ def _lagging(summary: Summary) -> Iterator[str]:
 
 
 def _unavailable(summary: Summary) -> tuple[str, ...]:
-    """A line for each reason and for the devices that lack the same for it."""
+    """One line per reason and set of missing fields, with the devices that lack them."""
     fields: dict[tuple[str, str], dict[str, None]] = {}
     for row in summary.rows:
         for entry in row.telemetry.missing if row.telemetry else ():
@@ -86,7 +86,7 @@ def _together(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
     }
 
 
-# What a column shows of one device.
+# Columns of one device.
 _GPU: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
     "utilisation (%)": lambda gpu: _spread(gpu.utilisation),
     "power (W)": lambda gpu: _spread(gpu.power_w),
@@ -124,7 +124,7 @@ _HOST: Final[dict[str, Callable[[HostTelemetry], str]]] = {
 
 
 def _table(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tuple[str, Subject]]) -> Table | None:
-    """Lay out the columns that any subject has something in; None where there is none."""
+    """Lay out the columns in which any subject has a value; None if there is none."""
 
     def of(cell: Callable[[Subject], str]) -> Callable[[tuple[str, Subject]], str]:
         return lambda one: cell(one[1])
@@ -137,7 +137,7 @@ def _table(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tupl
 def _named(
     watched: Sequence[tuple[Row, Telemetry]], parts: Callable[[Telemetry], Sequence[Part]], name: Callable[[Part], str]
 ) -> Iterator[tuple[str, Part]]:
-    """Each part with its name, its node where there are several, and its scale where there are several."""
+    """Each part with its name, prefixed by its scale and its node if there are several of these."""
     for row, telemetry in watched:
         several = len({one.node for one in parts(telemetry)}) > 1
         for part in parts(telemetry):
@@ -146,7 +146,7 @@ def _named(
 
 
 def _words(device: str) -> str:
-    """``gpu0`` as ``GPU 0``, and ``gpu``, all that a node might have, as ``GPUs``."""
+    """``gpu0`` as ``GPU 0``; ``gpu``, which means all GPUs of a node, as ``GPUs``."""
     return device if not device.startswith("gpu") else f"GPU {device[3:]}" if device != "gpu" else "GPUs"
 
 
@@ -158,7 +158,7 @@ def _reasons(shares: dict[str, float] | None) -> str:
 
 
 def _spread(value: Range | None) -> str:
-    """``79 (48–92)``; the mean alone where all three are written alike."""
+    """``79 (48–92)``: mean and range; the mean alone if all three print alike."""
     if value is None:
         return ABSENT
     low, mean, high = (_number(one) for one in (value.min, value.avg, value.max))
@@ -170,7 +170,7 @@ def _mean(value: Range | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits, or all that stand before the point."""
+    """Three significant digits, or all digits before the decimal point."""
     if value is None:
         return ABSENT
     return f"{value:,.0f}" if round(abs(value), 1) >= _WHOLE_FROM else f"{value:.3g}"

@@ -19,13 +19,13 @@ from runner.report.table import Table, fields
 
 MEGA = 1_000_000
 WORDS = ("transport", "devices", "counted by", "validity")
-# What a terminal shows in a table of its own, below the figures of each transport.
+# Columns of a second table on a terminal, below the results of each transport.
 WIRES = ("transport", "asked (Gbit/s)", "reached (Gbit/s)", "sent a step (MB)", "× gradients", "counted by")
 LIMITLESS = "not the limit"
 
 
 def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
-    """Every column by its name with its unit; an unusable row shows no figure."""
+    """Every column by name with its unit; an unusable row shows no figure."""
     return {
         "transport": lambda one: one.transport,
         "devices": lambda one: one.row.devices,
@@ -59,7 +59,7 @@ def _factor(one: ComparedRow) -> str:
 
 
 def legend(comparison: Comparison) -> str:
-    """What the columns mean that no header has room for."""
+    """What the columns mean, as far as their headers have no room for it."""
     said = [f"{PLUS_MINUS}; ratio: to {comparison.first}"]
     if comparison.baseline is not None:
         said.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")
@@ -91,7 +91,7 @@ def notes(comparison: Comparison) -> tuple[str, ...]:
 
 
 def transports_table(comparison: Comparison) -> RenderableType:
-    """Lay the comparison out for a terminal: for each scale what came of each transport, and below it what went over the wires."""
+    """Lay the comparison out for a terminal: for each scale the result of each transport, and below it the traffic on the wires."""
     parts: list[RenderableType] = [
         Text(f"{comparison.title}: transports", style="bold"),
         Text(comparison.setting),
@@ -113,7 +113,7 @@ def transports_table(comparison: Comparison) -> RenderableType:
 def report(
     comparison: Comparison, *, name: str, runs: Mapping[tuple[str, int], tuple[str, ...]] | None = None
 ) -> Report:
-    """The reports of transports side by side: the table, and throughput and bytes a step on one sheet; `runs` has ids by transport and scale."""
+    """The reports of transports side by side: the table, and throughput and bytes per step on one sheet; `runs` has ids by transport and scale."""
     drawn = draw(comparison, name=name, runs=runs or {})
     fastest = max(
         (row for row in comparison.rows if row.row.usable and row.row.throughput is not None),
@@ -162,12 +162,12 @@ def report(
 
 
 def _bytes(comparison: Comparison, value: float | None, name: str) -> float | None:
-    """As files on record have it: with a decimal where not every row knows it."""
+    """Keep the format of files on record: a decimal point unless every row knows the value."""
     known = all(getattr(row, name) is not None for row in comparison.rows)
     return value if known or value is None else float(value)
 
 
 def table(comparison: Comparison) -> Table:
-    """The table without columns that hold nothing, the line of one device first where there is one."""
+    """The table without empty columns; the one-device baseline, if any, comes first."""
     rows = (*_baseline(comparison), *comparison.rows)
     return Table.of(rows, columns(comparison), title="Transports", words=WORDS)
