@@ -90,14 +90,14 @@ def collect(
 
 
 # A short training of each node on its own; GPUs and workers are per node.
-FIELDS: Final = (
+DIAGNOSE_FIELDS: Final = (
     *("framework", "version", "model", "hosts", "nodes", "cluster", "slurm_flags", "gpus", "workers", "device"),
     *("batch", "image_size", "precision", "preset", "threads", "iterations", "warmup", "repeat"),
     *("engine", "timeout_s", "out"),
 )
 
 
-@takes(*FIELDS, usual={"repeat": 5})
+@takes(*DIAGNOSE_FIELDS, defaults={"repeat": 5})
 def diagnose(
     request: Request,
     *,

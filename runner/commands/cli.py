@@ -21,7 +21,7 @@ from runner.commands.bench import baseline, bench, collect, diagnose, plan
 from runner.commands.catalog import AS_JSON, list_names, models
 from runner.commands.data import data_app
 from runner.commands.images import images_app
-from runner.commands.options import Text, complete_run, flag, run_argument, sentence, takes
+from runner.commands.options import Text, complete_run, flag, run_argument, takes, usage_message
 from runner.commands.runs import ls, rerun, show
 from runner.core import console, interrupts, parsing
 from runner.core.console import open_console, spoken
@@ -31,12 +31,12 @@ from runner.experiments.studies.model import SHARED, Scale, StudyRequest
 from runner.results.find import is_pass
 
 # Fields of `Request` that `overhead` and `ablate` share; batch and threads are per device.
-ALIKE = (
+COMMON_FIELDS = (
     *("framework", "model", "gpus", "batch", "image_size", "precision", "threads", "iterations", "warmup", "repeat"),
     *("engine", "image", "mounts", "out"),
 )
-OVERHEAD = (*ALIKE, "version", "preset", "techniques", "seed", "telemetry_hz")
-ABLATE = (*ALIKE, "workers", "data")
+OVERHEAD_FIELDS = (*COMMON_FIELDS, "version", "preset", "techniques", "seed", "telemetry_hz")
+ABLATE_FIELDS = (*COMMON_FIELDS, "workers", "data")
 
 EXAMPLES = """\
 Examples:
@@ -46,7 +46,7 @@ Examples:
   dlscale show last                            what the newest run came to
   dlscale compare last~1 last                  what the last command changed
 """
-_SIDE = "run directory, folder of them, or glob; a run's id or a beginning of it; last or last~N: all runs of a command"
+_RUNS = "run directory, folder of them, or glob; a run's id or a beginning of it; last or last~N: all runs of a command"
 
 app = typer.Typer(
     epilog=f"\b\n{EXAMPLES}",  # \b: keep the line breaks
@@ -88,7 +88,7 @@ app.command()(models)
 @app.command()
 def compare(
     a: Annotated[
-        str, typer.Argument(help=f"before: {_SIDE}", metavar="A", autocompletion=complete_run, show_default=False)
+        str, typer.Argument(help=f"before: {_RUNS}", metavar="A", autocompletion=complete_run, show_default=False)
     ] = "",
     b: Annotated[
         str, typer.Argument(help="after: the same", metavar="B", autocompletion=complete_run, show_default=False)
@@ -143,12 +143,12 @@ def query(
         query_flow.query(sql, place=place, form=form)
 
 
-AtScale = Annotated[
+ScaleOption = Annotated[
     Text, flag("--scale", help="full (default); short: fewer iterations; or small: smaller batches and images too")
 ]
 
 
-OwnProgram = Annotated[
+ProgramOption = Annotated[
     Text,
     flag(
         "--program", help="where the source's own program lies in --image: run that, as the source did", metavar="PATH"
@@ -157,12 +157,12 @@ OwnProgram = Annotated[
 
 
 @app.command()
-@takes(*SHARED, as_command=("program", OwnProgram))
+@takes(*SHARED, as_command=("program", ProgramOption))
 def reproduce(
     request: Request,
     *,
     study: Annotated[str, typer.Argument(help="which one; `dlscale studies` lists them")],
-    scale: AtScale = None,
+    scale: ScaleOption = None,
     cells: Annotated[
         Text, flag("--cells", help="only runs whose names begin so, as the plan has them", metavar="NAME[,NAME]")
     ] = None,
@@ -181,7 +181,7 @@ def reproduce(
 
 @app.command()
 @takes(*(field for field in SHARED if field not in ("cluster", "slurm_flags", "out")))
-def studies(request: Request, *, scale: AtScale = None, as_json: Annotated[bool, AS_JSON] = False) -> None:
+def studies(request: Request, *, scale: ScaleOption = None, as_json: Annotated[bool, AS_JSON] = False) -> None:
     """List the studies, and how many of their runs this hardware can run."""
     from runner.experiments.studies.flow import list_studies
 
@@ -335,7 +335,7 @@ def clean(
 
 
 @app.command()
-@takes(*OVERHEAD, usual={"repeat": 5})
+@takes(*OVERHEAD_FIELDS, defaults={"repeat": 5})
 def overhead(
     request: Request,
     *,
@@ -352,7 +352,7 @@ def overhead(
 
 
 @app.command()
-@takes(*ABLATE, usual={"framework": "pytorch"})
+@takes(*ABLATE_FIELDS, defaults={"framework": "pytorch"})
 def ablate(
     request: Request,
     *,
@@ -394,37 +394,37 @@ def main(command: typer.Typer = app) -> None:
     interrupts.listen()
     code: int | str | None = 0
     try:
-        _refuse_garbled(sys.argv[1:])
+        _refuse_non_utf8(sys.argv[1:])
         try:
             code = command(prog_name="dlscale", standalone_mode=False) or 0
         finally:
             interrupts.ignore()
             sys.stdout.flush()  # here, where a failure to flush can still be reported
     except (DlscaleError, TyperException) as error:
-        _say(sentence(error) if isinstance(error, TyperException) else str(error))
+        _print_error(usage_message(error) if isinstance(error, TyperException) else str(error))
         code = error.exit_code if isinstance(error, DlscaleError) else RequestError.exit_code
     except (OSError, UnicodeError) as error:
-        said = about_a_file(error)
-        if said is None:
+        message = about_a_file(error)
+        if message is None:
             raise
-        _say(said)
+        _print_error(message)
         code = RequestError.exit_code
     except KeyboardInterrupt:  # raised before Typer, which normally handles it, had built its commands
         code = interrupts.INTERRUPTED
     except SystemExit as end:
         code = end.code
-    code, said = interrupts.ended(code)
-    if said:
-        _say(said)
+    code, message = interrupts.ended(code)
+    if message:
+        _print_error(message)
     sys.exit(code)
 
 
-def _say(sentence: str) -> None:
+def _print_error(message: str) -> None:
     """Print the one sentence that says why a command failed."""
-    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", spoken(sentence)))
+    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", spoken(message)))
 
 
-def _refuse_garbled(words: Iterable[str]) -> None:
+def _refuse_non_utf8(words: Iterable[str]) -> None:
     """Refuse arguments that are not UTF-8, because no record could hold them."""
     for word in words:
         if not is_utf8(word):

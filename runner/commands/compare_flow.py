@@ -15,7 +15,7 @@ from runner.core.errors import RequestError, SlowerError
 from runner.core.units import counted
 from runner.report import compare as show
 from runner.results.find import FoundRuns, by_matrix, read_runs, runs_at
-from runner.results.find import since as parted
+from runner.results.find import since as split_since
 
 Form = Literal["table", "markdown", "json"]
 Side = tuple[str, FoundRuns]  # the side's name, and its runs
@@ -48,7 +48,7 @@ def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
         begin = now - timedelta(days=_DAYS_AGO[day]) if day in _DAYS_AGO else datetime.fromisoformat(day)
     except ValueError as error:
         raise RequestError(f"SINCE={day} is no day; write for example yesterday or {now:%Y-%m-%d}") from error
-    found = parted(begin.replace(hour=0, minute=0, second=0), place or None)
+    found = split_since(begin.replace(hour=0, minute=0, second=0), place or None)
     names = (f"before {begin:%Y-%m-%d}", f"since {begin:%Y-%m-%d}")
     for name, runs in zip(names, found, strict=True):
         if not runs:
@@ -75,7 +75,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
             f"{counted(len(shared))} of A={a[0]} can be found in B={b[0]} as well, {shared[0]} for one; name two places that share none"
         )
     compared = compare(before, after, names=(a[0], b[0]))
-    _refuse_strangers(compared)
+    _refuse_unrelated(compared)
     passed_over = [f"{name}: {sentence}" for name, side in both.items() for sentence in side.passed_over]
     if form == "table":
         show.print_compared(open_screen(), compared, passed_over)
@@ -94,7 +94,7 @@ def read_percent(text: str) -> float:
     return float(match[1])
 
 
-def _refuse_strangers(compared: Compared) -> None:
+def _refuse_unrelated(compared: Compared) -> None:
     """Refuse two sides that have no trial in common."""
     if compared.pairs:
         return

@@ -128,53 +128,53 @@ def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -
     found: list[Finding] = []
     with contextlib.ExitStack() as undo:
         say(f"asking {', '.join(host.name for host in hosts.hosts)}")
-        standing = []
+        reachable = []
         for host, answer in zip(hosts.hosts, at_once(connect, hosts.hosts), strict=True):
             if isinstance(answer, RequestError):
                 found.append(refused(host.name, str(answer)))
                 continue
             undo.callback(answer.close)
             try:
-                standing.append((answer, supply_base([answer], say)))
+                reachable.append((answer, supply_base([answer], say)))
             except RequestError as error:
                 found.append(refused(host.name, str(error)))
         seen = []
-        for (connection, _), answered in zip(standing, at_once(lambda one: examine(*one), standing), strict=True):
+        for (connection, _), answered in zip(reachable, at_once(lambda one: examine(*one), reachable), strict=True):
             if isinstance(answered, RequestError):
                 found.append(refused(connection.host.name, str(answered)))
             else:
                 seen.append(answered)
-        found += [finding for one in seen for finding in _host(one, here)]
+        found += [finding for one in seen for finding in _findings_of_host(one, here)]
         found += common_findings(seen)
-        found += _pairs(seen, wire, say)
+        found += _connectivity_findings(seen, wire, say)
     return tuple(found)
 
 
-def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Callable[[str], None]) -> Sequence[Finding]:
+def _connectivity_findings(seen: Sequence[Surveyed], wire: str | None, say: Callable[[str], None]) -> Sequence[Finding]:
     """Test connectivity between all hosts that have the interface; a host without it becomes a finding."""
-    able: list[tuple[Surveyed, NodeEnd]] = []
+    connectable: list[tuple[Surveyed, NodeEnd]] = []
     found: list[Finding] = []
     for one in seen:
         try:
-            able.append((one, end_of(one, wire)))
+            connectable.append((one, end_of(one, wire)))
         except RequestError as error:
             found.append(refused(one.host.name, str(error)))
-    if len(able) > 1:
-        say(f"letting {', '.join(one.host.name for one, _ in able)} reach each other")
-    interfaces = {one.host.name: end.iface for one, end in able}
-    meetings = reach([one for one, _ in able], [end for _, end in able])
-    return (*found, *pair_findings(meetings, interfaces))
+    if len(connectable) > 1:
+        say(f"letting {', '.join(one.host.name for one, _ in connectable)} reach each other")
+    interfaces = {one.host.name: end.iface for one, end in connectable}
+    probes = reach([one for one, _ in connectable], [end for _, end in connectable])
+    return (*found, *pair_findings(probes, interfaces))
 
 
-def _host(seen: Surveyed, here: Mapping[str, tuple[str, docker.EngineImage]]) -> Iterator[Finding]:
+def _findings_of_host(seen: Surveyed, here: Mapping[str, tuple[str, docker.EngineImage]]) -> Iterator[Finding]:
     images: dict[str, ImageState] = {}
-    refusals_said = list(refusals(seen))
+    problems = list(refusals(seen))
     try:
         with engine_errors(seen.docker):
             images = {name: _image_state(seen, *image) for name, image in here.items()}
     except RequestError as error:
-        refusals_said.append(str(error))
-    return host_findings(seen, images=images, refusals=refusals_said)
+        problems.append(str(error))
+    return host_findings(seen, images=images, refusals=problems)
 
 
 def _image_state(seen: Surveyed, reference: str, image: docker.EngineImage) -> ImageState:
@@ -206,8 +206,8 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     table = Table.grid("", "", "", padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for finding in findings:
-        said = Text(finding.sentence)
+        text = Text(finding.sentence)
         if finding.next_step:
-            said.append(f"\n→ {finding.next_step}", style="dim")
-        table.add_row(Text(finding.level, style=_STYLES[finding.level]), Text(finding.subject), said)
+            text.append(f"\n→ {finding.next_step}", style="dim")
+        table.add_row(Text(finding.level, style=_STYLES[finding.level]), Text(finding.subject), text)
     return table

@@ -40,13 +40,13 @@ FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedu
 def export(command: Command, *, check: bool) -> None:
     """Write every generated table; with `check`, only compare it with its page. DlscaleError: a page lacks its marks or is out of date."""
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
-    _place("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
-    _place("results-h200.md", "wires", _wires(), check=check)
-    _place("results-h200.md", "fastest", _fastest(), check=check)
+    _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
+    _update("results-h200.md", "wires", _wires(), check=check)
+    _update("results-h200.md", "fastest", _fastest(), check=check)
     studies = [load_study(name)[0] for name in study_names()]
-    _place("studies.md", "coverage", _table(coverage.COLUMNS, coverage.rows(studies)), check=check)
+    _update("studies.md", "coverage", _table(coverage.COLUMNS, coverage.rows(studies)), check=check)
     variables = make_variables((SUITE_ROOT / "Makefile").read_text("utf-8"))
-    _place("options.md", "options", "\n".join(options(command, variables)), check=check)
+    _update("options.md", "options", "\n".join(options(command, variables)), check=check)
 
 
 def export_schemas(*, check: bool) -> None:
@@ -61,7 +61,7 @@ def export_schemas(*, check: bool) -> None:
             raise DlscaleError(f"{path} differs from the code; run `dlscale schema` and commit it")
 
 
-def _place(page: str, name: str, table: str, *, check: bool) -> None:
+def _update(page: str, name: str, table: str, *, check: bool) -> None:
     path = DOCS / page
     text = path.read_text("utf-8")
     begin, end = f"<!-- {name}, written by `dlscale matrix`: do not edit -->\n", f"<!-- end of {name} -->\n"
@@ -190,19 +190,19 @@ def _row(image: ImageSpec, strategy: StrategyName, ran: Sequence[tuple[Trial, Ru
         "GPU" if image.device == "gpu" else "CPU",
         ", ".join(image.compute_capabilities) + (" and newer" if image.ptx else ""),
         f"≥ {image.minimum_driver}" if image.minimum_driver else "",
-        _with_kinds(strategy, [trial for trial, _ in own]),
-        "; ".join(dict.fromkeys(_place_of(record) for _, record in own)) or NOWHERE,
+        _with_variants(strategy, [trial for trial, _ in own]),
+        "; ".join(dict.fromkeys(_ran_on(record) for _, record in own)) or NOWHERE,
     )
 
 
-def _with_kinds(strategy: StrategyName, trials: Sequence[Trial]) -> str:
+def _with_variants(strategy: StrategyName, trials: Sequence[Trial]) -> str:
     """A strategy with the kvstores or controllers that its runs used, if any."""
     kinds: set[str] = {trial.kvstore for trial in trials if trial.kvstore}
     kinds |= {trial.horovod.controller for trial in trials if trial.horovod}
     return f"{strategy} ({', '.join(sorted(kinds))})" if kinds else strategy
 
 
-def _place_of(record: RunRecord) -> str:
+def _ran_on(record: RunRecord) -> str:
     """The devices of a run: how many of which, on how many nodes, and whether the nodes are emulated."""
     count = record.trial.world_size
     nodes = f" on {record.trial.nodes} nodes" if record.trial.nodes > 1 else ""

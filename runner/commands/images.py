@@ -39,7 +39,7 @@ def add(
         image = add_version(
             SUITE_ROOT, framework, version, cuda=cuda, python=python, cache=cache_dir(), report=shown.stage
         )
-    _say(
+    _print(
         f"{image.directory}: written, with its entry in images/versions.yaml; next: "
         f"dlscale images build {framework}:{image.version}, then dlscale matrix and make verify"
     )
@@ -51,7 +51,7 @@ def render() -> None:
     from runner.images.render import write
 
     for path in write(load_images(SUITE_ROOT)):
-        _say(f"{path}: written")
+        _print(f"{path}: written")
 
 
 @images_app.command()
@@ -62,7 +62,7 @@ def lock(
 ) -> None:
     """Lock what each image is made of: wheels with their hashes, Debian packages, a vendor's digest."""
     for image in select(load_images(SUITE_ROOT), names, None):
-        _say(f"{image.lock_path}: {'written' if _lock(image, upgrade=upgrade) else 'same'}")
+        _print(f"{image.lock_path}: {'written' if _lock(image, upgrade=upgrade) else 'same'}")
     render()  # a Dockerfile names its lock
 
 
@@ -74,7 +74,7 @@ def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
     if image.kind == "container":
         from runner.images.lock import write_container
 
-        return write_container(image, report=_say)
+        return write_container(image, report=_print)
     from runner.engines.docker import connect_or_refuse
     from runner.images.base import write_packages
 
@@ -92,7 +92,7 @@ def verify() -> None:
     check(catalog)
     for image in catalog.everything:
         check_lock(image)
-    _say(f"{len(catalog.everything)} images: Dockerfiles and locks are what versions.yaml says")
+    _print(f"{len(catalog.everything)} images: Dockerfiles and locks are what versions.yaml says")
 
 
 @images_app.command()
@@ -125,7 +125,7 @@ def base(
                 way=cast("Way | None", parsing.choice("--way", way, Way)),
                 refresh=refresh,
             )
-        _say(f"{spec.reference} {identifier}")
+        _print(f"{spec.reference} {identifier}")
 
 
 @images_app.command()
@@ -139,9 +139,9 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
     for image in _to_build(names, device):
         with progress(open_console(stderr=True)) as shown:
             built = ensure(image, client=client, cache=cache_dir(), report=shown.stage)
-        _say(f"{built.reference} {built.id} {built.size_mib} MiB")
+        _print(f"{built.reference} {built.id} {built.size_mib} MiB")
         if record_size(SUITE_ROOT, image, built.size_mib):
-            _say("images/versions.yaml: size written")
+            _print("images/versions.yaml: size written")
 
 
 @images_app.command()
@@ -160,7 +160,7 @@ def fetch(names: Names = None, device: DeviceFlag = None) -> None:
                 fetch_wheels(each, cache=cache_dir(), report=shown.stage)
                 for base in filter(None, (each.base, each.build_base)):
                     fetch_base(base, cache=cache_dir(), report=shown.stage)
-        _say(f"{image.reference}: all that it is built from is in {cache_dir()}")
+        _print(f"{image.reference}: all that it is built from is in {cache_dir()}")
 
 
 @images_app.command(name="list")
@@ -212,7 +212,7 @@ def archive(
         references += [reference for reference in helpers if client.images.list(reference)]
     with progress(open_console(stderr=True)) as shown:
         save(references, client=client, directory=directory, report=shown.stage)
-    _say(f"{directory}: {len(references)} images")
+    _print(f"{directory}: {len(references)} images")
 
 
 @images_app.command()
@@ -229,7 +229,7 @@ def load(
     with progress(open_console(stderr=True)) as shown:
         loaded = load_archive(directory, client=client, report=shown.stage)
     for entry in loaded:
-        _say(f"{entry.reference} {entry.id}")
+        _print(f"{entry.reference} {entry.id}")
 
 
 @images_app.command()
@@ -251,7 +251,7 @@ def sif(
                 if directory
                 else ensure_sif(image, report=shown.stage)
             )
-        _say(f"{path} sha256:{made.sha256}")
+        _print(f"{path} sha256:{made.sha256}")
 
 
 def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
@@ -279,5 +279,5 @@ def _to_build(names: list[str] | None, device: str | None) -> tuple[ImageSpec, .
     return tuple(image for image in select(catalog, names, chosen) if names or image in catalog.newest)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     open_console(soft_wrap=True).print(text)

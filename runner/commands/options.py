@@ -31,7 +31,7 @@ from runner.images.catalog import load_images
 from runner.results.find import by_run, named, newest_first
 
 Text = str | None
-Read = Callable[[str, str], object]  # a variable's name and its non-empty text → a value
+Parser = Callable[[str, str], object]  # a variable's name and its non-empty text → a value
 # Help of fields that several options set together, or that may be repeated.
 _LINKS: Final = {
     "link_rate": "hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
@@ -40,7 +40,7 @@ _LINKS: Final = {
 _MOUNT: Final = "with --image: show a folder of this machine in it, read-only; several with commas or again"
 _ENV: Final = "a variable for a command of yours; several again"
 _COMMAND: Final = "with --image: the command, after --"
-_OFFERED: Final = 50
+_MOST_OFFERED: Final = 50
 _UNITS: Final = re.compile("_(mib|ms|s)$")
 
 
@@ -55,14 +55,14 @@ def flag(
 
 
 def takes(
-    *fields: str, usual: Mapping[str, object] | None = None, as_command: tuple[str, Any] | None = None
+    *fields: str, defaults: Mapping[str, object] | None = None, as_command: tuple[str, Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these fields of `Request`; the command receives the parsed request as its first argument.
 
-    `usual` holds the command's own defaults for these fields; `as_command` is an additional option, whose value is a command in an image.
+    `defaults` holds the command's own defaults for these fields; `as_command` is an additional option, whose value is a command in an image.
     """
-    asked = {field: _asked(field) for field in fields}
-    options = {name: annotation for one in asked.values() for name, annotation in one.options.items()}
+    by_name = {field: _field(field) for field in fields}
+    options = {name: annotation for one in by_name.values() for name, annotation in one.options.items()}
     options |= [as_command] if as_command else []
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -80,16 +80,16 @@ def takes(
 
         @functools.wraps(command)
         def run(**words: Any) -> None:
-            words = _with_variables(words)
-            values = {field: one.read(words) for field, one in asked.items()}
-            given = {**(usual or {}), **{field: value for field, value in values.items() if value is not None}}
+            words = _expand_variables(words)
+            values = {field: one.parse(words) for field, one in by_name.items()}
+            given = {**(defaults or {}), **{field: value for field, value in values.items() if value is not None}}
             if as_command and (word := words[as_command[0]]):
                 if not given.get("image"):
                     raise RequestError(
                         f"--{as_command[0]} {word} runs in an image of yours that has it, and none is given; add --image IMG"
                     )
                 given["command"] = (word,)
-            request = request_of(given if given.get("image") else _read_positional(given))
+            request = request_of(given if given.get("image") else _parse_positional(given))
             command(request, **{name: value for name, value in words.items() if name not in options})
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -100,37 +100,37 @@ def takes(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Field:
     """A field of `Request` on the command line."""
 
     options: Mapping[str, Any]  # annotations, by the options' names
-    read: Callable[[Mapping[str, Any]], object]  # parses the field from all options; None if not given or empty
+    parse: Callable[[Mapping[str, Any]], object]  # parses the field from all options; None if not given or empty
 
 
-def _asked(field: str) -> _Asked:
+def _field(field: str) -> _Field:
     """The options of a field, and its parser. The parser raises RequestError, naming the variable, if the text is not a value of the field."""
     if field == "links":
         links = {name: Annotated[Text, flag(_dashed(name), help=text)] for name, text in _LINKS.items()}
-        return _Asked(links, lambda words: parsing.links(*(words[name] for name in _LINKS)))
+        return _Field(links, lambda words: parsing.links(*(words[name] for name in _LINKS)))
     if field == "mounts":
         mount = Annotated[list[str] | None, flag("--mount", help=_MOUNT, metavar="SRC[:DST]")]
-        return _Asked({"mount": mount}, lambda words: parsing.mounts(words["mount"]))
+        return _Field({"mount": mount}, lambda words: parsing.mounts(words["mount"]))
     if field == "env":
         env = Annotated[list[str] | None, flag("--env", help=_ENV, metavar="NAME=VALUE")]
-        return _Asked({field: env}, lambda words: parsing.environment(words[field]))
+        return _Field({field: env}, lambda words: parsing.environment(words[field]))
     if field == "command":
         argument = Annotated[list[str] | None, typer.Argument(help=_COMMAND, metavar="COMMAND")]
-        return _Asked({field: argument}, lambda words: tuple(words[field] or ()) or None)
+        return _Field({field: argument}, lambda words: tuple(words[field] or ()) or None)
     info = Request.model_fields[field]
     name, about = _UNITS.sub("", field), _option(info)  # `timeout_s` is set by --timeout or TIMEOUT
     names = [_dashed(name), *filter(None, [about.short])]
     if info.annotation is bool:
-        return _Asked({name: Annotated[bool, typer.Option(*names, help=about.help)]}, lambda words: words[name] or None)
-    complete = _completer(field) if field in _NAMED or _allowed(field) else None
-    words_of = flag(*names, help=about.help, metavar=about.metavar.replace("0..", "N"), complete=complete)
-    read = _reader(field)
-    return _Asked(
-        {name: Annotated[Text, words_of]}, lambda words: read(name.upper(), words[name]) if words[name] else None
+        return _Field({name: Annotated[bool, typer.Option(*names, help=about.help)]}, lambda words: words[name] or None)
+    complete = _completion(field) if field in _NAMES_OF or _choices_of(field) else None
+    option = flag(*names, help=about.help, metavar=about.metavar.replace("0..", "N"), complete=complete)
+    parse = _parser(field)
+    return _Field(
+        {name: Annotated[Text, option]}, lambda words: parse(name.upper(), words[name]) if words[name] else None
     )
 
 
@@ -141,17 +141,17 @@ def _dashed(name: str) -> str:
 VARIABLE: Final = re.compile(r"([A-Z][A-Z_]*)=(.*)", re.DOTALL)  # the form that `make` takes: `GPUS=4`
 
 
-def _with_variables(words: Mapping[str, Any]) -> dict[str, Any]:
+def _expand_variables(words: Mapping[str, Any]) -> dict[str, Any]:
     """Read `GPUS=4` as `--gpus=4`, next to a model and a framework at most; arguments of a command in an image are left alone.
 
     RequestError: there is no such option, or it is set twice.
     """
     typed: list[str] = words.get("command") or []
     variables = [found for found in map(VARIABLE.fullmatch, typed) if found]
-    if not variables or words.get("image") or len(typed) - len(variables) > len(_NAMED):
+    if not variables or words.get("image") or len(typed) - len(variables) > len(_NAMES_OF):
         return dict(words)
     known = [name for name in words if name != "command" and not name.startswith("as_")]
-    read = {**words, "command": [word for word in typed if not VARIABLE.fullmatch(word)]}
+    expanded = {**words, "command": [word for word in typed if not VARIABLE.fullmatch(word)]}
     for name, text in (found.groups() for found in variables):
         option = name.lower()
         if option not in known:
@@ -159,38 +159,38 @@ def _with_variables(words: Mapping[str, Any]) -> dict[str, Any]:
         if words[option]:
             raise RequestError(f"{name}={text} and {_dashed(option)} are both given; leave one of them out")
         is_switch = isinstance(words[option], bool)
-        read[option] = text.lower() not in _OFF if is_switch else [text] if option in _SEVERAL else text
+        expanded[option] = text.lower() not in _FALSE_WORDS if is_switch else [text] if option in _REPEATABLE else text
         complain([f"{name}={text} is taken as {_dashed(option)}{'' if is_switch else f'={text}'}"])
-    return read
+    return expanded
 
 
-_OFF: Final = ("0", "no", "false")
-_SEVERAL: Final = ("mount", "env")
+_FALSE_WORDS: Final = ("0", "no", "false")
+_REPEATABLE: Final = ("mount", "env")
 
 
-def _read_positional(asked: Mapping[str, object]) -> Mapping[str, object]:
+def _parse_positional(given: Mapping[str, object]) -> Mapping[str, object]:
     """Read positional arguments as names of a model or a framework if all of them are: `bench resnet50`.
 
     RequestError: the only argument is a mistyped model, or a name contradicts its option.
     """
-    words = cast("tuple[str, ...]", asked.get("command", ()))
+    words = cast("tuple[str, ...]", given.get("command", ()))
     named = {
         parsing.bare(word): (field, name)
-        for field, names in _NAMED.items()
+        for field, names in _NAMES_OF.items()
         for word, name in ({one: one for one in names()} | _ALIASES[field] if words else {}).items()
     }
     meant = dict(filter(None, (named.get(parsing.bare(word)) for word in words)))
     if len(words) == 1 and not meant and difflib.get_close_matches(parsing.bare(words[0]), named):
         raise RequestError(unknown("MODEL", words[0], _models()))
     if len(meant) < len(words):
-        return asked
+        return given
     for word, (field, name) in zip(words, meant.items(), strict=True):
-        if asked.get(field, name) != name:
-            raise RequestError(f"{word} and {_dashed(field)}={asked[field]} are both given; leave one of them out")
+        if given.get(field, name) != name:
+            raise RequestError(f"{word} and {_dashed(field)}={given[field]} are both given; leave one of them out")
     complain(
         f"{word} is taken as {field.upper()}={name}" for word, (field, name) in zip(words, meant.items(), strict=True)
     )
-    return {**asked, **meant, "command": None}
+    return {**given, **meant, "command": None}
 
 
 def _frameworks() -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def _models() -> tuple[str, ...]:
     return tuple(model.name for workload in load_workloads(SUITE_ROOT) for model in workload.models)
 
 
-_NAMED: Final[Mapping[str, Callable[[], tuple[str, ...]]]] = {"framework": _frameworks, "model": _models}
+_NAMES_OF: Final[Mapping[str, Callable[[], tuple[str, ...]]]] = {"framework": _frameworks, "model": _models}
 """Fields whose values are files of the suite."""
 _ALIASES: Final[Mapping[str, dict[str, str]]] = {
     "framework": {"torch": "pytorch", "tf": "tensorflow"},
@@ -212,22 +212,22 @@ _ALIASES: Final[Mapping[str, dict[str, str]]] = {
 """Aliases of their values, in the form that `parsing.bare` returns."""
 
 
-_OWN: Final[Mapping[str, Read]] = {"settings": parsing.settings, "pattern": parsing.pattern}
+_PARSERS: Final[Mapping[str, Parser]] = {"settings": parsing.settings, "pattern": parsing.pattern}
 """Parsers of fields with a syntax of their own."""
 
 
-def _allowed(field: str) -> tuple[str, ...]:
+def _choices_of(field: str) -> tuple[str, ...]:
     """The values of a field that takes one or several of a fixed set."""
     kind = _kind(Request.model_fields[field])
     kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
-def _completer(field: str) -> Callable[[str], list[str]]:
+def _completion(field: str) -> Callable[[str], list[str]]:
     """Shell completion for the values of a field."""
 
     def complete(incomplete: str) -> list[str]:
-        names = _NAMED[field]() if field in _NAMED else _allowed(field)
+        names = _NAMES_OF[field]() if field in _NAMES_OF else _choices_of(field)
         return [name for name in names if name.startswith(incomplete)]
 
     return complete
@@ -241,12 +241,12 @@ def _kind(info: FieldInfo) -> Any:
     return kind
 
 
-def _reader(field: str) -> Read:
+def _parser(field: str) -> Parser:
     """The parser of a field, by the field's type."""
-    if field in _NAMED:
-        return lambda variable, text: parsing.one_of(variable, text, _NAMED[field](), aliases=_ALIASES[field])
-    if field in _OWN:
-        return _OWN[field]
+    if field in _NAMES_OF:
+        return lambda variable, text: parsing.one_of(variable, text, _NAMES_OF[field](), aliases=_ALIASES[field])
+    if field in _PARSERS:
+        return _PARSERS[field]
     info = Request.model_fields[field]
     kind = _kind(info)
     metavar = _option(info).metavar
@@ -272,7 +272,7 @@ def _option(info: FieldInfo) -> Option:
 RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~N"
 
 
-def named_directory(example: str) -> Callable[[str], Path]:
+def directory_parser(example: str) -> Callable[[str], Path]:
     """A parser for a directory argument that refuses the empty string, because `Path("")` would be the working directory."""
 
     def read(text: str) -> Path:
@@ -287,12 +287,12 @@ def runs_named(
     word: str, *, example: str, each: Callable[[Path], str] = by_run, wanted: Callable[[Path], bool] = lambda _: True
 ) -> list[Path]:
     """The runs that a name means, the same for every command; see `find.named`. RequestError: the name is empty, matches no run, or is ambiguous."""
-    return named(str(named_directory(example)(word)), each=each, wanted=wanted)
+    return named(str(directory_parser(example)(word)), each=each, wanted=wanted)
 
 
 def directory_argument(text: str, *, example: str) -> Any:
     """A directory argument; `text` is its help, `example` what to type instead of an empty one."""
-    return typer.Argument(help=text, parser=named_directory(example))
+    return typer.Argument(help=text, parser=directory_parser(example))
 
 
 def run_argument(
@@ -309,13 +309,13 @@ def run_argument(
 def complete_run(incomplete: str) -> list[str]:
     """Shell completion for a run: the newest ids with this prefix."""
     runs = ("last", *(run.name for run in newest_first()))
-    return [name for name in runs if name.startswith(incomplete)][:_OFFERED]
+    return [name for name in runs if name.startswith(incomplete)][:_MOST_OFFERED]
 
 
-_MEANT: Final = 2  # suggestions for a mistyped option, at most
+_MOST_SUGGESTED: Final = 2  # suggestions for a mistyped option, at most
 
 
-def sentence(error: TyperException) -> str:
+def usage_message(error: TyperException) -> str:
     """Name the error and the likely intended option, and say where all options are listed."""
     context = getattr(error, "ctx", None)
     if context is None:
@@ -324,10 +324,10 @@ def sentence(error: TyperException) -> str:
     if option := getattr(error, "option_name", None):
         known = [name for param in context.command.params for name in param.opts if name.startswith("--")]
         longer = [name for name in known if name.startswith(option)]
-        close = " or ".join((longer or difflib.get_close_matches(option, known, _MEANT))[:_MEANT])
+        close = " or ".join((longer or difflib.get_close_matches(option, known, _MOST_SUGGESTED))[:_MOST_SUGGESTED])
         return f"{command} has no option {shlex.quote(option)}; {f'did you mean {close}? ' if close else ''}{all_of}"
     param = getattr(error, "param", None)
     if param is not None and not error.message:
         return f"{command} needs {(param.metavar or param.name).upper()}: {param.help}"
-    said = error.format_message().rstrip(".").replace(". Did", "; did")
-    return f"{said[:1].lower()}{said[1:]}{'' if said.endswith('?') else ';'} {all_of}"
+    message = error.format_message().rstrip(".").replace(". Did", "; did")
+    return f"{message[:1].lower()}{message[1:]}{'' if message.endswith('?') else ';'} {all_of}"

@@ -33,9 +33,9 @@ def show_prediction(
     RequestError: see `predicted`; or the plot can't be written.
     """
     run = read_record(runs_named(word, example="last")[0])
-    every = read_runs(newest_first(place))
-    complain(every.passed_over)
-    found = predicted(run, [record for _, record in every.runs], wire=wire, devices=(1, *(devices or DEVICES)))
+    on_file = read_runs(newest_first(place))
+    complain(on_file.passed_over)
+    found = predicted(run, [record for _, record in on_file.runs], wire=wire, devices=(1, *(devices or DEVICES)))
     if plot is not None:
         _draw(found, plot)
     if as_json:

@@ -22,9 +22,9 @@ from runner.results.published.derive import Contradiction, Scaled, contradiction
 from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
 
-_SUGGESTED: Final = 5
+_MOST_SUGGESTED: Final = 5
 # With several sources, single figures are shown only if there are at most this many.
-_MOST: Final = 20
+_MOST_FIGURES: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
     else:
         console = open_console()
         several = len(listed) > 1
-        if not several or sum(len(each.figures) for each in listed) <= _MOST:
+        if not several or sum(len(each.figures) for each in listed) <= _MOST_FIGURES:
             for each in listed:
                 _print_source(console, each)
         if several:
@@ -80,14 +80,14 @@ def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
     """The wanted figures, by source; sources without any are dropped. RequestError: nothing matches; the sentence names the nearest names."""
     chosen = tuple(sources)
     if wanted.source is not None:
-        _check("source", wanted.source, {each.id for each in chosen})
+        _require_known("source", wanted.source, {each.id for each in chosen})
         chosen = tuple(each for each in chosen if each.id == wanted.source)
     where = f" in {wanted.source}" if wanted.source else ""
     every = [figure.conditions for each in chosen for figure in each.figures]
     if wanted.model is not None:
-        _check("model", wanted.model, {of.model for of in every if of.model}, where=where)
+        _require_known("model", wanted.model, {of.model for of in every if of.model}, where=where)
     if wanted.framework is not None:
-        _check("framework", wanted.framework, {of.framework for of in every if of.framework}, where=where)
+        _require_known("framework", wanted.framework, {of.framework for of in every if of.framework}, where=where)
     listed = tuple(found for each in chosen if (found := _listed(each, wanted)).figures)
     if not listed:
         both = f"model {wanted.model!r} and framework {wanted.framework!r}"
@@ -95,10 +95,10 @@ def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
     return listed
 
 
-def _check(what: str, name: str, names: set[str], *, where: str = "") -> None:
+def _require_known(what: str, name: str, names: set[str], *, where: str = "") -> None:
     """Refuse a name that no figure has."""
     if name not in names:
-        suggested = ", ".join(nearest(name, names).split(", ")[:_SUGGESTED]) or "none"
+        suggested = ", ".join(nearest(name, names).split(", ")[:_MOST_SUGGESTED]) or "none"
         raise RequestError(f"no published figure{where} is of the {what} {name!r}; nearest: {suggested}")
 
 
@@ -167,8 +167,8 @@ def _fastest(listed: Listed) -> str | None:
         return None
     rate, figure = max(rates, key=lambda one: one[0])
     of = figure.conditions
-    told = (of.gpus != 1 and f"one of {of.gpus}", listed.gpus.get(of.gpu or "", of.device), of.precision, of.mode)
-    return f"{in_figures(rate)} {figure.unit}: {', '.join(str(one) for one in told if one)}"
+    facts = (of.gpus != 1 and f"one of {of.gpus}", listed.gpus.get(of.gpu or "", of.device), of.precision, of.mode)
+    return f"{in_figures(rate)} {figure.unit}: {', '.join(str(one) for one in facts if one)}"
 
 
 def _print_source(console: Console, listed: Listed) -> None:
@@ -190,10 +190,10 @@ def _print_source(console: Console, listed: Listed) -> None:
     if speedups:
         table.add_column("speedup", justify="right", no_wrap=True)
     table.add_column("of", overflow="fold")
-    for figure, told in zip(listed.figures, conditions, strict=True):
+    for figure, facts in zip(listed.figures, conditions, strict=True):
         value = _value(figure, doubtful=figure.id in doubtful)
         speedup = [_speedup(speedups.get(figure.id))] if speedups else []
-        of = "; ".join(one for one in told if one not in common)
+        of = "; ".join(one for one in facts if one not in common)
         table.add_row(figure.metric, value, *speedup, of or ABSENT)
     console.print(Padding(table, (1, 0), expand=False))
     for each in listed.contradictions:

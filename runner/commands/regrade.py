@@ -39,7 +39,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
         workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
         if workload is None:
             raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    left = OnFile(
+    on_file = OnFile(
         plan=read_plan(directory).model_copy(update={"trial": trial}),
         outcome=record.outcome,
         events=read_events(directory),
@@ -48,11 +48,11 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
         samples=read_table(directory, "telemetry"),
         kernels=read_table(directory, "kernels") if trial.profile else None,
     )
-    graded = grade_run(left)
+    graded = grade_run(on_file)
     against = scaling(trial, record.run_id, graded, _baseline(directory, record))
     new = record.model_copy(update={**vars(graded), "scaling": against})
-    if gone := lost(record, new, left.samples):
-        raise RequestError(f"{directory}: {gone}; put it back as the run left it, the record is left as it is")
+    if missing := lost(record, new, on_file.samples):
+        raise RequestError(f"{directory}: {missing}; put it back as the run left it, the record is left as it is")
     return record, new
 
 
@@ -74,7 +74,7 @@ def regrade_all(directory: Path) -> int:
 
     A run that can't be regraded is left unchanged, does not stop the others, and makes the exit code 2. RequestError: there is no run.
     """
-    found = list(_found(directory))
+    found = list(_to_regrade(directory))
     if not found:
         raise RequestError(
             f"{directory} holds no {RECORD} and no run directory that does; name one, for example results/MACHINE"
@@ -87,13 +87,13 @@ def regrade_all(directory: Path) -> int:
         except DlscaleError as error:
             refused.append(str(error))
         else:
-            said = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
-            console.print(f"{path}: {said}")
+            outcome = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
+            console.print(f"{path}: {outcome}")
     complain(refused)
     return RequestError.exit_code if refused else 0
 
 
-def _found(directory: Path) -> Iterator[Path]:
+def _to_regrade(directory: Path) -> Iterator[Path]:
     """Everything to regrade: run directories and, after those of its folder, each study's file."""
     if (directory / RECORD).is_file():
         yield directory

@@ -33,7 +33,7 @@ from runner.report.page.model import Page, RunLine
 from runner.report.page.runs import line
 from runner.report.picture import prune
 from runner.report.progress import progress
-from runner.report.publish import Measured, profiled, save, watching
+from runner.report.publish import Measured, profiled, save, telemetry_by_curve
 from runner.results.disk import check_writable
 from runner.results.find import Run, below, each_once, read_each, read_runs, runs_at
 from runner.results.store import RECORD, read_events, read_record, write_report
@@ -43,7 +43,7 @@ KEPT_PAGE: Final = "report.md"  # the page without figures, committed with the r
 BESIDE: Final = "report-figures"  # folder of the page's figures as PNG and CSV
 # Matrices drawn at most. With more on file, the newest are drawn without pictures of single matrices, which take an hour for 20,000.
 MOST: Final = 500
-TOLD: Final = 25  # figures, a few seconds' work, between progress lines
+FIGURES_PER_LINE: Final = 25  # figures, a few seconds' work, between progress lines
 
 
 def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool = True) -> None:
@@ -70,7 +70,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
         check_writable(out or first.parent)
         every = [*_baselines([run]), run]
         measured = Measured.of(every)
-        seen = watching(measured, console=console)
+        seen = telemetry_by_curve(measured, console=console)
         publish.write(measured, every, seen=seen, out=out or first.parent, name=run[1].run_id, console=console)
         beside_runs = False
     above = first if len(directories) == 1 else Path(os.path.commonpath([one.resolve() for one in directories]))
@@ -80,7 +80,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     def beside(folder: Path) -> Path:
         return out / os.path.relpath(folder.resolve(), above.resolve()) if out else folder
 
-    found = _collected(directories, page=place, beside=beside, write=beside_runs, pictures=True, console=console)
+    found = _collect(directories, page=place, beside=beside, write=beside_runs, pictures=True, console=console)
     _write(found, place, console=console)
     prune()
 
@@ -89,7 +89,7 @@ def check_pages(directories: Sequence[Path]) -> None:
     """Compare the committed Markdown page of each directory with what its records give now. DlscaleError names every page that differs."""
     differing = []
     for one in directories:
-        found = _collected(
+        found = _collect(
             [one], page=one, beside=lambda folder: folder, write=False, pictures=False, console=open_console()
         )
         kept = one / KEPT_PAGE
@@ -115,7 +115,7 @@ class _OnFile:
 
     folders: Mapping[Path, Sequence[Run]]  # runs to draw, by the folder that holds them
     others: Sequence[tuple[datetime, Path, RunLine]] = ()  # runs not drawn: time, folder, row in the table of all runs
-    reserve: str = ""  # the page's note about the runs not drawn
+    caveat: str = ""  # the page's note about the runs not drawn
 
 
 def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
@@ -153,8 +153,8 @@ def _newest(every: Sequence[Path], *, page: Path) -> tuple[_OnFile, Sequence[str
     newest = frozenset(sorted(last, key=lambda matrix: last[matrix], reverse=True)[:MOST])
     runs = read_runs(directory for directory, matrix, _, _ in listed if matrix in newest).runs
     others = [(when, directory.parent, run) for directory, matrix, when, run in listed if matrix not in newest]
-    reserve = f"Drawn from the newest {MOST:,} of {len(last):,} matrices; the table of runs has all, and `dlscale report FOLDER` draws those of one folder."
-    return _OnFile(folders=_by_folder(runs), others=others, reserve=reserve if others else ""), (*passed_over, *copies)
+    caveat = f"Drawn from the newest {MOST:,} of {len(last):,} matrices; the table of runs has all, and `dlscale report FOLDER` draws those of one folder."
+    return _OnFile(folders=_by_folder(runs), others=others, caveat=caveat if others else ""), (*passed_over, *copies)
 
 
 def _by_folder(runs: Sequence[Run]) -> dict[Path, list[Run]]:
@@ -164,7 +164,7 @@ def _by_folder(runs: Sequence[Run]) -> dict[Path, list[Run]]:
     return folders
 
 
-def _collected(
+def _collect(
     directories: Sequence[Path],
     *,
     page: Path,
@@ -178,42 +178,42 @@ def _collected(
     Links are relative to `page`; `pictures` adds figures, including samples over time. RequestError: there is no run.
     """
     on_file = _on_file(directories, page=page)
-    found = Collected(others=[(when, run) for when, _, run in on_file.others], reserve=on_file.reserve)
-    in_part = {folder for _, folder, _ in on_file.others}
+    found = Collected(others=[(when, run) for when, _, run in on_file.others], caveat=on_file.caveat)
+    partly_drawn = {folder for _, folder, _ in on_file.others}
     for folder, runs in on_file.folders.items():
         place = beside(folder)
         if write:
             check_writable(place)
         own = Collected(records=[(_link(path, page), record) for path, record in runs])
         out = place if write else None
-        _draw_matrices(runs, own, out=out, alone=not on_file.reserve, pictures=pictures, console=console)
+        _draw_matrices(runs, own, out=out, in_full=not on_file.caveat, pictures=pictures, console=console)
         # A comparison of only some of a folder's runs must not overwrite one of all.
-        _draw_comparisons(runs, own, out=None if folder in in_part else out, console=console)
+        _draw_comparisons(runs, own, out=None if folder in partly_drawn else out, console=console)
         _draw_experiments(folder, own, out=out, console=console)
         found.join(own, files=_files(place, page=page))
     across_folders = Collected()
     every = [run for runs in on_file.folders.values() for run in runs]
-    out = page if write and not on_file.reserve else None
+    out = page if write and not on_file.caveat else None
     _add(map(device_report, devices(every)), across_folders, out=out, console=console)
     found.join(across_folders, files=_files(page, page=page))
     return found
 
 
 def _draw_matrices(
-    runs: Sequence[Run], found: Collected, *, out: Path | None, alone: bool, pictures: bool, console: Console
+    runs: Sequence[Run], found: Collected, *, out: Path | None, in_full: bool, pictures: bool, console: Console
 ) -> None:
-    """Add each matrix and, unless `out` is None, write its reports; `alone` adds a picture for each matrix and prints a line for each file."""
-    told = console if alone else no_console()
+    """Add each matrix and, unless `out` is None, write its reports; `in_full` adds a picture for each matrix and prints a line for each file."""
+    shown_on = console if in_full else no_console()
     named = matrices(runs)
     for name, own in named.items():
         every = [*_baselines(own), *own]
         measured = Measured.of(every)
-        seen = watching(measured, console=console) if pictures else {}
+        seen = telemetry_by_curve(measured, console=console) if pictures else {}
         if out:
-            publish.write(measured, every, seen=seen, out=out, name=name, console=told, pictures=alone)
+            publish.write(measured, every, seen=seen, out=out, name=name, console=shown_on, pictures=in_full)
         found.matrix(measured, name=name, watched=seen)
         found.add("passes", *(one.page_block() for one in map(profiled, own) if one))
-    if out and not alone:
+    if out and not in_full:
         console.print(f"reports: {len(named):,} matrices in {out}", style="dim")
 
 
@@ -258,12 +258,12 @@ def _add(reports: Iterable[Report], found: Collected, *, out: Path | None, conso
 def _link(path: Path, page: Path) -> str:
     """The path of a run directory or report, relative to the page; each folder is resolved once for all its contents."""
     if path.is_symlink():
-        return quote(_seen_from(page, path))
-    return quote(f"{_seen_from(page, path.parent)}/{path.name}".removeprefix("./"))
+        return quote(_relative_path(page, path))
+    return quote(f"{_relative_path(page, path.parent)}/{path.name}".removeprefix("./"))
 
 
 @functools.cache
-def _seen_from(page: Path, path: Path) -> str:
+def _relative_path(page: Path, path: Path) -> str:
     return Path(os.path.relpath(path.resolve(), page.resolve())).as_posix()
 
 
@@ -286,21 +286,21 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
     check_writable(place / BESIDE)
     now = datetime.now(timezone.utc)
     dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})
-    html = render.html(dated, beside=BESIDE, pictures=not found.reserve)
+    html = render.html(dated, beside=BESIDE, pictures=not found.caveat)
     written = [write_report(place, KEPT_PAGE, markdown(page)), write_report(place, PAGE, html)]
     with progress(open_console(stderr=True)) as shown:
-        if len(page.figures) > TOLD:
+        if len(page.figures) > FIGURES_PER_LINE:
             shown.stage(f"{written[-1]} can be read; its {len(page.figures)} figures are now drawn as files")
         for number, figure in enumerate(page.figures):
-            if number and number % TOLD == 0:
+            if number and number % FIGURES_PER_LINE == 0:
                 shown.stage(f"{number} of {len(page.figures)} figures drawn")
             write_report(place / BESIDE, f"{figure.name}.csv", model.to_csv(figure))
-            drawn = None if found.reserve else picture.png(figure)
+            drawn = None if found.caveat else picture.png(figure)
             if drawn:
                 write_report(place / BESIDE, f"{figure.name}.png", drawn)
-    kind = "CSV" if found.reserve else "PNG and CSV"
-    for said in (f"figures: {len(page.figures)} as {kind} in {place / BESIDE}", *(f"report: {one}" for one in written)):
-        console.print(said, style="dim")
+    kind = "CSV" if found.caveat else "PNG and CSV"
+    for text in (f"figures: {len(page.figures)} as {kind} in {place / BESIDE}", *(f"report: {one}" for one in written)):
+        console.print(text, style="dim")
 
 
 def _baselines(runs: Sequence[Run]) -> list[Run]:

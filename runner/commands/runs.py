@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.commands.options import Text, flag, named_directory, run_argument, runs_named
+from runner.commands.options import Text, directory_parser, flag, run_argument, runs_named
 from runner.core import parsing
 from runner.core.console import complain, open_console, open_screen
 from runner.core.errors import RequestError
@@ -27,7 +27,7 @@ def ls(
         typer.Argument(
             help="folder with runs at any depth (default: results)",
             metavar="[DIR]",
-            parser=named_directory("results/MACHINE, or leave it out for all of results"),
+            parser=directory_parser("results/MACHINE, or leave it out for all of results"),
             show_default=False,
         ),
     ] = None,
@@ -61,8 +61,8 @@ def ls(
             continue
         facts.append(_facts(run, record))
         rate = facts[-1]["throughput"]
-        told = "profile" if record.profiled else f"{figure(rate)} {facts[-1]['unit']}" if rate else ABSENT
-        table.add_row(f"~{number}", run.name, told, record.validity.status)
+        result = "profile" if record.profiled else f"{figure(rate)} {facts[-1]['unit']}" if rate else ABSENT
+        table.add_row(f"~{number}", run.name, result, record.validity.status)
     if as_json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
         return
@@ -105,13 +105,13 @@ def show(
         sys.stdout.write((path / RECORD).read_text("utf-8"))
         return
     table = Table.grid("", "", padding=(0, 2, 0, 0))
-    for name, text in _lines(path, record):
+    for name, text in _rows(path, record):
         table.add_row(name, text)
     open_console().print(table)
     open_console(soft_wrap=True).print(f"files  {path}: {', '.join(sorted(file.name for file in path.iterdir()))}")
 
 
-def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
+def _rows(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     """The lines that `show` prints, as (name, text); throughput and time are over all repeats of the run."""
     from runner.analysis.summarize import summarize
     from runner.core import units
@@ -146,14 +146,14 @@ def rerun(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
 ) -> None:
     """Repeat the command of a run: everything it measured, with the framework, version, network and engine that the run had."""
-    from runner.report.page.runs import again
+    from runner.report.page.runs import rerun_command
     from runner.results.store import read_record
 
-    program, *words = again(read_record(run)) or ("",)
+    program, *words = rerun_command(read_record(run)) or ("",)
     if not words:
         raise RequestError(f"{run}: its record does not have the command that was typed; `dlscale bench` takes another")
     # Do not reuse the old --out: it may be the folder of another machine.
-    words = [words[0], *([f"--out={out}"] if out else []), *_without_out(words[1:])]
+    words = [words[0], *([f"--out={out}"] if out else []), *_drop_out(words[1:])]
     if dry_run:
         words.insert(1, "--dry-run")
     complain([f"again: {shlex.join((program, *words))}"])
@@ -161,7 +161,7 @@ def rerun(
     raise typer.Exit(context.find_root().command(words, standalone_mode=False) or 0)
 
 
-def _without_out(words: Sequence[str]) -> Iterator[str]:
+def _drop_out(words: Sequence[str]) -> Iterator[str]:
     """Drop `--out` and its value; arguments after `--` belong to the user's program."""
     ours = words.index("--") if "--" in words else len(words)
     for at, word in enumerate(words):
@@ -180,7 +180,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
         return
     # Imported only once there is something to show.
     from runner.core.trial import title
-    from runner.report.profile import profile_report, reservations, sampled
+    from runner.report.profile import profile_report, reservations, sampled_counters
 
     console = open_console()
     console.print(title(record.trial), style="bold", soft_wrap=True)
@@ -188,7 +188,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
     for reason in reservations(record):
         console.print(reason, style="yellow", soft_wrap=True)
     console.print(profile_report(record.profile))
-    for text in sampled(record):
+    for text in sampled_counters(record):
         console.print(text, soft_wrap=True)
 
 

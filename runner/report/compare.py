@@ -69,13 +69,13 @@ def table(compared: Compared) -> Table:
 
 def notes(compared: Compared) -> Iterator[str]:
     """What the table would hide: possible causes, uncertainty, and what was not compared."""
-    yield from _different(compared.pairs)
+    yield from _difference_notes(compared.pairs)
     for pair in compared.pairs:
         for name, doubts in _doubts(pair):
             yield f"{pair.trial}: degraded in {name}: {'; '.join(doubts)}"
-    yield from _uncertain(compared.pairs)
+    yield from _uncertainty_notes(compared.pairs)
     yield from map(_only, compared.unpaired)
-    yield from map(_not_compared, compared.left_out)
+    yield from map(_left_out_note, compared.left_out)
 
 
 def _doubts(pair: Pair) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -83,7 +83,7 @@ def _doubts(pair: Pair) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from ((name, tuple(side.doubts)) for name, side in (("A", pair.a), ("B", pair.b)) if side.doubts)
 
 
-def _uncertain(pairs: Sequence[Pair]) -> Iterator[str]:
+def _uncertainty_notes(pairs: Sequence[Pair]) -> Iterator[str]:
     """The number of pairs whose difference may be chance, and what to do about it."""
     if few := [pair for pair in pairs if pair.ci95 is None]:
         yield (
@@ -105,11 +105,11 @@ def _only(alone: Unpaired) -> str:
     return f"only in {alone.side}: {alone.trial} ({counted(len(alone.run_ids))}); {nearest}"
 
 
-def _not_compared(out: LeftOut) -> str:
+def _left_out_note(out: LeftOut) -> str:
     return f"not compared: {out.run_id} of {out.side}, {out.reason}"
 
 
-def _different(pairs: Sequence[Pair]) -> Iterator[str]:
+def _difference_notes(pairs: Sequence[Pair]) -> Iterator[str]:
     """Other differences between the sides, once for all pairs that share them."""
     different: dict[str, list[str]] = {}
     for pair in pairs:
@@ -123,9 +123,9 @@ def _different(pairs: Sequence[Pair]) -> Iterator[str]:
 
 def _screen_notes(compared: Compared) -> Iterator[str]:
     """The notes for a terminal, without those below each pair; many trials or runs that could not be compared are only counted."""
-    if len(_distinct(compared.pairs)) == 1:
-        yield from _different(compared.pairs)
-    yield from _uncertain(compared.pairs)
+    if len(_distinct_differences(compared.pairs)) == 1:
+        yield from _difference_notes(compared.pairs)
+    yield from _uncertainty_notes(compared.pairs)
     for side in ("A", "B"):
         alone = [one for one in compared.unpaired if one.side == side]
         out = [one for one in compared.left_out if one.side == side]
@@ -133,17 +133,17 @@ def _screen_notes(compared: Compared) -> Iterator[str]:
             map(_only, alone) if len(alone) <= MOST else [f"only in {side}: {len(alone)} trials, which --json lists"]
         )
         yield from (
-            map(_not_compared, out)
+            map(_left_out_note, out)
             if len(out) <= MOST
             else [f"not compared: {len(out)} runs of {side}, which --json lists with their reasons"]
         )
 
 
-def _distinct(pairs: Sequence[Pair]) -> set[tuple[Difference, ...]]:
+def _distinct_differences(pairs: Sequence[Pair]) -> set[tuple[Difference, ...]]:
     return {tuple(pair.differences) for pair in pairs}
 
 
-def _below(pair: Pair, *, alike: bool) -> Iterator[str]:
+def _pair_notes(pair: Pair, *, alike: bool) -> Iterator[str]:
     """Notes below a pair's figures: why a side is degraded and, unless all pairs are `alike` in this, what else differs."""
     for name, doubts in _doubts(pair):
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
@@ -174,7 +174,7 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
     if common:
         console.print(", ".join(common), markup=False)
     lines = [[cell(pair) for cell in _FIGURES.values()] for pair in compared.pairs]
-    alike = len(_distinct(compared.pairs)) == 1
+    alike = len(_distinct_differences(compared.pairs)) == 1
     widths = [max(map(len, column)) for column in zip(_FIGURES, *lines, strict=True)]
     console.print(_aligned(_FIGURES, widths), style="dim", markup=False, soft_wrap=True)
     for pair, line in zip(compared.pairs, lines, strict=True):
@@ -183,7 +183,7 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
         console.print(
             Text.assemble(_aligned(line, widths), (f"  {pair.verdict}", _STYLES[pair.verdict])), soft_wrap=True
         )
-        for note in _below(pair, alike=alike):
+        for note in _pair_notes(pair, alike=alike):
             console.print(Padding(Text(note, style="yellow"), (0, 0, 0, 4), expand=False))
     console.print(f"\n{LEGEND}", style="dim", markup=False)
     for note in (*_screen_notes(compared), *passed_over):

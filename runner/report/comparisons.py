@@ -128,8 +128,8 @@ def compare_matrices(found: Sequence[Run]) -> Iterator[Report]:
 
 def ablation(found: Ablation) -> Report:
     """A training with one more technique per row."""
-    best = _most(found.rows)
-    return _of_training(
+    best = _best(found.rows)
+    return _training_report(
         found,
         chapter="ablations",
         what="ablation",
@@ -154,7 +154,7 @@ def ablation(found: Ablation) -> Report:
 def engines(found: CrossCheck) -> Report:
     """A training in a container, and on the same software without one."""
     incomparable = INCOMPARABLE if any(row.differs for row in found.rows) else UNUSABLE
-    return _of_training(
+    return _training_report(
         found,
         chapter="engines",
         what="engines",
@@ -191,14 +191,14 @@ def engines(found: CrossCheck) -> Report:
 
 def inputs(found: InputReport) -> Report:
     """A training on synthetic samples and on real ones."""
-    best = _most(found.rows)
+    best = _best(found.rows)
 
-    def alone(rows: Sequence[Source]) -> tuple[Series, ...]:
+    def input_alone(rows: Sequence[Source]) -> tuple[Series, ...]:
         delivered = tuple(one.alone_per_s for one in rows)
         series = Series(name="input alone", kind="ideal", x=tuple(one.label for one in rows), y=delivered)
         return (series,) if any(value is not None for value in delivered) else ()
 
-    return _of_training(
+    return _training_report(
         found,
         chapter="inputs",
         what="input",
@@ -216,13 +216,13 @@ def inputs(found: InputReport) -> Report:
             "training takes of synthetic samples"
         ),
         lead=f"{best.label}: {_ratio(best)} of synthetic images" if best else UNUSABLE,
-        figures=throughput_by("input", found, ideal=alone),
+        figures=throughput_by("input", found, ideal=input_alone),
     )
 
 
 def strategies(found: TrainingComparison) -> Report:
     """A training on the same devices by several strategies."""
-    return _of_training(
+    return _training_report(
         found,
         chapter="strategies",
         what="strategies",
@@ -298,7 +298,7 @@ def networks(found: Networks) -> Report:
     )
 
 
-_DIGITS: Final = 12  # characters of a UUID that are printed
+_UUID_CHARACTERS: Final = 12  # characters of a UUID that are printed
 
 
 def devices(found: Devices) -> Report:
@@ -321,7 +321,7 @@ def devices(found: Devices) -> Report:
         "degraded": lambda row: str(row.degraded) if row.degraded else ABSENT,
     }
     gpus: dict[str, Callable[[Standing], str]] = {
-        "GPU": lambda row: row.uuid[:_DIGITS],
+        "GPU": lambda row: row.uuid[:_UUID_CHARACTERS],
         "trainings": lambda row: str(row.trainings),
         "least": lambda row: f"{row.low:.3f}",
         "median": lambda row: f"{row.median:.3f}",
@@ -398,7 +398,7 @@ def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> 
 _CASES: Final[Mapping[Case, str]] = {"one": "one alone", "sequential": "one after the other", "together": "at once"}
 
 
-def _of_training(
+def _training_report(
     found: TrainingComparison,
     *,
     what: str,
@@ -436,7 +436,7 @@ def _ratio(one: Compared) -> str:
     return figure(one.ratio, half_width(one.ratio_ci95))
 
 
-def _most(rows: Sequence[Compared]) -> Compared | None:
+def _best(rows: Sequence[Compared]) -> Compared | None:
     return max((one for one in rows if one.ratio is not None), key=lambda one: one.ratio or 0.0, default=None)
 
 
@@ -502,15 +502,15 @@ def sweep_figures(found: Sweep) -> tuple[Figure, ...]:
     active = "mean over the measured windows, by hardware counters of the sampler"
     union = "union of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
     every = (
-        _against_the_batch(found, "throughput", found.unit, "throughput"),
-        _against_the_batch(found, "utilisation", _utilisation(found), "utilisation_percent", coarse),
-        _against_the_batch(found, "sm-active", "SM active (%)", "sm_active_percent", active),
-        _against_the_batch(found, "compute", "GPU compute utilisation (%)", "compute_percent", union),
+        _batch_figure(found, "throughput", found.unit, "throughput"),
+        _batch_figure(found, "utilisation", _utilisation(found), "utilisation_percent", coarse),
+        _batch_figure(found, "sm-active", "SM active (%)", "sm_active_percent", active),
+        _batch_figure(found, "compute", "GPU compute utilisation (%)", "compute_percent", union),
     )
     return tuple(one for one in every if max((len(series.x) for series in one.series), default=0) > 1)
 
 
-def _against_the_batch(found: Sweep, name: str, axis: str, field: str, *notes: str) -> Figure:
+def _batch_figure(found: Sweep, name: str, axis: str, field: str, *notes: str) -> Figure:
     """A field of the points, one curve per precision; `axis` names it with its unit."""
     precisions = list(dict.fromkeys(point.precision for point in found.points))
     value: Callable[[Point], float | None] = attrgetter(field)

@@ -54,7 +54,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
 LOPSIDED: Final = 1.5
 """Both ends of an interval are printed if one is more than this many times as far from the value as the other."""
 
-_NOTHING: Final = 1e-9  # share of the value below which the width of an interval is rounding error
+_ROUNDING_ERROR: Final = 1e-9  # share of the value below which the width of an interval is rounding error
 
 
 def with_interval(value: float | None, interval: Interval | None, *, scale: float = 1) -> str:
@@ -77,7 +77,7 @@ def rounded(value: float | None, interval: Interval) -> str:
 
 def _lopsided(value: float, interval: Interval) -> bool:
     below, above = sorted((value - interval.low, interval.high - value))
-    return interval.half_width > _NOTHING * value and above > LOPSIDED * below
+    return interval.half_width > _ROUNDING_ERROR * value and above > LOPSIDED * below
 
 
 def interval_marks(summary: Summary) -> str:
@@ -115,7 +115,7 @@ def scaling(summary: Summary) -> Table:
             "training time (s)": lambda row: figure(row.training_time_s),
             "speedup ±": speedup,
             "efficiency (%) ±": efficiency,
-            **{one.header: _written(one) for one in COLUMNS if one.shown(summary)},
+            **{one.header: _column_text(one) for one in COLUMNS if one.shown(summary)},
             "validity": validity,
         },
         title="Scaling",
@@ -123,7 +123,7 @@ def scaling(summary: Summary) -> Table:
     )
 
 
-def _written(column: Column) -> Callable[[Row], str]:
+def _column_text(column: Column) -> Callable[[Row], str]:
     return lambda row: figure(column.of(row))
 
 
@@ -176,7 +176,7 @@ def validity(row: Row) -> str:
     return row.status + (", superlinear" if row.superlinear else "")
 
 
-def told(row: Row) -> str:
+def result_line(row: Row) -> str:
     """One scale in a line: throughput, devices, speedup, validity."""
     words = [f"{estimate(row.throughput, row.throughput_ci95, runs=row.repeats)} {row.unit} on {row.devices}"]
     if row.speedup is not None and row.scale > 1:
@@ -248,7 +248,7 @@ def modes(summary: Summary) -> tuple[Table, ...]:
         found.append(Table.of(answers, _answer_columns(), legend=legend))
     if generated := [(row.devices, one) for row in summary.rows if row.answers for one in row.answers.generation]:
         found.append(Table.of(generated, _GENERATION_COLUMNS, legend=_GENERATION))
-    if epochs := [(row.devices, one) for row in summary.rows for one in _few(row.epochs)]:
+    if epochs := [(row.devices, one) for row in summary.rows for one in _evenly_spaced(row.epochs)]:
         found.append(Table.laid(epochs, _EPOCH_COLUMNS, legend=_EPOCHS))
     return tuple(found)
 
@@ -344,7 +344,7 @@ def _batch(answers: Answers) -> str:
     return str(batch.used) if batch.used == batch.asked else f"{batch.used} (of {batch.asked})"
 
 
-def _few(epochs: Sequence[EpochFigures]) -> list[EpochFigures]:
+def _evenly_spaced(epochs: Sequence[EpochFigures]) -> list[EpochFigures]:
     """All epochs, or as many as a table takes, evenly spaced, including the first and the last."""
     if len(epochs) <= MOST_EPOCHS:
         return list(epochs)
@@ -358,34 +358,34 @@ _STYLES: Final[dict[Status, str]] = {
     "invalid": "bold red",
     "failed": "bold red",
 }
-NOISY: Final = 2.0
+NOISY_RATIO: Final = 2.0
 """An interval says nothing if its upper end is at least this many times its lower end: the rate may be half of what it seems."""
 ENOUGH_RUNS: Final = 5
-_OPTIONAL: Final = "training time (s)"  # the column that a terminal drops if not all fit
+_DROPPED_FIRST: Final = "training time (s)"  # the column that a terminal drops if not all fit
 # Fields of a row's telemetry that are columns of the CSV.
-WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
+TELEMETRY_FIELDS: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
 
 
 def print_short(console: Console, summary: Summary) -> None:
     """Print a matrix on one screen: what ran where, the table, and a verdict."""
-    say(console, summary.title, style="bold")
+    print_wrapped(console, summary.title, style="bold")
     for line in (summary.setting, summary.wires):
-        say(console, line)
-    say(console, summary.ran_on, style="dim")
-    say(console, summary.engine_reason, style="yellow")
+        print_wrapped(console, line)
+    print_wrapped(console, summary.ran_on, style="dim")
+    print_wrapped(console, summary.engine_reason, style="yellow")
     every = screen(summary)
-    few = every.without(_OPTIONAL)
-    shown = every if _narrowest(every) <= console.width else few
-    table = _table(shown, summary.rows, wrap=_narrowest(shown) > console.width)
+    narrower = every.without(_DROPPED_FIRST)
+    shown = every if _narrowest_width(every) <= console.width else narrower
+    table = _table(shown, summary.rows, wrap=_narrowest_width(shown) > console.width)
     console.print(Padding(table, (1, 0)))
     for one in modes(summary):
         console.print(Padding(one.terminal(), (0, 0, 1, 0)))
-    said = interval_marks(summary)
-    say(console, f"{said}: {units.INTERVAL}" if said else None, style="dim")
-    say(console, spoken(verdict(summary)), style="bold")
+    marks = interval_marks(summary)
+    print_wrapped(console, f"{marks}: {units.INTERVAL}" if marks else None, style="dim")
+    print_wrapped(console, spoken(verdict(summary)), style="bold")
 
 
-def say(console: Console, text: str | None, *, style: str = "") -> None:
+def print_wrapped(console: Console, text: str | None, *, style: str = "") -> None:
     """Print text wrapped between words, never within one; nothing for None."""
     if text:
         lines = textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
@@ -400,19 +400,19 @@ def verdict(summary: Summary) -> str:
         return f"No figure: {'; '.join(lost).rstrip('.')}."
     for row in reversed(usable):
         ends = row.throughput_ci95
-        if ends and ends.high >= NOISY * ends.low:
+        if ends and ends.high >= NOISY_RATIO * ends.low:
             repeat = ENOUGH_RUNS if row.repeats < ENOUGH_RUNS else 2 * row.repeats
             return (
                 f"Too noisy to tell: {rounded(row.throughput, ends)} {row.unit} on {row.devices}, "
                 f"{rounded(ends.low, ends)} to {rounded(ends.high, ends)}; close other programs or --repeat={repeat}."
             )
     row = usable[-1]
-    said = [_told(row)]
+    clauses = [_result(row)]
     if row.throughput_ci95 is None and row.repeats < FEWEST_RUNS:
-        said.append(f"no interval from {units.counted(row.repeats)}, --repeat={FEWEST_RUNS} gives one")
+        clauses.append(f"no interval from {units.counted(row.repeats)}, --repeat={FEWEST_RUNS} gives one")
     if row.status == "degraded":
-        said.append(f"degraded: {_first_reason(row, usable)}")
-    return f"{'; '.join((*said, *lost))}."
+        clauses.append(f"degraded: {_first_reason(row, usable)}")
+    return f"{'; '.join((*clauses, *lost))}."
 
 
 def _first_reason(row: Row, every: Sequence[Row]) -> str:
@@ -421,7 +421,7 @@ def _first_reason(row: Row, every: Sequence[Row]) -> str:
     return f"{base.devices}: {base.reasons[0]}" if reason == DEGRADED_BASELINE and base.reasons else reason
 
 
-def _told(row: Row) -> str:
+def _result(row: Row) -> str:
     rate = f"{with_interval(row.throughput, row.throughput_ci95)} {row.unit} on {row.devices}"
     if row.scale == 1:
         return rate
@@ -472,7 +472,7 @@ def _table(shown: Table, rows: Sequence[Row], *, wrap: bool = False) -> RichTabl
     return table
 
 
-def _narrowest(shown: Table) -> int:
+def _narrowest_width(shown: Table) -> int:
     """The number of terminal columns that hold the table without breaking a figure; a row's devices may wrap at each word."""
     widths = []
     for name, *cells in zip(shown.columns, *shown.rows, strict=True):
@@ -521,9 +521,9 @@ def to_csv(summary: Summary) -> str:
                 **fields(row, "speedup", "speedup_ci95", "efficiency", "efficiency_ci95"),
                 **{column.name: column.of(row) for column in COLUMNS},
                 "repeats": row.repeats,
-                **_answered(row),
+                **_inference_fields(row),
                 **fields(row.parts, *StepParts.model_fields),
-                **fields(row.telemetry, *WATCHED),
+                **fields(row.telemetry, *TELEMETRY_FIELDS),
                 **fields(row, "status", "reasons"),
                 "wires": summary.wires,
             }
@@ -532,7 +532,7 @@ def to_csv(summary: Summary) -> str:
     )
 
 
-def _answered(row: Row) -> dict[str, float | None]:
+def _inference_fields(row: Row) -> dict[str, float | None]:
     """Latencies in seconds and accuracies in percent of inference; empty for a training, whose files lack these columns."""
     if row.answers is None:
         return {}

@@ -126,10 +126,10 @@ def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window]
     begin = min(clock.of_rank(window.rank, window.start) for window in windows)
     warm = [event for event in events if isinstance(event, WarmupEnd)]
     ready = min(begin, max((clock.of_rank(event.rank, event.t) for event in warm), default=begin))
-    told = {"warmup_iterations": warm[0].iterations} if warm else {}
+    warmup = {"warmup_iterations": warm[0].iterations} if warm else {}
     yield Line(at=record.outcome.started, kind="INTERVAL_START", key="init_start")
-    yield Line(at=ready, kind="INTERVAL_END", key="init_stop", metadata=told)
-    yield Line(at=begin, kind="INTERVAL_START", key="run_start", metadata=_what(record))
+    yield Line(at=ready, kind="INTERVAL_END", key="init_stop", metadata=warmup)
+    yield Line(at=begin, kind="INTERVAL_START", key="run_start", metadata=_description(record))
 
 
 def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
@@ -149,7 +149,7 @@ def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], 
     )
 
 
-def _what(record: RunRecord) -> dict[str, Any]:
+def _description(record: RunRecord) -> dict[str, Any]:
     """Facts that the standard has no key for and readers ask for first."""
     trial = record.trial
     common = {
@@ -210,10 +210,10 @@ def _epochs(record: RunRecord, events: Sequence[Event], clock: _Clock) -> Iterat
     for epoch in record.measurement.epochs:
         number = {"epoch_num": epoch.epoch}
         own, windows = _of_epoch(windows, epoch.iterations)
-        told = [event for event in events if isinstance(event, Epoch) and event.epoch == epoch.epoch]
+        validations = [event for event in events if isinstance(event, Epoch) and event.epoch == epoch.epoch]
         begin = clock.of_rank(0, own[0].start)
         trained = clock.of_rank(0, own[-1].start + own[-1].seconds)
-        validated = max(trained, *(clock.of_rank(event.rank, event.t) for event in told))
+        validated = max(trained, *(clock.of_rank(event.rank, event.t) for event in validations))
         yield Line(at=begin, kind="INTERVAL_START", key="epoch_start", metadata=number)
         yield Line(at=trained, kind="INTERVAL_END", key="epoch_stop", metadata=number)
         yield Line(at=trained, kind="INTERVAL_START", key="eval_start", metadata=number)

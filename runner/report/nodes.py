@@ -65,7 +65,7 @@ def sentences(found: Diagnosis, verdicts: Sequence[Verdict]) -> list[str]:
 def print_json(found: Diagnosis, verdicts: Sequence[Verdict]) -> None:
     """Print the same as JSON to standard output."""
     nodes = out(found, verdicts)
-    told = {
+    document = {
         "what": found.what,
         "device": found.device,
         "out": nodes,
@@ -73,7 +73,7 @@ def print_json(found: Diagnosis, verdicts: Sequence[Verdict]) -> None:
         "failed": dict(found.failed),
         "verdicts": [{**one.model_dump(mode="json"), "out": one.out} for one in verdicts],
     }
-    sys.stdout.write(json.dumps(told, indent=1) + "\n")
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
 def _interval(verdict: Verdict) -> str:

@@ -15,15 +15,15 @@ from runner.core.units import ABSENT, figure
 from runner.report.table import Columns, Entry, Table, fixed
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
-KERNELS: Final = 15  # names shown; the record has more, and the run's table all
-CALLS: Final = 10
-NAME: Final = 64  # characters of a kernel's name in a table
-WORDS: Final = (
+MOST_KERNELS: Final = 15  # names shown; the record has more, and the run's table all
+MOST_CALLS: Final = 10
+NAME_WIDTH: Final = 64  # characters of a kernel's name in a table
+TEXT_COLUMNS: Final = (
     *("GPU", "category", "kernel", "operator", "direction", "function", "class"),
     *("region", "phase", "device", "after", "before"),
 )
 """Columns of words; all others are figures."""
-_SPELT: Final = {
+_CATEGORY_NAMES: Final = {
     "copy_htod": "copy HtoD",
     "copy_dtoh": "copy DtoH",
     "copy_dtod": "copy DtoD",
@@ -96,16 +96,16 @@ def sections(profile: Profile) -> tuple[Table, ...]:
 
 def spelt(category: str) -> str:
     """A category in words."""
-    return _SPELT.get(category, category.replace("_", " "))
+    return _CATEGORY_NAMES.get(category, category.replace("_", " "))
 
 
-def worked(profile: Profile) -> str:
+def work_name(profile: Profile) -> str:
     """What the shares of time are relative to."""
     return "kernels, copies and memsets" if profile.work == "kernels" else "operators"
 
 
 def _sections(profile: Profile) -> Iterator[Table]:
-    work = worked(profile)
+    work = work_name(profile)
     piece = "kernel" if profile.work == "kernels" else "operator"
     counted: Columns[Any] = {"category": lambda one: spelt(one.category), "pieces": lambda one: f"{one.count:,}"}
     named: Columns[NameShare] = {**counted, **_MEAN}
@@ -127,14 +127,14 @@ def _sections(profile: Profile) -> Iterator[Table]:
     )
     yield _table(
         f"Most time by {piece}",
-        profile.kernels[:KERNELS],
-        {piece: lambda one: _short(one.name), **named, **(fp32 if profile.counters else {})},
+        profile.kernels[:MOST_KERNELS],
+        {piece: lambda one: _truncated(one.name), **named, **(fp32 if profile.counters else {})},
     )
     if profile.counters:
         yield _table(
             "Long kernels, low utilisation",
             profile.counters.low,
-            {"kernel": lambda one: _short(one.name), **named, **fp32},
+            {"kernel": lambda one: _truncated(one.name), **named, **fp32},
             legend="most time among those below the weighted mean of FP32 utilisation",
         )
     yield _table(
@@ -152,7 +152,7 @@ def _sections(profile: Profile) -> Iterator[Table]:
         legend="overlap: part of the copying in which the same GPU ran a kernel",
     )
     yield _table("Calls of the CUDA API by class", profile.call_classes, {**_CALLS, **_TIMED, **_SHARE})
-    yield _table("Most time by call", profile.calls[:CALLS], {"function": lambda one: one.name, **_CALLS, **_MEAN})
+    yield _table("Most time by call", profile.calls[:MOST_CALLS], {"function": lambda one: one.name, **_CALLS, **_MEAN})
     yield _table(
         "Parts of a step",
         profile.regions,
@@ -185,8 +185,8 @@ def _sections(profile: Profile) -> Iterator[Table]:
             "rank": lambda one: str(one.rank),
             "at (ms)": lambda one: figure(MILLI * one.start_s),
             "gap (ms)": lambda one: figure(MILLI * one.seconds),
-            "after": lambda one: _short(one.after),
-            "before": lambda one: _short(one.before),
+            "after": lambda one: _truncated(one.after),
+            "before": lambda one: _truncated(one.before),
         },
         legend="at: since the first piece of work of that GPU",
     )
@@ -209,7 +209,7 @@ _CALLS: Final[Columns[Any]] = {
 
 
 def _table(title: str, rows: Sequence[Entry], columns: Columns[Entry], *, legend: str = "") -> Table:
-    return Table.laid(rows, columns, title=title, legend=legend, words=WORDS)
+    return Table.laid(rows, columns, title=title, legend=legend, words=TEXT_COLUMNS)
 
 
 def _gpu_columns(iterations: int) -> Columns[GpuUse]:
@@ -231,12 +231,12 @@ def _gpu_columns(iterations: int) -> Columns[GpuUse]:
     }
 
 
-def _short(name: str | None) -> str:
+def _truncated(name: str | None) -> str:
     """A name without the words that every C++ kernel begins with, truncated to fit a table."""
     if name is None:
         return ABSENT
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return name if len(name) <= NAME else name[: NAME - 3] + "..."
+    return name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 3] + "..."
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
@@ -255,7 +255,7 @@ def reservations(record: RunRecord) -> tuple[str, ...]:
     return (*record.validity.reasons, f"{means}: {counting.reason}")
 
 
-def sampled(record: RunRecord) -> Iterator[str]:
+def sampled_counters(record: RunRecord) -> Iterator[str]:
     """Each GPU's hardware counters as sampled: means over the time of the pass, because samplers do not resolve kernels."""
     for gpu in record.telemetry.gpus if record.telemetry else ():
         pipes = {
@@ -267,6 +267,6 @@ def sampled(record: RunRecord) -> Iterator[str]:
             "SMs active": gpu.sm_active_percent,
             "occupancy": gpu.sm_occupancy_percent,
         }
-        told = ", ".join(f"{name} {mean.avg:.1f} %" for name, mean in pipes.items() if mean)
-        if told:
-            yield f"{gpu.node}, GPU {gpu.index} ({gpu.counters}, mean over {gpu.measured_s:.1f} s): {told}"
+        means = ", ".join(f"{name} {mean.avg:.1f} %" for name, mean in pipes.items() if mean)
+        if means:
+            yield f"{gpu.node}, GPU {gpu.index} ({gpu.counters}, mean over {gpu.measured_s:.1f} s): {means}"

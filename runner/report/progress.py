@@ -81,8 +81,8 @@ class _Level:
 
     number: int
     total: int
-    begun_s: float
-    took_s: list[float] = field(default_factory=list)
+    started_s: float
+    durations_s: list[float] = field(default_factory=list)
 
 
 class _Eta:
@@ -94,8 +94,8 @@ class _Eta:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._levels: dict[str, _Level] = {}  # outermost first
-        self._trial_s: float | None = None
-        self._phase_s = clock()
+        self._trial_started_s: float | None = None
+        self._phase_started_s = clock()
 
     def begin(self, what: str, number: int, total: int) -> str:
         """Begin an item of a level; drops the inner levels of the item before it."""
@@ -103,19 +103,19 @@ class _Eta:
             return ""
         now = self._clock()
         level = self._levels.setdefault(what, _Level(number, total, now))
-        if level.number < number and self._trial_s is not None:  # else nothing ran: all of it was on file
-            level.took_s.append(now - level.begun_s)
-        level.number, level.total, level.begun_s = number, total, now
+        if level.number < number and self._trial_started_s is not None:  # else nothing ran: all of it was on file
+            level.durations_s.append(now - level.started_s)
+        level.number, level.total, level.started_s = number, total, now
         for inner in list(self._levels)[list(self._levels).index(what) + 1 :]:
             del self._levels[inner]
-        self._trial_s = None
+        self._trial_started_s = None
         return self.words()
 
     def trial_started(self) -> None:
-        self._trial_s = self._phase_s = self._clock()
+        self._trial_started_s = self._phase_started_s = self._clock()
 
     def phase_started(self) -> None:
-        self._phase_s = self._clock()
+        self._phase_started_s = self._clock()
 
     def words(self, done: int = 0, iterations: int | None = None) -> str:
         """`run 3 of 6, about 2 minutes left`; unknown parts are left out."""
@@ -126,21 +126,21 @@ class _Eta:
     def _left_s(self, done: int, iterations: int | None) -> float | None:
         """Seconds left, given the iterations done in the current run; None if there is nothing to estimate from."""
         now = self._clock()
-        began = now if self._trial_s is None else self._trial_s
-        run_s = None  # time left in the current run
-        whole_s = None  # its total time
+        began = now if self._trial_started_s is None else self._trial_started_s
+        run_left_s = None  # time left in the current run
+        total_s = None  # its total time
         if iterations and done:
-            run_s = (now - self._phase_s) / done * max(0, iterations - done)
-            whole_s = now - began + run_s
-        left_s = run_s
+            run_left_s = (now - self._phase_started_s) / done * max(0, iterations - done)
+            total_s = now - began + run_left_s
+        left_s = run_left_s
         for level in reversed(self._levels.values()):
-            each_s = sum(level.took_s) / len(level.took_s) if level.took_s else whole_s
+            each_s = sum(level.durations_s) / len(level.durations_s) if level.durations_s else total_s
             if each_s is None:
                 continue
             if left_s is None:
-                left_s = max(0.0, each_s - (now - level.begun_s))
+                left_s = max(0.0, each_s - (now - level.started_s))
             left_s += each_s * (level.total - level.number)
-            whole_s = each_s * level.total
+            total_s = each_s * level.total
         return left_s
 
 
@@ -204,12 +204,12 @@ class PlainProgress(Progress):
         if self._clock() - self._last_window_s < PLAIN_INTERVAL_S:
             return
         self._last_window_s = self._clock()
-        done = f"measuring {done_iterations}{_of(self._iterations)}, {_rate(rate, unit)}"
+        done = f"measuring {done_iterations}{_of_total(self._iterations)}, {_rate(rate, unit)}"
         left = self._eta.words(done_iterations, self._iterations)
         self.stage(f"{self._title}: {done}{left and f', {left}'}")
 
 
-def _of(iterations: int | None) -> str:
+def _of_total(iterations: int | None) -> str:
     """The total to print after the iterations done, if it is known."""
     return f"/{iterations}" if iterations else ""
 
@@ -252,13 +252,13 @@ class LiveProgress(Progress):
         super().trial_started(title, iterations)
         self._drop()
         self._trial = self._rich.add_task(
-            title, total=iterations, of=_of(iterations), phase="", speed="", left=self._eta.words()
+            title, total=iterations, of=_of_total(iterations), phase="", speed="", left=self._eta.words()
         )
 
     def expect(self, iterations: int) -> None:
         """Set the bar's length."""
         super().expect(iterations)
-        self._show(total=iterations, of=_of(iterations))
+        self._show(total=iterations, of=_of_total(iterations))
 
     def phase(self, name: str) -> None:
         """Show the phase next to the bar."""

@@ -74,12 +74,12 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verb
         console.print(transports.transports_table(measured.comparison))
     if measured.cases:
         console.print(concurrent(*measured.cases, name=name).terminal())
-    seen = watching(measured, console=console)
+    seen = telemetry_by_curve(measured, console=console)
     write(measured, runs, seen=seen, out=out, name=name, console=console if verbose else no_console())
     passes = [path for path, record in runs if record.profile]
-    lines = [*(f"profile: dlscale profile {path}" for path in passes), f"results: {_short(out / name)}*"]
+    lines = [*(f"profile: dlscale profile {path}" for path in passes), f"results: {_relative(out / name)}*"]
     if not passes:
-        place = shlex.quote(str(_short(out)))
+        place = shlex.quote(str(_relative(out)))
         command = f"make report DIR={place}" if "MAKELEVEL" in os.environ else f"dlscale report {place}"
         more = "" if verbose else f", or the same with {spoken('--verbose')}"
         lines.append(f"next: {command}{more}")
@@ -87,12 +87,12 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verb
     console.print("\n".join(lines), style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _short(path: Path) -> Path:
+def _relative(path: Path) -> Path:
     """The path relative to the working directory, if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def watching(measured: Measured, *, console: Console) -> dict[str, Watched]:
+def telemetry_by_curve(measured: Measured, *, console: Console) -> dict[str, Watched]:
     """Telemetry samples by the label of their curve; curves without samples are left out."""
     found = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves}
     return {label: seen for label, seen in found.items() if seen}
@@ -160,7 +160,7 @@ def profiled(run: Run) -> Report | None:
         lines=(*ran_on, first, *more),
         tables=profile.sections(record.profile),
         many=True,
-        notes=(*profile.reservations(record), *profile.sampled(record), *missing),
+        notes=(*profile.reservations(record), *profile.sampled_counters(record), *missing),
         figures=shares(name=f"{record.run_id}-shares", title=what, run=record.run_id, degraded=degraded),
         pictures={record.run_id: picture_of_shares},
         runs=(record.run_id,),

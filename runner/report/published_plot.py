@@ -13,7 +13,7 @@ from runner.report.page.model import Figure, Series
 from runner.results.published.derive import Scaled, Scaling
 from runner.results.published.model import Published
 
-_TELLING: Final[tuple[str, ...]] = (
+_DISTINGUISHING: Final[tuple[str, ...]] = (
     *("model", "variant", "framework", "build", "version", "strategy", "technique", "xla", "gpu", "system"),
     *("submitter", "batch_per_gpu", "batch", "sequence_length", "precision", "data"),
 )
@@ -36,8 +36,8 @@ def curves(published: Published, found: Sequence[Scaled]) -> tuple[Curve, ...]:
     groups: dict[tuple[str, Scaling], list[Scaled]] = {}
     for each in found:
         groups.setdefault((each.baseline.id, each.scaling), []).append(each)
-    settings = [_settings(published, group[0]) for group in groups.values()]
-    telling = _telling(settings)
+    settings = [_conditions(published, group[0]) for group in groups.values()]
+    distinguishing = _distinguishing(settings)
     drawn = []
     for group, setting in zip(groups.values(), settings, strict=True):
         first = group[0].baseline.conditions.gpus or 1
@@ -45,24 +45,24 @@ def curves(published: Published, found: Sequence[Scaled]) -> tuple[Curve, ...]:
         for each in group:
             points.setdefault(each.figure.conditions.gpus or 1, each.speedup * first)
         if len(points) > 1:
-            details = [setting[name] for name in telling if name in setting]
+            details = [setting[name] for name in distinguishing if name in setting]
             label = ": ".join([published.id, *([", ".join(details)] if details else [])])
             drawn.append(Curve(label, tuple(sorted(points.items()))))
     return tuple(drawn)
 
 
-def _telling(settings: Sequence[Mapping[str, str]]) -> list[str]:
+def _distinguishing(settings: Sequence[Mapping[str, str]]) -> list[str]:
     """The conditions that distinguish the curves; names of systems, which are long, only if nothing else does."""
-    differ = [name for name in (*_TELLING, "scaling") if len({setting.get(name) for setting in settings}) > 1]
+    differ = [name for name in (*_DISTINGUISHING, "scaling") if len({setting.get(name) for setting in settings}) > 1]
     short = [name for name in differ if name != "system"]
-    told = {tuple(setting.get(name) for name in short) for setting in settings}
-    return short if len(told) == len(settings) else differ
+    distinct = {tuple(setting.get(name) for name in short) for setting in settings}
+    return short if len(distinct) == len(settings) else differ
 
 
-def _settings(published: Published, one: Scaled) -> dict[str, str]:
+def _conditions(published: Published, one: Scaled) -> dict[str, str]:
     stated = one.baseline.conditions.stated
     gpus = {gpu.id: gpu.model for gpu in published.hardware.gpus}
-    words = {name: str(stated[name]) for name in _TELLING if name in stated}
+    words = {name: str(stated[name]) for name in _DISTINGUISHING if name in stated}
     if "gpu" in words:
         words["gpu"] = gpus.get(words["gpu"], words["gpu"])
     if "batch_per_gpu" in words:

@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.rule import Rule
-from rich.table import Table as Laid
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from runner.core.console import open_console
@@ -29,7 +29,7 @@ _ANY_WIDTH: Final = 100_000  # columns of a screen wide enough for everything, t
 
 def print_answer(console: Console, names: Sequence[str], rows: Sequence[Row]) -> None:
     """Print a table if it fits the terminal or the output is not one, else one line per field, so that nothing is truncated."""
-    laid = Laid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    laid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(names):
         numbers = any(isinstance(row[place], int | float | Decimal) for row in rows)
         laid.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
@@ -48,7 +48,7 @@ def print_answer(console: Console, names: Sequence[str], rows: Sequence[Row]) ->
 def _print_fields(console: Console, names: Sequence[str], rows: Sequence[Row]) -> None:
     for number, row in enumerate(rows, start=1):
         console.print(Rule(Text(f"row {number}"), align="left", style="dim"))
-        laid = Laid.grid(padding=(0, 2, 0, 0))
+        laid = RichTable.grid(padding=(0, 2, 0, 0))
         laid.add_column(overflow="fold")
         laid.add_column(overflow="fold")
         for name, value in zip(names, row, strict=True):
@@ -67,7 +67,7 @@ def to_csv(names: Sequence[str], rows: Sequence[Row]) -> str:
 
 def to_json(names: Sequence[str], rows: Sequence[Row]) -> str:
     """A list of objects; ends with a newline."""
-    found = [{name: _finite(value) for name, value in zip(names, row, strict=True)} for row in rows]
+    found = [{name: _json_safe(value) for name, value in zip(names, row, strict=True)} for row in rows]
     return json.dumps(found, indent=1, default=str) + "\n"
 
 
@@ -75,7 +75,7 @@ def print_tables(console: Console, tables: Sequence[Table]) -> None:
     """Print every table with its columns, their types, and their meanings."""
     for table in tables:
         console.print(f"{table.name}: {table.row}", style="bold", markup=False, soft_wrap=True)
-        laid = Laid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        laid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in ("column", "type", "meaning"):
             laid.add_column(name, no_wrap=name == "column")
         for column in table.columns:
@@ -93,18 +93,18 @@ def _cell(value: Any) -> Text:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
-        return json.dumps(_finite(value), default=str)
+        return json.dumps(_json_safe(value), default=str)
     if isinstance(value, str):
         return printable(value)
     return value.isoformat() if isinstance(value, date | datetime) else value
 
 
-def _finite(value: Any) -> Any:
+def _json_safe(value: Any) -> Any:
     """Replace values that JSON cannot represent."""
     if isinstance(value, Decimal):  # the type of a literal such as 1.5 in SQL
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return {name: _finite(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return [_json_safe(one) for one in value]
+    return {name: _json_safe(one) for name, one in value.items()} if isinstance(value, dict) else value

@@ -28,23 +28,23 @@ LEGEND: Final = (
 def tables(summary: Summary) -> tuple[Table, ...]:
     """All devices together by scale, then each GPU, its clocks, its pipes, and each host; columns without a known value are left out."""
     watched = [(row, row.telemetry) for row in summary.rows if row.telemetry]
-    gpus = list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))
+    gpus = list(_labelled(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))
     found = (
-        _table(_together(summary), [(row.devices, telemetry) for row, telemetry in watched]),
+        _table(_totals(summary), [(row.devices, telemetry) for row, telemetry in watched]),
         _table(_GPU, gpus),
         _table(_CLOCKS, gpus),
         _table(_PIPES, gpus),
-        _table(_HOST, list(_named(watched, lambda one: one.hosts, lambda _: "host"))),
+        _table(_HOST, list(_labelled(watched, lambda one: one.hosts, lambda _: "host"))),
     )
     return tuple(table for table in found if table)
 
 
 def notes(summary: Summary) -> tuple[str, ...]:
     """Caveats: which power readings lag, and why values are unknown."""
-    return (*_lagging(summary), *_unavailable(summary))
+    return (*_lag_note(summary), *_unavailable(summary))
 
 
-def _lagging(summary: Summary) -> Iterator[str]:
+def _lag_note(summary: Summary) -> Iterator[str]:
     """A note that names the GPUs whose NVML power readings are not instantaneous."""
     named = {
         f"GPU {gpu.index}": None
@@ -68,7 +68,7 @@ def _unavailable(summary: Summary) -> tuple[str, ...]:
             fields.setdefault((entry.reason, entry.device), {}).update(dict.fromkeys(entry.fields))
     devices: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (reason, device), names in fields.items():
-        devices.setdefault((reason, tuple(names)), []).append(_words(device))
+        devices.setdefault((reason, tuple(names)), []).append(_device_name(device))
     return tuple(
         f"{', '.join(names)} of {', '.join(own)} unavailable: {reason}"
         if names
@@ -77,7 +77,7 @@ def _unavailable(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _together(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
+def _totals(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
     return {
         "utilisation (%)": lambda telemetry: _number(telemetry.utilisation_percent),
         "power (W)": lambda telemetry: _number(telemetry.power_w),
@@ -88,16 +88,16 @@ def _together(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
 
 # Columns of one device.
 _GPU: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
-    "utilisation (%)": lambda gpu: _spread(gpu.utilisation),
-    "power (W)": lambda gpu: _spread(gpu.power_w),
-    "temperature (°C)": lambda gpu: _spread(gpu.temperature_c),
-    "memory (MiB)": lambda gpu: _spread(gpu.memory_mib),
+    "utilisation (%)": lambda gpu: _range(gpu.utilisation),
+    "power (W)": lambda gpu: _range(gpu.power_w),
+    "temperature (°C)": lambda gpu: _range(gpu.temperature_c),
+    "memory (MiB)": lambda gpu: _range(gpu.memory_mib),
     "idle (W)": lambda gpu: _number(gpu.idle_power_w),
     "energy (J)": lambda gpu: figure(gpu.energy_j),
 }
 _CLOCKS: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
-    "SM clock (MHz)": lambda gpu: _spread(gpu.sm_clock_mhz),
-    "memory clock (MHz)": lambda gpu: _spread(gpu.memory_clock_mhz),
+    "SM clock (MHz)": lambda gpu: _range(gpu.sm_clock_mhz),
+    "memory clock (MHz)": lambda gpu: _range(gpu.memory_clock_mhz),
     "limit (W)": lambda gpu: _number(gpu.power_limit_w),
     "held down (%)": lambda gpu: _reasons(gpu.slowdown_percent),
 }
@@ -112,9 +112,9 @@ _PIPES: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
     "by": lambda gpu: (gpu.counters or ABSENT).upper(),
 }
 _HOST: Final[dict[str, Callable[[HostTelemetry], str]]] = {
-    "CPUs (%)": lambda host: _spread(host.cpu_percent),
+    "CPUs (%)": lambda host: _range(host.cpu_percent),
     "busiest (%)": lambda host: _number(max(host.core_percent) if host.core_percent else None),
-    "memory (MiB)": lambda host: _spread(host.memory_mib),
+    "memory (MiB)": lambda host: _range(host.memory_mib),
     "received (MB)": lambda host: figure(None if host.net_rx_bytes is None else host.net_rx_bytes / MEGA),
     "sent (MB)": lambda host: figure(None if host.net_tx_bytes is None else host.net_tx_bytes / MEGA),
     "clock (MHz)": lambda host: _mean(host.clock_mhz),
@@ -134,7 +134,7 @@ def _table(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tupl
     return found if len(found.columns) > 1 else None
 
 
-def _named(
+def _labelled(
     watched: Sequence[tuple[Row, Telemetry]], parts: Callable[[Telemetry], Sequence[Part]], name: Callable[[Part], str]
 ) -> Iterator[tuple[str, Part]]:
     """Each part with its name, prefixed by its scale and its node if there are several of these."""
@@ -145,7 +145,7 @@ def _named(
             yield (f"{row.devices}: {words}" if len(watched) > 1 else words), part
 
 
-def _words(device: str) -> str:
+def _device_name(device: str) -> str:
     """``gpu0`` as ``GPU 0``; ``gpu``, which means all GPUs of a node, as ``GPUs``."""
     return device if not device.startswith("gpu") else f"GPU {device[3:]}" if device != "gpu" else "GPUs"
 
@@ -157,7 +157,7 @@ def _reasons(shares: dict[str, float] | None) -> str:
     return ", ".join(f"{reason} {_number(percent)}" for reason, percent in shares.items()) or "nothing"
 
 
-def _spread(value: Range | None) -> str:
+def _range(value: Range | None) -> str:
     """``79 (48–92)``: mean and range; the mean alone if all three print alike."""
     if value is None:
         return ABSENT

@@ -12,16 +12,16 @@ from runner.analysis.comparisons.transports import SAMPLED, ComparedRow, Compari
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report import collectives, picture
 from runner.report.comparisons import Report
-from runner.report.matrix import efficiency, rate, told
+from runner.report.matrix import efficiency, rate, result_line
 from runner.report.matrix import runs as counted
 from runner.report.page.figures import transports as draw
 from runner.report.table import Table, fields
 
 MEGA = 1_000_000
-WORDS = ("transport", "devices", "counted by", "validity")
+TEXT_COLUMNS = ("transport", "devices", "counted by", "validity")
 # Columns of a second table on a terminal, below the results of each transport.
-WIRES = ("transport", "asked (Gbit/s)", "reached (Gbit/s)", "sent a step (MB)", "× gradients", "counted by")
-LIMITLESS = "not the limit"
+WIRE_COLUMNS = ("transport", "asked (Gbit/s)", "reached (Gbit/s)", "sent a step (MB)", "× gradients", "counted by")
+NOT_THE_LIMIT = "not the limit"
 
 
 def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
@@ -33,7 +33,7 @@ def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
         f"{comparison.unit} ±": lambda one: rate(one.row),
         "efficiency (%) ±": lambda one: efficiency(one.row),
         "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
-        "asked (Gbit/s)": _asked,
+        "asked (Gbit/s)": _link_rate,
         "reached (Gbit/s)": lambda one: figure(one.reached_gbit),
         "sent a step (MB)": lambda one: figure(None if one.sent_bytes is None else one.sent_bytes / MEGA),
         "× gradients": _factor,
@@ -47,9 +47,9 @@ def _baseline(comparison: Comparison) -> tuple[ComparedRow, ...]:
     return () if base is None else (ComparedRow(transport=f"one {base.device_name}", row=base),)
 
 
-def _asked(one: ComparedRow) -> str:
-    asked = ABSENT if one.asked_gbit is None else f"{one.asked_gbit:g}"
-    return f"{asked}, {LIMITLESS}" if one.not_the_limit else asked
+def _link_rate(one: ComparedRow) -> str:
+    requested = ABSENT if one.asked_gbit is None else f"{one.asked_gbit:g}"
+    return f"{requested}, {NOT_THE_LIMIT}" if one.not_the_limit else requested
 
 
 def _factor(one: ComparedRow) -> str:
@@ -60,16 +60,16 @@ def _factor(one: ComparedRow) -> str:
 
 def legend(comparison: Comparison) -> str:
     """What the columns mean, as far as their headers have no room for it."""
-    said = [f"{PLUS_MINUS}; ratio: to {comparison.first}"]
+    clauses = [f"{PLUS_MINUS}; ratio: to {comparison.first}"]
     if comparison.baseline is not None:
-        said.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")
+        clauses.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")
     if any(row.not_the_limit for row in comparison.rows):
-        said.append(
-            f"{LIMITLESS}: a higher rate gained nothing or, where none ran, the exchange by itself does not reach it either"
+        clauses.append(
+            f"{NOT_THE_LIMIT}: a higher rate gained nothing or, where none ran, the exchange by itself does not reach it either"
         )
     if any(row.sent_bytes is not None for row in comparison.rows):
-        said += _sent(comparison)
-    return "; ".join(said)
+        clauses += _sent(comparison)
+    return "; ".join(clauses)
 
 
 def _sent(comparison: Comparison) -> Iterator[str]:
@@ -99,13 +99,13 @@ def transports_table(comparison: Comparison) -> RenderableType:
         Text(legend(comparison), style="dim"),
     ]
     every = columns(comparison)
-    results = [name for name in every if name == "transport" or name not in (*WIRES, "devices")]
+    results = [name for name in every if name == "transport" or name not in (*WIRE_COLUMNS, "devices")]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
         own = [row for row in comparison.rows if row.row.devices == devices]
-        shown = Table.laid((*_baseline(comparison), *own), {name: every[name] for name in results}, words=WORDS)
+        shown = Table.laid((*_baseline(comparison), *own), {name: every[name] for name in results}, words=TEXT_COLUMNS)
         parts += [Text(f"\n{devices}", style="bold"), shown.terminal()]
         if any(row.sent_bytes is not None for row in own):
-            wires = Table.laid(own, {name: every[name] for name in WIRES}, words=WORDS)
+            wires = Table.laid(own, {name: every[name] for name in WIRE_COLUMNS}, words=TEXT_COLUMNS)
             parts += [Text(), wires.terminal()]
     return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
 
@@ -124,7 +124,7 @@ def report(
         chapter="comparisons",
         name=name,
         title=f"{comparison.title}: transports",
-        lead=f"fastest over {fastest.transport}: {told(fastest.row)}" if fastest else "no usable run",
+        lead=f"fastest over {fastest.transport}: {result_line(fastest.row)}" if fastest else "no usable run",
         lines=(comparison.setting, comparison.ran_on, legend(comparison)),
         tables=(
             table(comparison),
@@ -139,9 +139,9 @@ def report(
                 "sent_bytes_per_step": row.sent_bytes,
                 "counted_by": row.counted_by,
                 "expected_bytes_per_node_and_step": row.expected_bytes,
-                "gradient_bytes": _bytes(comparison, row.gradient_bytes, "gradient_bytes"),
+                "gradient_bytes": _as_on_record(comparison, row.gradient_bytes, "gradient_bytes"),
                 "probe_gb_s": row.probe_gb_s,
-                "probe_bytes": _bytes(comparison, row.probe_bytes, "probe_bytes"),
+                "probe_bytes": _as_on_record(comparison, row.probe_bytes, "probe_bytes"),
                 **fields(row.row, "repeats", "status", "reasons"),
             }
             for row in comparison.rows
@@ -161,7 +161,7 @@ def report(
     )
 
 
-def _bytes(comparison: Comparison, value: float | None, name: str) -> float | None:
+def _as_on_record(comparison: Comparison, value: float | None, name: str) -> float | None:
     """Keep the format of files on record: a decimal point unless every row knows the value."""
     known = all(getattr(row, name) is not None for row in comparison.rows)
     return value if known or value is None else float(value)
@@ -170,4 +170,4 @@ def _bytes(comparison: Comparison, value: float | None, name: str) -> float | No
 def table(comparison: Comparison) -> Table:
     """The table without empty columns; the one-device baseline, if any, comes first."""
     rows = (*_baseline(comparison), *comparison.rows)
-    return Table.of(rows, columns(comparison), title="Transports", words=WORDS)
+    return Table.of(rows, columns(comparison), title="Transports", words=TEXT_COLUMNS)

@@ -16,8 +16,8 @@ from runner.report import collectives, matrix, telemetry, transports
 from runner.report.page import figures as drawn
 from runner.report.page import overview, runs
 from runner.report.page.figures import Watched
-from runner.report.page.model import Block, Figure, Page, RunLine, Section, anchor, apart
-from runner.report.page.overview import Shown, hardware, latest, one_scale
+from runner.report.page.model import Block, Figure, Page, RunLine, Section, anchor, make_distinct
+from runner.report.page.overview import Shown, hardware, latest, single_scale_hint
 from runner.report.publish import Measured
 
 CHAPTERS: Final = {
@@ -75,7 +75,7 @@ CHAPTERS: Final = {
     ),
 }
 """By anchor: the title, what the chapter shows, and the command that measures it."""
-_OF_FILES: Final = frozenset({"studies", "overheads"})
+_COMPLETE_CHAPTERS: Final = frozenset({"studies", "overheads"})
 """Chapters made from other files than records; these are always complete."""
 
 
@@ -87,7 +87,7 @@ class Collected:
     others: list[tuple[datetime, RunLine]] = field(default_factory=list)  # further rows of the table of all runs
     measured: list[Shown] = field(default_factory=list)
     chapters: dict[str, list[Block]] = field(default_factory=lambda: {name: [] for name in CHAPTERS})
-    reserve: str = ""  # note about chapters that do not show all runs
+    caveat: str = ""  # note about chapters that do not show all runs
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
         """Add the curves of a matrix and their comparison; `watched` holds telemetry samples by label of the curve ("" if there is only one)."""
@@ -142,7 +142,7 @@ class Collected:
             counts=overview.counts(lines, studies=len(self.chapters["studies"])),
             latest=first[1] if first else None,
             overview=overview.overview(records, lines, here=here),
-            sections=tuple(_sections(chapters, self.reserve)),
+            sections=tuple(_sections(chapters, self.caveat)),
             missing=tuple((title, command) for name, (title, _, command) in CHAPTERS.items() if not chapters[name]),
             runs=lines,
         )
@@ -154,24 +154,24 @@ def _stem(name: str, stems: AbstractSet[str]) -> str:
     return next((name[:at] for at in ends if name[:at] in stems), "")
 
 
-def _sections(chapters: Mapping[str, Sequence[Block]], reserve: str) -> Iterable[Section]:
+def _sections(chapters: Mapping[str, Sequence[Block]], caveat: str) -> Iterable[Section]:
     """The chapters that have blocks; equal anchors and figure names are numbered, equal titles made distinct."""
     anchors: dict[str, int] = {}
     names: dict[str, int] = {}
     for name, (title, about, _) in CHAPTERS.items():
-        found = tuple(_apart(block, anchors, names) for block in told_apart(chapters[name]))
+        found = tuple(_with_unique_ids(block, anchors, names) for block in with_distinct_titles(chapters[name]))
         if found:
-            said = f"{about} {reserve}" if reserve and name not in _OF_FILES else about
-            yield Section(anchor=name, title=title, about=said, blocks=found)
+            text = f"{about} {caveat}" if caveat and name not in _COMPLETE_CHAPTERS else about
+            yield Section(anchor=name, title=title, about=text, blocks=found)
 
 
-def told_apart(blocks: Sequence[Block]) -> list[Block]:
+def with_distinct_titles(blocks: Sequence[Block]) -> list[Block]:
     """Make equal titles of blocks distinct by what differs: setting and machine, else image, engine, day, stem or first run; retitle their figures."""
     ran = [
         next((line for line in block.lines[1:] if " · " in line), "".join(block.lines[1:2])).split(" · ")
         for block in blocks
     ]
-    titles = apart(
+    titles = make_distinct(
         [block.title for block in blocks],
         [[*"".join(block.lines[:1]).split(", "), where] for block, (where, *_) in zip(blocks, ran, strict=True)],
         [[line for line in block.lines[1:2] if " · " not in line] for block in blocks],
@@ -180,27 +180,27 @@ def told_apart(blocks: Sequence[Block]) -> list[Block]:
         [block.runs[:1] for block in blocks],
     )
     return [
-        block.model_copy(update={"title": title, "figures": tuple(_of_block(block.figures, block.title, title))})
+        block.model_copy(update={"title": title, "figures": tuple(_retitled(block.figures, block.title, title))})
         for block, title in zip(blocks, titles, strict=True)
     ]
 
 
-def _of_block(figures: Sequence[Figure], title: str, new: str) -> Iterable[Figure]:
+def _retitled(figures: Sequence[Figure], title: str, new: str) -> Iterable[Figure]:
     """Retitle a block's figures: replace the block's old title, or the start of it that they contain, by the new one."""
-    told = []
+    titles = []
     for figure in figures:
         what, _, old = figure.title.partition(", ")
-        told.append(f"{what}, {new}" if title.startswith(old) else figure.title)
-    for figure, own in zip(figures, apart(told, [[f"by {figure.x}"] for figure in figures]), strict=True):
+        titles.append(f"{what}, {new}" if title.startswith(old) else figure.title)
+    for figure, own in zip(figures, make_distinct(titles, [[f"by {figure.x}"] for figure in figures]), strict=True):
         yield figure.model_copy(update={"title": own})
 
 
-def _apart(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Block:
-    figures = tuple(figure.model_copy(update={"name": _numbered(figure.name, names)}) for figure in block.figures)
-    return block.model_copy(update={"anchor": _numbered(block.anchor, anchors), "figures": figures})
+def _with_unique_ids(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Block:
+    figures = tuple(figure.model_copy(update={"name": _unique(figure.name, names)}) for figure in block.figures)
+    return block.model_copy(update={"anchor": _unique(block.anchor, anchors), "figures": figures})
 
 
-def _numbered(name: str, known: dict[str, int]) -> str:
+def _unique(name: str, known: dict[str, int]) -> str:
     known[name] = known.get(name, 0) + 1
     return name if known[name] == 1 else f"{name}-{known[name]}"
 
@@ -209,12 +209,12 @@ def compared_block(measured: Measured, *, name: str) -> tuple[Block, ...]:
     """The block of a matrix over several transports; empty for a single transport."""
     if measured.comparison is None:
         return ()
-    own = {(curve.label, scale): ids for curve, _ in measured.curves for scale, ids in _ids(curve.own).items()}
+    own = {(curve.label, scale): ids for curve, _ in measured.curves for scale, ids in _run_ids(curve.own).items()}
     block = transports.report(measured.comparison, name=f"{name}-transports", runs=own).page_block()
     return (block.model_copy(update={"stem": name}),)
 
 
-def _ids(runs: Iterable[tuple[Path, RunRecord]]) -> dict[int, tuple[str, ...]]:
+def _run_ids(runs: Iterable[tuple[Path, RunRecord]]) -> dict[int, tuple[str, ...]]:
     """Run ids by scale."""
     found: dict[int, tuple[str, ...]] = {}
     for _, record in runs:
@@ -238,7 +238,7 @@ def _curve_block(curve: Curve, summary: Summary, *, name: str, watched: Watched 
             *matrix.peak_legend(summary),
         ),
         figures=(
-            *drawn.scaling(summary, name=name, runs=_ids(curve.runs)),
+            *drawn.scaling(summary, name=name, runs=_run_ids(curve.runs)),
             *(drawn.over_time(watched, name=name, title=summary.title) if watched else ()),
             *drawn.over_epochs(records, name=name, title=summary.title),
         ),
@@ -250,7 +250,7 @@ def _curve_block(curve: Curve, summary: Summary, *, name: str, watched: Watched 
         notes=(*matrix.notes(summary), *collectives.notes(summary.rows), *telemetry.notes(summary)),
         runs=tuple(record.run_id for record in records),
         stem=name,
-        empty=one_scale(summary),
+        empty=single_scale_hint(summary),
     )
 
 
@@ -259,4 +259,4 @@ def _lead(summary: Summary) -> str:
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
     if not usable:
         return f"no usable run: {', '.join(sorted({row.status for row in summary.rows}))}"
-    return matrix.told(max(usable, key=lambda row: row.scale))
+    return matrix.result_line(max(usable, key=lambda row: row.scale))

@@ -29,7 +29,7 @@ from runner.core.profile import Profile
 from runner.core.record import RunRecord
 from runner.core.telemetry import Samples, Telemetry
 from runner.report.page.model import Figure, Series, error_bars, series_of, value_at
-from runner.report.profile import spelt, worked
+from runner.report.profile import spelt, work_name
 from runner.results.store import read_table
 
 Runs = Mapping[int, tuple[str, ...]]  # by scale: the ids of a row's runs
@@ -168,7 +168,7 @@ def transports(
     sent = of(usable, lambda row: _megabytes(row.sent_bytes), label=_sent_and_rate, name="sent")
     needed = [
         Series(name=f"what {words}", kind="ideal", x=sent.x, y=tuple(map(_megabytes, values)))
-        for words, values in _needed([row for row in usable if row.sent_bytes is not None]).items()
+        for words, values in _reference_bytes([row for row in usable if row.sent_bytes is not None]).items()
     ]
     every = (
         lying(
@@ -199,7 +199,7 @@ def _sent_and_rate(row: ComparedRow) -> str:
     return units.figure(_megabytes(row.sent_bytes)) + rate
 
 
-def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
+def _reference_bytes(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
     """Bytes that the algorithm makes a node send, per label; both bounds if it can be a tree or a ring."""
     if all(len(row.needed_bytes) < 2 for row in rows):  # noqa: PLR2004
         return {"the algorithm needs": tuple(row.expected_bytes for row in rows)}
@@ -262,15 +262,15 @@ def throughput_by(
     )
 
 
-BARS: Final = 14  # categories with a bar of their own; the rest share one
+MOST_BARS: Final = 14  # categories with a bar of their own; the rest share one
 
 
 def time_shares(
     profile: Profile, *, name: str, title: str, run: str = "", degraded: bool = False
 ) -> tuple[Figure, ...]:
     """Time by category in a pass under a profiler; empty if the pass saw no work."""
-    bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
-    if others := profile.categories[BARS:]:
+    bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:MOST_BARS]]
+    if others := profile.categories[MOST_BARS:]:
         bars.append((f"{len(others)} others", math.fsum(one.share_percent for one in others)))
     if not bars:
         return ()
@@ -288,7 +288,7 @@ def time_shares(
             title=f"Time by category, {title}",
             shape="lying",
             x="category",
-            y=f"share of the time of all {worked(profile)} (%)",
+            y=f"share of the time of all {work_name(profile)} (%)",
             series=(series,),
         ),
     )
@@ -318,12 +318,12 @@ def watched(runs: Sequence[tuple[Path, RunRecord]], *, console: Console) -> Watc
     return None if frame is None else Watched(record, telemetry, frame)
 
 
-POINTS: Final = 300  # points of a curve over time; a screen shows no more
-CURVES: Final = 16  # devices whose curves are drawn; the CSV of telemetry has all
+MOST_POINTS: Final = 300  # points of a curve over time; a screen shows no more
+MOST_CURVES: Final = 16  # devices whose curves are drawn; the CSV of telemetry has all
 Floats = npt.NDArray[np.float64]
 
 
-def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> tuple[Figure, ...]:
+def over_time(seen: Watched, *, name: str, title: str, points: int = MOST_POINTS) -> tuple[Figure, ...]:
     """Power and utilisation over the time of one run, one curve per device."""
     if not seen.telemetry.spans:
         return ()
@@ -335,15 +335,15 @@ def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> 
         if not drawn:
             continue
         series, most = [], 1
-        for curve in drawn[:CURVES]:
-            seconds, values, each = thinned(curve.seconds, curve.values, points=points)
+        for curve in drawn[:MOST_CURVES]:
+            seconds, values, each = downsampled(curve.seconds, curve.values, points=points)
             most = max(most, each)
             series.append(Series(name=curve.name, x=seconds, y=values, runs=((seen.record.run_id,),) * len(seconds)))
         notes = [f"of run {seen.record.run_id}"]
         if most > 1:
             notes.append(f"each point is the mean of up to {most} samples")
-        if len(drawn) > CURVES:
-            notes.append(f"drawn are {CURVES} of {len(drawn)} devices")
+        if len(drawn) > MOST_CURVES:
+            notes.append(f"drawn are {MOST_CURVES} of {len(drawn)} devices")
         quantity = label.partition(" (")[0]
         found.append(
             Figure(
@@ -360,8 +360,8 @@ def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> 
     return tuple(found)
 
 
-def thinned(
-    seconds: Floats, values: Floats, *, points: int = POINTS
+def downsampled(
+    seconds: Floats, values: Floats, *, points: int = MOST_POINTS
 ) -> tuple[tuple[float, ...], tuple[float | None, ...], int]:
     """At most `points` means of equally many neighbours, and how many; a gap stays a gap (at the time of the point before it)."""
     each = max(1, math.ceil(len(values) / points))
@@ -435,7 +435,7 @@ def _measured_curves(frame: Samples, telemetry: Telemetry) -> dict[str, list[Cur
     hosts = [(host.node, "host", "host") for host in telemetry.hosts]
     mean = np.array([np.nan if np.ndim(cell) == 0 else np.mean(cell) for cell in frame["core_percent"]])
     return {
-        "power (W)": [_rate(curve) for curve in _curves(frame, telemetry, hosts, "energy_j")],
+        "power (W)": [_rate_of(curve) for curve in _curves(frame, telemetry, hosts, "energy_j")],
         "CPUs (%)": _curves({**frame, "core_percent": mean}, telemetry, hosts, "core_percent"),
     }
 
@@ -457,7 +457,7 @@ def _curves(frame: Samples, telemetry: Telemetry, devices: list[tuple[str, str, 
     return found
 
 
-def _rate(curve: Curve) -> Curve:
+def _rate_of(curve: Curve) -> Curve:
     """Rate per second of a counter between samples; NaN where the counter was reset."""
     steps, rise = np.diff(curve.seconds), np.diff(curve.values)
     rate = np.divide(rise, steps, out=np.full(len(steps), np.nan), where=(steps > 0) & (rise >= 0))

@@ -112,8 +112,8 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _are_figures(cells: Sequence[str]) -> bool:
-    told = [cell for cell in cells if cell not in ("", ABSENT)]
-    return bool(told) and all(_FIGURE.fullmatch(cell) for cell in told)
+    known = [cell for cell in cells if cell not in ("", ABSENT)]
+    return bool(known) and all(_FIGURE.fullmatch(cell) for cell in known)
 
 
 def _file(link: str, stem: str) -> str:

@@ -21,7 +21,7 @@ from runner.report.table import Table, csv_text
 
 Row = TypeVar("Row")
 SeriesKind = Literal["measured", "published", "ideal"]
-Place = float | str  # a point's position along x: a number, or the name of a bar
+Position = float | str  # a point's position along x: a number, or the name of a bar
 
 
 class Series(Frozen):
@@ -39,7 +39,7 @@ class Series(Frozen):
 
     name: str
     kind: SeriesKind = "measured"
-    x: tuple[Place, ...]
+    x: tuple[Position, ...]
     y: tuple[float | None, ...]
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
@@ -49,19 +49,19 @@ class Series(Frozen):
 
     @field_validator("x")
     @classmethod
-    def _bars_have_names_of_their_own(cls, x: tuple[Place, ...]) -> tuple[Place, ...]:
-        if not any(isinstance(place, str) for place in x):
+    def _number_equal_bar_names(cls, x: tuple[Position, ...]) -> tuple[Position, ...]:
+        if not any(isinstance(value, str) for value in x):
             return x
-        found: list[Place] = []
-        for place in x:
-            more = (f"{place} ({number})" for number in itertools.count(2))
+        found: list[Position] = []
+        for value in x:
+            more = (f"{value} ({number})" for number in itertools.count(2))
             found.append(
-                place if isinstance(place, float) or place not in found else next(n for n in more if n not in found)
+                value if isinstance(value, float) or value not in found else next(n for n in more if n not in found)
             )
         return tuple(found)
 
     @model_validator(mode="after")
-    def _columns_are_of_one_length(self) -> Series:
+    def _check_column_lengths(self) -> Series:
         for name in ("y", "low", "high", "degraded", "runs", "labels"):
             column = getattr(self, name)
             if len(column) != len(self.x) and (column or name == "y"):
@@ -72,7 +72,7 @@ class Series(Frozen):
 def series_of(
     rows: Sequence[Row],
     *,
-    x: Callable[[Row], Place],
+    x: Callable[[Row], Position],
     y: Callable[[Row], float | None],
     interval: Callable[[Row], Interval | None] = lambda _: None,
     degraded: Callable[[Row], bool] = lambda _: False,
@@ -106,17 +106,17 @@ def error_bars(*series: Series) -> str:
     return f"none from fewer than {FEWEST_RUNS} runs"
 
 
-def apart(titles: Sequence[str], *facts: Sequence[Sequence[str]]) -> list[str]:
+def make_distinct(titles: Sequence[str], *facts: Sequence[Sequence[str]]) -> list[str]:
     """Make equal titles distinct by appending facts that not all of them share; each further list of facts is for titles that are still equal."""
     found = list(titles)
-    for told in facts:
+    for column in facts:
         alike: dict[str, list[set[str]]] = {}
-        for title, own in zip(found, told, strict=True):
+        for title, own in zip(found, column, strict=True):
             alike.setdefault(title, []).append(set(own))
         shared = {title: set.intersection(*own) for title, own in alike.items()}
         found = [
             ", ".join((title, *(fact for fact in own if fact and fact not in shared[title])))
-            for title, own in zip(found, told, strict=True)
+            for title, own in zip(found, column, strict=True)
         ]
     return found
 
@@ -265,18 +265,18 @@ def to_csv(figure: Figure) -> str:
     return csv_text(rows, columns=("series", "kind", x_name, y_name, "ci95_low", "ci95_high", "degraded", "runs"))
 
 
-FEW: Final = 8  # points of a curve that are listed one by one
-NAMED: Final = 16  # bars that are, because a name cannot be inferred from its neighbours
+FEW_POINTS: Final = 8  # points of a curve that are listed one by one
+FEW_BARS: Final = 16  # bars that are, because a name cannot be inferred from its neighbours
 
 
-def told(figure: Figure) -> str:
+def prose(figure: Figure) -> str:
     """The figure as a paragraph: its axes, then each series."""
     sentences = [f"{figure.y[0].upper()}{figure.y[1:]} by {figure.x}."]
     sentences += [f"{_series(series)}." for series in figure.series if series.kind != "ideal"]
     return " ".join(sentences)
 
 
-def place(value: Place) -> str:
+def tick_label(value: Position) -> str:
     """A point's position along x, as an axis label."""
     return value if isinstance(value, str) else f"{value:,.6g}"
 
@@ -295,20 +295,20 @@ def _series(series: Series) -> str:
     who = f"{series.name} (published)" if series.kind == "published" and not says_so else series.name
     if not known:
         return f"{who}: no value"
-    if len(known) <= (NAMED if isinstance(series.x[0], str) else FEW):
-        return f"{who}: " + "; ".join(_at(series, at) for at in known)
-    return f"{who}: {_many(series, known)}"
+    if len(known) <= (FEW_BARS if isinstance(series.x[0], str) else FEW_POINTS):
+        return f"{who}: " + "; ".join(_point_text(series, at) for at in known)
+    return f"{who}: {_summary(series, known)}"
 
 
-def _at(series: Series, at: int) -> str:
+def _point_text(series: Series, at: int) -> str:
     """A value and its position: `name value`, or `value at number`."""
     value, where = value_at(series, at), series.x[at]
-    return f"{where} {value}" if isinstance(where, str) else f"{value} at {place(where)}"
+    return f"{where} {value}" if isinstance(where, str) else f"{value} at {tick_label(where)}"
 
 
-def _many(series: Series, known: Sequence[int]) -> str:
+def _summary(series: Series, known: Sequence[int]) -> str:
     def value(at: int) -> float:
         return series.y[at] or 0.0
 
     lowest, highest = min(known, key=value), max(known, key=value)
-    return f"{len(known)} values, first {_at(series, known[0])}, last {_at(series, known[-1])}, smallest {_at(series, lowest)}, largest {_at(series, highest)}"
+    return f"{len(known)} values, first {_point_text(series, known[0])}, last {_point_text(series, known[-1])}, smallest {_point_text(series, lowest)}, largest {_point_text(series, highest)}"

@@ -17,15 +17,15 @@ from runner.core import units
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 from runner.core.units import ABSENT
-from runner.report import compare as against
+from runner.report import compare as comparison_text
 from runner.report import matrix
 from runner.report.matrix import verdict
 from runner.report.page import runs as lines
-from runner.report.page.model import Block, Figure, RunLine, anchor, apart, error_bars, series_of
+from runner.report.page.model import Block, Figure, RunLine, anchor, error_bars, make_distinct, series_of
 from runner.report.table import Table
 
 MOST = 40  # rows of a table here; the table of all runs has the rest
-BARS = 12
+MOST_BARS = 12
 
 
 STATUSES: Final = ("valid", "degraded", "invalid", "failed")
@@ -34,7 +34,7 @@ STATUSES: Final = ("valid", "degraded", "invalid", "failed")
 def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[tuple[str, int], ...]:
     """Labels and numbers: runs by validity, passes, studies."""
     measured = [run for run in runs if not run.profiled]
-    every = {"runs": len(measured), **{status: _number(measured, status) for status in STATUSES}}
+    every = {"runs": len(measured), **{status: _count(measured, status) for status in STATUSES}}
     passes = len(runs) - len(measured)
     every |= {
         "passes under a profiler" if passes != 1 else "pass under a profiler": passes,
@@ -78,14 +78,14 @@ def _by(name: str, values: Sequence[str], runs: Sequence[RunLine]) -> Table:
         title=f"By {name}",
         columns=(name, "runs", *STATUSES),
         rows=tuple(
-            (group, f"{len(own):,}", *(f"{_number(own, status):,}" for status in STATUSES))
+            (group, f"{len(own):,}", *(f"{_count(own, status):,}" for status in STATUSES))
             for group, own in sorted(groups.items())
         ),
         folded=True,
     )
 
 
-def _number(runs: Sequence[RunLine], status: str) -> int:
+def _count(runs: Sequence[RunLine], status: str) -> int:
     at = lines.COLUMNS.index("validity")
     return sum(run.cells[at] == status for run in runs)
 
@@ -156,18 +156,18 @@ def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
         for alike, own in groups.items()
         if len({cell.record.trial.framework for cell in own.values() if isinstance(cell.record.trial, Trial)}) > 1
     }
-    titles = apart([f"Frameworks beside each other, {one[1]} on {one[5]}" for one in several], list(several))
+    titles = make_distinct([f"Frameworks beside each other, {one[1]} on {one[5]}" for one in several], list(several))
     for title, (alike, own) in zip(titles, several.items(), strict=True):
-        yield _beside(title, alike, {_named(name, cell): cell for (name, _), cell in own.items()})
+        yield _side_by_side(title, alike, {_bar_name(name, cell): cell for (name, _), cell in own.items()})
 
 
-def _named(name: str, cell: Cell) -> str:
+def _bar_name(name: str, cell: Cell) -> str:
     trial = cell.record.trial
     return ", ".join((name, *trial.techniques)) if isinstance(trial, Trial) else name
 
 
-def _beside(title: str, alike: Sequence[str], own: dict[str, Cell]) -> Figure:
-    names = sorted(own, key=lambda name: -own[name].rate)[:BARS]
+def _side_by_side(title: str, alike: Sequence[str], own: dict[str, Cell]) -> Figure:
+    names = sorted(own, key=lambda name: -own[name].rate)[:MOST_BARS]
     series = series_of(
         names,
         x=lambda name: name,
@@ -233,13 +233,13 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
     tables = [matrix.screen(last.summary)]
     if before:
         compared = compare(before.records, last.records, names=(before.name, last.name))
-        pairs = against.table(compared)
+        pairs = comparison_text.table(compared)
         sides = {"A": "before", "B": "latest", "B/A": "ratio"}
         columns = tuple(sides.get(name, name) for name in pairs.columns)
         tables.append(
             pairs.model_copy(update={"title": "Against the one before", "columns": columns, "legend": LEGEND})
         )
-        differ = tuple(one for one in _parts(before, last) if one[1] != one[2])
+        differ = tuple(one for one in _facts(before, last) if one[1] != one[2])
         tables.append(
             Table(
                 title="What differs from the one before",
@@ -261,12 +261,12 @@ def latest(shown: Sequence[Shown]) -> tuple[Shown, Block] | None:
         tables=tuple(table for table in tables if table.rows),
         notes=matrix.notes(last.summary),
         runs=tuple(record.run_id for record in last.records),
-        empty=one_scale(last.summary),
+        empty=single_scale_hint(last.summary),
     )
     return last, block
 
 
-def one_scale(summary: Summary) -> str:
+def single_scale_hint(summary: Summary) -> str:
     """What to run to get a curve; empty unless there is exactly one usable scale."""
     usable = [row for row in summary.rows if row.usable]
     if len(usable) != 1:
@@ -282,7 +282,7 @@ def _before(last: Shown, others: Sequence[Shown]) -> Shown | None:
     return next(reversed(alike or here), None)
 
 
-def _parts(before: Shown, last: Shown) -> Iterator[tuple[str, str, str]]:
+def _facts(before: Shown, last: Shown) -> Iterator[tuple[str, str, str]]:
     a, b = before.summary, last.summary
     yield "training", a.title, b.title
     yield "setting", a.setting, b.setting

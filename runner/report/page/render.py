@@ -13,8 +13,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from runner.report import picture
-from runner.report.page.model import Block, Figure, Page, Series, told
-from runner.report.page.runs import COLUMNS, FILTERED, SHOWN
+from runner.report.page.model import Block, Figure, Page, Series, prose
+from runner.report.page.runs import COLUMNS, FILTERED, SHOWN_FIRST
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,7 +34,7 @@ def html(page: Page, *, beside: str, pictures: bool = True) -> str:
             json.dumps(_values(page, beside=beside, pictures=pictures), separators=(",", ":"), ensure_ascii=False)
         ),
         plotly=plotly(),
-        opened=_opened(page),
+        opened=_initially_open(page),
     )
 
 
@@ -66,7 +66,7 @@ def _script_safe(text: str) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _opened(page: Page) -> frozenset[str]:
+def _initially_open(page: Page) -> frozenset[str]:
     """The blocks that are open initially: in each chapter the first one with a figure, of the latest run's hardware."""
     firsts = (
         next((block for block in section.blocks if block.figures and not block.elsewhere), None)
@@ -105,7 +105,7 @@ def _runs(page: Page, pool: Callable[[str], int]) -> dict[str, object]:
     ]
     return {
         "columns": COLUMNS,
-        "shown": SHOWN,
+        "shown": SHOWN_FIRST,
         "filtered": [COLUMNS.index(name) for name in FILTERED],
         "cells": [[pool(cell) for cell in column] for column in columns],
         "panels": panels,
@@ -119,13 +119,13 @@ def _block(block: Block, places: dict[str, int]) -> dict[str, object]:
         "tables": [table.model_dump(exclude={"words"}) for table in block.tables],
         "notes": block.notes,
         "empty": "" if block.figures else block.empty,
-        "runs": _numbers(block.runs, places),
+        "runs": _indices(block.runs, places),
     }
 
 
 def _figure(figure: Figure, places: dict[str, int]) -> dict[str, object]:
     plain = figure.model_dump(exclude={"series"}, exclude_defaults=True)
-    return {**plain, "summary": told(figure), "series": [_series(series, places) for series in figure.series]}
+    return {**plain, "summary": prose(figure), "series": [_series(series, places) for series in figure.series]}
 
 
 def _series(series: Series, places: dict[str, int]) -> dict[str, object]:
@@ -136,13 +136,13 @@ def _series(series: Series, places: dict[str, int]) -> dict[str, object]:
     if any(series.degraded):
         found["degraded"] = [int(one) for one in series.degraded]
     if len(set(series.runs)) == 1:  # a curve over time comes from one run
-        found |= {"runs": _numbers(series.runs[0], places), "alike": True}
+        found |= {"runs": _indices(series.runs[0], places), "alike": True}
     elif series.runs:
-        found["runs"] = [_numbers(runs, places) for runs in series.runs]
+        found["runs"] = [_indices(runs, places) for runs in series.runs]
     return found
 
 
-def _numbers(runs: tuple[str, ...], places: dict[str, int]) -> list[int]:
+def _indices(runs: tuple[str, ...], places: dict[str, int]) -> list[int]:
     """Indices into the table of runs; runs that are not on the page are dropped."""
     return [places[run] for run in runs if run in places]
 

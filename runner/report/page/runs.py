@@ -32,7 +32,7 @@ COLUMNS: Final = (
     "machine",
     "date",
 )
-SHOWN: Final = 6  # columns shown at first: as many as fit in a window of 1,200 pixels
+SHOWN_FIRST: Final = 6  # columns shown at first: as many as fit in a window of 1,200 pixels
 FILTERED: Final = ("machine", "framework", "model", "devices", "precision", "validity")
 """Columns that can be filtered by value."""
 
@@ -99,7 +99,7 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
 
 def _facts(record: RunRecord) -> Iterator[Fact]:
     where, image = record.provenance, record.image
-    if command := again(record):
+    if command := rerun_command(record):
         yield Fact(name="repeat it with", value=shlex.join(command), command=True)
     yield Fact(name="figures again from raw files", value=f"dlscale regrade {record.run_id}", command=True)
     known = {
@@ -133,7 +133,7 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
 
 # Defaults depend on the machine and the suite's version, so `dlscale bench` alone may train something else elsewhere: they are written out.
 # Constant defaults of the command line, and those that the trial is derived from (the length of a run), are left out.
-def again(record: RunRecord) -> tuple[str, ...]:
+def rerun_command(record: RunRecord) -> tuple[str, ...]:
     """The argv that repeats a run; empty if its record does not have the command."""
     if not record.provenance.command:
         return ()
@@ -144,11 +144,11 @@ def again(record: RunRecord) -> tuple[str, ...]:
     own = words[1 : words.index("--")] if "--" in words else words[1:]
     given = {word.partition("=")[0] for word in own}
     given |= {f"--{word.lower().replace('_', '-')}" for word in given if word.isupper()}  # GPUS=4
-    more = (f"{flag}={value}" for flag, value in _resolved(record, record.trial, given) if flag not in given)
+    more = (f"{flag}={value}" for flag, value in _resolved_flags(record, record.trial, given) if flag not in given)
     return (name, "bench", *more, *words[1:])
 
 
-def _resolved(record: RunRecord, trial: Trial, given: set[str]) -> Iterator[tuple[str, str | int]]:
+def _resolved_flags(record: RunRecord, trial: Trial, given: set[str]) -> Iterator[tuple[str, str | int]]:
     """Each flag that the suite chose a value for, with that value."""
     yield "--framework", trial.framework
     if "--image" not in given and record.engine != "host":  # the host's framework has whatever version is installed

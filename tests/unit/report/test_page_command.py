@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from runner.commands.cli import app
 from runner.plan.plan import plan
-from runner.report.page.runs import again
+from runner.report.page.runs import rerun_command
 from runner.run import bench
 
 RUNNER = CliRunner()
@@ -77,7 +77,7 @@ def test_the_command_of_a_run_plans_the_same_trial_again(monkeypatch, tmp_path, 
         here.image.framework, here.device, node=here.node, dataset=here.dataset, workload=workload_of(first.model)
     )
     for trial in plan(first, here):
-        program, command, *more = again(recorded(trial, here, words))
+        program, command, *more = rerun_command(recorded(trial, here, words))
         assert (program, command) == ("dlscale", "bench")
         request = asked(monkeypatch, more)
         assert (request.framework, request.model, request.precision) == (trial.framework, trial.model, trial.precision)

@@ -101,8 +101,8 @@ def test_shares_of_time_are_those_of_the_pass():
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=1500))
 def test_a_thinned_curve_keeps_its_mean_and_its_ends(values):
-    times, found, each = figures.thinned(np.arange(len(values), dtype=float), np.array(values))
-    assert len(found) <= figures.POINTS
+    times, found, each = figures.downsampled(np.arange(len(values), dtype=float), np.array(values))
+    assert len(found) <= figures.MOST_POINTS
     assert len(values) <= each * len(found) < len(values) + each
     sizes = [min(each, len(values) - start) for start in range(0, len(values), each)]
     assert sum(value * size for value, size in zip(found, sizes, strict=True)) == pytest.approx(sum(values), abs=1e-6)
@@ -111,10 +111,10 @@ def test_a_thinned_curve_keeps_its_mean_and_its_ends(values):
 
 def test_a_hole_in_the_samples_stays_one():
     values = np.array([1.0, 1.0, np.nan, 3.0])
-    assert figures.thinned(np.arange(4.0), values)[1] == (1.0, 1.0, None, 3.0)
+    assert figures.downsampled(np.arange(4.0), values)[1] == (1.0, 1.0, None, 3.0)
     long = np.full(900, 2.0)
     long[450] = np.nan
-    assert figures.thinned(np.arange(900.0), long)[1].count(None) == 1
+    assert figures.downsampled(np.arange(900.0), long)[1].count(None) == 1
 
 
 def test_accuracy_and_loss_after_each_epoch():

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from runner.report import picture
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import MOST_BLOCKS, MOST_ROWS, MOST_RUNS, markdown
-from runner.report.page.model import Block, Figure, Series, to_csv, told
+from runner.report.page.model import Block, Figure, Series, prose, to_csv
 from runner.report.table import Table
 
 MEASURED = Series(
@@ -84,7 +84,7 @@ def test_a_picture_is_drawn_again_for_other_values_and_by_another_program_alone(
     other = LINES.model_copy(update={"series": (THEIRS,)})
     assert picture.png(LINES) == picture.png(LINES) != picture.png(other)
     assert drawn == [(LINES,), (other,)]
-    monkeypatch.setattr(picture, "_drawn_by", lambda: "another")
+    monkeypatch.setattr(picture, "_versions", lambda: "another")
     picture.png(LINES)
     assert len(drawn) == 3
 
@@ -111,21 +111,21 @@ def figure(*series, **changes):
 
 def test_few_points_are_told_one_by_one_with_their_intervals():
     series = Series(name="measured", x=(1.0, 4.0), y=(1.0, 3.9), low=(None, 3.8), high=(None, 4.0))
-    assert told(figure(series)) == "Speedup by devices. measured: 1.000 at 1; 3.90 ± 0.10 at 4."
+    assert prose(figure(series)) == "Speedup by devices. measured: 1.000 at 1; 3.90 ± 0.10 at 4."
 
 
 def test_what_others_published_is_said_to_be_and_the_ideal_is_not_told():
     ours = Series(name="mxnet", x=(2.0,), y=(1.9,))
     theirs = Series(name="mxnet", kind="published", x=(2.0,), y=(1.868,))
     ideal = Series(name="ideal", kind="ideal", x=(1.0, 2.0), y=(1.0, 2.0))
-    assert told(figure(theirs, ours, ideal)) == "Speedup by devices. mxnet (published): 1.868 at 2. mxnet: 1.900 at 2."
+    assert prose(figure(theirs, ours, ideal)) == "Speedup by devices. mxnet (published): 1.868 at 2. mxnet: 1.900 at 2."
     alone = theirs.model_copy(update={"name": "published"})
-    assert "published: 1.868 at 2" in told(figure(alone))
+    assert "published: 1.868 at 2" in prose(figure(alone))
 
 
 def test_many_points_are_told_by_their_ends_and_extremes():
     values = (5.0, 7.0, 1.0, 3.0, None, 3.0, 3.0, 3.0, 3.0, 4.0)
-    said = told(figure(Series(name="host", x=tuple(map(float, range(10))), y=values)))
+    said = prose(figure(Series(name="host", x=tuple(map(float, range(10))), y=values)))
     assert said.endswith("host: 9 values, first 5.000 at 0, last 4.000 at 9, smallest 1.000 at 2, largest 7.000 at 1.")
 
 

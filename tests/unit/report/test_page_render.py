@@ -20,12 +20,12 @@ import pytest
 import records
 from swept import measured
 
-from runner.commands.report import _collected, _page, report
+from runner.commands.report import _collect, _page, report
 from runner.core.console import no_console
 from runner.core.errors import RequestError
 from runner.core.trial import ExternalTrial
 from runner.report.page import overview, render, runs
-from runner.report.page.collect import Collected, told_apart
+from runner.report.page.collect import Collected, with_distinct_titles
 from runner.report.page.model import Block, Figure, Series
 from runner.report.publish import Measured
 
@@ -111,7 +111,7 @@ def test_blocks_of_one_title_are_told_apart_by_what_differs():
 
     def titles(*lines):
         blocks = [Block(anchor=f"a{n}", title="t", lead="", lines=two) for n, two in enumerate(lines)]
-        return [block.title for block in told_apart(blocks)]
+        return [block.title for block in with_distinct_titles(blocks)]
 
     assert titles(("vgg16, batch 32, bf16", "H200")) == ["t"]
     assert titles(("vgg16, batch 32, bf16", "H200"), ("vgg16, batch 64, bf16", "P100")) == [
@@ -125,7 +125,7 @@ def test_blocks_of_one_title_are_told_apart_by_what_differs():
 def test_headings_of_the_committed_records_differ(folder):
     """Prevents `mxnet 1.9.1: resnet18 train` seven times in a chapter, and a figure's title above that of other figures too."""
     kept = Path(__file__).parents[3] / "results" / folder
-    page = _page(_collected([kept], page=kept, beside=Path, write=False, pictures=False, console=no_console()))
+    page = _page(_collect([kept], page=kept, beside=Path, write=False, pictures=False, console=no_console()))
     headings = [one.title for one in (*page.sections, *page.figures)]
     headings += [block.title for section in page.sections for block in section.blocks]
     assert [title for title, number in Counter(headings).items() if number > 1] == []

@@ -219,5 +219,5 @@ def test_nothing_known_is_no_plot():
 
 
 def test_a_range_of_one_value_is_written_as_one():
-    assert telemetry._spread(Range(min=99.96, avg=99.96, max=99.96)) == "100"
-    assert telemetry._spread(Range(min=0.0, avg=0.123, max=1234.5)) == "0.123 (0–1,234)"
+    assert telemetry._range(Range(min=99.96, avg=99.96, max=99.96)) == "100"
+    assert telemetry._range(Range(min=0.0, avg=0.123, max=1234.5)) == "0.123 (0–1,234)"
