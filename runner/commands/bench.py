@@ -25,7 +25,7 @@ def bench(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the figures as JSON")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="end on every table: steps, utilisation, telemetry, records")
+        bool, typer.Option("--verbose", "-v", help="end with every table: steps, utilisation, telemetry, records")
     ] = False,
 ) -> None:
     """Train in a container, measure, and leave a record: in an image of the suite, or in --image IMG, where -- COMMAND ... runs your own program."""
@@ -55,7 +55,7 @@ def plan(
         ),
     ] = None,
     kind: Annotated[
-        Text, flag("--kind", help="with --format=k8s: job (default; a JobSet where it takes one), trainjob or mpijob")
+        Text, flag("--kind", help="with --format=k8s: job (default; a JobSet if needed), trainjob or mpijob")
     ] = None,
     registry: Annotated[
         Text, flag("--registry", help="with --format=k8s: where the cluster finds the images", metavar="HOST/PATH")
@@ -102,7 +102,7 @@ def diagnose(
     request: Request,
     *,
     baseline: Annotated[
-        Text, flag("--baseline", help="what to expect of a node, a file of `dlscale baseline`", metavar="FILE")
+        Text, flag("--baseline", help="expected figures of a node, a file of `dlscale baseline`", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON")] = False,
 ) -> None:
@@ -114,11 +114,11 @@ def diagnose(
 
 
 def baseline(
-    places: Annotated[list[Path], typer.Argument(help="files that `dlscale diagnose` left, or folders with them")],
+    places: Annotated[list[Path], typer.Argument(help="files that `dlscale diagnose` wrote, or folders of them")],
     *,
     out: Annotated[Path, typer.Option("--out", help="file to write", metavar="FILE")] = Path("baseline.json"),
 ) -> None:
-    """Pool the measurements that `dlscale diagnose` took of healthy nodes into what is expected of others."""
+    """Pool the measurements of healthy nodes by `dlscale diagnose` into expected figures for other nodes."""
     from runner.experiments.diagnose import make_baseline
 
     make_baseline(places, out=out)

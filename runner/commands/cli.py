@@ -43,10 +43,10 @@ Examples:
   dlscale doctor                               what this machine has
   dlscale bench                                a first measurement, in minutes
   dlscale bench pytorch resnet50 --gpus=1,2,4  a scaling sweep
-  dlscale show last                            what the newest run came to
+  dlscale show last                            the result of the newest run
   dlscale compare last~1 last                  what the last command changed
 """
-_RUNS = "run directory, folder of them, or glob; a run's id or a beginning of it; last or last~N: all runs of a command"
+_RUNS = "run directory, folder of them, or glob; a run's id or a prefix of it; last or last~N: all runs of a command"
 
 app = typer.Typer(
     epilog=f"\b\n{EXAMPLES}",  # \b: keep the line breaks
@@ -95,13 +95,14 @@ def compare(
     ] = "",
     *,
     since: Annotated[
-        Text, flag("--since", help="runs from then on, against those before: yesterday, or a day (UTC)", metavar="DAY")
+        Text,
+        flag("--since", help="runs since this day against earlier ones: yesterday, or a date (UTC)", metavar="DAY"),
     ] = None,
     fail_on_regression: Annotated[
         Text,
         flag(
             "--fail-on-regression",
-            help="exit with 4 where a trial is slower by more, e.g. 3%, and that is no chance",
+            help="exit with 4 if a trial is slower by more than this, e.g. 3%, and by more than chance",
             metavar="SHARE",
         ),
     ] = None,
@@ -120,14 +121,12 @@ def compare(
 
 @app.command()
 def query(
-    sql: Annotated[str, typer.Argument(help="one statement that reads, in DuckDB's SQL", metavar="SQL")] = "",
+    sql: Annotated[str, typer.Argument(help="one read-only statement in DuckDB's SQL", metavar="SQL")] = "",
     *,
     place: Annotated[
         Text, flag("--in", help="run directory, folder of them, or glob (default: all in results/)", metavar="DIR")
     ] = None,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="list all tables, their columns and what those mean")
-    ] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="list all tables and columns with their meanings")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print the answer as CSV")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
 ) -> None:
@@ -150,9 +149,7 @@ ScaleOption = Annotated[
 
 ProgramOption = Annotated[
     Text,
-    flag(
-        "--program", help="where the source's own program lies in --image: run that, as the source did", metavar="PATH"
-    ),
+    flag("--program", help="path in --image of the source's own program, to run it as the source did", metavar="PATH"),
 ]
 
 
@@ -161,13 +158,13 @@ ProgramOption = Annotated[
 def reproduce(
     request: Request,
     *,
-    study: Annotated[str, typer.Argument(help="which one; `dlscale studies` lists them")],
+    study: Annotated[str, typer.Argument(help="study to run; `dlscale studies` lists all")],
     scale: ScaleOption = None,
     cells: Annotated[
-        Text, flag("--cells", help="only runs whose names begin so, as the plan has them", metavar="NAME[,NAME]")
+        Text, flag("--cells", help="only runs whose names in the plan begin with this", metavar="NAME[,NAME]")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="say what would run, and what can't; start nothing")
+        bool, typer.Option("--dry-run", help="print what would run, and what can't; start nothing")
     ] = False,
 ) -> None:
     """Run a published study again, as far as this hardware can, and check its figures and findings; --framework replaces the source's."""
@@ -194,9 +191,9 @@ def studies(request: Request, *, scale: ScaleOption = None, as_json: Annotated[b
 def doctor(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON")] = False,
-    hosts: Annotated[Text, flag("--hosts", "-H", help="look at these instead", metavar="FILE|LIST")] = None,
+    hosts: Annotated[Text, flag("--hosts", "-H", help="examine these instead", metavar="FILE|LIST")] = None,
     iface: Annotated[
-        Text, flag("--iface", help="with --hosts: interface, or its role, on which pairs must meet")
+        Text, flag("--iface", help="with --hosts: interface, or its role, over which pairs must connect")
     ] = None,
 ) -> None:
     """Report what this machine has, and for each image whether it can run here; with --hosts, what other machines have."""
@@ -253,13 +250,13 @@ def report(
         ),
     ] = None,
     *,
-    out: Annotated[Text, flag("--out", help="where reports go (default: beside the runs)", metavar="DIR")] = None,
+    out: Annotated[Text, flag("--out", help="where reports go (default: next to the runs)", metavar="DIR")] = None,
     form: Annotated[
         Text, flag("--format", help="mllog: MLPerf's :::MLLOG lines of each training instead of reports")
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="fail if report.md of a directory is not what its records give; draws nothing"),
+        typer.Option("--check", help="fail if a directory's report.md is out of date; draw nothing"),
     ] = False,
 ) -> None:
     """Draw records on file: tables and plots of each matrix, pass and batch sweep, and report.html and report.md with all of them and the studies."""
@@ -286,7 +283,7 @@ def published(
         Text, flag("--source", help="figures of this source, e.g. dell-emc-2016-p100", metavar="ID")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print them as JSON")] = False,
-    plot: Annotated[Text, flag("--plot", help="draw their scaling curves, too", metavar="FILE.png")] = None,
+    plot: Annotated[Text, flag("--plot", help="also draw their scaling curves", metavar="FILE.png")] = None,
 ) -> None:
     """List published figures, each with its source, its speedup computed again, and any contradiction within the source."""
     from runner.commands.published import Wanted, show_published
@@ -298,18 +295,18 @@ def published(
 @app.command()
 def predict(
     run: Annotated[
-        str, typer.Argument(help="a run on one device: its id, a beginning of it, a path, or last", metavar="RUN")
+        str, typer.Argument(help="a run on one device: its id, a prefix of it, a path, or last", metavar="RUN")
     ] = "last",
     *,
     wire: Annotated[
-        Text, flag("--wire", help="between the devices, as runs on several of them had it, e.g. nvlink")
+        Text, flag("--wire", help="wire between the devices, as named in runs on several, e.g. nvlink")
     ] = None,
     gpus: Annotated[Text, flag("--gpus", help="scales, e.g. 8,64 (default: 8 to 1024)", metavar="N,...")] = None,
     place: Annotated[
         Text, flag("--in", help="take records from here (default: all in results/)", metavar="DIR")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print it as JSON")] = False,
-    plot: Annotated[Text, flag("--plot", help="draw it, too, with what was measured", metavar="FILE.png")] = None,
+    plot: Annotated[Text, flag("--plot", help="also draw it, with what was measured", metavar="FILE.png")] = None,
 ) -> None:
     """Predict the throughput of a one-device run on more devices, with an interval, from timed exchanges."""
     from runner.commands.predict import show_prediction
@@ -340,7 +337,7 @@ def overhead(
     request: Request,
     *,
     beside_host: Annotated[
-        bool, typer.Option("--beside-host", help="add the same training by ENGINE=host: what the container costs")
+        bool, typer.Option("--beside-host", help="also run it with ENGINE=host, to measure the container's overhead")
     ] = False,
 ) -> None:
     """Measure the suite's own overhead: the same training with the suite, without telemetry, and without the suite, in alternating rounds."""
@@ -357,7 +354,7 @@ def ablate(
     request: Request,
     *,
     batches: Annotated[
-        Text, flag("--batches", help="further batches for the last line, e.g. 512,1024; grow doubles it while it gains")
+        Text, flag("--batches", help="more batches for the last line, e.g. 512,1024; grow doubles it while it gains")
     ] = None,
 ) -> None:
     """Measure what each technique of PRESET=tuned is worth: train with none, then add one technique per line."""
@@ -369,9 +366,7 @@ def ablate(
 
 
 @app.command()
-def matrix(
-    *, check: Annotated[bool, typer.Option("--check", help="fail if one of them is out of date")] = False
-) -> None:
+def matrix(*, check: Annotated[bool, typer.Option("--check", help="fail if a table is out of date")] = False) -> None:
     """Write the generated tables of docs/: the support matrix, figures of the H200s, and the reference of options."""
     from runner.commands.documents import export
 

@@ -42,17 +42,17 @@ def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
     RequestError: `day` is not a day, one side has no run, or `more` names a second place.
     """
     if more:
-        raise RequestError(f"SINCE={day} parts the runs of one place, and B={more} names another; leave B out")
+        raise RequestError(f"SINCE={day} splits the runs of one place, and B={more} names another; leave B out")
     now = datetime.now(timezone.utc)
     try:
         begin = now - timedelta(days=_DAYS_AGO[day]) if day in _DAYS_AGO else datetime.fromisoformat(day)
     except ValueError as error:
-        raise RequestError(f"SINCE={day} is no day; write for example yesterday or {now:%Y-%m-%d}") from error
+        raise RequestError(f"SINCE={day} is not a day; write for example yesterday or {now:%Y-%m-%d}") from error
     found = split_since(begin.replace(hour=0, minute=0, second=0), place or None)
     names = (f"before {begin:%Y-%m-%d}", f"since {begin:%Y-%m-%d}")
     for name, runs in zip(names, found, strict=True):
         if not runs:
-            raise RequestError(f"no run {name} that another can be held against; `dlscale ls` lists them")
+            raise RequestError(f"no run {name} to compare with; `dlscale ls` lists them")
     first, second = (read_runs(runs) for runs in found)
     return (names[0], first), (names[1], second)
 
@@ -72,7 +72,7 @@ def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None
     before, after = ([record for _, record in side.runs] for side in both.values())
     if shared := sorted({record.run_id for record in before} & {record.run_id for record in after}):
         raise RequestError(
-            f"{counted(len(shared))} of A={a[0]} can be found in B={b[0]} as well, {shared[0]} for one; name two places that share none"
+            f"{counted(len(shared))} of A={a[0]} are in B={b[0]} too, for example {shared[0]}; name two places that share none"
         )
     compared = compare(before, after, names=(a[0], b[0]))
     _refuse_unrelated(compared)
@@ -90,7 +90,7 @@ def read_percent(text: str) -> float:
     """Parse a share such as `3%`, in percent. RequestError: it is not a share below 100 %."""
     match = _PERCENT.match(text.strip())
     if not match or float(match[1]) >= 100:  # noqa: PLR2004 - per cent
-        raise RequestError(f"FAIL_ON_REGRESSION={text} is no share below 100%; write for example 3%")
+        raise RequestError(f"FAIL_ON_REGRESSION={text} is not a share below 100%; write for example 3%")
     return float(match[1])
 
 
@@ -112,5 +112,5 @@ def _fail_on_regression(compared: Compared, percent: float) -> None:
         many = f"{len(slower)} of {len(compared.pairs)} trials are" if len(slower) > 1 else "1 trial is"
         raise SlowerError(
             f"{many} more than {percent:g} % slower in B={compared.b} than in A={compared.a}, most of all {worst.trial}: "
-            f"{100 * (worst.ratio - 1):+.1f} %; look first at what else is different about them"
+            f"{100 * (worst.ratio - 1):+.1f} %; first check what else differs between them"
         )

@@ -40,20 +40,18 @@ def sample(
     seed: Annotated[str, typer.Option("--seed", help="which crops", metavar="N")] = "1",
     side: Annotated[
         str,
-        typer.Option(
-            "--side", help="their height and width in pixels; 350-500 are about as many as ImageNet's", metavar="N-N"
-        ),
+        typer.Option("--side", help="their height and width in pixels; 350-500 is about ImageNet's", metavar="N-N"),
     ] = "{}-{}".format(*SMALL),
 ) -> None:
     """Write real JPEGs, cropped from the photographs that ship with scikit-image and scikit-learn, one class per photograph."""
     count, number = parsing.count("IMAGES", images), parsing.whole("SEED", seed)
     least, greatest = (parsing.count("SIDE", word) or 0 for word in side.partition("-")[::2])
     if not 0 < least <= greatest:
-        raise RequestError(f"SIDE={side} is no range of pixels; type for example --side=96-160")
+        raise RequestError(f"SIDE={side} is not a range of pixels; type for example --side=96-160")
     if count is None or count < FEWEST:
-        raise RequestError(f"IMAGES={images} are too few for the sample's {FEWEST} classes; ask for {FEWEST} or more")
+        raise RequestError(f"IMAGES={images} is too few for the sample's {FEWEST} classes; set {FEWEST} or more")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise RequestError(f"{directory} exists and is no empty directory; give one that does not exist yet")
+        raise RequestError(f"{directory} exists and is not an empty directory; name one that does not exist yet")
     check_writable(directory.absolute().parent)
     with progress(open_console(stderr=True)) as shown:
         make_sample(directory, images=count, seed=number or 0, side=(least, greatest), report=shown.stage)
@@ -91,11 +89,11 @@ def tokens(
     """Turn files into one file of tokens for language models: a 16-bit token for each byte, which every model's vocabulary contains."""
     for file in files:
         if not file.is_file():
-            raise RequestError(f"{file} is no file; give files whose bytes are to be tokens")
+            raise RequestError(f"{file} is not a file; name files whose bytes become tokens")
         if out.is_dir() or (out.exists() and out.samefile(file)):
-            raise RequestError(f"--out={out} is a folder, or one of the files to read; give another name")
+            raise RequestError(f"--out={out} is a folder, or one of the files to read; choose another name")
     if not any(file.stat().st_size for file in files):
-        raise RequestError(f"{', '.join(map(str, files))}: not one byte to make a token of; give files with a text")
+        raise RequestError(f"{', '.join(map(str, files))}: not one byte to make a token of; name files that have text")
     check_writable(out.absolute().parent)
     with out.open("wb") as written:
         for file in files:
@@ -123,7 +121,7 @@ def pack(
     ],
     image_size: Annotated[
         str,
-        typer.Option("--image-size", help="pixels to train at, for an LMDB, whose images have one size", metavar="N"),
+        typer.Option("--image-size", help="pixels to train at, for an LMDB: its images have one size", metavar="N"),
     ] = "224",
     engine: Annotated[str | None, typer.Option("--engine", help="docker, venv or host")] = None,
 ) -> None:
@@ -131,9 +129,9 @@ def pack(
     if out.suffix not in dataset.PACKED:
         raise RequestError(f"--out={out} must end in {' or '.join(dataset.PACKED)}; type for example --out=train.rec")
     if directory.is_file() or directory.suffix in dataset.PACKED:
-        raise RequestError(f"{directory} is no folder of class folders; give the one that is to be packed")
+        raise RequestError(f"{directory} is not a folder of class folders; name the folder to pack")
     if out.exists() and out.is_dir() != (out.suffix in FOLDERS):
-        raise RequestError(f"--out={out} exists and is no {out.suffix} of the suite's; give another name")
+        raise RequestError(f"--out={out} exists and is not a {out.suffix} of the suite; choose another name")
     check_writable(out.absolute().parent)
     request = Request.model_validate(
         {

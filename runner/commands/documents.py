@@ -203,7 +203,7 @@ def _with_variants(strategy: StrategyName, trials: Sequence[Trial]) -> str:
 
 
 def _ran_on(record: RunRecord) -> str:
-    """The devices of a run: how many of which, on how many nodes, and whether the nodes are emulated."""
+    """The devices of a run: number and kind, on how many nodes, and whether these are emulated."""
     count = record.trial.world_size
     nodes = f" on {record.trial.nodes} nodes" if record.trial.nodes > 1 else ""
     if record.transport.emulated:

@@ -28,7 +28,7 @@ DeviceFlag = Annotated[Text, flag("--device", help="cpu or gpu")]
 @images_app.command()
 def add(
     framework: Annotated[str, typer.Argument(help="mxnet, pytorch or tensorflow")],
-    version: Annotated[str, typer.Argument(help="its version, ending as one that there is: 2.14.1, 2.14.1-cpu")],
+    version: Annotated[str, typer.Argument(help="its version, with an existing suffix: 2.14.1, 2.14.1-cpu")],
     cuda: Annotated[Text, flag("--cuda", help="its build for a CUDA release: cu126, cu130")] = None,
     python: Annotated[Text, flag("--python", help="the image's Python: 3.13")] = None,
 ) -> None:
@@ -92,7 +92,7 @@ def verify() -> None:
     check(catalog)
     for image in catalog.everything:
         check_lock(image)
-    _print(f"{len(catalog.everything)} images: Dockerfiles and locks are what versions.yaml says")
+    _print(f"{len(catalog.everything)} images: Dockerfiles and locks match versions.yaml")
 
 
 @images_app.command()
@@ -102,7 +102,7 @@ def base(
     ] = None,
     way: Annotated[Text, flag("--way", help="registry or mirror (default: the registry if it answers)")] = None,
     *,
-    refresh: Annotated[bool, typer.Option("--refresh", help="make it again with today's packages")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="rebuild it with today's packages")] = False,
 ) -> None:
     """Make the base images, from a registry or from this machine's own Debian mirror."""
     from runner.engines.docker import connect_or_refuse
@@ -160,7 +160,7 @@ def fetch(names: Names = None, device: DeviceFlag = None) -> None:
                 fetch_wheels(each, cache=cache_dir(), report=shown.stage)
                 for base in filter(None, (each.base, each.build_base)):
                     fetch_base(base, cache=cache_dir(), report=shown.stage)
-        _print(f"{image.reference}: all that it is built from is in {cache_dir()}")
+        _print(f"{image.reference}: everything that it is built from is in {cache_dir()}")
 
 
 @images_app.command(name="list")
@@ -238,7 +238,7 @@ def sif(
     *,
     directory: Annotated[
         Text,
-        flag("--archive", help="take them from what `images archive` wrote here (default: from Docker)", metavar="DIR"),
+        flag("--archive", help="take them from a folder of `images archive` (default: from Docker)", metavar="DIR"),
     ] = None,
 ) -> None:
     """Convert images to SIF files for Apptainer, in the cache (DLSCALE_CACHE), which all nodes of a cluster must see."""

@@ -34,11 +34,11 @@ Text = str | None
 Parser = Callable[[str, str], object]  # a variable's name and its non-empty text → a value
 # Help of fields that several options set together, or that may be repeated.
 _LINKS: Final = {
-    "link_rate": "hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
+    "link_rate": "limit what emulated nodes send, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
     "link_delay": "add this to every packet between emulated nodes, e.g. 0.2ms",
 }
-_MOUNT: Final = "with --image: show a folder of this machine in it, read-only; several with commas or again"
-_ENV: Final = "a variable for a command of yours; several again"
+_MOUNT: Final = "with --image: mount a folder of this machine read-only; separate several by commas, or repeat"
+_ENV: Final = "an environment variable of your command; repeat for several"
 _COMMAND: Final = "with --image: the command, after --"
 _MOST_OFFERED: Final = 50
 _UNITS: Final = re.compile("_(mib|ms|s)$")
@@ -85,9 +85,7 @@ def takes(
             given = {**(defaults or {}), **{field: value for field, value in values.items() if value is not None}}
             if as_command and (word := words[as_command[0]]):
                 if not given.get("image"):
-                    raise RequestError(
-                        f"--{as_command[0]} {word} runs in an image of yours that has it, and none is given; add --image IMG"
-                    )
+                    raise RequestError(f"--{as_command[0]} {word} is a path in an image of your own; add --image IMG")
                 given["command"] = (word,)
             request = request_of(given if given.get("image") else _parse_positional(given))
             command(request, **{name: value for name, value in words.items() if name not in options})
@@ -269,7 +267,7 @@ def _option(info: FieldInfo) -> Option:
     return next(one for one in info.metadata if isinstance(one, Option))
 
 
-RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~N"
+RUN_HELP: Final = "run directory, a run's id or a prefix of it, last or last~N"
 
 
 def directory_parser(example: str) -> Callable[[str], Path]:
@@ -277,7 +275,7 @@ def directory_parser(example: str) -> Callable[[str], Path]:
 
     def read(text: str) -> Path:
         if not text.strip():
-            raise RequestError(f"the directory is empty; say which, for example {example}")
+            raise RequestError(f"the directory's name is empty; type for example {example}")
         return Path(text)
 
     return read

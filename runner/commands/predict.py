@@ -66,11 +66,11 @@ def _table(found: Prediction) -> Table:
 def _accuracy(found: Prediction) -> str:
     """The error of predictions at scales that were measured."""
     if not found.errors:
-        return "No run on several devices is on file that the prediction could be held against: it has no interval."
+        return "No run on several devices is on file to check the prediction against: it has no interval."
     worst = max(found.errors, key=lambda one: abs(one[1]))
     median = statistics.median(abs(error) for _, error in found.errors)
     return (
-        f"Held against {len(found.errors)} measured points, each predicted from other networks alone: median error {100 * median:.1f} %, "
+        f"Checked against {len(found.errors)} measured points, each predicted from other networks only: median error {100 * median:.1f} %, "
         f"the largest {100 * worst[1]:+.1f} % ({worst[0]})."
     )
 

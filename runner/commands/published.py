@@ -91,7 +91,7 @@ def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
     listed = tuple(found for each in chosen if (found := _listed(each, wanted)).figures)
     if not listed:
         both = f"model {wanted.model!r} and framework {wanted.framework!r}"
-        raise RequestError(f"no published figure is of {both} at once; leave one of them out")
+        raise RequestError(f"no published figure has both {both}; leave one of them out")
     return listed
 
 
@@ -99,7 +99,7 @@ def _require_known(what: str, name: str, names: set[str], *, where: str = "") ->
     """Refuse a name that no figure has."""
     if name not in names:
         suggested = ", ".join(nearest(name, names).split(", ")[:_MOST_SUGGESTED]) or "none"
-        raise RequestError(f"no published figure{where} is of the {what} {name!r}; nearest: {suggested}")
+        raise RequestError(f"no published figure{where} has the {what} {name!r}; nearest: {suggested}")
 
 
 def _listed(published: Published, wanted: Wanted) -> Listed:
@@ -146,12 +146,12 @@ def _print_overview(console: Console, listed: Sequence[Listed], wanted: Wanted) 
         table.add_row(each.published.id, str(len(each.figures)), Text(what, no_wrap=True))
     console.print(table)
     contradicted = ", ".join(f"{each.published.id} {n}" for each in listed if (n := len(each.contradictions)))
-    console.print(f"\nfigures that others of their source contradict: {contradicted or 'none'}", style="dim")
+    console.print(f"\nfigures contradicted by others of their source: {contradicted or 'none'}", style="dim")
     total = sum(len(each.figures) for each in listed)
     found = sum(len(each.published.findings) for each in listed)
     console.print(
         spoken(
-            f"{total} figures and {found} findings of {len(listed)} sources; --source shows those of one, --model and --framework fewer"
+            f"{total} figures and {found} findings of {len(listed)} sources; narrow them down by --source, --model or --framework"
         )
     )
 
@@ -253,6 +253,6 @@ def _draw(path: Path, listed: Sequence[Listed], wanted: Wanted) -> None:
     what = ", ".join(name for name in (wanted.model, wanted.framework, wanted.source) if name) or "all sources"
     if not found:
         raise RequestError(
-            f"no published figure of {what} is on several numbers of devices; ask for another, e.g. --model resnet50"
+            f"published figures of {what} do not cover several numbers of devices; choose others, e.g. --model resnet50"
         )
     save(path, curves_png(found, title=f"Published scaling: {what}"))

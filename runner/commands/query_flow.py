@@ -30,7 +30,7 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     """
     if place is not None and not place.strip():
         raise RequestError(
-            "the place of the records is empty; say which, for example IN=results/MACHINE, or leave it out for all of results"
+            "IN is empty; name a place, for example IN=results/MACHINE, or leave it out for all of results"
         )
     if not sql.strip():
         raise RequestError("SQL is empty; type for example SQL='SELECT run_id, measurement_throughput_value FROM runs'")

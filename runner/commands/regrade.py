@@ -52,7 +52,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
     against = scaling(trial, record.run_id, graded, _baseline(directory, record))
     new = record.model_copy(update={**vars(graded), "scaling": against})
     if missing := lost(record, new, on_file.samples):
-        raise RequestError(f"{directory}: {missing}; put it back as the run left it, the record is left as it is")
+        raise RequestError(f"{directory}: {missing}; restore it as the run left it; the record is unchanged")
     return record, new
 
 
@@ -65,7 +65,7 @@ def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
         return read_record(directory.parent / name)
     except RequestError as error:
         raise RequestError(
-            f"{directory}: the baseline of its speedup can't be read ({error}); put it back beside the run, the record is left as it is"
+            f"{directory}: the baseline of its speedup can't be read ({error}); restore it next to the run; the record is unchanged"
         ) from error
 
 
@@ -112,7 +112,7 @@ def _regrade_run(run: Path) -> tuple[list[str], str]:
             write_record(run, new)
         except OSError as error:
             raise RequestError(
-                f"{run}: its {RECORD} can't be written again ({error.strerror}); free some space or let it be written, it is left as it is"
+                f"{run}: its {RECORD} can't be rewritten ({error.strerror}); free some space or make it writable; it is unchanged"
             ) from error
     return changed, "the raw files"
 

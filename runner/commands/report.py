@@ -62,7 +62,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     # Check before the page's folder is created, which may be this very directory.
     if missing := next((one for one in directories if not one.is_dir()), None):
         raise RequestError(
-            f"{missing} does not exist; name a run directory, or one of several, `dlscale ls` lists runs"
+            f"{missing} does not exist; name a run directory, or a folder of them; `dlscale ls` lists runs"
         )
     if len(directories) == 1 and (first / RECORD).is_file():
         run = (first, read_record(first))
@@ -77,10 +77,10 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     place = out or above
     check_writable(place)
 
-    def beside(folder: Path) -> Path:
+    def folder_for(folder: Path) -> Path:
         return out / os.path.relpath(folder.resolve(), above.resolve()) if out else folder
 
-    found = _collect(directories, page=place, beside=beside, write=beside_runs, pictures=True, console=console)
+    found = _collect(directories, page=place, folder_for=folder_for, write=beside_runs, pictures=True, console=console)
     _write(found, place, console=console)
     prune()
 
@@ -90,7 +90,7 @@ def check_pages(directories: Sequence[Path]) -> None:
     differing = []
     for one in directories:
         found = _collect(
-            [one], page=one, beside=lambda folder: folder, write=False, pictures=False, console=open_console()
+            [one], page=one, folder_for=lambda folder: folder, write=False, pictures=False, console=open_console()
         )
         kept = one / KEPT_PAGE
         if not kept.is_file() or kept.read_text(encoding="utf-8") != markdown(_page(found)):
@@ -98,7 +98,7 @@ def check_pages(directories: Sequence[Path]) -> None:
     if differing:
         again = "; ".join(f"dlscale report {one}" for one in differing)
         pages = ", ".join(str(one / KEPT_PAGE) for one in differing)
-        raise DlscaleError(f"not what the records give: {pages}; run `{again}` and commit what it wrote")
+        raise DlscaleError(f"out of date: {pages}; run `{again}` and commit the result")
 
 
 def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -130,7 +130,7 @@ def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
     if not on_file.folders:
         names = ", ".join(str(directory) for directory in directories)
         raise RequestError(
-            f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
+            f"{names}: holds no run record that can be read; name a run directory, or a folder of them, for example results/MACHINE"
         )
     return on_file
 
@@ -168,12 +168,12 @@ def _collect(
     directories: Sequence[Path],
     *,
     page: Path,
-    beside: Callable[[Path], Path],
+    folder_for: Callable[[Path], Path],
     write: bool,
     pictures: bool,
     console: Console,
 ) -> Collected:
-    """Collect everything on file for the page; with `write`, also write the reports of each folder's runs to `beside(folder)`.
+    """Collect everything on file for the page; with `write`, also write the reports of each folder's runs to `folder_for(folder)`.
 
     Links are relative to `page`; `pictures` adds figures, including samples over time. RequestError: there is no run.
     """
@@ -181,7 +181,7 @@ def _collect(
     found = Collected(others=[(when, run) for when, _, run in on_file.others], caveat=on_file.caveat)
     partly_drawn = {folder for _, folder, _ in on_file.others}
     for folder, runs in on_file.folders.items():
-        place = beside(folder)
+        place = folder_for(folder)
         if write:
             check_writable(place)
         own = Collected(records=[(_link(path, page), record) for path, record in runs])
@@ -290,7 +290,7 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
     written = [write_report(place, KEPT_PAGE, markdown(page)), write_report(place, PAGE, html)]
     with progress(open_console(stderr=True)) as shown:
         if len(page.figures) > FIGURES_PER_LINE:
-            shown.stage(f"{written[-1]} can be read; its {len(page.figures)} figures are now drawn as files")
+            shown.stage(f"{written[-1]} is ready; drawing its {len(page.figures)} figures as files")
         for number, figure in enumerate(page.figures):
             if number and number % FIGURES_PER_LINE == 0:
                 shown.stage(f"{number} of {len(page.figures)} figures drawn")
@@ -347,9 +347,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
     for sentence in found.passed_over:
         console.print(f"no log: {sentence}", style="yellow")
     if not written:
-        raise RequestError(
-            f"{', '.join(map(str, places))}: holds no training that was measured; name another directory"
-        )
+        raise RequestError(f"{', '.join(map(str, places))}: holds no measured training; name another directory")
 
 
 def _log_of(run: Run) -> tuple[str | None, str]:
@@ -358,5 +356,5 @@ def _log_of(run: Run) -> tuple[str | None, str]:
     if record.profiled:
         return None, "a pass under a profiler"
     if isinstance(record.trial, Trial) and record.trial.mode == "infer":
-        return None, "inference, and the log is of training"
+        return None, "inference, and the log is for training"
     return mllog(record, read_events(directory)), "it never began to train"

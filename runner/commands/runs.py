@@ -45,7 +45,7 @@ def ls(
     runs = find.newest_first(place)
     if not runs:
         lacks = "holds no run that ended" if place.exists() else "does not exist"
-        raise RequestError(f"{place} {lacks}; `dlscale bench` leaves some, `dlscale ls DIR` lists another place")
+        raise RequestError(f"{place} {lacks}; `dlscale bench` makes some, `dlscale ls DIR` lists another place")
     table = Table.grid("", "", "", "", padding=(0, 2, 0, 0))
     table.columns[1].overflow = "ellipsis"
     for at in (0, 2, 3):
@@ -124,7 +124,7 @@ def _rows(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
     yield "how", summary.setting
     yield "where", summary.ran_on
     if record.profiled:
-        yield "figures", "none of a pass under a profiler; `dlscale profile RUN` shows what it found"
+        yield "figures", "none, as this is a pass under a profiler; `dlscale profile RUN` shows what it found"
     elif row.throughput is not None:
         interval = f", {units.counted(row.repeats)}" if row.throughput_ci95 else ""
         yield row.unit, units.estimate(row.throughput, row.throughput_ci95, runs=row.repeats) + interval
@@ -151,7 +151,7 @@ def rerun(
 
     program, *words = rerun_command(read_record(run)) or ("",)
     if not words:
-        raise RequestError(f"{run}: its record does not have the command that was typed; `dlscale bench` takes another")
+        raise RequestError(f"{run}: its record lacks the command that was typed; run `dlscale bench` anew")
     # Do not reuse the old --out: it may be the folder of another machine.
     words = [words[0], *([f"--out={out}"] if out else []), *_drop_out(words[1:])]
     if dry_run:
@@ -174,7 +174,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
     path, record = find_pass(directory)
     if record.profile is None:
         reasons = "; ".join(record.validity.reasons) or "no rank said so"
-        raise RequestError(f"{path}: its profiler never began ({reasons}); its logs are in {path / 'logs'}")
+        raise RequestError(f"{path}: its profiler never started ({reasons}); its logs are in {path / 'logs'}")
     if as_json:
         sys.stdout.write(record.profile.model_dump_json(indent=1) + "\n")
         return
@@ -200,12 +200,12 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
         record = read_record(directory)
         if not record.profiled:
             raise RequestError(
-                f"{directory}: is a measured run, which no profiler disturbed; name a pass under one, or make it with PROFILE=kernels"
+                f"{directory}: is a measured run without a profiler; name a pass under one, or run with PROFILE=kernels"
             )
         return directory, record
     every = find.read_runs(run for folder in folders_under(directory) for run in run_directories(folder))
     complain(every.passed_over)
     found = [(path, record) for path, record in every.runs if record.profiled]
     if not found:
-        raise RequestError(f"{directory}: holds no pass under a profiler; name one, or make it with PROFILE=kernels")
+        raise RequestError(f"{directory}: holds no pass under a profiler; name one, or run with PROFILE=kernels")
     return max(found, key=lambda pair: pair[1].provenance.recorded_at)

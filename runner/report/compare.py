@@ -143,12 +143,12 @@ def _distinct_differences(pairs: Sequence[Pair]) -> set[tuple[Difference, ...]]:
     return {tuple(pair.differences) for pair in pairs}
 
 
-def _pair_notes(pair: Pair, *, alike: bool) -> Iterator[str]:
-    """Notes below a pair's figures: why a side is degraded and, unless all pairs are `alike` in this, what else differs."""
+def _pair_notes(pair: Pair, *, same_in_all: bool) -> Iterator[str]:
+    """Notes below a pair's figures: why a side is degraded and, unless it is the `same_in_all` pairs, what else differs."""
     for name, doubts in _doubts(pair):
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         yield f"degraded in {name}: {doubts[0]}{more}"
-    if pair.differences and not alike:
+    if pair.differences and not same_in_all:
         yield f"also different: {', '.join(each.what for each in pair.differences)}"
 
 
@@ -174,7 +174,7 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
     if common:
         console.print(", ".join(common), markup=False)
     lines = [[cell(pair) for cell in _FIGURES.values()] for pair in compared.pairs]
-    alike = len(_distinct_differences(compared.pairs)) == 1
+    same_in_all = len(_distinct_differences(compared.pairs)) == 1
     widths = [max(map(len, column)) for column in zip(_FIGURES, *lines, strict=True)]
     console.print(_aligned(_FIGURES, widths), style="dim", markup=False, soft_wrap=True)
     for pair, line in zip(compared.pairs, lines, strict=True):
@@ -183,7 +183,7 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
         console.print(
             Text.assemble(_aligned(line, widths), (f"  {pair.verdict}", _STYLES[pair.verdict])), soft_wrap=True
         )
-        for note in _pair_notes(pair, alike=alike):
+        for note in _pair_notes(pair, same_in_all=same_in_all):
             console.print(Padding(Text(note, style="yellow"), (0, 0, 0, 4), expand=False))
     console.print(f"\n{LEGEND}", style="dim", markup=False)
     for note in (*_screen_notes(compared), *passed_over):

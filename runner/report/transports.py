@@ -59,7 +59,7 @@ def _factor(one: ComparedRow) -> str:
 
 
 def legend(comparison: Comparison) -> str:
-    """What the columns mean, as far as their headers have no room for it."""
+    """The meaning of columns that their headers have no room for."""
     clauses = [f"{PLUS_MINUS}; ratio: to {comparison.first}"]
     if comparison.baseline is not None:
         clauses.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")

@@ -283,8 +283,8 @@ def test_json_has_every_figure(sides):
         (("before", "before"), "3 runs of A="),
         (("before", "empty"), "holds no record.json"),
         (("before", "other"), "differ in precision; name runs of one trial"),
-        (("before", "after", "--fail-on-regression=3"), "is no share below 100%"),
-        (("before", "after", "--fail-on-regression=100%"), "is no share below 100%"),
+        (("before", "after", "--fail-on-regression=3"), "is not a share below 100%"),
+        (("before", "after", "--fail-on-regression=100%"), "is not a share below 100%"),
         (("before", "after", "--json", "--markdown"), "exclude each other"),
     ],
 )

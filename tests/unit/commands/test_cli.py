@@ -1,6 +1,6 @@
-"""Bad input that starts something, or answers with a traceback: each mistake is one sentence and exit code 2.
+"""Prevents: bad input that starts something or prints a traceback; each mistake is one sentence and exit code 2.
 
-Prevents: work that stops half-way, without a word, because nobody reads what it prints: `dlscale report | head -1`, a closed ssh.
+Prevents: work that stops half-way, silently, because nobody reads its output: `dlscale report | head -1`, a closed ssh connection.
 """
 
 import json
@@ -61,7 +61,7 @@ def test_each_mistake_is_one_sentence(tmp_path, words, says):
     ],
     ids=lambda words: words[0],
 )
-def test_data_that_are_not_there_are_refused_by_every_command(tmp_path, words):
+def test_every_command_refuses_missing_data(tmp_path, words):
     gone = tmp_path / "gone"
     done = dlscale(*words, gone if words[0] == "data" else f"--data={gone}")
     assert (done.code, done.stdout) == (2, "")
@@ -77,20 +77,20 @@ def test_data_that_are_not_there_are_refused_by_every_command(tmp_path, words):
     ],
     ids=["no GPU", "no engine"],
 )
-def test_what_is_not_there_says_what_to_type(tmp_path, words, env, says):
+def test_a_missing_gpu_or_engine_names_the_alternative(tmp_path, words, env, says):
     assert refused(tmp_path, *words, env=env).endswith(says)
 
 
-def test_a_sources_own_program_without_an_image_of_its_time_is_refused_in_one_sentence():
+def test_a_sources_own_program_without_an_image_is_refused_in_one_sentence():
     words = ("reproduce", "dell-p100", "--program=/mxnet/train_imagenet.py")
     for env, step in (({}, "--image IMG"), ({"DLSCALE_MAKE": "1"}, "IMAGE=IMG")):
         done = dlscale(*words, env=env)
         assert (done.code, done.stdout) == (2, "")
         (said,) = done.stderr.splitlines()
-        assert said.endswith(f"runs in an image of yours that has it, and none is given; add {step}")
+        assert said.endswith(f"is a path in an image of your own; add {step}")
 
 
-def test_a_results_directory_that_can_not_be_written(tmp_path):
+def test_an_unwritable_results_directory_is_refused(tmp_path):
     (tmp_path / "out").touch()
     said = refused(
         tmp_path / "out", "--framework=mxnet", "--engine=venv", env={"DLSCALE_CACHE": str(tmp_path / "cache")}
@@ -125,28 +125,28 @@ def test_every_command_explains_itself(command):
         (["images", "load", ""], "dlscale images load"),
     ],
 )
-def test_an_empty_directory_is_not_the_one_that_one_is_in(tmp_path, words, says):
-    """`make regrade` without DIR walked, and could write, every record below the current directory."""
+def test_an_empty_directory_argument_is_not_the_working_directory(tmp_path, words, says):
+    """`make regrade` without DIR traversed, and could rewrite, every record below the working directory."""
     done = dlscale(*words, cwd=tmp_path)
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_what_a_vendor_made_is_not_fetched_in_pieces():
+def test_a_vendors_container_is_not_fetched_in_parts():
     done = dlscale("images", "fetch", "caffe:0.17.3-nvidia")
     assert (done.code, done.stdout) == (2, "")
     assert "dlscale images archive" in done.stderr
 
 
-def test_the_doctor_speaks_json_and_knows_every_image():
+def test_the_doctor_prints_json_with_every_image():
     findings = json.loads(dlscale("doctor", "--json").stdout)
     subjects = {finding["subject"] for finding in findings}
     assert {"engine docker", "engine venv", "image mxnet 1.9.1", "image pytorch 2.13.0-cpu"} <= subjects
 
 
 def make(*words):
-    argv = ["make", "--no-print-directory", "-n", *words]  # a make that runs the tests would have it named
+    argv = ["make", "--no-print-directory", "-n", *words]  # nested in `make test`, it would print directories
     return subprocess.run(argv, cwd=examples.ROOT, capture_output=True, text=True)
 
 
@@ -162,8 +162,8 @@ def make(*words):
         (["bnech"], "no target bnech; did you mean bench? See `make help`"),
     ],
 )
-def test_make_refuses_a_target_it_lacks_and_a_variable_that_one_would_ignore_and_hands_on_what_is_for_all(words, says):
-    """A mistyped one planned the default."""
+def test_make_refuses_unknown_targets_and_variables_but_passes_on_common_ones(words, says):
+    """A mistyped variable was ignored, and the defaults were planned."""
     done = make(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
@@ -173,7 +173,7 @@ def test_make_refuses_a_target_it_lacks_and_a_variable_that_one_would_ignore_and
 
 
 @pytest.mark.parametrize("value", ["", "0", "no", "false"])
-def test_a_switch_of_make_can_be_off(value):
+def test_a_switch_of_make_can_be_turned_off(value):
     done = make("bench", f"XLA={value}", f"OVERSUBSCRIBE={value}", f"COMPARE={value}", "MODEL=lenet")
     assert "--model='lenet'" in done.stdout.split()
     assert not {"--xla", "--oversubscribe", "--compare"} & set(done.stdout.split())
@@ -181,7 +181,7 @@ def test_a_switch_of_make_can_be_off(value):
     assert "--json" in make("published", "JSON=1").stdout
 
 
-def test_every_variable_that_a_target_of_make_takes_reaches_its_program():
+def test_every_make_variable_reaches_the_program_of_its_target():
     targets = make_variables((examples.ROOT / "Makefile").read_text(encoding="utf-8"))
     switches = {"JSON", "MARKDOWN", "CSV", "DRY_RUN", "BESIDE_HOST", "VERBOSE", "XLA", "OVERSUBSCRIBE", "COMPARE"} | {
         "RESUME"
@@ -192,7 +192,7 @@ def test_every_variable_that_a_target_of_make_takes_reaches_its_program():
         *targets.items(),
         ("torture", campaign),
         ("torture", ["ENGINE"]),
-    ]:  # CLUSTER has it cancel jobs instead
+    ]:  # CLUSTER selects another test file
         done = make(target, *(f"{name}=of-{name}" for name in names))
         for name in names:
             handed = f"--{name.lower().replace('_', '-')}" if name in switches else f"of-{name}"
@@ -200,7 +200,7 @@ def test_every_variable_that_a_target_of_make_takes_reaches_its_program():
 
 
 def argv_of(printed, command):
-    """The words that a shell makes of the line which make prints for a command."""
+    """The argv that a shell parses from the line that make prints for a command."""
     line = next(line for line in printed.splitlines() if f" {command} " in line)
     return subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True).stdout.splitlines()
 
@@ -216,8 +216,8 @@ def argv_of(printed, command):
         (["bench", "XLA=$(shell touch {owned})"], "--xla"),
     ],
 )
-def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path, words, flag):
-    """`make bench MODEL='$(shell ...)'` ran it, and `OUT=/data/$team` lost its $t."""
+def test_make_passes_a_value_as_one_argument_without_expanding_it(tmp_path, words, flag):
+    """`make bench MODEL='$(shell ...)'` executed it, and `OUT=/data/$team` lost its $t."""
     owned = tmp_path / "owned"
     done = make(*(word.replace("{owned}", str(owned)) for word in words))
     assert flag.replace("{owned}", str(owned)) in argv_of(done.stdout, words[0])
@@ -238,8 +238,8 @@ def test_make_hands_a_value_over_as_one_word_and_expands_nothing_in_it(tmp_path,
         ("bench --model vgg", "unknown MODEL 'vgg'; did you mean vgg16? Known: vgg16, vgg19, alexnet, bert-base,"),
     ],
 )
-def test_a_mistyped_command_line_is_answered_in_one_sentence(words, says):
-    """Typer drew a box of ten lines, and the first of its suggestions for --worker was --loader-workers."""
+def test_a_mistyped_command_line_gets_one_sentence(words, says):
+    """Typer drew a box of ten lines, whose first suggestion for --worker was --loader-workers."""
     done = dlscale(*words.split())
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dlscale: {says}")
@@ -248,7 +248,7 @@ def test_a_mistyped_command_line_is_answered_in_one_sentence(words, says):
 
 
 def test_make_help_fits_one_screen():
-    """Lines of 470 characters broke in the middle of words, then 59 lines scrolled away, of what a newcomer types first."""
+    """Lines of 470 characters wrapped within words, then 59 lines scrolled past: this is the first thing that a newcomer types."""
     done = subprocess.run(["make", "--no-print-directory", "help"], cwd=examples.ROOT, capture_output=True, text=True)
     assert max(map(len, lines := done.stdout.splitlines())) <= 80
     assert len(lines) <= 40
@@ -256,8 +256,8 @@ def test_make_help_fits_one_screen():
 
 
 @pytest.mark.parametrize("words", [["regrade", "DIR={}"], ["query", "SQL={}"], ["reproduce", "STUDY={}"]])
-def test_make_expands_no_variable_that_it_hands_on_to_its_programs(tmp_path, words):
-    """Where make really ran a command it exported what it was given, and expanded it for that: `make -n` showed nothing of it."""
+def test_make_exports_no_expanded_variables_to_its_programs(tmp_path, words):
+    """When make runs a command, it exports command-line variables, expanded; `make -n` showed nothing of it."""
     owned = tmp_path / "owned"
     hostile = f"$(shell touch {owned})"
     argv = ["make", "--no-print-directory", "DLSCALE=true", *(word.format(hostile) for word in words)]
@@ -268,7 +268,7 @@ def test_make_expands_no_variable_that_it_hands_on_to_its_programs(tmp_path, wor
 
 @pytest.fixture
 def main(monkeypatch):
-    """The command line in this process, without what it does to the whole of one."""
+    """The command line in this process, without its effects on the whole process."""
     for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
     monkeypatch.setattr(cli.interrupts, "_came", [])
@@ -276,7 +276,7 @@ def main(monkeypatch):
     return cli.main
 
 
-def test_what_the_system_refuses_is_one_sentence_and_a_bug_keeps_its_traceback(main, capsys):
+def test_a_system_error_is_one_sentence_and_a_bug_keeps_its_traceback(main, capsys):
     with pytest.raises(SystemExit) as ended:
         main(lambda **_: Path("/etc/passwd/x").read_text(encoding="utf-8"))
     assert ended.value.code == 2
@@ -298,7 +298,7 @@ def test_what_the_system_refuses_is_one_sentence_and_a_bug_keeps_its_traceback(m
     ],
     ids=["output that can't be written", "a word that is not UTF-8"],
 )
-def test_what_the_process_is_given_is_refused_without_a_traceback(words, stdout, says):
+def test_unusable_output_or_arguments_are_refused_without_a_traceback(words, stdout, says):
     argv = [sys.executable.encode(), b"-m", b"runner.commands", *words]
     with Path(stdout).open("w") as file:
         done = subprocess.run(argv, cwd=examples.ROOT, stdout=file, stderr=subprocess.PIPE, text=True)
@@ -309,7 +309,7 @@ def test_what_the_process_is_given_is_refused_without_a_traceback(words, stdout,
 
 @settings(max_examples=300)
 @given(st.text(max_size=12))
-def test_no_text_makes_a_number_parser_fail_otherwise_than_in_one_sentence(text):
+def test_number_parsers_accept_text_or_reject_it_in_one_sentence(text):
     for parse in (parsing.count, parsing.counts, parsing.whole):
         try:
             value = parse("BATCH", text)
@@ -340,7 +340,7 @@ CODE = """
 
 
 @pytest.mark.parametrize("opened", [os.pipe, os.openpty], ids=["a pipe", "a terminal"])
-def test_a_command_finishes_its_work_when_nobody_reads_it(tmp_path, opened):
+def test_a_command_finishes_its_work_when_its_output_is_closed(tmp_path, opened):
     reading, writing = opened()
     argv = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path)]
     process = subprocess.Popen(argv, cwd=examples.ROOT, stdin=subprocess.PIPE, stdout=writing, stderr=writing)
@@ -351,7 +351,7 @@ def test_a_command_finishes_its_work_when_nobody_reads_it(tmp_path, opened):
     assert (tmp_path / "done").exists()
 
 
-def test_what_is_read_arrives_whole(tmp_path):
+def test_output_arrives_complete_if_it_is_read(tmp_path):
     argv = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path)]
     done = subprocess.run(argv, cwd=examples.ROOT, input="go on\n", capture_output=True, text=True)
     assert done.stdout == done.stderr == "line 0\nline 1\nline 2\n" + "x" * 100_000

@@ -1,6 +1,6 @@
 """Prevents: a generated table of docs/ that differs from the catalog, the records or the command line; a Make variable that no page names.
 
-Prevents: a support matrix that promises what nobody ran, hides what somebody did, or counts a run that is invalid.
+Prevents: a support matrix that promises what nobody ran, hides what somebody ran, or counts an invalid run.
 """
 
 import examples
@@ -23,7 +23,7 @@ def test_the_committed_tables_are_current():
     documents.export(COMMAND, check=True)
 
 
-def test_a_page_that_differs_is_refused_and_written_again_but_not_without_its_marks(tmp_path, monkeypatch):
+def test_an_outdated_page_is_refused_then_rewritten_unless_it_lacks_its_marks(tmp_path, monkeypatch):
     for page in documents.DOCS.glob("*.md"):
         (tmp_path / page.name).write_text(page.read_text("utf-8").replace("\u2265 450.80.02", "none"), "utf-8")
     monkeypatch.setattr(documents, "DOCS", tmp_path)
@@ -36,15 +36,15 @@ def test_a_page_that_differs_is_refused_and_written_again_but_not_without_its_ma
         documents.export(COMMAND, check=False)
 
 
-def test_the_variables_of_make_are_all_named():
+def test_every_make_variable_is_documented():
     page = "\n".join(documents.options(COMMAND, VARIABLES))
     sections = {section.partition("\n")[0].removeprefix("dlscale "): section for section in page.split("### ")}
-    # `overhead` and `ablate` refuse most variables of `bench` themselves.
+    # `overhead` and `ablate` themselves refuse most variables of `bench`.
     for target in VARIABLES.keys() & sections.keys() - {"overhead", "ablate"}:
         assert [name for name in VARIABLES[target] if f"| `{name}` |" not in sections[target]] == [], target
 
 
-def test_a_list_of_variables_may_hold_others():
+def test_lists_of_make_variables_can_be_nested():
     makefile = "ALL := A \\\n  B\nTAKES.bench := $(ALL) C\nTAKES.plan := $(TAKES.bench)\n"
     assert documents.make_variables(makefile) == {"bench": ("A", "B", "C"), "plan": ("A", "B", "C")}
 
@@ -59,13 +59,13 @@ def rows(*records):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
 
-def test_every_strategy_of_every_image_is_a_row_and_nothing_ran_before_it_did():
+def test_every_strategy_of_every_image_is_a_row_and_has_not_run_without_a_record():
     table = support_matrix(IMAGES, [])
     assert len(table.splitlines()) == 2 + sum(len(strategies_of(image)) for image in IMAGES)
     assert [row[4:] for row in rows()] == [["single", "not yet"], ["kvstore", "not yet"]]
 
 
-def test_a_record_says_where_it_was_made_and_with_which_store():
+def test_a_row_names_the_hardware_and_the_kvstore_of_its_records():
     found = rows(record(), record(trial=TWO, run_id="two"))
     cpu = record().provenance.host.cpu_model or "unknown processor"
     assert [row[4:] for row in found] == [
@@ -74,12 +74,12 @@ def test_a_record_says_where_it_was_made_and_with_which_store():
     ]
 
 
-def test_two_records_of_one_place_are_one_place_and_a_run_that_is_invalid_ran_nowhere():
+def test_equal_hardware_is_listed_once_and_invalid_runs_do_not_count():
     assert rows(record(), record(run_id="again"))[0][5].count("CPU worker") == 1
     assert rows(record(status="invalid"))[0][5] == "not yet"
 
 
-def test_emulated_nodes_do_not_pass_for_machines():
+def test_emulated_nodes_are_marked_as_emulated():
     several = record(trial=TWO.model_copy(update={"nodes": 2}), run_id="two")
     (_, row) = rows(several)
     assert row[5].startswith("2 CPU workers on 2 nodes, ")
@@ -88,7 +88,7 @@ def test_emulated_nodes_do_not_pass_for_machines():
     assert row[5].startswith("2 CPU workers on 2 nodes (emulated), ")
 
 
-def test_an_image_with_horovod_is_for_that_alone_and_caffe_scales_on_gpus_only():
+def test_a_horovod_image_has_only_horovod_and_caffe_scales_on_gpus_only():
     strategies = {(image.framework, image.device, image.extension): strategies_of(image) for image in IMAGES}
     assert strategies["mxnet", "cpu", "horovod"] == ("horovod",)
     assert strategies["caffe", "cpu", None] == ("single",)

@@ -1,7 +1,6 @@
-"""Prevents: a traceback, exit code 1, something started, or a file in another folder than the given one, whatever words, hosts files and
-records a command is given.
+"""Prevents: a traceback, exit code 1, anything started, or a file outside of the given folder, for any arguments, hosts files and records.
 
-Two hundred cases, each made from its seed alone; one that fails says its seed and what was typed.
+Two hundred cases, each generated from its seed alone; a failure prints its seed and the command line.
 """
 
 import json
@@ -46,7 +45,7 @@ NUMBERS = (None, True, 0, -1, 10**20, 10**400, 1e308, -1e308, 5e-324, float("nan
 TEXTS = ("", "x" * 300, "../../evil", "/tmp/evil", "\x1b]0;t\x07\x9b2J", "\ud800", "a\0b", "*_`<b>|[x](y)\n# x")
 WRONG = (*NUMBERS, *TEXTS, [], {}, [[[]]], {"a": {}})
 BENCH = ("bench", "--dry-run", "--device=cpu", "--engine=venv", "--framework=mxnet", "--model=lenet")
-# Nothing that these could start is asked for in full.
+# None of these is complete enough to start anything.
 OTHERS = (
     ("compare", "{a}", "{b}", "--fail-on-regression={x}"),
     ("compare", "{x}", "{b}"),
@@ -98,7 +97,7 @@ hosts:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    """Two runs of one training with all that they left, a study and an overhead; each case gets them anew."""
+    """Two complete runs of one training, a study and an overhead; each case gets a fresh copy."""
     place = tmp_path_factory.mktemp("records")
     for run in sorted(path.parent for path in (ROOT / "results" / "epyc-2core").glob("*/record.json"))[:2]:
         shutil.copytree(run, place / run.name)
@@ -109,7 +108,7 @@ def records(tmp_path_factory):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Folders of a case, none of which is the checkout; nothing starts here, and nobody is reached."""
+    """A case's folders, outside of the checkout; no process is started, and no host is contacted."""
     for name in ("in", "out", "cwd"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
@@ -143,10 +142,10 @@ def with_flags(rng, place, _records):
 def with_words(rng, place, records):
     runs = sorted(path.parent for path in records.glob("*/record.json"))
     words = {"{x}": rng.choice(NASTY), "{out}": place / "out", "{a}": runs[0], "{b}": runs[1]}
-    return [filled(word, words) for word in rng.choice(OTHERS)]
+    return [fill_placeholders(word, words) for word in rng.choice(OTHERS)]
 
 
-def filled(word, words):
+def fill_placeholders(word, words):
     for name, value in words.items():
         word = word.replace(name, str(value))
     return word
@@ -169,13 +168,13 @@ def with_records(rng, place, records):
     shutil.copytree(records, place / "in", dirs_exist_ok=True)
     runs = sorted(path.parent for path in (place / "in").glob("*/record.json"))
     path = rng.choice((*[runs[0] / "record.json"] * 6, *runs[0].glob("*.*"), *(place / "in").glob("*.json")))
-    rng.choice((*[changed] * 6, truncated, nested, encoded, replaced, looped, folded, newer))(rng, path)
+    rng.choice((*[mutate] * 6, truncate, nest, recode, replace, make_loop, make_folder, bump_schema))(rng, path)
     words = {"{in}": place / "in", "{out}": place / "out", "{a}": runs[0], "{b}": runs[1]}
-    return [filled(word, words) for word in rng.choice(READERS)]
+    return [fill_placeholders(word, words) for word in rng.choice(READERS)]
 
 
-def changed(rng, path):
-    """One value of another kind, or none."""
+def mutate(rng, path):
+    """Change the type of one value, or remove it."""
     lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
     at = rng.randrange(len(lines))
     fields = json.loads(lines[at])
@@ -192,40 +191,40 @@ def changed(rng, path):
     path.write_text("\n".join(lines) + "\n")
 
 
-def truncated(rng, path):
+def truncate(rng, path):
     path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
 
 
-def nested(rng, path):
+def nest(rng, path):
     path.write_text(rng.choice(("[" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "[" * 500 + "]" * 500)))
 
 
-def encoded(rng, path):
+def recode(rng, path):
     bom = b"\xef\xbb\xbf" + path.read_bytes()
     path.write_bytes(rng.choice((path.read_text().encode("utf-16"), bom, b"\xff\x00" * 99, b"\0" * 99)))
 
 
-def replaced(rng, path):
+def replace(rng, path):
     path.write_text(rng.choice(("", "null", "[]", "{}", "1", '"x"', "NaN", "1" * 5000, "{}\n{}")))
 
 
-def looped(rng, path):
+def make_loop(rng, path):
     path.unlink()
     path.symlink_to(path.name)
     (path.parent / "loop").symlink_to(path.parent)
 
 
-def folded(rng, path):
+def make_folder(rng, path):
     path.unlink()
     path.mkdir()
 
 
-def newer(rng, path):
+def bump_schema(rng, path):
     path.write_text(json.dumps({"schema": 99, "run_id": "r", "what": "is not known yet"}))
 
 
 def outside(place):
-    """What lies beside the folders that a case may write to."""
+    """The contents of the folders that a case must not write to."""
     return {
         path
         for path in (*place.iterdir(), *(place / "cwd").rglob("*"), *place.parent.iterdir())
@@ -234,8 +233,8 @@ def outside(place):
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_whatever_a_command_is_given(seed, place, records, monkeypatch, capsys):
-    """Records with another type, a huge number or a code in one place gave a traceback, or cost all others their tables."""
+def test_any_input_is_answered_without_a_traceback_or_side_effects(seed, place, records, monkeypatch, capsys):
+    """Records with a wrong type, a huge number or an escape code in one field caused a traceback, or removed all other records' tables."""
     rng = random.Random(seed)
     argv = rng.choice((*[with_flags] * 4, *[with_words] * 3, *[with_hosts] * 2, *[with_records] * 5))(
         rng, place, records

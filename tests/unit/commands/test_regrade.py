@@ -1,6 +1,6 @@
-"""Figures that can't be had again: a record regraded from its raw files is the same to the digit, and a changed one is mended.
+"""Prevents: figures that can't be reproduced: a record regraded from its raw files is identical to the digit, and a changed one is repaired.
 
-Also a good record overwritten by what is left of its raw files, and one run that keeps all others from being looked at.
+Prevents: a good record overwritten by what is left of its raw files; one run that stops all others from being regraded.
 """
 
 import builtins
@@ -33,7 +33,7 @@ def runs(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["one", "two"])
-def test_the_same_to_the_digit(runs, name):
+def test_a_regraded_record_is_identical_to_the_digit(runs, name):
     old, new = regrade(runs / name)
     assert new.model_dump_json(by_alias=True) == old.model_dump_json(by_alias=True)
 
@@ -43,8 +43,8 @@ def test_the_same_to_the_digit(runs, name):
     sorted(path.parent for path in (SUITE_ROOT / "results/h200").glob("**/*-profile-*/record.json")),
     ids=lambda path: path.name,
 )
-def test_another_python_comes_to_the_same_digits(directory, monkeypatch):
-    """Python 3.12's sum() loses no last digits and 3.11's does, so that a record from one differed from what the other made of it."""
+def test_python_3_12_computes_the_same_digits(directory, monkeypatch):
+    """Python 3.12's sum() loses no last digits and 3.11's does, so that a record from one differed when the other regraded it."""
     builtin = builtins.sum
 
     def of_3_12(values, start=0):
@@ -61,7 +61,7 @@ def test_another_python_comes_to_the_same_digits(directory, monkeypatch):
 
 
 def double(run, part, figure):
-    """Edit a figure of a record by hand; returns the file and what it said before."""
+    """Double a recorded figure by hand; returns the record's path and original text."""
     path = run / "record.json"
     honest = path.read_text()
     fields = json.loads(honest)
@@ -70,7 +70,7 @@ def double(run, part, figure):
     return path, honest
 
 
-def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys):
+def test_a_figure_edited_by_hand_is_found_and_repaired(runs, capsys):
     path, honest = double(runs / "two", "measurement", "throughput")
     assert regrade_all(runs) == 0
     said = capsys.readouterr().out
@@ -79,8 +79,8 @@ def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys):
     assert path.read_text() == honest
 
 
-def test_runs_in_folders_are_mended_each_against_the_baseline_beside_it(runs, tmp_path, capsys):
-    """A machine's records lie in folders by topic: its own name must be enough."""
+def test_runs_in_subfolders_are_regraded_against_the_baseline_next_to_them(runs, tmp_path, capsys):
+    """A machine's records are in folders by topic: naming the machine's folder must be enough."""
     machine = tmp_path / "machine"
     for topic in ("wires", "batches/old"):
         shutil.copytree(runs, machine / topic, ignore=shutil.ignore_patterns("machine"))
@@ -102,7 +102,7 @@ def committed(kind):
 
 
 def rows(cut):
-    """What leaves some rows of a table."""
+    """Keeps some rows of a table."""
 
     def change(path):
         frame = pd.read_parquet(path)
@@ -112,7 +112,7 @@ def rows(cut):
 
 
 def lines(count):
-    """What leaves all lines of a file but so many at its end."""
+    """Drops the last `count` lines of a file."""
 
     def change(path):
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:-count]))
@@ -147,8 +147,8 @@ EVENTS, SAMPLES, KERNELS = "events.jsonl", "telemetry.parquet", "kernels.parquet
     ],
     ids=["no events", "a line", "two lines", "many lines", "no samples", "first", "last", "no rows", "half", "pass"],
 )
-def test_a_record_is_left_as_it_is_where_its_raw_files_give_less(tmp_path, kind, file, change, says):
-    """A run whose events were deleted became invalid, a pass whose kernels were, too, and it said `written again`."""
+def test_a_record_with_damaged_raw_files_is_left_unchanged(tmp_path, kind, file, change, says):
+    """A run whose events were deleted became invalid, as did a pass without its kernels, and the command printed `written again`."""
     run = tmp_path / "run"
     shutil.copytree(committed(kind), run)
     before = (run / "record.json").read_bytes()
@@ -161,8 +161,8 @@ def test_a_record_is_left_as_it_is_where_its_raw_files_give_less(tmp_path, kind,
     assert (run / "record.json").read_bytes() == before
 
 
-def test_power_of_a_span_too_short_for_it_is_not_what_a_raw_file_has_lost():
-    """Records kept power of a second, with a sample late in it; without it 50 of 234 were refused as damaged."""
+def test_power_of_a_too_short_span_is_not_reported_as_lost():
+    """Records had a power figure for a span of one second, because of a late sample; without it, 50 of 234 were refused as damaged."""
     old = read_record(committed("run"))
     gpu = old.telemetry.gpus[0].model_copy(update={"power_w": None, "energy_j": None, "integrated_power_j": None})
     fewer = Missing(node=gpu.node, device="gpu0", fields=("energy_j", "power_w"), reason="1 s were measured")
@@ -173,8 +173,8 @@ def test_power_of_a_span_too_short_for_it_is_not_what_a_raw_file_has_lost():
     assert "its table telemetry no longer holds" in lost(old, worse, None)
 
 
-def test_a_run_that_told_nothing_has_lost_nothing_and_a_directory_without_runs_is_refused(tmp_path):
-    """One that failed before its first event has no `events.jsonl`."""
+def test_a_run_without_events_is_regraded_and_a_directory_without_runs_refused(tmp_path):
+    """A run that failed before its first event has no `events.jsonl`."""
     with pytest.raises(RequestError, match=r"holds no record\.json"):
         regrade_all(tmp_path)
     leave_graded(tmp_path, "one", examples.trial(), said=())
@@ -183,8 +183,8 @@ def test_a_run_that_told_nothing_has_lost_nothing_and_a_directory_without_runs_i
     assert (old, old.validity.status) == (new, "invalid")
 
 
-def test_what_can_not_be_regraded_keeps_nothing_else_from_it(runs, capsys):
-    """The first of several damaged runs ended it, and those after it were never looked at."""
+def test_a_damaged_run_does_not_stop_the_others_from_being_regraded(runs, capsys):
+    """The first damaged run ended the command, and the runs after it were never regraded."""
     for name, file, content in (
         ("damaged", "record.json", b"\xff"),
         ("deep", "record.json", b'{"a":' * 100_000),
@@ -203,11 +203,11 @@ def test_what_can_not_be_regraded_keeps_nothing_else_from_it(runs, capsys):
         "far/two",
     ]
     assert "the baseline of its speedup can't be read" in said.err
-    assert "put it back beside the run" in said.err
+    assert "restore it next to the run" in said.err
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_a_record_that_can_not_be_written_again_is_one_sentence(runs, capsys, monkeypatch, number):
+def test_an_unwritable_record_is_one_sentence(runs, capsys, monkeypatch, number):
     double(runs / "one", "measurement", "throughput")
 
     def refuse(*_):
@@ -216,5 +216,5 @@ def test_a_record_that_can_not_be_written_again_is_one_sentence(runs, capsys, mo
     monkeypatch.setattr(regrading, "write_record", refuse)
     assert regrade_all(runs) == 2
     said = capsys.readouterr()
-    assert said.err.startswith(f"{runs / 'one'}: its record.json can't be written again (no); ")
+    assert said.err.startswith(f"{runs / 'one'}: its record.json can't be rewritten (no); ")
     assert "two: " in said.out

@@ -1,4 +1,4 @@
-"""Prevents: a record of somebody else's that commands the terminal, becomes markup, writes elsewhere, or costs the other records their tables."""
+"""Prevents: a record from elsewhere that controls the terminal, becomes markup, writes to other folders, or removes other records' tables."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ COMMANDS = (
 
 @pytest.fixture
 def folders(tmp_path):
-    """Two runs of one training and a pass under a profiler, the first to be damaged."""
+    """Two runs of one training and a pass under a profiler; tests damage the first."""
     runs = sorted(path.parent for path in (ROOT / "results" / "epyc-2core").glob("*/record.json"))[:2]
     for name, run in zip(("bad", "good", "pass"), (*runs, ROOT / HAS_A_PROFILE), strict=True):
         shutil.copytree(run, tmp_path / "in" / name)
@@ -49,7 +49,7 @@ def folders(tmp_path):
 
 @pytest.fixture
 def dlscale(folders, monkeypatch, capsys):
-    """A command in this process: its exit code and what it printed."""
+    """Run a command in this process; returns its exit code and its output."""
     for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
     monkeypatch.setattr(cli.interrupts, "_came", [])
@@ -64,7 +64,7 @@ def dlscale(folders, monkeypatch, capsys):
 
 
 def with_texts(path, put):
-    """Put something into what a record says of machine, software and verdict, in words of its program."""
+    """Put a text into a record's fields about machine, software and verdict, and into the words of its program."""
     fields = json.loads(path.read_text())
     fields["trial"]["model"] += put
     fields["image"]["reference"] += put
@@ -78,8 +78,8 @@ def with_texts(path, put):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_command_hands_codes_to_a_terminal_or_a_file(folders, dlscale, words):
-    """Escape codes of a container's output reached the terminal, report.md, the CSV of a query and the page."""
+def test_no_command_passes_escape_codes_to_a_terminal_or_a_file(folders, dlscale, words):
+    """Escape codes of a container's output reached the terminal, report.md, the CSV of a query, and the page."""
     for path in folders["in"].glob("*/record.json"):
         with_texts(path, CODES)
     code, out, err = dlscale(words)
@@ -91,8 +91,8 @@ def test_no_command_hands_codes_to_a_terminal_or_a_file(folders, dlscale, words)
     assert words[0] != "report" or written
 
 
-def test_nothing_that_a_record_says_is_markup(folders, dlscale):
-    """The report of a run took a kernel's `<float>` for HTML, and a reason's `[a](b)` for a link."""
+def test_text_of_a_record_is_never_markup(folders, dlscale):
+    """A run's report read a kernel's `<float>` as HTML, and `[a](b)` in a reason as a link."""
     for path in folders["in"].glob("*/record.json"):
         with_texts(path, MARKUP)
     dlscale(COMMANDS[0])
@@ -103,13 +103,13 @@ def test_nothing_that_a_record_says_is_markup(folders, dlscale):
         assert "[a](http" not in text.replace("\\[a\\](http", "")
 
 
-def test_a_text_becomes_no_markup_and_stays_in_its_cell():
+def test_escaped_text_is_not_markup_and_stays_in_its_cell():
     assert (
         escaped("# a *b* _c_ `d` [e](f) <g> | h\\ \n- i")
         == "\\# a \\*b\\* \\_c\\_ \\`d\\` \\[e\\](f) \\<g> \\| h\\\\  - i"
     )
     assert escaped("resnet50_v1 < 2, 1.5 > 1") == "resnet50_v1 < 2, 1.5 > 1"
-    assert escaped("\x1b[1mbold") == "bold"  # not `\[1mbold`, of which the code was no code any more
+    assert escaped("\x1b[1mbold") == "bold"  # not `\[1mbold`, whose escape code was broken by the escaping
     assert escaped("\x1b]0;never ends\nthe rest") == " the rest"
     assert line(["a|b", "c\nd"]) == "| a\\|b | c d |"
     assert code("a `b` \x1b[1mc") == "`a b c`"
@@ -126,8 +126,8 @@ def test_a_text_becomes_no_markup_and_stays_in_its_cell():
     ],
     ids=["newer", "nan", "infinite", "huge"],
 )
-def test_a_record_that_can_not_be_read_is_a_sentence_and_the_others_are_read(folders, dlscale, words, change):
-    """A number of more than 64 bits was a traceback of `query`, one of a thousand digits one of `report`."""
+def test_an_unreadable_record_is_one_sentence_and_the_others_are_read(folders, dlscale, words, change):
+    """A number of more than 64 bits gave a traceback in `query`, one of a thousand digits a traceback in `report`."""
     path = folders["bad"] / "record.json"
     path.write_text(path.read_text().replace(*change, 1))
     exit_code, out, err = dlscale(words)
@@ -140,8 +140,8 @@ def test_a_record_that_can_not_be_read_is_a_sentence_and_the_others_are_read(fol
         assert "dcb6-mxnet-resnet18-1cpu-r2" in out
 
 
-def test_names_of_other_files_stay_in_their_folder(tmp_path):
-    """A record's ids were mended; a file of an overhead, a study, an archive and a catalog named files as well."""
+def test_names_in_other_files_can_not_leave_their_folder(tmp_path):
+    """Ids of records were made safe, but files of overheads, studies, archives and catalogs name files too."""
     overhead = json.loads(next((ROOT / "results/h200/overhead").glob("overhead-*.json")).read_text())
     path = tmp_path / "overhead-x.json"
     for change in (
@@ -163,8 +163,8 @@ def test_names_of_other_files_stay_in_their_folder(tmp_path):
 
 
 @pytest.mark.parametrize("room", ["images", "bases", "suites"])
-def test_a_catalog_names_no_folder_above_its_own(tmp_path, room):
-    """`images: {../../x: ...}` in versions.yaml, and `images render` wrote a Dockerfile there."""
+def test_a_catalog_can_not_name_a_folder_above_its_own(tmp_path, room):
+    """With `images: {../../x: ...}` in versions.yaml, `images render` wrote a Dockerfile outside of its folder."""
     catalog = yaml.safe_load((ROOT / "images" / "versions.yaml").read_text())
     catalog[room]["../../x"] = next(iter(catalog[room].values()))
     path = tmp_path / "versions.yaml"
@@ -173,7 +173,7 @@ def test_a_catalog_names_no_folder_above_its_own(tmp_path, room):
         yamlfile.load(path, VersionsFile)
 
 
-def test_a_word_that_reads_like_a_number_stays_a_word(folders, dlscale):
+def test_an_argument_that_parses_as_a_number_stays_text(folders, dlscale):
     """`sleep infinity` in a command line made a record unreadable."""
     path = folders["good"] / "record.json"
     fields = json.loads(path.read_text())

@@ -1,7 +1,6 @@
-"""A log that says in the field's format what was not measured.
-
-Prevents: a key used for something else than the standard means; intervals that cross or never end; clocks of hosts mixed up; throughput of a
-run that may not be used; validation counted as training; a synthetic run that claims a data set; a log of a pass under a profiler.
+"""Prevents: a log that states what was not measured; a key used with another than its standard meaning; intervals that overlap or never end;
+clocks of hosts mixed up; throughput of an unusable run; validation counted as training; a synthetic run that claims a data set; a log of a
+pass under a profiler.
 """
 
 import json
@@ -19,12 +18,12 @@ from runner.core.events import Epoch, MonitorStart, WarmupEnd
 from runner.core.trial import Dataset
 from runner.report.mllog import mllog
 
-# When `records.record` says that the machine was asked; its first container began at 40 s of the runner's clock.
-ASKED_MS = 1000 * int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp())
+# The time at which `records.record` collected the machine's facts; its first container began at 40 s on the runner's clock.
+RECORDED_MS = 1000 * int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp())
 
 
 def moved(event, *, t, late):
-    """The same event, written at `t` of its rank's clock and read `late` seconds on by the runner's."""
+    """The same event, written at `t` on its rank's clock and received `late` seconds later on the runner's."""
     return event.model_copy(update={"t": t, "received": t + late})
 
 
@@ -53,14 +52,14 @@ def of(lines, key):
     return [line for line in lines if line["key"] == key]
 
 
-def test_a_run_by_hand():
+def test_a_run_matches_lines_computed_by_hand():
     lines = lines_of()
     settings = {"seed": 1, "global_batch_size": 64, "opt_base_learning_rate": 0.05}
     assert {line["key"]: line["value"] for line in lines if line["key"] in settings} == settings
     (begin,), (end,) = of(lines, "run_start"), of(lines, "run_stop")
-    # Asked at 40 s; a rank's zero is the runner's 50 s; four windows of 0.2 s.
-    assert begin["time_ms"] == ASKED_MS + 10_000
-    assert end["time_ms"] == ASKED_MS + 10_800
+    # Facts collected at 40 s; the ranks' zero is 50 s on the runner's clock; four windows of 0.2 s.
+    assert begin["time_ms"] == RECORDED_MS + 10_000
+    assert end["time_ms"] == RECORDED_MS + 10_800
     assert end["metadata"] == {"status": "success", "validity": "valid", "reasons": []}
     assert (begin["metadata"]["model"], begin["metadata"]["strategy"]) == ("resnet18", "kvstore dist_sync")
     rates = of(lines, "tracked_stats")
@@ -74,18 +73,18 @@ def test_a_run_by_hand():
 def test_warm_up_is_before_the_run():
     said = {"rank": 0, "container": "w0", "event": "warmup_end", "iterations": 4}
     (stop,) = of(lines_of(said=[WarmupEnd(t=-1.0, received=49.0, **said)]), "init_stop")
-    assert (stop["time_ms"], stop["metadata"]) == (ASKED_MS + 9_000, {"warmup_iterations": 4})
+    assert (stop["time_ms"], stop["metadata"]) == (RECORDED_MS + 9_000, {"warmup_iterations": 4})
 
 
-def test_a_sampler_that_says_rank_0_has_a_clock_of_its_own():
+def test_a_sampler_that_reports_as_rank_0_has_its_own_clock():
     sampler = MonitorStart(
         event="monitor_start", rank=0, t=9000.0, received=41.0, container="monitor", node="b", hz=10.0
     )
-    assert of(lines_of(said=[sampler]), "run_start")[0]["time_ms"] == ASKED_MS + 10_000
+    assert of(lines_of(said=[sampler]), "run_start")[0]["time_ms"] == RECORDED_MS + 10_000
 
 
 @pytest.mark.parametrize(("status", "said"), [("degraded", "success"), ("invalid", "aborted")])
-def test_a_run_says_how_far_to_trust_it_and_without_trust_has_no_throughput(status, said):
+def test_a_run_states_its_validity_and_an_unusable_one_has_no_throughput(status, said):
     lines = lines_of(status=status)
     assert bool(of(lines, "tracked_stats")) == (status == "degraded")
     assert of(lines, "run_stop")[0]["metadata"] == {"status": said, "validity": status, "reasons": ["made up"]}
@@ -95,7 +94,7 @@ DATA = Dataset(path="/data", images=100, classes=2, digest="d", validation_image
 
 
 def epoch(number, t):
-    """An epoch of two windows, after whose validation rank 0 says: 5 of 20 right."""
+    """An epoch of two windows, after whose validation rank 0 reports 5 of 20 correct."""
     found = {"samples": 20, "loss_sum": 30.0, "correct": 5 * number}
     return Epoch(
         event="epoch",
@@ -111,14 +110,14 @@ def epoch(number, t):
     )
 
 
-def test_epochs_by_hand():
+def test_epochs_match_lines_computed_by_hand():
     """Two epochs of two windows each; the second's validation ends after the last window."""
     changes = {"world_size": 1, "processes": 1, "global_batch": 32, "strategy": "single", "kvstore": None}
     converging = {"mode": "converge", "epoch_iterations": 4, "data": "/data", "dataset": DATA}
     lines = lines_of(said=[epoch(1, 0.4), epoch(2, 1.5)], **changes, **converging)
     assert (of(lines, "train_samples")[0]["value"], of(lines, "eval_samples")[0]["value"]) == (80, 20)
     at = {
-        (line["key"], line["metadata"]["epoch_num"]): line["time_ms"] - ASKED_MS - 10_000
+        (line["key"], line["metadata"]["epoch_num"]): line["time_ms"] - RECORDED_MS - 10_000
         for line in lines
         if "epoch_num" in line["metadata"]
     }
@@ -136,7 +135,7 @@ def test_epochs_by_hand():
     }
     assert [line["value"] for line in of(lines, "eval_accuracy")] == [0.25, 0.5]
     assert of(lines, "eval_accuracy")[0]["metadata"] == {"epoch_num": 1, "train_loss": 1.5, "val_loss": 1.5}
-    assert of(lines, "run_stop")[0]["time_ms"] == ASKED_MS + 11_500
+    assert of(lines, "run_stop")[0]["time_ms"] == RECORDED_MS + 11_500
 
 
 def test_real_data_without_validation_has_all_its_samples():
@@ -145,7 +144,7 @@ def test_real_data_without_validation_has_all_its_samples():
     assert of(lines, "eval_samples") == []
 
 
-def test_synthetic_data_claim_no_data_set_and_a_run_is_no_submission():
+def test_synthetic_data_is_not_a_data_set_and_a_run_is_not_a_submission():
     text = mllog(*run())
     assert "train_samples" not in text
     assert "submission" not in text
@@ -156,7 +155,7 @@ def test_a_run_that_never_trained_has_no_log():
     assert mllog(record_, []) is None
 
 
-def test_logs_of_all_trainings_on_file(tmp_path):
+def test_every_training_on_file_gets_a_log(tmp_path):
     leave_graded(tmp_path / "runs", "one", examples.trial())
     leave_graded(tmp_path / "runs", "two", examples.trial(mode="infer"))
     done = dlscale("report", tmp_path / "runs", "--format=mllog")
@@ -167,11 +166,11 @@ def test_logs_of_all_trainings_on_file(tmp_path):
     assert not (tmp_path / "runs" / "two.mllog.txt").exists()
 
 
-def test_nothing_to_log_is_a_sentence(tmp_path):
+def test_nothing_to_log_is_one_sentence(tmp_path):
     leave_graded(tmp_path, "two", examples.trial(mode="infer"))
     done = dlscale("report", tmp_path, "--format=mllog")
     assert done.code == 2
-    assert "holds no training that was measured" in done.stderr
+    assert "holds no measured training" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -185,13 +184,13 @@ def test_nothing_to_log_is_a_sentence(tmp_path):
     ],
     ids=["no end", "backwards", "unknown keys", "twice", "no intervals"],
 )
-def test_the_checker_finds_what_is_wrong(wrong):
+def test_the_checker_finds_each_error(wrong):
     lines = wrong(lines_of())
     with pytest.raises((AssertionError, KeyError, ValueError)):
         mllog_checker.read("".join(f":::MLLOG {json.dumps(line)}\n" for line in lines))
 
 
-def test_events_that_can_not_be_read_cost_their_own_log_only(tmp_path):
+def test_unreadable_events_only_prevent_their_own_log(tmp_path):
     for name in ("a", "b"):
         leave_graded(tmp_path, name, examples.trial())
     (tmp_path / "a" / "events.jsonl").write_bytes(b"\xff")

@@ -1,7 +1,7 @@
-"""The command line that the page shows of a run, typed again.
+"""The command line that the page shows for a run, parsed again.
 
-Prevents: `dlscale bench` for a run whose framework, network and workers were what that machine had then; a word that the suite refuses; a
-baseline whose worker has other cores than the run that it was for.
+Prevents: `dlscale bench` without flags for a run whose framework, network and workers were that machine's defaults; an option that the
+suite refuses; a baseline whose worker has other cores than the run that it is for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUNNER = CliRunner()
 EIGHT = examples.node(cores=tuple(range(8)))
 
 
-def asked(monkeypatch, words):
+def request_of(monkeypatch, words):
     """The request that a command line makes."""
     requests = []
     monkeypatch.setattr(bench, "dry_run", lambda request: requests.append(request) or 0)
@@ -32,7 +32,7 @@ def asked(monkeypatch, words):
     return requests[0]
 
 
-def recorded(trial, here, words):
+def record_of(trial, here, words):
     found = records.record()
     host = found.provenance.host.model_copy(update={"usable_threads": len(here.node.cores)})
     typed = ("/somewhere/.venv/bin/dlscale", "bench", *words)
@@ -40,8 +40,8 @@ def recorded(trial, here, words):
     return found.model_copy(update={**changed, "trial": trial, "engine": here.engine.name})
 
 
-def alike(trial):
-    """All of a trial, its key included, but how long a window is, which follows from the other scales of its sweep."""
+def comparable(trial):
+    """All of a trial, including its key, except the window's length, which depends on the other scales of its sweep."""
     return trial.model_copy(update={"window": 0, "measure_s": None})
 
 
@@ -70,16 +70,16 @@ def alike(trial):
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.image.framework}-{value.device}",
 )
-def test_the_command_of_a_run_plans_the_same_trial_again(monkeypatch, tmp_path, here, words):
+def test_the_command_of_a_run_plans_the_same_trial(monkeypatch, tmp_path, here, words):
     words = shlex.split(words.replace("--data=/data", f"--data={tmp_path}"))
-    first = asked(monkeypatch, words)
+    first = request_of(monkeypatch, words)
     here = resources(
         here.image.framework, here.device, node=here.node, dataset=here.dataset, workload=workload_of(first.model)
     )
     for trial in plan(first, here):
-        program, command, *more = rerun_command(recorded(trial, here, words))
+        program, command, *more = rerun_command(record_of(trial, here, words))
         assert (program, command) == ("dlscale", "bench")
-        request = asked(monkeypatch, more)
+        request = request_of(monkeypatch, more)
         assert (request.framework, request.model, request.precision) == (trial.framework, trial.model, trial.precision)
         assert request.version == trial.version
-        assert alike(trial) in map(alike, plan(request, here))
+        assert comparable(trial) in map(comparable, plan(request, here))

@@ -1,7 +1,7 @@
 """Figures of the page against the values that they are made from.
 
-Prevents: an unusable run that becomes a point; a degraded one that looks valid; a curve that ends without a word; a point that leads to
-another point's runs; a curve over time that loses its mean, or closes over a hole in the samples.
+Prevents: an unusable run that becomes a point; a degraded one that looks valid; a curve that ends silently; a point that links to another
+point's runs; a curve over time that loses its mean, or crosses a gap in the samples.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_the_figures_of_a_matrix():
     assert times.low == ()
 
 
-def test_speedup_stands_against_the_ideal():
+def test_speedup_is_drawn_with_the_ideal():
     speedup = by_name(figures.scaling(summaries.GPUS, name="m", runs=RUNS))["speedup"]
     own, ideal = speedup.series
     assert own.x == ideal.x == ideal.y == (1.0, 2.0, 3.0)
@@ -48,7 +48,7 @@ def test_speedup_stands_against_the_ideal():
     assert (ideal.kind, speedup.log) == ("ideal", False)
 
 
-def test_degraded_is_marked_and_unusable_is_left_out_and_named():
+def test_degraded_rows_are_marked_and_unusable_ones_only_named():
     throughput = figures.scaling(summaries.GPUS, name="m", runs=RUNS)[0]
     assert throughput.series[0].degraded == (False, True, False)
     assert throughput.notes == (
@@ -59,7 +59,7 @@ def test_degraded_is_marked_and_unusable_is_left_out_and_named():
 
 @given(st.lists(st.sampled_from(["a", "b", "a (2)", 1.0]), max_size=6))
 def test_no_two_bars_of_a_series_share_a_name(names):
-    """Plotly puts bars of one trace and one name on top of each other, as their sum."""
+    """Plotly draws bars of equal name in one trace on top of each other, as their sum."""
     series = Series(name="measured", x=tuple(names), y=(1.0,) * len(names))
     bars = [name for name in series.x if isinstance(name, str)]
     assert len(set(bars)) == len(bars)
@@ -67,12 +67,12 @@ def test_no_two_bars_of_a_series_share_a_name(names):
     assert Series.model_validate(series.model_dump()) == series
 
 
-def test_one_scale_is_no_figure():
+def test_a_single_scale_has_no_figure():
     only = summaries.summary(summaries.row(1), summaries.unusable(2, "invalid", "why"))
     assert figures.scaling(only, name="m", runs=RUNS) == ()
 
 
-def test_figures_against_the_batch_lead_to_their_runs():
+def test_points_of_batch_sweeps_link_to_their_runs():
     found = by_name(comparisons.sweep_figures(pages.batches()), "sweep-pytorch-2.15.0-resnet50-224px-1gpu")
     assert list(found) == ["throughput", "utilisation", "sm-active", "compute"]
     (rates,) = found["throughput"].series
@@ -85,13 +85,13 @@ def test_figures_against_the_batch_lead_to_their_runs():
     assert not found["throughput"].percent
 
 
-def test_a_batch_without_a_figure_is_no_point():
+def test_a_batch_without_a_value_has_no_point():
     runs = [measured(4, 400.0), measured(16, 1600.0), measured(64, 9000.0, status="invalid")]
     (found,) = sweeps(runs)
     assert comparisons.sweep_figures(found)[0].series[0].x == (4.0, 16.0)
 
 
-def test_shares_of_time_are_those_of_the_pass():
+def test_time_shares_match_the_pass():
     _, record = traced(4, 0.3, 0.1)
     (figure,) = figures.time_shares(record.profile, name="n", title="t", run=record.run_id)
     (shares,) = figure.series
@@ -100,7 +100,7 @@ def test_shares_of_time_are_those_of_the_pass():
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=1500))
-def test_a_thinned_curve_keeps_its_mean_and_its_ends(values):
+def test_a_downsampled_curve_keeps_its_mean_and_its_ends(values):
     times, found, each = figures.downsampled(np.arange(len(values), dtype=float), np.array(values))
     assert len(found) <= figures.MOST_POINTS
     assert len(values) <= each * len(found) < len(values) + each
@@ -109,7 +109,7 @@ def test_a_thinned_curve_keeps_its_mean_and_its_ends(values):
     assert list(times) == sorted(times)
 
 
-def test_a_hole_in_the_samples_stays_one():
+def test_a_gap_in_the_samples_stays_a_gap():
     values = np.array([1.0, 1.0, np.nan, 3.0])
     assert figures.downsampled(np.arange(4.0), values)[1] == (1.0, 1.0, None, 3.0)
     long = np.full(900, 2.0)

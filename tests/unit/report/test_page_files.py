@@ -1,16 +1,16 @@
 """The page's figures as files.
 
-Prevents: a CSV from which the figure can not be drawn again; a PNG that fails on a shape of figure, or is another each time.
+Prevents: a CSV from which the figure can't be drawn again; a PNG that fails for a shape of figure, or differs each time.
 
-What a screen reader says of a figure.
+The text of a figure for screen readers.
 
-Prevents: a summary that leaves out a value that the figure shows, an interval, or that a curve is somebody else's; one that reads out three
-hundred points of a curve over time.
+Prevents: a summary that omits a value of the figure, an interval, or that a curve is published by others; one that reads out three hundred
+points of a curve over time.
 
 The page as Markdown, for a code host.
 
-Prevents: a kernel's template arguments that a reader's browser takes for a tag; a cell that ends its table; a chapter of hundreds of blocks that
-nobody can read; a block that shows another's files; a figure column set left; a figure that the page has and this lacks.
+Prevents: a kernel's template arguments that a browser takes for a tag; a cell that ends its table; an unreadable chapter of hundreds of
+blocks; a block that shows another's files; a left-aligned column of figures; a figure that the page has and the Markdown lacks.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def test_a_csv_has_every_point_with_its_runs():
 
 
 @pytest.mark.parametrize("figure", [LINES, BARS, LYING, OVER_TIME], ids=["lines", "bars", "lying", "over time"])
-def test_every_shape_is_drawn_the_same_each_time(figure):
+def test_every_shape_of_figure_is_drawn_reproducibly(figure):
     png = picture.png(figure)
     assert struct.unpack(">II", png[16:24])[0] == (1680 if len(figure.series) > 1 else 1280)
     assert picture.encoded(picture.draw(figure)) == png
 
 
-def test_a_picture_is_drawn_again_for_other_values_and_by_another_program_alone(monkeypatch, tmp_path):
-    """Any change of the suite had a report draw hundreds of pictures again, whether or not it touched what draws them."""
+def test_a_picture_is_redrawn_only_for_other_values_or_another_version(monkeypatch, tmp_path):
+    """After any change of the suite a report drew hundreds of pictures again, even if the change did not affect drawing."""
     monkeypatch.setenv("DLSCALE_CACHE", str(tmp_path))
     drawn, draw = [], picture.draw
     monkeypatch.setattr(picture, "draw", lambda *panels, **how: drawn.append(panels) or draw(*panels, **how))
@@ -89,8 +89,8 @@ def test_a_picture_is_drawn_again_for_other_values_and_by_another_program_alone(
     assert len(drawn) == 3
 
 
-def test_two_lines_across_a_bar_are_told_apart_and_cross_no_label():
-    """Two entries of a legend had one mark between them, and the second line went through the bar's value."""
+def test_two_marks_across_a_bar_differ_and_do_not_cross_its_label():
+    """Two entries of a legend shared one mark, and the second line crossed the bar's value."""
     sent = Series(name="sent", x=("one",), y=(1.0,), labels=("1.000",))
     tree, ring = (
         Series(name=name, kind="ideal", x=("one",), y=(value,)) for name, value in (("tree", 0.9), ("ring", 1.5))
@@ -109,12 +109,12 @@ def figure(*series, **changes):
     )
 
 
-def test_few_points_are_told_one_by_one_with_their_intervals():
+def test_a_summary_lists_few_points_with_their_intervals():
     series = Series(name="measured", x=(1.0, 4.0), y=(1.0, 3.9), low=(None, 3.8), high=(None, 4.0))
     assert prose(figure(series)) == "Speedup by devices. measured: 1.000 at 1; 3.90 ± 0.10 at 4."
 
 
-def test_what_others_published_is_said_to_be_and_the_ideal_is_not_told():
+def test_a_summary_marks_published_series_and_omits_the_ideal():
     ours = Series(name="mxnet", x=(2.0,), y=(1.9,))
     theirs = Series(name="mxnet", kind="published", x=(2.0,), y=(1.868,))
     ideal = Series(name="ideal", kind="ideal", x=(1.0, 2.0), y=(1.0, 2.0))
@@ -123,7 +123,7 @@ def test_what_others_published_is_said_to_be_and_the_ideal_is_not_told():
     assert "published: 1.868 at 2" in prose(figure(alone))
 
 
-def test_many_points_are_told_by_their_ends_and_extremes():
+def test_a_summary_of_many_points_has_the_ends_and_extremes():
     values = (5.0, 7.0, 1.0, 3.0, None, 3.0, 3.0, 3.0, 3.0, 4.0)
     said = prose(figure(Series(name="host", x=tuple(map(float, range(10))), y=values)))
     assert said.endswith("host: 9 values, first 5.000 at 0, last 4.000 at 9, smallest 1.000 at 2, largest 7.000 at 1.")
@@ -151,7 +151,7 @@ def table(*rows, columns=("kernel", "time (ms)"), **more):
     return Table(title="Kernels", columns=columns, rows=rows, **more)
 
 
-def test_a_matrix_has_its_figures_and_leads_to_its_runs():
+def test_a_matrix_has_its_figures_and_links_to_its_runs():
     text = markdown(pages.page_of_one_matrix(title="dlscale report", made="8 records"))
     assert text.startswith("<!-- written by `dlscale report`: do not edit -->\n# dlscale report\n\n8 records. ")
     assert "| runs | valid |\n" in text
@@ -165,7 +165,7 @@ def test_a_matrix_has_its_figures_and_leads_to_its_runs():
     assert "Runs: [m001-1-r1](wires/m001-1-r1/), " in text
 
 
-def test_nothing_said_is_markup():
+def test_text_is_never_markup():
     said = "void f<float, 4>(int*, __half) | [a](b) & `c`"
     text = page_of(block(lead=said, notes=("# x", "-1 %"), tables=(table((said, "1.5")),)))
     assert "\n" + r"void f\<float, 4>(int\*, \__half) \| \[a\](b) \& \`c\`" + "\n" in text
@@ -174,13 +174,13 @@ def test_nothing_said_is_markup():
     assert "batch_norm" in page_of(block(lead="batch_norm"))
 
 
-def test_figures_are_set_right_and_words_left():
+def test_figures_are_right_aligned_and_words_left_aligned():
     rows = (("1", "2.5 ± 0.1", "–", "valid", "20260101T000000Z"), ("2", "<3", "", "bad", "4"))
     text = page_of(block(tables=(table(*rows, columns=("n", "rate", "none", "status", "run")),)))
     assert "| n | rate | none | status | run |\n| :-- | --: | :-- | :-- | :-- |\n" in text
 
 
-def test_long_tables_are_left_out_with_their_length_and_short_ones_behind_them_are_not():
+def test_long_tables_are_replaced_by_their_length_but_later_short_ones_kept():
     long = table(*(("k", "1"),) * (MOST_ROWS + 1))
     text = page_of(block(tables=(long, table(("short", "1"), legend="a legend"))))
     assert "Left out here: Kernels (21 rows)" in text
@@ -196,7 +196,7 @@ def test_long_tables_are_left_out_with_their_length_and_short_ones_behind_them_a
         ({}, "[title, s-7](topic/r/): lead"),
     ],
 )
-def test_of_many_blocks_each_is_a_line_that_leads_to_its_own_report(files, entry):
+def test_many_blocks_are_listed_with_links_to_their_own_reports(files, entry):
     folder = Collected()
     folder.chapters["passes"] += [block(anchor=f"a{n}", stem=f"s-{n}", runs=("r",)) for n in range(MOST_BLOCKS + 1)]
     found = Collected(records=[("topic/r", records.record().model_copy(update={"run_id": "r"}))])
@@ -208,13 +208,13 @@ def test_of_many_blocks_each_is_a_line_that_leads_to_its_own_report(files, entry
     assert "###" not in text
 
 
-def test_of_many_runs_the_folder_is_named():
+def test_many_runs_are_replaced_by_their_folder():
     runs = [f"r{number}" for number in range(MOST_RUNS + 1)]
     assert "\n13 runs in [topic](topic/)\n" in page_of(block(runs=runs), runs=runs)
     assert "Runs: [r1](topic/r1/), [r2](topic/r2/)" in page_of(block(runs=runs[1:]), runs=runs)
 
 
-def test_files_are_those_of_the_block_whose_stem_is_the_longest():
+def test_a_file_belongs_to_the_block_with_the_longest_matching_stem():
     folder = Collected()
     folder.chapters["matrices"] += [block(anchor="m", stem="m"), block(anchor="e", stem="m-eth")]
     folder.chapters["passes"].append(block(anchor="p", stem="m-pass-r1"))

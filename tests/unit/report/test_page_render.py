@@ -1,7 +1,7 @@
-"""The page as it is written.
+"""The page as HTML.
 
-Prevents: text of a record that ends the script that it stands in; a page that asks a network for something; Plotly that is not the one that
-is installed; a point that leads to another run; two figures that overwrite each other's files; a figure of a run that may not be used.
+Prevents: text of a record that closes its script element; a page that loads something from a network; a Plotly other than the installed
+one; a point that links to another run; two figures that overwrite each other's files; a figure of an unusable run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_no_text_of_a_record_becomes_markup():
     assert any(pages.HOSTILE[:20] in one for one in values(text)["strings"])
 
 
-def test_nothing_is_asked_of_a_network(small):
+def test_the_page_loads_nothing_from_a_network(small):
     text = written(small)
     outside = text[: text.index('<script type="text/plain" id="plotly">')]
     assert not re.findall(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", outside)
@@ -77,7 +77,7 @@ def test_plotly_is_the_installed_one(small):
     assert gzip.decompress(base64.b64decode(packed)) == own
 
 
-def test_points_lead_to_their_runs_by_number(small):
+def test_points_link_to_their_runs_by_index(small):
     told = values(written(small))
     names = [told["strings"][cell] for cell in told["runs"]["cells"][0]]
     speedup = next(one for one in told["blocks"]["matrix-m001"]["figures"] if one["name"] == "m001-speedup")
@@ -85,7 +85,7 @@ def test_points_lead_to_their_runs_by_number(small):
     assert behind == {"m001-2-r1", "m001-2-r2"}
 
 
-def test_a_curve_of_one_run_names_it_once():
+def test_a_curve_of_one_run_stores_it_once():
     series = Series(name="s", x=(1.0, 2.0), y=(0.1234567, 200.0), runs=(("a",), ("a",)))
     assert render._series(series, {"a": 7}) == {
         "name": "s",
@@ -97,7 +97,7 @@ def test_a_curve_of_one_run_names_it_once():
     }
 
 
-def test_figures_and_blocks_of_one_name_are_told_apart():
+def test_equal_names_of_figures_and_blocks_are_numbered():
     found = collected(records.record())
     figure = Figure(name="f", title="t", x="x", y="y", series=(Series(name="s", x=(1.0,), y=(1.0,)),))
     found.chapters["passes"] += [Block(anchor="a", title="t", lead="", figures=(figure,))] * 2
@@ -106,8 +106,8 @@ def test_figures_and_blocks_of_one_name_are_told_apart():
     assert [one.anchor for one in page.sections[0].blocks] == ["a", "a-2"]
 
 
-def test_blocks_of_one_title_are_told_apart_by_what_differs():
-    """Prevents four headings `vgg16 train: transports` above four machines and batches."""
+def test_equal_titles_of_blocks_get_what_differs():
+    """Prevents four headings `vgg16 train: transports` for four machines and batches."""
 
     def titles(*lines):
         blocks = [Block(anchor=f"a{n}", title="t", lead="", lines=two) for n, two in enumerate(lines)]
@@ -123,16 +123,16 @@ def test_blocks_of_one_title_are_told_apart_by_what_differs():
 
 @pytest.mark.parametrize("folder", ["epyc-2core", "h200"])
 def test_headings_of_the_committed_records_differ(folder):
-    """Prevents `mxnet 1.9.1: resnet18 train` seven times in a chapter, and a figure's title above that of other figures too."""
+    """Prevents seven blocks `mxnet 1.9.1: resnet18 train` in a chapter, and one title for several figures."""
     kept = Path(__file__).parents[3] / "results" / folder
-    page = _page(_collect([kept], page=kept, beside=Path, write=False, pictures=False, console=no_console()))
+    page = _page(_collect([kept], page=kept, folder_for=Path, write=False, pictures=False, console=no_console()))
     headings = [one.title for one in (*page.sections, *page.figures)]
     headings += [block.title for section in page.sections for block in section.blocks]
     assert [title for title, number in Counter(headings).items() if number > 1] == []
 
 
 def two_matrices():
-    """Two of one machine and a newer one of another, which trained something else."""
+    """Two matrices of one machine, and a newer one of another machine, which trained something else."""
     found = Collected()
     other = measured(64, 3550.0, matrix="gpu", second=7)[1]
     old, new = [pages.scaled(n, matrix="a") for n in (1, 2)], [pages.scaled(1, matrix="b", number=9 * 10**8)]
@@ -159,7 +159,7 @@ def test_the_page_opens_with_the_latest_run_and_what_differs_from_the_one_before
     assert Collected().page(title="t", made="m").latest is None
 
 
-def test_what_other_machines_did_is_folded():
+def test_blocks_of_other_machines_are_folded():
     page = two_matrices()
     assert [(block.anchor, block.elsewhere) for block in page.sections[-1].blocks] == [
         ("matrix-a", False),
@@ -175,7 +175,7 @@ def test_what_other_machines_did_is_folded():
     assert text.index('id="matrix-b"') < text.index('class="elsewhere"') < text.index('id="matrix-gpu"')
 
 
-def test_what_nothing_is_on_file_of_is_named_with_what_to_run():
+def test_chapters_without_records_are_listed_with_the_command_to_run():
     text = written(two_matrices())
     assert ("Techniques", "dlscale ablate") in two_matrices().missing
     assert "<dt>Techniques</dt><dd><code>dlscale ablate</code></dd>" in text
@@ -196,7 +196,7 @@ def test_an_unusable_run_shows_no_figure_and_a_usable_one_does():
     assert bad.reasons == ("made up",)
 
 
-def test_a_run_of_another_program_has_a_line():
+def test_a_run_of_an_external_program_has_a_row():
     external = ExternalTrial(
         image="mine:1",
         command=("python", "train.py"),
@@ -222,7 +222,7 @@ def test_a_run_of_another_program_has_a_line():
         (("/somewhere/runner/commands/__main__.py", "ablate"), "dlscale ablate"),
     ],
 )
-def test_the_panel_has_the_command_without_the_place_of_the_program(typed, told):
+def test_the_panel_has_the_command_without_the_path_of_the_program(typed, told):
     record = records.record()
     said = record.provenance.model_copy(update={"command": typed})
     facts = {one.name: one for one in runs.line(record.model_copy(update={"provenance": said}), link="x").facts}
@@ -239,14 +239,14 @@ def test_the_overview_counts_by_validity_and_names_the_fastest():
 
 
 def shown(records_):
-    """By network and devices, the row of the table of the fastest, by its columns."""
+    """Rows of the table of the fastest cells, as dicts, by network and devices."""
     table = overview.overview(records_, []).tables[0]
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     return {(row["network"], row["devices"]): row for row in rows}
 
 
-def test_the_runs_of_a_cell_are_pooled_and_the_luckiest_is_not_shown():
-    """Prevents the best of several repeats as a network's figure: it ranged from 71 to 1,504 images/s, and 1,504 was shown.
+def test_the_runs_of_a_cell_are_pooled_instead_of_showing_the_best():
+    """Prevents the best of several repeats as a network's figure: repeats ranged from 71 to 1,504 images/s, and 1,504 was shown.
 
     1280 images at 71/s and at 1,504/s: 2560 in 18.028 + 0.851 s are 135.6/s.
     """
@@ -255,7 +255,7 @@ def test_the_runs_of_a_cell_are_pooled_and_the_luckiest_is_not_shown():
     assert (row["runs"], row["throughput ±"], row["made from"]) == ("2", "135.6 images/s", "r71.0 r1504.0")
 
 
-def test_the_cell_with_the_highest_pooled_figure_is_shown_and_named():
+def test_the_cell_with_the_highest_pooled_throughput_is_shown():
     """Batch 64 ran at 100 and 300/s, 150/s pooled; batch 128 at 200/s in all three runs."""
     small = [pages.at(rate, run_id=f"small{rate}", batch=64) for rate in (100.0, 300.0)]
     large = [pages.at(200.0, run_id=f"large{n}", batch=128) for n in range(3)]
@@ -264,8 +264,8 @@ def test_the_cell_with_the_highest_pooled_figure_is_shown_and_named():
     assert row["cell"] == "fp32, batch 128 each, 1 core each"
 
 
-def test_one_gpu_is_one_gpu_however_many_others_are_there():
-    """Prevents a group for each number of visible GPUs: VGG-16 showed 3,550 images/s where one GPU, of two, did 3,735."""
+def test_the_number_of_visible_gpus_does_not_split_groups():
+    """Prevents a group for each number of visible GPUs: VGG-16 showed 3,550 images/s although one GPU of two reached 3,735."""
     _, alone = measured(64, 3550.0, run_id="alone")
     _, beside = measured(128, 3735.0, run_id="beside")
     two = beside.provenance.model_copy(update={"gpus": beside.provenance.gpus * 2})
@@ -283,7 +283,7 @@ def test_a_cells_speedup_is_over_all_runs_of_its_baseline():
     assert own["resnet18 32×32 train", "1 worker × 1 core"]["runs"] == "2"
 
 
-def test_frameworks_are_beside_each_other_only_where_they_ran_alike():
+def test_frameworks_are_compared_only_in_the_same_setting():
     pair = [
         pages.scaled(1, matrix="a", strategy="single"),
         records.record(run_id="b", trial=examples.trial(iterations=32, warmup=0)),
@@ -295,8 +295,8 @@ def test_frameworks_are_beside_each_other_only_where_they_ran_alike():
     assert overview.overview(apart, []).figures == ()
 
 
-def test_of_a_framework_there_is_the_fastest_with_techniques_and_the_fastest_without():
-    """Prevents a bar for every line of an ablation, whose names ran into each other and left other frameworks out."""
+def test_a_framework_has_its_fastest_cell_with_techniques_and_without():
+    """Prevents a bar for every line of an ablation: their names overlapped and displaced other frameworks."""
     techniques = ((), ("channels-last",), ("channels-last", "compile"))
     rows = [
         pages.at(100.0 * (number + 1), run_id=f"r{number}", techniques=own) for number, own in enumerate(techniques)
@@ -309,7 +309,7 @@ def test_of_a_framework_there_is_the_fastest_with_techniques_and_the_fastest_wit
     ]
 
 
-def test_a_damaged_study_costs_itself_only(tmp_path, capsys):
+def test_a_damaged_study_only_removes_itself(tmp_path, capsys):
     runs_ = tmp_path / "runs"
     record = pages.converging()
     pages.leave(runs_, (record.run_id, record))
@@ -319,13 +319,13 @@ def test_a_damaged_study_costs_itself_only(tmp_path, capsys):
     assert "is no reproduction of a study" in capsys.readouterr().out
 
 
-def test_a_directory_that_is_not_there_is_not_made(tmp_path):
+def test_a_missing_directory_is_not_created(tmp_path):
     with pytest.raises(RequestError, match="does not exist"):
         report([tmp_path / "gone"], out=None)
     assert not (tmp_path / "gone").exists()
 
 
-def test_several_directories_share_a_page_above_them(tmp_path):
+def test_several_directories_share_a_page_in_their_parent(tmp_path):
     for machine in ("one", "two"):
         record = pages.scaled(1, matrix=machine)
         pages.leave(tmp_path / machine, (record.run_id, record))
@@ -333,7 +333,7 @@ def test_several_directories_share_a_page_above_them(tmp_path):
     told = values((tmp_path / "report.html").read_text())
     assert (
         sorted(path.name for path in tmp_path.glob("*/*") if path.is_file()) == []
-    )  # their own reports are left alone
+    )  # their own reports are not drawn again
     assert sorted(panel[0] for panel in told["runs"]["panels"]) == [
         "one/one-1-r1/record.json",
         "two/two-1-r1/record.json",

@@ -1,7 +1,7 @@
 """Studies on the page.
 
-Prevents: a published point that is drawn as a measured one, or with another value than is printed; curves of different runs joined to one;
-two curves that have the same name; a verdict or a finding that is not on the page; a study whose figures can not be drawn at all.
+Prevents: a published point drawn as a measured one, or with another value than printed; curves of different runs joined into one; two
+curves of equal name; a verdict or a finding that is missing from the page; a study whose figures can't be drawn at all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def dell():
     return studied.reproduced("dell-p100", GPUS, repeats=1)
 
 
-def test_published_and_measured_are_curves_of_their_own_along_the_devices():
+def test_published_and_measured_are_separate_curves_over_the_devices():
     (figure,) = drawn(
         point(100.0, published=True, gpus=1, batch=32),
         point(190.0, published=True, gpus=2, batch=64),
@@ -44,28 +44,28 @@ def test_published_and_measured_are_curves_of_their_own_along_the_devices():
     assert (ours.kind, ours.y, ours.runs) == ("measured", (10.0, 19.0), (("r10",), ("r19",)))
 
 
-def test_batches_that_were_run_on_the_same_devices_are_curves_of_their_own():
+def test_batches_on_the_same_devices_are_separate_curves():
     (figure,) = drawn(*(point(n * batch, gpus=n, batch=batch) for n in (1, 2, 4) for batch in (16, 32)))
     assert {one.name: one.y for one in figure.series} == {"batch 16": (16, 32, 64), "batch 32": (32, 64, 128)}
 
 
-def test_the_axis_is_what_joins_most_points_in_fewest_curves():
+def test_the_axis_is_the_one_with_most_points_in_fewest_curves():
     (figure,) = drawn(*(point(n * batch, gpus=n, batch=batch) for n in (1, 2) for batch in (4, 8, 16)))
     assert figure.x == "batch"
     assert [(one.name, one.x) for one in figure.series] == [("gpus 1", (4, 8, 16)), ("gpus 2", (4, 8, 16))]
 
 
-def test_where_no_number_varies_there_are_bars():
+def test_bars_are_drawn_if_no_number_varies():
     (figure,) = drawn(point(1.0, model="alexnet", gpus=1), point(2.0, model="vgg16", gpus=1))
     assert (figure.shape, figure.series[0].x) == ("lying", ("alexnet", "vgg16"))
 
 
-def test_names_are_as_short_as_tells_curves_apart():
+def test_names_of_curves_are_only_as_long_as_needed_to_differ():
     every = [{"framework": "mxnet", "network": "ib"}, {"framework": "mxnet", "network": "eth"}, {"framework": "caffe"}]
     assert [page._label(own, every) for own in every] == ["mxnet, ib", "mxnet, eth", "caffe"]
 
 
-def test_too_many_curves_are_parted_by_network():
+def test_too_many_curves_are_split_by_network():
     points = [
         point(n, gpus=n, model=f"net{net}", precision=p) for n in (1, 2) for net in range(5) for p in ("fp32", "fp16")
     ]
@@ -74,7 +74,7 @@ def test_too_many_curves_are_parted_by_network():
     assert all(len(one.series) == 2 for one in found)
 
 
-def test_speedups_have_their_ideal_and_a_lone_baseline_is_no_curve():
+def test_speedups_have_an_ideal_and_a_baseline_alone_is_not_a_curve():
     (figure,) = drawn(
         *(point(0.9 * n, gpus=n, model="a") for n in (1, 2, 16)),
         point(1.0, gpus=1, model="b"),
@@ -86,18 +86,18 @@ def test_speedups_have_their_ideal_and_a_lone_baseline_is_no_curve():
     assert figure.log
 
 
-def test_a_published_figure_without_a_place_on_the_axis_is_said_to_be_in_the_table():
+def test_a_note_names_published_figures_that_are_only_in_the_table():
     (figure,) = drawn(point(1.0, gpus=1), point(2.0, gpus=2), point(0.5, published=True))
     assert figure.notes == ("1 published figures without devices are in the table alone",)
 
 
-def test_intervals_are_those_of_what_was_measured():
+def test_only_measured_points_have_intervals():
     held = page.Point({"gpus": 2}, 2.0, published=False, ci95=Interval(low=1.9, high=2.2))
     (figure,) = drawn(point(1.0, gpus=1), held)
     assert (figure.series[0].low, figure.series[0].high) == ((None, 1.9), (None, 2.2))
 
 
-def test_the_source_of_a_study_is_drawn_as_it_is_printed(dell):
+def test_a_studys_source_is_drawn_as_printed(dell):
     """Dell's Figure 6: 13.5 times the speed on 16 GPUs with GoogLeNet, 3.8 on 4 with NV-Caffe."""
     figures = {one.name: one for one in page.figures(dell, stem="dell")}
     theirs = [one for one in figures["dell-speedup-googlenet"].series if one.kind == "published"]

@@ -1,4 +1,4 @@
-"""Modules loaded ahead of a report while something is still measured, and names of modules that are none."""
+"""Prevents: modules preloaded for a report during a measurement; preloaded names that are not modules."""
 
 import importlib.util
 import io
@@ -34,12 +34,12 @@ def env(device):
     ],
     ids=["ended", "others may go on", "a GPU will train", "cores will train"],
 )
-def test_they_are_loaded_where_nothing_that_is_measured_needs_the_cores(monkeypatch, event, trial, calls):
+def test_modules_are_preloaded_only_if_no_measurement_needs_the_cores(monkeypatch, event, trial, calls):
     loaded = []
     monkeypatch.setattr(ahead, "load", lambda: loaded.append("load"))
     trial_runner.Watch(PlainProgress(Console(file=io.StringIO())), trial)(event)
     assert len(loaded) == calls
 
 
-def test_all_of_them_are_there():
+def test_every_preloaded_module_exists():
     assert all(importlib.util.find_spec(name) for name in ahead.MODULES)

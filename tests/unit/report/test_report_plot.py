@@ -1,7 +1,7 @@
 """The scaling curve.
 
-Prevents: an invalid run drawn; a run left out without a word; a degraded run that looks like a valid one; efficiency above 100 % cut off;
-an error bar of negative length where the interval does not hold the point; a plot that needs a display.
+Prevents: an invalid run drawn; a run left out silently; a degraded run that looks valid; efficiency above 100 % cut off; an error bar of
+negative length because the interval does not contain the point; a plot that needs a display.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from runner.report.page.figures import scaling_panels
 from runner.report.picture import draw
 from runner.report.publish import scaling_png
 
-pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+pytestmark = pytest.mark.filterwarnings("error")  # matplotlib warns if the font lacks a glyph
 
 
 def panels(summary):
-    """The series that were measured: throughput and efficiency."""
+    """The measured series: throughput and efficiency."""
     return [figure.series[0] for figure in scaling_panels(summary)]
 
 
@@ -30,7 +30,7 @@ def words(figure) -> str:
     return " ".join([*(text.get_text() for text in figure.texts), figure._supxlabel.get_text()]).replace("\n", " ")
 
 
-def test_usable_points_are_drawn_where_they_were_measured():
+def test_usable_points_are_drawn_at_their_values():
     rates, shares = panels(GPUS)
     assert (rates.x, rates.y) == ((1, 2, 3), (361.84, 713.2, 1102.0))
     assert rates.degraded == (False, True, False)
@@ -39,14 +39,14 @@ def test_usable_points_are_drawn_where_they_were_measured():
     assert [list(line.get_xdata()) for line in hollow] == [[2]]
 
 
-def test_error_bars_end_where_the_intervals_do():
+def test_error_bars_end_at_the_ends_of_the_intervals():
     rates, shares = panels(GPUS)
     assert (rates.low[1], rates.high[1]) == pytest.approx((704.0, 722.0))
     assert (shares.low[1], shares.high[1]) == pytest.approx((97.15, 99.95))
     assert shares.low[0] is None  # the baseline's efficiency has no interval
 
 
-def test_an_interval_beside_its_point_has_no_negative_bar():
+def test_an_interval_that_excludes_its_point_has_no_negative_error_bar():
     beside = row(1, throughput=100.0, throughput_ci95=Interval(low=101.0, high=103.0))
     ((start, end), *_) = scaling_figure(summary(beside, row(2))).axes[0].containers[0].lines[2][0].get_segments()
     assert (start[1], end[1]) == pytest.approx((100.0, 103.0))
@@ -71,8 +71,8 @@ def test_runs_left_out_are_named_with_their_reason():
     assert "not drawn: 8 GPUs failed (rank 5 ended with exit code 137; the kernel killed it for memory)" in said
 
 
-def test_title_and_footer_say_what_ran_where_and_when():
-    """An emulated link must not pass for a real one in a picture that is shown without its table."""
+def test_title_and_footer_state_what_ran_where_and_when():
+    """A picture shown without its table must still tell an emulated link from a real one."""
     said = words(scaling_figure(CPUS))
     told = (
         "mxnet 1.9.1: resnet18 train",
@@ -98,14 +98,14 @@ def test_efficiency_above_100_is_not_cut_off():
 
 
 @pytest.mark.parametrize(("largest", "scale"), [(8, "linear"), (16, "log")])
-def test_axes_turn_logarithmic_where_linear_ones_would_crowd(largest, scale):
+def test_axes_are_logarithmic_if_linear_ones_would_crowd(largest, scale):
     top, bottom = scaling_figure(summary(*(row(n) for n in (1, 2, 4, 8, 16) if n <= largest))).axes
     assert top.get_yscale() == bottom.get_xscale() == scale
     if scale == "linear":
-        assert top.get_ylim()[0] == 0  # a cut axis would exaggerate the gain
+        assert top.get_ylim()[0] == 0  # an axis that does not start at 0 would exaggerate the gain
     assert [tick.get_text() for tick in bottom.get_xticklabels()] == [str(n) for n in (1, 2, 4, 8, 16) if n <= largest]
 
 
 @pytest.mark.parametrize("first", [row(1), unusable(1, "failed", "x")])
-def test_fewer_than_two_points_are_no_plot(first):
+def test_fewer_than_two_points_are_not_plotted(first):
     assert scaling_png(summary(first, unusable(2, "invalid", "y"))) is None

@@ -1,11 +1,10 @@
 """A pass under a profiler on a terminal, as Markdown and as pictures.
 
-Prevents: a table of the wrong unit; a table that is empty; a figure that is missing without a word on why; a terminal of 100 columns that
-breaks a figure in two; a picture that needs a display or that loses the categories that it has no room for.
+Prevents: a table in the wrong unit; an empty table; a figure missing without a reason; a figure broken in two on a terminal of 100 columns;
+a picture that needs a display or drops the categories without room; a measured run taken for a profile, an old pass for the newest, a
+profile that never started for an empty one.
 
-After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again; read the difference before committing it.
-
-Tables of the wrong run: a measured one taken for a profile, an old pass for the newest, a profile that never began for an empty one.
+After an intended change, `DLSCALE_GOLDEN=write make test` rewrites the golden files; read the difference before committing it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from runner.report.profile import profile_report
 from runner.report.publish import profiled
 from runner.results.store import write_record
 
-pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+pytestmark = pytest.mark.filterwarnings("error")  # matplotlib warns if the font lacks a glyph
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 LONG = "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc_align4>(Params)"
@@ -103,7 +102,7 @@ def test_golden(name, text):
     assert text == expected(path, text)
 
 
-def test_categories_without_room_share_a_bar():
+def test_categories_that_do_not_fit_share_a_bar():
     first = GPUS.categories[0].model_copy(update={"share_percent": 5.0})
     many = GPUS.model_copy(update={"categories": (first,) * 20})
     (figure,) = time_shares(many, name="n", title="resnet50")
@@ -120,7 +119,7 @@ def test_a_pass_is_drawn_and_one_without_work_is_not():
 
 
 def leave(out, name, found, *, second=0):
-    """A run directory with a record that was made in this second."""
+    """A run directory with a record made at this second."""
     (out / name).mkdir(parents=True)
     when = datetime(2026, 1, 1, second=second, tzinfo=timezone.utc)
     changes = {"run_id": name, "provenance": provenance(recorded_at=when)}
@@ -141,32 +140,32 @@ def runs(tmp_path):
     return tmp_path
 
 
-def test_the_newest_pass_of_a_directory_by_its_time_and_not_by_its_name_or_the_very_one_that_was_named(runs):
+def test_the_newest_pass_by_time_is_found_unless_a_pass_is_named(runs):
     assert find_pass(runs)[1].profile.kind == "memory"
     assert find_pass(runs / "c")[1].profile.kind == "region"
     deep = leave(runs / "topic" / "more", "d", a_pass("kernels", events=[]), second=3)
     assert find_pass(runs)[0] == deep
 
 
-def test_what_is_no_pass_says_why(runs, tmp_path):
-    with pytest.raises(RequestError, match="is a measured run, which no profiler disturbed; name a pass under one"):
+def test_a_run_without_a_profile_is_refused_with_the_reason(runs, tmp_path):
+    with pytest.raises(RequestError, match="is a measured run without a profiler; name a pass under one"):
         find_pass(runs / "a")
     alone = leave(tmp_path / "alone", "measured", record()).parent
-    with pytest.raises(RequestError, match="holds no pass under a profiler; name one, or make it with PROFILE=kernels"):
+    with pytest.raises(RequestError, match="holds no pass under a profiler; name one, or run with PROFILE=kernels"):
         find_pass(alone)
     never = leave(tmp_path, "p", a_pass("memory", events=[]))
-    with pytest.raises(RequestError, match=r"its profiler never began \(0 of 1 ranks ended their pass"):
+    with pytest.raises(RequestError, match=r"its profiler never started \(0 of 1 ranks ended their pass"):
         show_profile(never, as_json=False)
 
 
-def test_json_is_the_records_own(runs, capsys):
+def test_json_is_the_records_profile(runs, capsys):
     show_profile(runs, as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert said["kind"] == "memory"
     assert said["memory"][0]["peak_bytes"] == 2
 
 
-def test_why_the_counters_are_not_those_of_ncu_is_said(tmp_path, capsys):
+def test_the_reason_for_not_using_ncus_counters_is_printed(tmp_path, capsys):
     sampler = {"source": "sampler", "reason": "there is no ncu on PATH"}
     one = passes.trial("metrics", device="gpu", ranks=1, counting=sampler)
     leave(tmp_path, "p", passes.record_of(one))

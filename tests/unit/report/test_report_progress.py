@@ -1,7 +1,5 @@
-"""Progress.
-
-Prevents: control characters in a log; thousands of windows burying what matters; brackets in a title eaten as markup; a bar left on the
-terminal after an error; an estimate from the time that start-up took.
+"""Prevents: control characters in a log; thousands of windows burying what matters; brackets in a title read as markup; a bar left on the
+terminal after an error; an estimate that includes the time of start-up.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from runner.report.progress import LiveProgress, PlainProgress, progress
 
 
 class Clock:
-    """A clock that only moves when told."""
+    """A clock that moves only when told to."""
 
     def __init__(self):
         self.now_s = 1000.0
@@ -36,7 +34,7 @@ def plain(clock) -> tuple[PlainProgress, io.StringIO]:
     return PlainProgress(Console(file=file, width=20), clock=clock, now=lambda: datetime(2026, 11, 21, 4, 5, 6)), file  # noqa: DTZ001
 
 
-def test_plain_lines_carry_time_title_and_all_that_happened(clock):
+def test_plain_lines_have_the_time_the_title_and_every_event(clock):
     shown, file = plain(clock)
     with shown:
         shown.stage("building dlscale/mxnet:1.9.1")
@@ -51,12 +49,12 @@ def test_plain_lines_carry_time_title_and_all_that_happened(clock):
         "04:05:06 resnet18 [1/2]",
         "04:05:06 resnet18 [1/2]: warm-up",
         "04:05:06 resnet18 [1/2]: measuring",
-        "04:05:06 resnet18 [1/2]: measuring 10/40, 35.2 images/s, about 6 seconds left",  # 2 s for 10, 30 to go
+        "04:05:06 resnet18 [1/2]: measuring 10/40, 35.2 images/s, about 6 seconds left",  # 10 took 2 s, 30 to go
         "04:05:06 resnet18 [1/2]: 35.2 images/s, valid",
     ]
 
 
-def test_plain_windows_are_thinned_out_to_one_in_five_seconds_of_each_trial(clock):
+def test_plain_windows_are_limited_to_one_per_five_seconds_and_trial(clock):
     shown, file = plain(clock)
     for title in ("first", "second"):
         shown.trial_started(title, 1000)
@@ -79,21 +77,21 @@ def test_plain_windows_are_thinned_out_to_one_in_five_seconds_of_each_trial(cloc
 def test_time_left_is_in_words(clock, elapsed_s, left):
     shown, file = plain(clock)
     shown.trial_started("t", 40)
-    clock.now_s += 500  # import and warm-up say nothing about the pace
+    clock.now_s += 500  # import and warm-up say nothing about the rate
     shown.phase("measuring")
     clock.now_s += elapsed_s
     shown.window(10, 1.0, "images/s")
     assert file.getvalue().splitlines()[-1].endswith(left)
 
 
-def test_nothing_is_left_after_the_last_window(clock):
+def test_no_time_is_left_after_the_last_window(clock):
     shown, file = plain(clock)
     shown.trial_started("t", 40)
     shown.window(40, 12345.6, "images/s")
     assert file.getvalue().splitlines()[-1] == "04:05:06 t: measuring 40/40, 12,346 images/s"
 
 
-def test_a_program_that_does_not_tell_its_length_has_no_time_left(clock):
+def test_a_program_of_unknown_length_has_no_time_left(clock):
     shown, file = plain(clock)
     shown.trial_started("t", None)
     clock.now_s += 10
@@ -108,8 +106,8 @@ def test_a_program_that_does_not_tell_its_length_has_no_time_left(clock):
     assert "?" not in shown
 
 
-def test_the_time_left_is_that_of_all_runs(clock):
-    """Run 1 of 3 starts for 10 s, then measures 40 iterations of 1 s: 50 s each. The second takes 70 s, which is 60 s on average."""
+def test_the_time_left_covers_all_runs(clock):
+    """Run 1 of 3 starts up for 10 s, then measures 40 iterations of 1 s: 50 s each. The second takes 70 s, so that the mean is 60 s."""
     shown, file = plain(clock)
 
     def run(number, start_s):
@@ -132,8 +130,8 @@ def test_the_time_left_is_that_of_all_runs(clock):
     assert file.getvalue().splitlines()[-1] == "04:05:06 t (run 3 of 3, about 35 seconds left)"
 
 
-def test_the_time_left_of_a_study_is_that_of_its_cells(clock):
-    """The first of 4 cells has two runs of 60 s; a cell that is on file takes no time and tells nothing; the one run of a cell is the cell."""
+def test_the_time_left_of_a_study_covers_its_cells(clock):
+    """The first of 4 cells has two runs of 60 s; a cell on file takes no time and is no evidence; a cell's only run counts as the cell."""
     shown, _ = plain(clock)
     assert shown.place(1, 4, "cell") == "cell 1 of 4"
     for number in (1, 2):
@@ -180,7 +178,7 @@ def test_the_live_line_shows_phase_count_rate_and_time_left(clock):
             assert part in visible(file)
 
 
-def test_what_is_done_stays_and_the_bar_goes(clock):
+def test_messages_stay_and_the_bar_is_removed(clock):
     shown, file = live(clock)
     with shown:
         shown.stage("building [mxnet]")
@@ -193,7 +191,7 @@ def test_what_is_done_stays_and_the_bar_goes(clock):
     assert "t: 35.2 images/s, valid\n" in visible(file)
 
 
-def test_the_terminal_is_whole_after_an_error(clock):
+def test_the_terminal_is_restored_after_an_error(clock):
     shown, file = live(clock)
 
     def fail():

@@ -1,10 +1,10 @@
-"""What devices did, in tables and over time.
+"""Telemetry of devices, in tables and over time.
 
-Prevents: a figure of one device in the line of another; a column full of dashes; an empty cell that nobody explains; a table that does not
-fit a terminal; figures of telemetry in the line of a run that may not be used; a curve drawn over a hole in the samples; measured windows
-shaded where they were not; a plot of the wrong run.
+Prevents: a figure of one device in another's row; a column full of dashes; an empty cell without a reason; a table that does not fit a
+terminal; telemetry in the row of an unusable run; a curve drawn across a gap in the samples; shading that differs from the measured
+windows; a plot of the wrong run.
 
-After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again; read the difference before committing it.
+After an intended change, `DLSCALE_GOLDEN=write make test` rewrites the golden files; read the difference before committing it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_golden(name, text):
     assert text == expected(path, text)
 
 
-def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
+def test_cells_have_mean_and_extremes_in_their_devices_row():
     # From 10 s to 14 s, 90 + t / 4: from 92.5 to 93.5; power from 600 to 640 W; 620 J a second.
     together, each, *_ = telemetry.tables(GPUS)
     assert together.columns == ("devices", "utilisation (%)", "power (W)", "energy (J)", "images/J")
@@ -104,14 +104,14 @@ def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
     assert [line[idle] for line in each.rows] == ["70", "70", "70"]
 
 
-def test_clocks_stand_beside_what_held_them_down():
+def test_clocks_have_the_reasons_that_held_them_down():
     clocks = telemetry.tables(GPUS)[2]
     assert clocks.columns == ("devices", "SM clock (MHz)", "limit (W)", "held down (%)")
     assert [row[-1] for row in clocks.rows] == ["nothing", "nothing", "power cap 75"]
     assert clocks.rows[2][1] == "1,860 (1,840\N{EN DASH}1,880)"
 
 
-def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
+def test_a_machine_without_gpus_notes_it_and_shows_its_host():
     assert "GPUs unavailable: no NVIDIA device" in telemetry.notes(CPUS)
     together, host = telemetry.tables(CPUS)
     assert together.rows == (("1 CPU worker", "50.5"),)
@@ -125,7 +125,7 @@ def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
     }
 
 
-def test_a_reason_is_said_once_for_all_that_it_is_of():
+def test_a_reason_is_given_only_once():
     said = [trouble("gpu0", "nvlink_rx_bytes", "nvlink_tx_bytes", reason="Not Supported")]
     found = summary(
         row(1, telemetry=watched(gpu_rows(0), events=said)), row(2, telemetry=watched(gpu_rows(0), events=said))
@@ -134,7 +134,7 @@ def test_a_reason_is_said_once_for_all_that_it_is_of():
 
 
 @pytest.mark.parametrize(("reading", "lags"), [("instant", False), ("usage", True), (None, True)])
-def test_power_that_lags_is_told(reading, lags):
+def test_lagging_power_readings_are_noted(reading, lags):
     plain = watched(gpu_rows(0))
     read = tuple(gpu.model_copy(update={"power_reading": reading}) for gpu in plain.gpus)
     found = summary(*(row(count, telemetry=plain.model_copy(update={"gpus": read})) for count in (1, 2)))
@@ -146,7 +146,7 @@ def test_power_that_lags_is_told(reading, lags):
     assert len(told) == lags
 
 
-def test_devices_of_several_nodes_are_told_apart():
+def test_devices_of_several_nodes_are_named_with_their_node():
     one = watched(gpu_rows(0))
     other = one.gpus[0].model_copy(update={"node": "b"})
     two = one.model_copy(update={"gpus": (one.gpus[0], other)})
@@ -157,7 +157,7 @@ def test_devices_of_several_nodes_are_told_apart():
 
 
 def drawn(figure):
-    """By panel, the curves: name → (seconds, values)."""
+    """Curves by panel: name → (seconds, values)."""
     return {
         axes.get_ylabel(): {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in axes.lines}
         for axes in figure.axes
@@ -186,10 +186,10 @@ def test_the_shade_is_the_measured_span():
     for axes in figure.axes:
         (shade,) = axes.patches
         assert (shade.get_x(), shade.get_width()) == (0, 4.0)
-        assert axes.get_ylim()[0] == 0  # a cut axis would exaggerate
+        assert axes.get_ylim()[0] == 0  # an axis that does not start at 0 would exaggerate
 
 
-def test_a_pause_is_not_shaded():
+def test_pauses_are_not_shaded():
     found = watched(gpu_rows(0))
     measured = found.spans[0].model_copy(update={"pauses": (Span(start=11.0, end=12.5),)})
     figure = draw(gpu_rows(0), found=found.model_copy(update={"spans": (measured,)}))
@@ -197,14 +197,14 @@ def test_a_pause_is_not_shaded():
         assert [(one.get_x(), one.get_width()) for one in axes.patches] == [(0, 1.0), (2.5, 1.5)]
 
 
-def test_a_hole_in_the_samples_is_a_hole_in_the_curve():
+def test_a_gap_in_the_samples_is_a_gap_in_the_curve():
     holes = [None if 11 < t < 13 else 600.0 for t in T]
     seconds, watts = drawn(draw(gpu_rows(0, power_w=holes), found=watched(gpu_rows(0))))["power (W)"]["GPU 0"]
     assert np.isnan(watts).sum() == 1
     assert seconds[np.flatnonzero(np.isnan(watts))[0] - 1] == pytest.approx(1.0)
 
 
-def test_without_gpus_the_cpus_are_drawn_and_their_power_where_it_is_known():
+def test_without_gpus_the_cpus_are_drawn_with_their_power_if_known():
     (panel,) = drawn(draw(found=watched(device="cpu"))).items()
     assert panel[0] == "CPUs (%)"
     assert panel[1]["host"][1][:3] == pytest.approx([50.0, 50.5, 51.0])
@@ -213,11 +213,11 @@ def test_without_gpus_the_cpus_are_drawn_and_their_power_where_it_is_known():
     assert panels["power (W)"]["host"][1] == pytest.approx([50.0] * (len(T) - 1))
 
 
-def test_nothing_known_is_no_plot():
+def test_nothing_known_is_not_plotted():
     empty = rows(T, device="host")
     assert power_png(seen(found=watched(device="cpu", host=empty), host=empty), title="t", ran_on="g") is None
 
 
-def test_a_range_of_one_value_is_written_as_one():
+def test_a_range_that_prints_as_one_value_is_one_value():
     assert telemetry._range(Range(min=99.96, avg=99.96, max=99.96)) == "100"
     assert telemetry._range(Range(min=0.0, avg=0.123, max=1234.5)) == "0.123 (0–1,234)"

@@ -1,17 +1,17 @@
 """Tables, Markdown and CSV.
 
-Prevents: more digits than the interval supports; a throughput shown for a run that is invalid or failed; `±` without a word on what it is;
-a table that does not fit a terminal of 80 columns; a reason with `|` or a line break in it breaking a Markdown table.
+Prevents: more digits than the interval supports; a throughput shown for an invalid or failed run; `±` without an explanation; a table that
+does not fit a terminal of 80 columns; a reason with `|` or a line break in it breaking a Markdown table.
 
-After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again; read the difference before committing it.
+After an intended change, `DLSCALE_GOLDEN=write make test` rewrites the golden files; read the difference before committing it.
 
-Prevents: latencies in the wrong unit, an accuracy beside another one's fp32, a batch that was reduced without a word, a mean of epochs
-that one repeat did not make, a table of fifty lines without its last one, and columns in the files of ordinary trainings.
+Prevents: latencies in the wrong unit; an accuracy next to another run's fp32; a batch reduced silently; a mean of epochs that one repeat
+did not reach; a table of fifty rows without its last; inference columns in the files of trainings.
 
-The screen that `bench` ends on.
+The screen that `bench` ends with.
 
-Prevents: an answer that scrolls away above tables of telemetry; a word or a path cut by the terminal's edge; `±` that reaches below zero; an
-interval over which the rate doubles told as a figure; a legend of columns that are not there.
+Prevents: a result that scrolls away above tables of telemetry; a word or a path cut at the terminal's edge; `±` that reaches below zero; a
+figure whose interval spans a factor of two; a legend for columns that are absent.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_speedup_above_n_is_flagged_and_never_clamped(speedup, flagged):
         assert matrix.scaling(summary(fast)).rows[0][4] == f"{speedup:.3f}"
 
 
-def test_in_running_text_a_figure_without_an_interval_says_how_many_runs_it_rests_on():
+def test_in_prose_a_figure_without_an_interval_has_its_number_of_runs():
     assert units.estimate(6525.31, None, runs=1) == "6,525 (1 run)"
     assert units.estimate(6525.31, None, runs=2) == "6,525 (2 runs)"
     assert units.estimate(6525.31, Interval(low=6513.0, high=6537.0), runs=3) == "6,525 ± 12"
@@ -129,7 +129,7 @@ def test_in_running_text_a_figure_without_an_interval_says_how_many_runs_it_rest
 
 
 def test_every_line_of_the_table_fits_80_columns():
-    """Wide figures: six digits of throughput and a speedup with two digits before the point."""
+    """Wide figures: six digits of throughput, and a speedup with two digits before the point."""
     wide = row(
         64,
         device="cpu worker",
@@ -147,7 +147,7 @@ def test_every_line_of_the_table_fits_80_columns():
         assert figure in text
 
 
-def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobody_told():
+def test_parts_of_a_step_are_in_milliseconds_or_absent():
     """By hand: 5 of 100 ms waited for input, 80 computed, 5 for the slowest rank, 10 for communication; alone the exchange takes 42.1."""
     four = ("4 CPU workers", "100.0", "5.000", "80.00", "5.000", "10.00", "42.10")
     parts = matrix.parts(NODES)
@@ -158,7 +158,7 @@ def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobod
     assert "exchange alone" not in matrix.markdown(GPUS)
 
 
-def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
+def test_utilisation_has_a_column_only_if_a_peak_is_known():
     known = summary(
         row(1, mfu_percent=34.56),
         row(2, mfu_percent=None),
@@ -183,13 +183,13 @@ def test_utilisation_above_the_peak_is_withheld_with_its_reason():
 
 
 def test_a_record_path_is_never_broken():
-    """A path cut by the terminal's width cannot be copied."""
+    """A path wrapped at the terminal's width can't be copied."""
     path = "results/" + "a-very-long-machine-name/" * 5 + "run"
     assert f"record: {path}\n" in printed(print_whole, summary(row(1), record_dirs=(path,)), width=60)
 
 
 def inferred(run_id, *, p50, percent, used=64):
-    """A run of inference in int8, asked for at a batch of 64."""
+    """A run of inference in int8; batch 64 was requested."""
     answers = {"precision": "int8", "samples": 200, "percent": percent, "fit_iterations": 40}
     accuracy = AccuracyFigures(**answers, reference="fp32", reference_percent=80.0, agree_percent=95.0)
     update = {
@@ -224,7 +224,7 @@ def shown(summary):
     return out.getvalue()
 
 
-def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
+def test_latency_and_accuracy_are_the_median_of_the_repeats():
     summary = summarize(
         [inferred(str(n), p50=p50, percent=p) for n, (p50, p) in enumerate(((0.009, 70), (0.010, 78), (0.011, 76)))]
     )
@@ -252,7 +252,7 @@ def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
     assert "one batch at a time" in summary.title
 
 
-def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
+def test_latencies_with_and_without_transfer_are_in_the_row_of_batches_in_flight():
     def run(number, milliseconds):
         whole, placed = (
             Percentiles(p50=1e-3 * ms, p90=2e-3 * ms, p99=3e-3 * ms, repeats=100) for ms in (milliseconds, 7)
@@ -271,8 +271,8 @@ def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
     assert "4 batches in flight" in summary.title
 
 
-def test_inference_that_waited_for_each_batch_says_what_it_said():
-    """A record of before latencies were told apart: its steps are they, and its throughput is of one batch at a time."""
+def test_inference_records_without_separate_latencies_keep_their_figures():
+    """In a record older than separate latencies, the steps are the latencies, and throughput is of one batch at a time."""
     summary = summarize([(INFERRED, read_record(INFERRED))])
     answers = summary.rows[0].answers
     assert (answers.in_flight, answers.latency.without_transfer) == (1, None)
@@ -280,7 +280,7 @@ def test_inference_that_waited_for_each_batch_says_what_it_said():
     assert "one batch at a time" in summary.title
 
 
-def test_what_a_language_model_generates_has_a_line_a_batch_and_a_file():
+def test_generation_has_a_row_per_batch_and_a_file():
     def run(number, seconds):
         times = Percentiles(p50=seconds, p90=2 * seconds, p99=3 * seconds, repeats=5)
         rates = {"prefill_tokens_per_s": 96 / seconds, "decode_tokens_per_s": 1 / seconds}
@@ -305,14 +305,14 @@ def test_what_a_language_model_generates_has_a_line_a_batch_and_a_file():
     assert matrix.generation_csv(summarize([inferred("a", p50=0.01, percent=75)])) is None
 
 
-def test_a_batch_that_was_made_smaller_says_so():
+def test_a_reduced_batch_is_marked():
     (block,) = matrix.modes(
         summarize([inferred("a", p50=0.01, percent=75), inferred("b", p50=0.01, percent=75, used=16)])
     )
     assert block.rows[0][1] == "16 (of 64)"
 
 
-def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
+def test_epochs_are_the_median_of_repeats_up_to_the_shortest():
     summary = summarize([converged("a", 10, 20, 30), converged("b", 30, 40, loss=4.0), converged("c", 20, 60, 90)])
     (block,) = matrix.modes(summary)
     assert [row[1:] for row in block.rows] == [
@@ -323,7 +323,7 @@ def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
 
 
 @pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 12), (50, 12)])
-def test_a_long_curve_is_told_in_a_dozen_lines_with_both_ends(count, lines):
+def test_a_long_curve_is_reduced_to_a_dozen_rows_with_both_ends(count, lines):
     summary = summarize([converged("a", *range(1, count + 1))])
     (block,) = matrix.modes(summary)
     epochs = [int(row[1]) for row in block.rows]
@@ -333,7 +333,7 @@ def test_a_long_curve_is_told_in_a_dozen_lines_with_both_ends(count, lines):
     assert len(matrix.epochs_csv(summary).splitlines()) == count + 1
 
 
-def test_an_ordinary_training_has_neither_tables_nor_columns():
+def test_a_training_has_no_tables_or_columns_of_inference():
     summary = summarize([(Path("x"), record(trial=examples.trial()))])
     assert matrix.modes(summary) == ()
     assert matrix.epochs_csv(summary) is None
@@ -368,7 +368,7 @@ def short(found, width=80):
 
 
 @pytest.mark.parametrize("found", [GPUS, CPUS, NODES, WIDE, summary(NOISY)])
-def test_it_fits_80_columns_and_24_lines_and_breaks_no_word(found):
+def test_the_screen_fits_80_columns_and_24_lines_and_breaks_no_word(found):
     lines = short(found).splitlines()
     assert len(lines) <= 24
     assert max(len(line.rstrip()) for line in lines if LONG not in line) <= 80
@@ -384,7 +384,7 @@ def test_it_fits_80_columns_and_24_lines_and_breaks_no_word(found):
         assert set(said.split()) <= set(words)
 
 
-def test_it_has_the_figures_of_a_scaling_and_no_others():
+def test_the_screen_has_the_figures_of_a_scaling_and_no_others():
     found = summary(row(1, mfu_percent=40.0), row(2), peak="1 × NVIDIA H200")
     assert matrix.screen(found).columns == (
         *("devices", "images/s", "training time (s)", "speedup", "efficiency (%)", "runs", "validity"),
@@ -401,10 +401,10 @@ def test_it_has_the_figures_of_a_scaling_and_no_others():
         (13.2, 6.1, 306.0, "13 (6–306)"),
         (0.9, 0.41, 2.14, "0.9 (0.4–2.1)"),
         (100.0, 100.0, 100.0, "100.0 ± 0"),
-        (100.0, 101.0, 103.0, "100.0 (101.0–103.0)"),  # runs of unequal length: pooled, they may lie beside
+        (100.0, 101.0, 103.0, "100.0 (101.0–103.0)"),  # of runs of unequal length the pooled rate can lie outside
     ],
 )
-def test_an_interval_is_written_by_its_ends_where_it_is_lopsided(value, low, high, text):
+def test_a_lopsided_interval_is_written_by_its_ends(value, low, high, text):
     assert matrix.with_interval(value, Interval(low=low, high=high)) == text
     assert matrix.with_interval(value, None) == matrix.figure(value)
 
@@ -435,7 +435,7 @@ def test_the_verdict_is_one_sentence(rows, said):
     assert not found.endswith("..")
 
 
-def test_bench_ends_on_one_path_and_the_next_command(tmp_path, monkeypatch):
+def test_bench_ends_with_one_path_and_the_next_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MAKELEVEL", raising=False)
     (tmp_path / "out").mkdir()

@@ -1,8 +1,7 @@
-"""Records on file that are drawn wrongly again.
-
-Prevents: a matrix that looks otherwise than when it was run; a speedup that is lost because its baseline is of another matrix; reports of
-a matrix overwritten by those of one of its runs, or reports of a folder by those of another; folders of a machine that nobody draws; a pass under a profiler in a plot of throughput; one damaged table that keeps all other
-reports from being written; a copy of a run drawn as a repeat; a record left out without a word; a traceback where there is nothing to draw.
+"""Prevents: a matrix that looks different from when it was run; a speedup lost because its baseline is in another matrix; reports of a matrix
+overwritten by those of one of its runs, or reports of a folder by those of another; folders of a machine that are not drawn; a pass under a
+profiler in a plot of throughput; one damaged table that prevents all other reports; a copy of a run drawn as a repeat; a record left out
+silently; a traceback if there is nothing to draw.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ def names(folder):
 
 @pytest.fixture
 def runs(tmp_path):
-    """A measured run and a pass of each of two batches, a matrix each, and a run that may not be used."""
+    """A measured run and a pass at each of two batches, each in a matrix of its own, and an unusable run."""
     return leave_all(tmp_path / "runs")
 
 
 def leave_all(folder, other=""):
-    """Leave the runs of `runs` in a folder; `other` begins the names of other runs of the same."""
+    """Write the runs of `runs` to a folder; `other` is a prefix for the ids of further runs of the same trials."""
     for number, batch in enumerate((4, 16)):
         matrix = f"m{number}"
         name = f"{other}{matrix}-fp32-{batch}"
@@ -47,7 +46,7 @@ def leave_all(folder, other=""):
     return folder
 
 
-def test_matrices_passes_and_sweeps(runs, tmp_path, capsys):
+def test_matrices_passes_and_sweeps_are_drawn(runs, tmp_path, capsys):
     out = tmp_path / "out"
     report([runs], out=out)
     assert names(out) == [
@@ -74,7 +73,7 @@ def test_matrices_passes_and_sweeps(runs, tmp_path, capsys):
     assert "profile" not in (out / "m0.md").read_text()
 
 
-def test_a_matrix_is_drawn_as_it_was_when_it_was_run(runs, tmp_path):
+def test_a_matrix_is_drawn_as_when_it_was_run(runs, tmp_path):
     (tmp_path / "first").mkdir()
     own = [run for run in records_under(runs) if run[1].matrix_id == "m1"]
     publish(own, out=tmp_path / "first", name="m1", console=Console(file=io.StringIO()))
@@ -84,7 +83,7 @@ def test_a_matrix_is_drawn_as_it_was_when_it_was_run(runs, tmp_path):
     assert "m1-fp32-16-profile-kernels.png" in names(tmp_path / "first")
 
 
-def test_one_run_has_reports_of_its_own_name_beside_it_and_a_page_of_its_own(runs, capsys):
+def test_one_run_has_reports_named_after_it_and_its_own_page(runs, capsys):
     """`dlscale report last` wrote no page."""
     report([runs / "m0-fp32-4"], out=None)
     assert names(runs) == ["m0-fp32-4-power.png", "m0-fp32-4.csv", "m0-fp32-4.md"]
@@ -92,7 +91,7 @@ def test_one_run_has_reports_of_its_own_name_beside_it_and_a_page_of_its_own(run
     assert "m0-fp32-4" in (runs / "m0-fp32-4" / "report.md").read_text()
 
 
-def test_one_pass(runs):
+def test_one_pass_is_drawn(runs):
     report([runs / "m0-fp32-4-profile-kernels"], out=None)
     assert names(runs) == [f"m0-fp32-4-profile-kernels.{kind}" for kind in ("md", "png")]
     said = (runs / "m0-fp32-4-profile-kernels.md").read_text()
@@ -100,7 +99,7 @@ def test_one_pass(runs):
     assert "NVIDIA H200 · " in said
 
 
-def test_a_baseline_of_an_earlier_matrix_is_found_and_a_lost_one_is_no_error(tmp_path):
+def test_a_baseline_of_an_earlier_matrix_is_found_and_a_lost_one_is_not_an_error(tmp_path):
     one = leave_graded(tmp_path / "runs", "one", examples.trial())
     two = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
     leave_graded(tmp_path / "runs", "two", two, baseline=one, seconds=0.16)
@@ -112,13 +111,13 @@ def test_a_baseline_of_an_earlier_matrix_is_found_and_a_lost_one_is_no_error(tmp
     assert "1.543" not in (tmp_path / "out" / "two.md").read_text()
 
 
-def test_a_matrix_is_in_the_order_in_which_it_ran():
+def test_a_matrix_keeps_the_order_in_which_it_ran():
     late, early = measured(4, 1.0, run_id="a", second=2), measured(4, 1.0, run_id="b", second=1)
     other = measured(4, 1.0, matrix="o", second=3)
     assert matrices([late, other, early]) == {"m": [early, late], "o": [other]}
 
 
-def test_a_damaged_table_costs_its_own_plot_only(runs, tmp_path, capsys):
+def test_a_damaged_table_only_removes_its_own_plot(runs, tmp_path, capsys):
     (runs / "m0-fp32-4" / "telemetry.parquet").write_bytes(b"nothing")
     report([runs], out=tmp_path / "out")
     assert "m0-power.png" not in names(tmp_path / "out")
@@ -127,7 +126,7 @@ def test_a_damaged_table_costs_its_own_plot_only(runs, tmp_path, capsys):
     assert f"not drawn: {runs / 'm0-fp32-4'}: its table telemetry can't be read" in said
 
 
-def test_every_folder_of_a_machine_is_drawn_beside_its_runs_or_in_a_folder_of_its_name(tmp_path):
+def test_every_folder_of_a_machine_is_drawn_next_to_its_runs_or_in_a_folder_of_its_name(tmp_path):
     machine, out = tmp_path / "machine", tmp_path / "out"
     leave_all(machine / "batches")
     leave_all(machine / "wires" / "old", other="other-")
@@ -143,8 +142,8 @@ def test_every_folder_of_a_machine_is_drawn_beside_its_runs_or_in_a_folder_of_it
     assert names(out / "wires" / "old") == names(machine / "wires" / "old")
 
 
-def test_the_kept_page_is_the_same_each_time_and_held_against_the_records(runs):
-    """`make verify` failed on a committed page because of the minute in which it was drawn."""
+def test_the_committed_page_is_reproducible_and_checked_against_the_records(runs):
+    """`make verify` failed on a committed page because of the minute at which it was drawn."""
     report([runs], out=None)
     first = (runs / "report.md").read_bytes()
     report([runs], out=None)
@@ -155,16 +154,16 @@ def test_the_kept_page_is_the_same_each_time_and_held_against_the_records(runs):
     shutil.rmtree(runs / "m0-fp32-4")
     done = dlscale("report", "--check", runs)
     assert done.code == 1
-    assert f"not what the records give: {runs / 'report.md'}; run `dlscale report {runs}`" in done.stderr
-    # All that a change moves are named at once, each by the folder that it is made again from.
+    assert f"out of date: {runs / 'report.md'}; run `dlscale report {runs}`" in done.stderr
+    # Every page that differs is named at once, each with the command that rewrites it.
     other = next(path.parent for path in sorted(runs.glob("*/record.json")))
     done = dlscale("report", "--check", runs, other)
     assert f"`dlscale report {runs}; dlscale report {other}`" in done.stderr
     assert dlscale("report", "--check", runs, "--format=mllog").code == 2
 
 
-def test_every_link_of_the_kept_page_leads_to_a_file_and_every_plot_has_one(runs, tmp_path):
-    machine = tmp_path / "made up"  # a name that has to be written otherwise in a link
+def test_every_link_of_the_committed_page_has_a_file_and_every_plot_a_link(runs, tmp_path):
+    machine = tmp_path / "made up"  # a name that must be escaped in a link
     shutil.copytree(runs, machine / "some (topic)")
     report([machine], out=None)
     links = re.findall(r"\]\(([^)#]+)\)", (machine / "report.md").read_text())
@@ -174,8 +173,8 @@ def test_every_link_of_the_kept_page_leads_to_a_file_and_every_plot_has_one(runs
     assert not any("report-figures" in link for link in links)
 
 
-def test_a_run_and_its_copies_are_one_repeat_and_it_is_said_which_were_left_out(tmp_path):
-    """Three repeats beside a link to the last were drawn as four, and copies of a run made its interval narrower."""
+def test_copies_of_a_run_are_left_out_and_named(tmp_path):
+    """Three repeats and a link to the last were drawn as four, and copies of a run made its interval narrower."""
     folder = tmp_path / "runs"
     for number in (1, 2, 3):
         leave_graded(folder, f"m-r{number}", examples.trial(repeat=number), seconds=0.1 + number / 100)
@@ -203,7 +202,7 @@ def test_nothing_to_draw_is_one_sentence(tmp_path):
     assert done.stderr.splitlines()[-1].startswith(f"dlscale: {tmp_path}: holds no run record")
 
 
-def test_where_reports_can_not_go_is_one_sentence(runs, tmp_path):
+def test_an_unwritable_place_for_reports_is_one_sentence(runs, tmp_path):
     (tmp_path / "file").touch()
     done = dlscale("report", runs, f"--out={tmp_path / 'file' / 'x'}")
     assert done.code == 2

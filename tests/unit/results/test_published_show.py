@@ -62,12 +62,12 @@ def test_json_has_a_figure_and_its_contradiction_as_numbers():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--model=resnet51"], "no published figure is of the model 'resnet51'; nearest: resnet50, "),
-        (["--framework=mxnt"], "no published figure is of the framework 'mxnt'; nearest: mxnet, "),
-        (["--source=dell-emc"], "no published figure is of the source 'dell-emc'; nearest: dell-emc-2016-p100, "),
-        (["--source=stas00-mamf", "--model=vgg16"], "no published figure in stas00-mamf is of the model 'vgg16'; nearest: none"),
-        (["--model=googlenet", "--framework=pytorch"], "is of model 'googlenet' and framework 'pytorch' at once"),
-        (["--model=wgan", "--plot=x.png"], "no published figure of wgan is on several numbers of devices"),
+        (["--model=resnet51"], "no published figure has the model 'resnet51'; nearest: resnet50, "),
+        (["--framework=mxnt"], "no published figure has the framework 'mxnt'; nearest: mxnet, "),
+        (["--source=dell-emc"], "no published figure has the source 'dell-emc'; nearest: dell-emc-2016-p100, "),
+        (["--source=stas00-mamf", "--model=vgg16"], "no published figure in stas00-mamf has the model 'vgg16'; nearest: none"),
+        (["--model=googlenet", "--framework=pytorch"], "has both model 'googlenet' and framework 'pytorch'"),
+        (["--model=wgan", "--plot=x.png"], "published figures of wgan do not cover several numbers of devices"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_one_sentence(words, said):

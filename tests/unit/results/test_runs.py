@@ -252,7 +252,7 @@ def test_compare_takes_a_day_or_the_last_commands(tree):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--since=last week",), "SINCE=last week is no day; write for example yesterday or 20"),
+        (("--since=last week",), "SINCE=last week is not a day; write for example yesterday or 20"),
         (("--since=today",), "no run before 20"),
         (("last", "last~1", "--since=today"), "B=last~1 names another; leave B out"),
     ],
