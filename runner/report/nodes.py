@@ -14,8 +14,8 @@ from runner.core.units import ABSENT, figure
 from runner.report.table import Table
 
 LEGEND = (
-    f"ratio: of a node's geometric mean over the rounds to what is expected; a node is out where the whole interval lies below {1 - MARGIN:g}; "
-    "all intervals hold together with 95 % (Student's t on logarithms, Bonferroni)"
+    f"ratio: a node's geometric mean over the rounds ÷ the expected value; a node is out if its whole interval lies below {1 - MARGIN:g}; "
+    "the intervals hold jointly with 95 % (Student's t on logarithms, Bonferroni)"
 )
 
 
@@ -37,7 +37,7 @@ def show(console: Console, found: Diagnosis, verdicts: Sequence[Verdict], *, pat
     else:
         nodes = {node: None for one in found.figures for node in one.values}
         lines = [f"{one.name}: {figure(own[-1])} {one.unit}" for one in found.figures for own in one.values.values()]
-        alone = f"{', '.join(nodes) or 'no node'} has no other to be compared with; add HOSTS, or --baseline FILE (`dlscale baseline` makes one)"
+        alone = f"{', '.join(nodes) or 'no node'} has no other node to compare with; add HOSTS, or --baseline FILE (`dlscale baseline` makes one)"
         console.print("\n".join([*lines, alone]))
     for sentence in sentences(found, verdicts):
         console.print(sentence)

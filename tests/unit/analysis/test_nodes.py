@@ -129,5 +129,5 @@ def test_a_slow_node_is_reported_with_figure_ratio_interval_and_slurm_host_list(
 def test_a_single_node_without_a_baseline_is_told_to_get_one(tmp_path):
     found = diagnosis({"n1": (100, 101, 99)})
     said = printed(lambda console, *_: show(console, found, (), path=tmp_path / "x.json"), width=200)
-    assert "n1 has no other to be compared with; add HOSTS, or --baseline FILE" in said
+    assert "n1 has no other node to compare with; add HOSTS, or --baseline FILE" in said
     assert "exclude" not in said
