@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from runner.analysis.comparisons.identity import cells
+from runner.analysis.comparisons.identity import Cell, cells
 from runner.analysis.comparisons.transports import across
 from runner.core.errors import DlscaleError
+from runner.core.measurement import FEWEST_RUNS
 from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
 from runner.core.request import StrategyName
 from runner.core.trial import Trial
+from runner.core.units import figure
 from runner.experiments.overhead.figures import overhead_schema
 from runner.experiments.studies import coverage
 from runner.experiments.studies.study import load_study, study_names
 from runner.images.catalog import load_images
 from runner.images.spec import ImageSpec
 from runner.plan.strategy import offered
-from runner.report import transports
-from runner.report.page.overview import fastest
+from runner.report import matrix, transports
+from runner.report.page import overview
+from runner.report.page import runs as lines
 from runner.report.publish import Measured
 from runner.report.table import escaped
 from runner.results.find import records_under
@@ -42,6 +46,7 @@ def export(command: Command, *, check: bool) -> None:
     records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
     _update("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
     _update("results-h200.md", "wires", _wires(), check=check)
+    _update("results-h200.md", "repeated", _repeated(), check=check)
     _update("results-h200.md", "fastest", _fastest(), check=check)
     studies = [load_study(name)[0] for name in study_names()]
     _update("studies.md", "coverage", _table(coverage.COLUMNS, coverage.rows(studies)), check=check)
@@ -92,9 +97,32 @@ def _wires() -> str:
     return "\n".join([f"{escaped(comparison.setting)}.", "", *transports.table(comparison).markdown()])
 
 
+def _cells_of_gpus() -> list[Cell]:
+    return [
+        cell
+        for cell in cells([record for folder in folders_under(H200) for _, record in records_under(folder)])
+        if cell.record.trial.device == "gpu"
+    ]
+
+
+def _repeated() -> str:
+    """Every valid cell of GPUs with enough runs for an interval, the fastest of each network first."""
+    found = [cell for cell in _cells_of_gpus() if len(cell.runs) >= FEWEST_RUNS and cell.row.status == "valid"]
+    columns: dict[str, Callable[[Cell], str]] = {
+        "network": lambda cell: overview.network(cell.record),
+        "devices": lambda cell: lines.devices(cell.record),
+        "software": lambda cell: lines.framework(cell.record),
+        "setting": lambda cell: cell.setting,
+        "runs": lambda cell: matrix.runs(cell.row),
+        "throughput ±": lambda cell: f"{matrix.rate(cell.row)} {cell.row.unit}",
+        "MFU (%)": lambda cell: figure(cell.row.mfu_percent),
+    }
+    ordered = sorted(found, key=lambda cell: (overview.network(cell.record), cell.row.scale, -cell.rate))
+    return _table(tuple(columns), ([escaped(text(cell)) for text in columns.values()] for cell in ordered))
+
+
 def _fastest() -> str:
-    records = [record for folder in folders_under(H200) for _, record in records_under(folder)]
-    table = fastest(cells(records))
+    table = overview.fastest(_cells_of_gpus())
     chosen = [table.columns.index(name) for name in FASTEST]
     rows = _table(FASTEST, ([escaped(row[at]) for at in chosen] for row in table.rows))
     return f"{rows}\n\n{escaped(table.legend)}"
@@ -150,26 +178,24 @@ def _variable(option: Parameter) -> str:
     return max(option.opts, key=len).removeprefix("--").replace("-", "_").upper()
 
 
-HEADERS = ("image", "device", "compute capability", "driver", "strategy", "ran on")
+HEADERS = ("image", "device", "compute capability", "driver", "strategies", "ran on")
 NOWHERE = "not yet"
 
 
 def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) -> str:
-    """A Markdown table with one row for each image and strategy.
+    """A Markdown table with one row per image: its strategies, and for each that has run the devices it ran on.
 
     Args:
         images: in the order of the rows.
         records: all measured runs; invalid ones, passes under a profiler, and runs outside the suite's images are ignored.
     """
-    ran = [
-        (record.trial, record)
-        for record in records
-        if record.validity.status != "invalid"
-        and isinstance(record.trial, Trial)
-        and not record.profiled
-        and record.engine != "host"
-    ]
-    return _table(HEADERS, (_row(image, strategy, ran) for image in images for strategy in strategies_of(image)))
+    ran: defaultdict[tuple[str, str], list[tuple[Trial, RunRecord]]] = defaultdict(list)
+    for record in records:
+        trial = record.trial
+        usable = record.validity.status != "invalid" and not record.profiled and record.engine != "host"
+        if isinstance(trial, Trial) and usable:
+            ran[trial.framework, trial.version].append((trial, record))
+    return _table(HEADERS, (_row(image, ran[image.framework, image.version]) for image in images))
 
 
 def strategies_of(image: ImageSpec) -> tuple[StrategyName, ...]:
@@ -179,19 +205,22 @@ def strategies_of(image: ImageSpec) -> tuple[StrategyName, ...]:
     return tuple(name for name in offered(image) if name != "horovod" or name in image.brings)
 
 
-def _row(image: ImageSpec, strategy: StrategyName, ran: Sequence[tuple[Trial, RunRecord]]) -> tuple[str, ...]:
-    own = [
-        (trial, record)
-        for trial, record in ran
-        if (trial.framework, trial.version, trial.strategy) == (image.framework, image.version, strategy)
-    ]
+def _row(image: ImageSpec, ran: Sequence[tuple[Trial, RunRecord]]) -> tuple[str, ...]:
+    strategies = strategies_of(image)
+    own = {name: [(trial, record) for trial, record in ran if trial.strategy == name] for name in strategies}
     return (
         image.name,
         "GPU" if image.device == "gpu" else "CPU",
         ", ".join(image.compute_capabilities) + (" and newer" if image.ptx else ""),
         f"≥ {image.minimum_driver}" if image.minimum_driver else "",
-        _with_variants(strategy, [trial for trial, _ in own]),
-        "; ".join(dict.fromkeys(_ran_on(record) for _, record in own)) or NOWHERE,
+        ", ".join(strategies),
+        "<br>".join(
+            f"{_with_variants(name, [trial for trial, _ in runs])}: "
+            + "; ".join(dict.fromkeys(_ran_on(record) for _, record in runs))
+            for name, runs in own.items()
+            if runs
+        )
+        or NOWHERE,
     )
 
 

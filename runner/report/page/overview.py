@@ -95,17 +95,17 @@ def fastest(found: Iterable[Cell]) -> Table:
     best: dict[tuple[str, ...], Cell] = {}
     for cell in found:
         record = cell.record
-        key = (machine(record), _network(record), lines.devices(record), cell.row.unit)
+        key = (machine(record), network(record), lines.devices(record), cell.row.unit)
         if key not in best or cell.rate > best[key].rate:
             best[key] = cell
     ordered = sorted(
         best.values(),
-        key=lambda one: (machine(one.record), _network(one.record), one.row.scale, lines.devices(one.record)),
+        key=lambda one: (machine(one.record), network(one.record), one.row.scale, lines.devices(one.record)),
     )
     more = f"; {len(ordered) - MOST:,} more networks are in the table of all runs" if len(ordered) > MOST else ""
     columns: dict[str, Callable[[Cell], str]] = {
         "machine": lambda cell: machine(cell.record),
-        "network": lambda cell: _network(cell.record),
+        "network": lambda cell: network(cell.record),
         "devices": lambda cell: lines.devices(cell.record),
         "framework": lambda cell: lines.framework(cell.record),
         "cell": lambda cell: cell.setting or ABSENT,
@@ -126,7 +126,8 @@ def fastest(found: Iterable[Cell]) -> Table:
     return table.without("machine").model_copy(update={"title": f"{table.title} on {machines.pop()}"})
 
 
-def _network(record: RunRecord) -> str:
+def network(record: RunRecord) -> str:
+    """Network, image size and mode, or the name of an external program."""
     trial = record.trial
     return f"{trial.model}{_size(trial)} {mode_in_words(record)}" if isinstance(trial, Trial) else trial.name
 
