@@ -1,1 +1,1 @@
-"""What runs several benches and judges them together: studies, ablation, overhead."""
+"""Experiments that run several benchmarks and judge them together: studies, ablation, overhead, node diagnosis."""

@@ -1,7 +1,7 @@
-"""`dlscale ablate`: the same training plainly, then with one technique more a line, in turns, so that a drift of the machine touches all alike.
+"""`dlscale ablate`: the plain training, then one more technique a line, in interleaved rounds, so that drift of the machine affects all lines alike.
 
-On synthetic samples the lines are compared by throughput, and the batch of the last one may grow for as long as that gains; with DATA they
-are compared by their losses too, for which the plain program runs with three seeds.
+On synthetic samples, lines are compared by throughput, and the batch of the last may grow for as long as that gains. With DATA, they are
+compared by loss too, and the plain program runs with three seeds.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from runner.results.find import Run
 from runner.run import bench
 
 RunLine = Callable[[Request], list[Run]]
-# Twice the batch is worth its memory while it gains so much.
+# Doubling the batch must raise throughput by 1 % to be worth its memory.
 GAIN: Final = 1.01
 LARGEST_BATCH: Final = 4096
 
 
 class _InterruptedError(Exception):
-    """A run was stopped: its record says so, and no other begins."""
+    """A run was stopped, as its record says; no further run starts."""
 
 
 def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tuple[str, ...]) -> int:
     """Run every line, print the table, write its report, and return the exit code.
 
-    `request` has one scale and, where it is given, the precision of every line; `batches` are further ones of a device for the last line, which
-    `grow` doubles for as long as that makes it faster. A RequestError before anything was started, a RunFailedError where a run left no record.
+    `request` has one scale; its precision, if given, applies to every line. `batches` add lines with these batches per device at the end;
+    `grow` doubles the batch of the last line while that is faster. Raises RequestError before anything starts, RunFailedError if a run left no record.
     """
     asked = request.gpus or request.workers or (1,)
     if len(asked) > 1:
@@ -84,7 +84,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
 
 
 def stages(request: Request, resources: Resources, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
-    """The request of each line, the plain one first; a RequestError where the program has no technique here."""
+    """Yield the request of each line, the plain one first. Raises RequestError if the program has no techniques here."""
     tuned = techniques.apply_defaults(request.model_copy(update={"preset": "tuned"}), resources)
     strategy = "single" if scale == 1 else request.strategy or "ddp"
     names = techniques.of_trial(tuned, strategy=strategy)
@@ -99,7 +99,7 @@ def stages(request: Request, resources: Resources, *, scale: int, batches: Seque
 
 
 def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
-    """Every line in every round; on real data the plain one with as many seeds as it takes to know their spread."""
+    """Yield every line once a round; with DATA, the plain one with `FEWEST_SEEDS` seeds, whose losses give the spread."""
     for _ in range(request.repeat):
         for number, line in enumerate(lines):
             seeds = FEWEST_SEEDS if request.data and number == 0 else 1
@@ -107,7 +107,7 @@ def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
 
 
 def grow_batch(line: Request, ran: Sequence[Run], resources: Resources, run: RunLine, *, repeat: int) -> None:
-    """Double the batch while that gains on what `ran` with the line's; one that does not fit ends it as one that gains nothing does."""
+    """Double the batch while that raises throughput by `GAIN`, starting from `ran`, the runs of `line`. A batch that does not fit ends it too."""
     batch = line.batch or resources.workload.defaults[resources.device].batch
     before = _rate(ran)
     while before is not None and batch < LARGEST_BATCH:

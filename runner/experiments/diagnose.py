@@ -1,6 +1,6 @@
-"""`dlscale diagnose`: the same short training and probes on every node by itself, in rounds, so that one that is slow shows; and baselines for it.
+"""`dlscale diagnose`: the same short training and probes on each node separately, in rounds, to find slow nodes; and the baselines to compare with.
 
-One node after the other: none shares a switch, a disk or a power line with another that is being measured.
+Nodes are measured one at a time, so that none shares a switch, a disk or a power line with another node under load.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from runner.run.trial_runner import TrialRunner
 
 SUFFIX: Final = "-diagnosis.json"
 EXIT_OUT: Final = 4
-"""The exit code where a node is out, as where a run is invalid."""
-# A folder of the suite's base that everybody may write to.
+"""Exit code if a node failed or is out, the same as for an invalid run."""
+# A world-writable folder of the suite's base image.
 _SCRATCH: Final = "/var/tmp"  # noqa: S108 - inside a container
 _PROBED: Final[Mapping[str, str]] = {"memory": "memory", "disk_write": "disk write", "disk_read": "disk read"}
 _GIGA: Final = 1e9
 
 
 def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...], as_json: bool) -> int:
-    """Measure every node in as many rounds as REPEAT says, print what is slow, keep what was measured, and return the exit code.
+    """Measure every node in REPEAT rounds, print the slow ones, write the figures, and return the exit code.
 
-    RequestError: nothing was started, or the baseline is of something else. RunFailedError: a run could not be recorded, or was stopped.
+    Raises RequestError before anything starts, e.g. if the baseline is of another training; RunFailedError if a run was not recorded or was stopped.
     """
     if request.repeat < FEWEST_RUNS:
         raise RequestError(
             f"REPEAT={request.repeat} asked, and an interval takes {FEWEST_RUNS} rounds; ask for REPEAT=5"
         )
     expected = _read(baseline) if baseline else None
-    if request.cluster:  # GPUS is of one node here, and a job's are of all
+    if request.cluster:  # GPUS counts the GPUs of each node here, and those of all nodes in a job
         gpus = request.gpus and tuple(count * (request.nodes or 1) for count in request.gpus)
         become(salloc(request.model_copy(update={"gpus": gpus}), command))
     alone = request.model_copy(update={"nodes": None})  # each trial has one
@@ -79,7 +79,7 @@ def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...
 
 
 def make_baseline(places: Sequence[Path], *, out: Path) -> None:
-    """Pool what `diagnose` measured into one file. RequestError: it measured nothing there, or not the same everywhere."""
+    """Pool diagnoses on file into one baseline. Raises RequestError if there are none, or if they are not of the same training and device."""
     files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob(f"*{SUFFIX}")))]
     found = pooled(map(_read, files))
     write_report(out.absolute().parent, out.name, found.model_dump_json(indent=1) + "\n")
@@ -96,7 +96,7 @@ def _read(path: Path) -> Diagnosis:
 
 @dataclass
 class _Rounds:
-    """All rounds of one diagnosis; `name` is what its file is called by."""
+    """All rounds of one diagnosis; `name` is the stem of its file."""
 
     request: Request
     resources: Resources
@@ -108,9 +108,9 @@ class _Rounds:
     runs: list[str] = field(default_factory=list)
 
     def measure(self, expected: Diagnosis | None) -> Diagnosis:
-        """Plan every node, then measure each in each round; a node whose training fails is measured no more.
+        """Plan for every node, then measure each node once a round; a node that has failed is skipped from then on.
 
-        RequestError: a node can't run that, or a baseline is of something else.
+        Raises RequestError if a node can't run the training, or if the baseline is of another one.
         """
         device = self._device()
         places = range(len(self.resources.cluster.members))
@@ -151,7 +151,7 @@ class _Rounds:
         )
 
     def _device(self) -> str:
-        """What all nodes have. RequestError: they have not the same."""
+        """Return the device model that all nodes share. Raises RequestError if they differ."""
         kinds: dict[str, list[str]] = {}
         for member in self.resources.cluster.members:
             kinds.setdefault(_kind(member.node, gpu=self.resources.device == "gpu"), []).append(member.node.name)
@@ -163,17 +163,17 @@ class _Rounds:
         return next(iter(kinds))
 
     def _alone(self, place: int) -> Resources:
-        """The resources with one of their nodes."""
+        """Return the resources restricted to the node at index `place`."""
         return _of_nodes(self.resources, slice(place, place + 1))
 
     def _trials(self, alone: Resources) -> tuple[Trial, ...]:
-        """The trials of a node at its largest scale, one a round. RequestError: the node can't run them."""
+        """Return a node's trials at its largest scale, one a round. Raises RequestError if the node can't run them."""
         trials = plan(self.request, alone)
         most = max(trial.world_size for trial in trials)
         return tuple(trial for trial in trials if trial.world_size == most)
 
     def _one(self, alone: Resources, trial: Trial, prepared: Prepared, place: int) -> None:
-        """Measure one node once."""
+        """Measure one node once, unless it has failed."""
         node = alone.node.name
         if node in self.failed:
             return
@@ -198,21 +198,21 @@ class _Rounds:
 
 
 def _of_nodes(resources: Resources, which: slice) -> Resources:
-    """Resources with some of their nodes."""
+    """Restrict resources to a slice of their nodes."""
     cluster = resources.cluster
     some = replace(cluster, members=cluster.members[which], surveyed=cluster.surveyed[which])
     return replace(resources, cluster=some)
 
 
 def _kind(node: Node, *, gpu: bool) -> str:
-    """What a node computes with."""
+    """Return the names of a node's GPUs, or its CPU model."""
     if gpu:
         return " and ".join(sorted({one.name for one in node.gpus}))
     return node.cpu_model or "unknown processor"
 
 
 def _figures(record: RunRecord) -> Iterator[tuple[str, str, float]]:
-    """What a training tells of its node: its own rate, products of matrices on its CPUs, the largest all-reduce of its probe."""
+    """Yield a training's figures about its node: its throughput, the GEMM rate of its CPUs, the bus bandwidth of the probe's largest exchange."""
     measured = record.measurement
     if measured.throughput:
         yield "training", measured.throughput.unit, measured.throughput.value
@@ -224,7 +224,7 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str, float]]:
 
 
 def _speeds(seen: Surveyed | None, out: Path) -> Iterator[tuple[str, str, float]]:
-    """What a node's memory and its disk do: of a host with Docker its engine's disk, of others and of this machine that of the results."""
+    """Yield a node's memory and disk speeds. The disk is the engine's on a host reached by Docker, otherwise the one that holds the results."""
     source = Path(speed_probe.__file__).read_text(encoding="utf-8")
     if seen is None:
         try:

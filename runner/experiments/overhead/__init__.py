@@ -1,1 +1,1 @@
-"""What the suite itself costs, against the same training without it, in alternating rounds."""
+"""The cost of the suite itself, against the same training without it, in alternating rounds."""

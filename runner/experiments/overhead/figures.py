@@ -1,8 +1,8 @@
-"""The clock around the commands of `dlscale overhead`, as in its file `overhead-....json`, and the records of the runs → its figures and report.
+"""Figures and report of `dlscale overhead`, from the times of its commands (`overhead-....json`) and the records of their runs.
 
-The file lies beside the records and has no figure: they are the same now and from what is on file. Ratios of throughput are of the two
-sides of one round, which ran one after the other; beside their median is the ratio of all rounds together, with its interval over the runs
-of both sides. A ratio to ENGINE=host is of the same software on the same machine, or there is none.
+The file is next to the records and has no figures, so that those computed later are the same. A ratio of throughput is of the two sides of
+one round, which ran one after the other; next to the median there is the ratio of all rounds, with its interval over the runs of both
+sides. A ratio to ENGINE=host requires the same software on the same machine; otherwise there is none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SideName = Literal["suite", "unwatched", "host", "bare"]
 
 
 class Printed(Frozen):
-    """What the bare loop, which leaves no record, wrote of itself.
+    """What the bare loop, which leaves no record, printed.
 
     Attributes:
         rate_per_s: samples a second over all its measured iterations.
@@ -55,10 +55,10 @@ class Command(Frozen):
     """One side of a round.
 
     Attributes:
-        side: `suite`, all of `dlscale bench`; `unwatched`, that without samplers; `host`, that by ENGINE=host; `bare`, a loop without the suite.
-        began_s, ended_s: the machine's monotonic clock, which events of the run are stamped with as well, around the whole command.
-        run_id: of its record; None of the bare loop.
-        printed: of the bare loop alone.
+        side: `suite`, all of `dlscale bench`; `unwatched`, the same without samplers; `host`, the same with ENGINE=host; `bare`, a plain loop.
+        began_s, ended_s: start and end of the whole command on the machine's monotonic clock, the clock of the run's events.
+        run_id: of its record; None for the bare loop.
+        printed: set for the bare loop only.
     """
 
     side: SideName
@@ -78,10 +78,10 @@ class Overhead(Frozen):
     """One `dlscale overhead`.
 
     Attributes:
-        name: of its reports, `overhead-` and when it began.
-        made_at: when the last of these rounds had ended; UTC.
+        name: of its reports, `overhead-` and its start time.
+        made_at: when the last of these rounds ended; UTC.
         command: the argv that started it.
-        commit: of the suite's checkout; None where it is none.
+        commit: of the suite's checkout; None if it is not one.
         rounds: the commands of each, in the order in which they ran.
     """
 
@@ -105,12 +105,12 @@ class Overhead(Frozen):
         return f"{self.name}.json"
 
     def to_json(self) -> str:
-        """Its file."""
+        """Return the contents of its file."""
         return self.model_dump_json(indent=1, by_alias=True) + "\n"
 
 
 def read_overhead(path: Path) -> Overhead:
-    """Read a file that `dlscale overhead` left.
+    """Read a file that `dlscale overhead` wrote.
 
     Raises:
         RequestError: it is damaged, or a newer version of the suite wrote it.
@@ -122,13 +122,13 @@ def read_overhead(path: Path) -> Overhead:
 
 
 def overhead_schema() -> str:
-    """JSON Schema of the file, as committed under `results/schema/`."""
+    """Return the JSON Schema of the file, as committed under `results/schema/`."""
     return json.dumps(Overhead.model_json_schema(by_alias=True), indent=1, sort_keys=True) + "\n"
 
 
 @dataclass(frozen=True)
 class RunOnFile:
-    """What is on file of one run."""
+    """One run on file."""
 
     directory: Path
     record: RunRecord
@@ -136,9 +136,9 @@ class RunOnFile:
 
 
 class SideFigures(Frozen):
-    """One side of a round: samples a second, and seconds from the start of the command, to the end of its first step and to its own end.
+    """One side of a round: samples a second, and seconds from the start of the command to the end of its first step and to its own end.
 
-    `program_s` is of the program's process alone; None of the bare loop, which is its program.
+    `program_s` is that of the program's process alone; None for the bare loop, whose command is its program.
     """
 
     side: SideName
@@ -150,15 +150,15 @@ class SideFigures(Frozen):
 
     @property
     def outside_s(self) -> float | None:
-        """Seconds that the command took beyond its program."""
+        """Seconds of the command outside its program."""
         return None if self.program_s is None else self.command_s - self.program_s
 
 
 class OverheadFigures(TrainingReport):
-    """What the suite costs: `differs` names the software that the host has otherwise.
+    """The cost of the suite; `differs` names software of which the host has another version.
 
-    The sides of each of `rounds` are in the order in which they ran. `together` has by side the ratio of throughputs over all rounds with its
-    interval; None where the side was not run, or is other software.
+    The sides of each of `rounds` are in the order in which they ran. `together` has, by side, the ratio of throughputs over all rounds with its
+    interval; None if the side did not run, or has other software.
     """
 
     rounds: tuple[Mapping[SideName, SideFigures], ...]
@@ -171,7 +171,7 @@ class OverheadFigures(TrainingReport):
         return tuple(one.run_id for each in self.rounds for one in each.values() if one.run_id)
 
     def ratios_to(self, name: SideName) -> tuple[float | None, ...]:
-        """Throughput of the suite over that of another side, of each round; none to a host with other software."""
+        """Return the suite's throughput ÷ another side's, per round; None for a host with other software."""
         other = () if name == "host" and self.differs else (name,)
         return tuple(
             next((each["suite"].rate / each[one].rate for one in other if one in each), None) for each in self.rounds
@@ -179,20 +179,20 @@ class OverheadFigures(TrainingReport):
 
     @property
     def delays_s(self) -> tuple[float | None, ...]:
-        """How much later than the bare loop the suite made its first step, of each round."""
+        """Seconds by which the suite's first step ends later than the bare loop's, per round."""
         return tuple(
             each["suite"].first_step_s - each["bare"].first_step_s if "bare" in each else None for each in self.rounds
         )
 
 
 def overhead_figures(raw: Overhead, runs: Mapping[str, RunOnFile]) -> OverheadFigures:
-    """Make every figure from the clocks, and by their ids all runs that they name; a RunFailedError where one has no throughput."""
+    """Compute every figure from the times and the runs that they name, by id. Raises RunFailedError if a run has no throughput."""
     rounds = tuple({command.side: _side(command, runs) for command in own} for own in raw.rounds)
     suite, unwatched, host = (_runs(raw, runs, name) for name in ("suite", "unwatched", "host"))
     differs = nearest(software(suite[0][1]), [software(host[0][1])]) if host else ()
     first = summarize(suite)
     to_unwatched, to_host = ratio(suite, unwatched), ratio(suite, () if differs else host)
-    # The bare loop tells no windows: all measured iterations of each round count.
+    # The bare loop reports no windows: all measured iterations of each round count.
     whole, bare = (_whole(rounds, name) for name in ("suite", "bare"))
     to_bare = metrics.pooled_rate(whole) / metrics.pooled_rate(bare) if bare else None
     return OverheadFigures(
@@ -234,7 +234,7 @@ def _side(command: Command, runs: Mapping[str, RunOnFile]) -> SideFigures:
 
 
 def program_s(events: Sequence[Event]) -> float:
-    """Seconds from the start of the program's process to its last event, by its own clock."""
+    """Return the seconds from the start of the program's process to its last event, by its own clock."""
     starts = [event.t - event.seconds for event in events if isinstance(event, Phase) and event.name == "import"]
     stops = [event.t for event in events if isinstance(event, RunStop)]
     return max(stops) - min(starts)
@@ -266,18 +266,18 @@ LEGEND: Final = (
     f"loop, of all measured iterations); {PLUS_MINUS}"
 )
 RATIO_DIGITS: Final = 4
-"""Decimals of a ratio of one round: what is looked for is a part in a hundred."""
+"""Decimals of a ratio of one round: costs are about one part in a hundred."""
 
 
 def from_file(raw: Overhead, folder: Path) -> Report:
-    """The report of an overhead whose runs are in a folder; a RequestError where one is gone or damaged, a RunFailedError where one has no throughput."""
+    """Build the report from a folder of runs. Raises RequestError if one is gone or damaged, RunFailedError if one has no throughput."""
     names = {command.run_id for own in raw.rounds for command in own if command.run_id}
     runs = {name: RunOnFile(folder / name, read_record(folder / name), read_events(folder / name)) for name in names}
     return overhead_report(raw, overhead_figures(raw, runs))
 
 
 def overhead_report(raw: Overhead, found: OverheadFigures) -> Report:
-    """The report of figures; the terminal has the costs alone, since the rounds are too wide for one."""
+    """Build the report of figures; a terminal shows only the costs, since the rounds are too wide."""
     ratio, ci95 = found.together["unwatched"]
     on_off = units.figure(ratio, units.half_width(ci95))
     return Report(
@@ -310,7 +310,7 @@ def overhead_report(raw: Overhead, found: OverheadFigures) -> Report:
 
 
 def costs(found: OverheadFigures) -> Table:
-    """One line a cost: the middle of the rounds and their ends, and where it is one the ratio of all rounds together."""
+    """One line per cost: median and extremes of the rounds, and for a ratio also that of all rounds."""
     named: tuple[tuple[str, SideName], ...] = (("unwatched", "unwatched"), ("host", "host"), ("bare loop", "bare"))
     every = [
         (f"throughput ÷ {name}", _known(found.ratios_to(side)), RATIO_DIGITS, _together(found, side))
@@ -332,7 +332,7 @@ def costs(found: OverheadFigures) -> Table:
 
 
 def rounds(found: OverheadFigures) -> Table:
-    """One line a round; columns of sides that were not run are left out."""
+    """One line per round, without columns of sides that did not run."""
     every: dict[str, list[str]] = {"round": [str(number + 1) for number in range(len(found.rounds))]}
     names: tuple[SideName, ...] = ("suite", "unwatched", "host", "bare")
     for name in names:
@@ -348,7 +348,7 @@ def rounds(found: OverheadFigures) -> Table:
 
 
 def commands(found: OverheadFigures) -> Table:
-    """One line a command, in the order in which they ran, with the run that it left."""
+    """One line per command, in the order in which they ran, with the run that it left."""
     columns = ("run", "round", "side", f"{found.unit}", "command (s)", "program (s)", "first step (s)")
     rows = [
         (
@@ -362,7 +362,7 @@ def commands(found: OverheadFigures) -> Table:
 
 
 def _together(found: OverheadFigures, side: SideName) -> str:
-    """A ratio of all rounds, with as many digits as those of single rounds."""
+    """Write the ratio of all rounds with as many digits as those of single rounds."""
     if side == "host" and found.differs:
         return f"not comparable: {', '.join(found.differs)}"
     ratio, ci95 = found.together[side]

@@ -1,7 +1,7 @@
-"""The flow of `dlscale overhead`: look, prepare, run the rounds, write, show. Each stage hands its result on.
+"""The flow of `dlscale overhead`: discover, prepare, run the rounds, write, show. Each stage hands its result on.
 
-Each side of a round is a whole `dlscale bench` whose words follow from the request, so that its trial is the one that was asked for. The
-order within a round alternates, so that a drift of the machine falls on all sides.
+Each side of a round is a whole `dlscale bench`, with options derived from the request, so that it runs the requested trial. The order
+within a round alternates, so that drift of the machine affects all sides.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytor
 """Plain loops by framework, in `workloads/`."""
 BARE_WEIGHT_DECAY: Final = 1e-4
 BARE_TECHNIQUES: Final = frozenset({"channels-last", "fused-optimizer"})
-"""What PyTorch's loop can have: a plain program has these too."""
+"""Techniques that PyTorch's plain loop supports."""
 GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "threads", "iterations", "warmup", "seed")
-"""Fields of a request that are passed on where the user gave them; all else is said anyway."""
+"""Fields of a request that are passed on if the user set them; all else that a side needs is always passed."""
 
 
 def refuse(request: Request, resources: Resources, *, beside_host: bool) -> None:
-    """Refuse, by a RequestError, what leaves nothing to measure: a framework whose own binary is the loop, several devices, a host beside itself."""
+    """Refuse a request that leaves nothing to measure. Raises RequestError: the framework's own binary is the loop, several devices, or host against host."""
     if resources.image.framework not in BARE:
         raise RequestError(
             f"FRAMEWORK={resources.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
@@ -66,9 +66,9 @@ def refuse(request: Request, resources: Resources, *, beside_host: bool) -> None
 def bench_words(
     request: Request, resources: Resources, trial: Trial, *, engine: EngineName, telemetry_hz: int
 ) -> tuple[str, ...]:
-    """The words after `dlscale` of one side; the place of its record is left to the caller.
+    """Return the arguments after `dlscale` for one side; the caller adds the directory of its record.
 
-    By engine, `host` takes what is installed, all others the very image of the resources. `telemetry_hz` 0 is without samplers.
+    With engine `host`, it uses the installed software, with all others the image of the resources. `telemetry_hz` 0 means no samplers.
     """
     return (
         "bench",
@@ -85,9 +85,9 @@ def bench_words(
 
 
 def has_bare_loop(trial: Trial) -> bool:
-    """Whether the bare loop is the same training: a classifier's; PyTorch's loop knows devices, precisions and what costs a word.
+    """Whether the bare loop is the same training, of a classifier; only PyTorch's loop has devices, precisions and techniques.
 
-    Networks with a weight decay of their own have an optimizer, or further classifiers, that the loop does not have.
+    Networks with a weight decay of their own have an optimizer, or further classifiers, that the loop lacks.
     """
     if trial.workload != "imagenet_cnn" or trial.weight_decay != BARE_WEIGHT_DECAY:
         return False
@@ -97,7 +97,7 @@ def has_bare_loop(trial: Trial) -> bool:
 
 
 def bare_words(trial: Trial) -> tuple[str, ...]:
-    """The words after the program of the bare loop."""
+    """Return the arguments of the bare loop's program."""
     flags: dict[str, object] = {
         "model": trial.model,
         "image-size": trial.image_size,
@@ -113,7 +113,7 @@ def bare_words(trial: Trial) -> tuple[str, ...]:
 
 
 def on_host(request: Request, framework: str) -> Request:
-    """The same request of the machine's own software."""
+    """Change a request to the machine's own software."""
     plain = {"image": None, "mounts": (), "version": None}
     return request.model_copy(update={"engine": "host", "framework": framework, **plain})
 
@@ -142,9 +142,9 @@ class _Setup:
 
 
 def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str, ...]) -> None:
-    """Run the rounds, `repeat` of them, leave their records and reports, and print them; `beside_host` adds a side by ENGINE=host.
+    """Run `repeat` rounds, write their records and reports, and print them; `beside_host` adds a side with ENGINE=host.
 
-    A RequestError before anything was started, a RunFailedError where a run of any side failed.
+    Raises RequestError before anything starts, RunFailedError if a run of any side failed.
     """
     resources, _ = choose(request, discover_own(request), say=lambda text: complain([text]))
     request = counted(request, resources)
@@ -154,7 +154,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
         if beside_host:
             discover_own(
                 on_host(request, resources.image.framework)
-            ).cluster.close()  # refused now, not in the first round
+            ).cluster.close()  # to refuse it now, not in the first round
         check_writable(resources.out)
         with progress(open_console(stderr=True)) as shown:
             prepared = prepare(resources, shown, packed_at=trial.packed_at, run="overhead")
@@ -167,7 +167,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
 
 
 def _run_rounds(setup: _Setup, sides: dict[SideName, Side], shown: Progress, *, command: tuple[str, ...]) -> Overhead:
-    """Run all rounds; what each came to is on disk before the next begins."""
+    """Run all rounds; the results of each are on disk before the next starts."""
     began, count = bench.stamp(), setup.request.repeat
     rounds: list[tuple[Command, ...]] = []
     while True:
@@ -214,7 +214,7 @@ def _bench(setup: _Setup, side: SideName, *, engine: EngineName, telemetry_hz: i
 
 
 def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
-    """The run that a command left, which its record names: others may write into the same directory meanwhile."""
+    """Find the run that a command left, by the command in its record: other runs may write to the same directory meanwhile."""
     for path in sorted(set(run_directories(out)) - before):
         record = read_record(path)
         if record.provenance.command[-len(words) :] == tuple(words):

@@ -1,1 +1,1 @@
-"""Studies: what a published source ran, run again here, and its figures and findings held against what came out."""
+"""Studies: the runs of a published source, repeated here, and its figures and findings checked against the results."""

@@ -1,10 +1,9 @@
 """A study × a machine × a scale → its cells: the request of `bench` for each run of the source, or why this hardware can't run it. Pure.
 
-Without GPUs, a source's n GPUs become n CPU workers; without several hosts, its nodes are emulated and its networks become rates of their
-links. Each such difference is in `Cell.altered`.
+Without GPUs, a source's n GPUs become n CPU workers; without several hosts, its nodes are emulated, and its networks become link rates.
+Each such difference is in `Cell.altered`.
 
-Cells of one curve share a request, so that a CPU worker has as many cores at every scale. Scales of several nodes have requests of their
-own.
+Cells of one curve share a request, so that a CPU worker has as many cores at every scale. Scales of several nodes have their own requests.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from runner.images.catalog import release
 from runner.results.published.model import Conditions, Published
 
 LONGEST_S: Final = 7 * 24 * 3600
-"""Seconds that a program of a source's may take, which knows no shorter run."""
+"""Seconds that a source's own program may take; the suite can't shorten it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """One combination of what a block varies: `model` stands here for the network that the source calls `name`.
+    """One combination of a block's settings; `model` is the suite's network for the one that the source calls `name`.
 
-    Batches are `printed`, `batch` here (of whomever `batch_of` says), and `each` device's (None where they can't share it equally). One that is
-    `extra` stands beside the source's own.
+    `printed` is the source's batch, `batch` the one used here (both counted as `batch_of` says), `each` a device's share of it (None if it can't be
+    split equally). An `extra` setup is in addition to the source's own.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockContext:
-    """A block, and everything that decides what it becomes here; the arguments are those of `cells`."""
+    """A block, and everything that decides how it runs here; the fields are the arguments of `cells`."""
 
     study: Study
     block: Block
@@ -63,12 +62,12 @@ class BlockContext:
 
     @property
     def program(self) -> str | None:
-        """Where the source's own program lies in the image that was asked for; None for the suite's."""
+        """The path of the source's own program in the requested image; None for the suite's program."""
         return next(iter(self.asked.command), None)
 
     @property
     def images(self) -> Path | None:
-        """The real images that it reads; None for synthetic data, or where samples are no images."""
+        """The folder of real images that it reads; None for synthetic data, or if samples are not images."""
         if self.block.image_size is None:
             return None
         real = self.block.real or self.block.mode == "converge" or self.block.fit is not None
@@ -76,7 +75,7 @@ class BlockContext:
 
     @property
     def device(self) -> Device:
-        """What the block runs on here."""
+        """The device that the block runs on here."""
         return "cpu" if self.block.device == "cpu" else self.machine.device
 
     @property
@@ -85,7 +84,7 @@ class BlockContext:
         return self.asked.framework or self.block.named_framework
 
     def shortened(self, name: ShortenedName) -> int | None:
-        """A number of the block, or what stands for it at this scale."""
+        """Return a number of the block, or its replacement at this scale."""
         block, short = self.block, self.block.shorter(self.scale)
         number: int | None = getattr(short, name)
         if number is None and not (name in LENGTHS and any(getattr(short, other) for other in LENGTHS)):
@@ -93,7 +92,7 @@ class BlockContext:
         return number
 
     def setups(self) -> Iterator[Setup]:
-        """Every combination, with those that this scale has beside the source's own."""
+        """Yield every combination, including the scales that are added to the source's."""
         block, short = self.block, self.block.shorter(self.scale)
         also = tuple(point for point in short.also if point not in block.points)
         for (name, model), precision, point in product(block.models.items(), block.precisions, (*block.points, *also)):
@@ -117,13 +116,13 @@ class BlockContext:
 
     @property
     def image(self) -> Usable | None:
-        """The nearest version that runs here, preferably on as many devices as the source had, else the newest; None if none does."""
+        """The image to run, nearest to the source's version, else newest; multi-device ones first if the source used several. None if none runs."""
         usable = [image for image in self._images() if image.misfit is None]
         several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
         return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
 
     def against(self, setup: Setup) -> str | None:
-        """Why this machine can't run it, as half a sentence; None where it can."""
+        """Say why this machine can't run a setup, in half a sentence; None if it can."""
         if self.program is not None:
             return self._against_program(setup.point, self.program)
         if self.machine.device == "cpu" and self.block.gpu_only:
@@ -139,7 +138,7 @@ class BlockContext:
         return None if self.block.device == "cpu" else self._no_room(setup.point, self.image)
 
     def _against_program(self, point: Point, path: str) -> str | None:
-        """Why the source's program, which lies at a path in an image of the user's, can't run a point."""
+        """Say why the source's own program, at this path in the user's image, can't run a point; None if it can."""
         program = self.block.program
         if program is None or not program.is_at(path):
             return f"the source ran another program than {path}"
@@ -166,7 +165,7 @@ class BlockContext:
         )
 
     def _no_room(self, point: Point, image: Usable) -> str | None:
-        """Why there are not so many devices and nodes, or the image does not use them; None where it does."""
+        """Say why devices or nodes are too few, or why the image can't use them; None if a point fits."""
         machine, each = self.machine, point.gpus // point.nodes
         asked = f"{point.gpus} GPUs" + (f" on {point.nodes} nodes" if point.nodes > 1 else "")
         if (point.gpus > 1 and image.alone) or (point.nodes > 1 and image.one_node):
@@ -193,9 +192,9 @@ def cells(
     sample: Path,
     asked: Request = NOTHING,
 ) -> tuple[Cell, ...]:
-    """Every run of the source, in the order of the study's file.
+    """Plan every run of the source, in the order of the study's file.
 
-    `sample` has real images for cells that can't do without, and need not exist yet; `asked` is what all of them get as it was typed.
+    `sample` is the folder of real images for cells that need some, and need not exist yet; `asked` is the user's request, which applies to all.
     """
     shared: dict[str, Any] = {"study": study, "source": source, "machine": machine, "scale": scale, "asked": asked}
     every = (BlockContext(block=block, sample=sample, **shared) for block in study.blocks)
@@ -203,12 +202,12 @@ def cells(
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
-    """The requests of cells, each once, in order."""
+    """Return the distinct requests of cells, in order."""
     return tuple(dict.fromkeys(cell.request for cell in found if cell.request))
 
 
 def _of_block(context: BlockContext) -> Iterator[Cell]:
-    """A block's cells; scales beside the source's own only on a curve of which this machine can't run all."""
+    """Plan a block's cells; scales in addition to the source's only on a curve that this machine can't run completely."""
     whys = {setup: context.against(setup) for setup in context.setups()}
     curves: dict[tuple[str, Precision, int | None], list[Setup]] = {}
     for setup in whys:
@@ -246,7 +245,7 @@ def _of_block(context: BlockContext) -> Iterator[Cell]:
 
 
 def _id(context: BlockContext, setup: Setup) -> str:
-    """`mxnet.googlenet.8gpus.2nodes.ib`: what the block varies, in the source's terms."""
+    """Name a cell by what the block varies, in the source's terms: `mxnet.googlenet.8gpus.2nodes.ib`."""
     block, point = context.block, setup.point
     words = [block.id, setup.name] if len(block.models) > 1 else [block.id]
     words += [f"{point.gpus}gpus"] if block.device == "gpu" else ["cpu"]
@@ -259,7 +258,7 @@ def _id(context: BlockContext, setup: Setup) -> str:
 
 
 def _where(context: BlockContext, setup: Setup) -> Conditions:
-    """The source's terms; each source names a batch in its own way, and some a network where nothing crosses it."""
+    """Return the conditions in the source's terms; sources name a batch in different ways, and some name a network that nothing crosses."""
     block, point = context.block, setup.point
     on_gpus = block.device == "gpu"
     own = {
@@ -276,7 +275,7 @@ def _where(context: BlockContext, setup: Setup) -> Conditions:
 
 
 def _altered(context: BlockContext, setup: Setup) -> Iterator[Altered]:
-    """Every difference to the source's run that the plan knows and the study does not declare, but for the device and warm-up."""
+    """Yield every difference from the source's run that the plan knows, except device and warm-up."""
     block, where, image = context.block, context.block.where, context.image
     wire = next((wire.name for wire in context.source.hardware.wires if wire.id == setup.network), None)
     held = link(context, setup.network)
@@ -319,13 +318,13 @@ Planned = tuple[Request, Pick]
 
 
 def link(context: BlockContext, network: str | None) -> Link | None:
-    """What stands for a network between emulated nodes; None for links as they are."""
+    """Return the emulated link that stands for a network between emulated nodes; None for links without a limit."""
     rate = context.study.networks[network].rate if network else None
     return Link(rate_mbit=parse_rate(rate), emulated=True) if rate else None
 
 
 def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
-    """One request for all scales if the batch of a device is the same at each, or that of all devices; else one for each."""
+    """Plan one request for all scales if the batch per device, or the global batch, is the same at each; otherwise one per scale."""
     groups: list[tuple[Sequence[Setup], Scaling]] = [([setup], "weak") for setup in setups]
     if len({setup.each for setup in setups}) == 1:
         groups = [(setups, "weak")]
@@ -342,7 +341,7 @@ def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[
 
 
 def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
-    """One request for a scale, a sweep over links between emulated nodes; between real hosts one a wire, as they may lack some."""
+    """Plan one request per scale, a sweep over links between emulated nodes; between real hosts one per wire, since they may lack some."""
     if context.machine.hosts:
         for setup in setups:
             wire = context.study.networks[setup.network].interconnect if setup.network else "auto"
@@ -356,9 +355,9 @@ def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[t
 
 
 def _of_program(context: BlockContext, setup: Setup) -> Planned:
-    """The source's own program, as long as the source ran it; a small scale runs it once."""
+    """Plan the source's own program for as long as the source ran it; at small scale it runs once."""
     block, program, device, devices = context.block, context.block.program, context.device, setup.point.gpus
-    assert program is not None  # noqa: S101 - or there was something against it
+    assert program is not None  # noqa: S101 - `against` refuses a block without one
     batch = setup.printed * (devices if block.batch_of == "device" else 1)
     stands = {
         "model": program.models[setup.name],
@@ -392,7 +391,7 @@ def _of_program(context: BlockContext, setup: Setup) -> Planned:
 
 
 def _altered_for_program(context: BlockContext) -> Iterator[Altered]:
-    """The one setting that the user gives of it."""
+    """Yield the one difference that the user's request makes to it: its data."""
     where, data = context.block.where, context.asked.data
     if where.data == "real" and data:
         yield Altered(field="data", published=where.dataset or "real images", here=f"those of {data.name}")
@@ -415,11 +414,11 @@ def _of_all(setup: Setup) -> int | None:
 def _request(
     context: BlockContext, setup: Setup, *, scales: tuple[int, ...], batch: int | None, scaling: Scaling, **more: Any
 ) -> Request:
-    """What the study says; all else stays at the suite's default."""
+    """Request what the study says; everything else stays at the suite's default."""
     block, image, device = context.block, context.image, context.device
     several = scales[-1] > 1 and block.device == "gpu" and context.asked.framework in (None, block.where.framework)
     given = {name: getattr(context.asked, name) for name in ("engine", "image", "mounts")}
-    # A CPU has no counters and calls no CUDA; not every framework that stands in can record calls.
+    # A CPU has no counters and makes no CUDA calls; not every stand-in framework can record calls.
     left_out = (
         {"metrics", "calls"} if device == "cpu" else {"calls"} if context.framework != block.named_framework else ()
     )
@@ -433,7 +432,7 @@ def _request(
         "device": device,
         "gpus": scales if device == "gpu" else None,
         "workers": (scales if block.device == "gpu" else (1,)) if device == "cpu" else None,
-        # A core in place of a GPU, also where it is alone.
+        # One core for each GPU, also for a single one.
         "threads": 1 if device == "cpu" and block.device == "gpu" else None,
         "batch": batch,
         "image_size": context.shortened("image_size"),

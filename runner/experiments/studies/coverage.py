@@ -1,4 +1,4 @@
-"""What of each source is run, as a table for docs/studies.md: everything that its study `shows`, and in what the runs differ. Pure."""
+"""The coverage table of docs/studies.md: everything that each study `shows`, and in what our runs differ. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ("study", "in the source", "metrics", "run by", "state")
 
 
 def rows(studies: Iterable[Study]) -> Iterator[Sequence[str]]:
-    """A row for each thing that a source shows, in Markdown."""
+    """Yield a Markdown row for each item that a source shows."""
     for study in studies:
         for shown in study.shows:
             metrics = ", ".join(name.replace("_", " ") for name in shown.metrics)
@@ -22,7 +22,7 @@ def rows(studies: Iterable[Study]) -> Iterator[Sequence[str]]:
 
 
 def state(study: Study, shown: Shown) -> str:
-    """`covered`, `covered as data` where there is nothing to run, `differs in ...`, or `can't: ...`; and what another framework does otherwise."""
+    """Return `covered`, `covered as data` (nothing to run), `differs in ...` or `can't: ...`, with the further differences of a stand-in framework."""
     if shown.cant:
         return f"can't: {shown.cant}"
     if not shown.blocks:
@@ -39,11 +39,11 @@ def state(study: Study, shown: Shown) -> str:
 
 
 ANOTHER: Final = "another framework"
-"""Stands for any that is not the source's."""
+"""Any framework other than the source's."""
 
 
 def _differing(study: Study, block: Block, shown: Shown, framework: str | None) -> Iterator[str]:
-    """Fields in which a block's runs, in a framework, are not the source's; how a metric is had only where that is shown."""
+    """Yield the fields in which a block's runs in a framework differ from the source's; a metric's method counts only if the metric is shown."""
     for model in block.models:
         for one in study.declared(block, model, framework=framework):
             metric = one.field.lower().replace(" ", "_")

@@ -1,6 +1,6 @@
-"""How the run of a cell differs from its source's: what the study declares, what the plan changed, and what its records say. Pure.
+"""How the run of a cell differs from its source's: declared by the study, changed by the plan, or found in its records. Pure.
 
-Framework, version, precision, device, libraries and wires are compared with what the source states by the records alone.
+Framework, version, precision, device, libraries and wires are compared with the source by the records only.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _LIBRARIES: Final[dict[str, Callable[[Provenance], str | None]]] = {
     "OS": lambda of: of.host.os,
     "Linux": lambda of: of.host.kernel,
 }
-"""What a source may list under `software`, by the name that it has there."""
+"""Software that a source may list, by the name it has there."""
 _RECORDED: Final = frozenset({"framework", "version", "precision", "gpu", "cpu", "network", *_LIBRARIES})
-"""Fields that records tell."""
+"""Fields that records contain."""
 
 
 def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Altered, ...]:
-    """What is declared, and what was found; of a field in both, the declaration says what the source has, and the finding what is here."""
+    """Join declared and found differences; for a field in both, `published` is the declared one and `here` the found one."""
     own = {one.field: one.published for one in declared}
     known = {one.field: one for one in found}
     return (
@@ -48,7 +48,7 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
 
 
 def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
-    """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run."""
+    """Complete a cell from its records: which of the source's GPUs it ran on, and every difference from the source's run."""
     cell, where, records = run.cell, run.cell.where, counted(run)
     block = study.block(cell.block)
     trial = next((record.trial for record in records if isinstance(record.trial, Trial)), None)
@@ -73,17 +73,17 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
 
 
 def counted(run: CellRun) -> list[RunRecord]:
-    """The records of the runs that may be used; all of them where none may be."""
+    """Return the records of usable runs, or of all if none is usable."""
     return [record for record in run.runs if record.validity.status != "invalid"] or list(run.runs)
 
 
 def software(record: RunRecord) -> str:
-    """What ran, by the framework itself: `pytorch 2.11.0+cu130`."""
+    """Name the software by the framework's own version: `pytorch 2.11.0+cu130`."""
     return f"{_framework(record)} {_version(record)}"
 
 
 def device_names(record: RunRecord) -> tuple[str, ...]:
-    """The kinds of GPUs, or of processors, on all nodes of a run; none where the machine did not say."""
+    """Return the models of GPUs, or of CPUs, on all nodes of a run; none if the machine did not report them."""
     places = record.provenance.nodes or (record.provenance,)
     if record.trial.device == "gpu":
         return tuple(dict.fromkeys(gpu.name for place in places for gpu in place.gpus))
@@ -93,9 +93,9 @@ def device_names(record: RunRecord) -> tuple[str, ...]:
 def hardware(
     published: Published, there: Conditions, *, gpu: Identifier | None, device: Device, name: str
 ) -> Iterator[Altered]:
-    """The difference of the device, if there is one: `gpu` is the source's id of the one here, None where it has none such, `name` the driver's.
+    """Yield the difference of the device, if any: `gpu` is the source's id of the one here, None if the source has no such GPU, `name` the driver's.
 
-    Where a figure or a cell, of the conditions `there`, names no GPU, it is of any that the source tried.
+    If the conditions `there`, of a figure or a cell, name no GPU, they apply to every GPU that the source tried.
     """
     has = published.hardware
     if there.device == "cpu":
@@ -109,7 +109,7 @@ def hardware(
 
 
 def _same_cpu(there: str | None, here: str) -> bool:
-    """Whether all model numbers of a source's processor are in the name of this one: 2690 and v4 of `Xeon E5-2690 v4`."""
+    """Whether this CPU's name contains all model numbers of the source's: 2690 and v4 of `Xeon E5-2690 v4`."""
     numbers = re.findall(r"\bv\d\b|\b\d{4,}\w*\b", there or "")
     return bool(numbers) and all(re.search(rf"\b{number}\b", here) for number in numbers)
 
@@ -121,7 +121,7 @@ def _source_gpu(records: Sequence[RunRecord], names: set[str], study: Study) -> 
 
 
 def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
-    """The settings of runs by field; several values where the runs differ."""
+    """Return the runs' settings by field, several values if the runs differ."""
     found: dict[str, dict[str, None]] = {}
     for trial in (record.trial for record in records if isinstance(record.trial, Trial)):
         size = {"device": trial.batch_per_device, "node": trial.global_batch // trial.nodes, "all": trial.global_batch}
@@ -147,12 +147,12 @@ def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
 def _recorded(
     records: Sequence[RunRecord], where: Conditions, *, study: Study, published: Published
 ) -> Iterator[Altered]:
-    """What the records have otherwise than the source states; several values where they differ."""
+    """Yield the fields in which records and source disagree, with several values if the records differ."""
     stated = {one.name: one.version for one in published.software if one.version}
     precisions = [record.trial.precision for record in records if isinstance(record.trial, Trial)]
     suites = [
         record for record in records if isinstance(record.trial, Trial)
-    ]  # of another program its image is all that is known
+    ]  # another program's framework is unknown, only its image is
     told: list[tuple[str, str | None, Sequence[str | None]]] = [
         ("framework", where.framework, [_framework(record) for record in suites]),
         ("version", where.version or NOT_STATED, [_version(record) for record in records]),
@@ -170,7 +170,7 @@ def _recorded(
 
 
 def _wires(records: Sequence[RunRecord], where: Conditions, *, study: Study, published: Published) -> Iterator[Altered]:
-    """What carried the gradients, where the source names a network and they had to cross it: several nodes, or a bus between devices."""
+    """Yield a difference of the wire, if the source names a network and gradients had to cross it: between nodes, or on a bus between devices."""
     wire = next((wire for wire in published.hardware.wires if wire.id == where.network), None)
     across = [record for record in records if record.trial.world_size > 1]
     if wire is None or not across or (where.nodes == 1 and wire.gbyte_s is None):
@@ -186,7 +186,7 @@ def _wires(records: Sequence[RunRecord], where: Conditions, *, study: Study, pub
 
 
 def _gbit_s(record: RunRecord) -> float:
-    """What a node sent on average in 1e9 bits a second, the most of all nodes: its wire is at least as fast."""
+    """The highest average send rate of any node, in 1e9 bits a second: its wire is at least that fast."""
     step, sent = record.measurement.step_time_s, record.transport.sent_bytes_per_step.values()
     return 8e-9 * max(sent, default=0.0) / step.p50 if step and step.p50 else 0.0
 
@@ -201,15 +201,15 @@ def _framework(record: RunRecord) -> str:
 
 
 def _version(record: RunRecord) -> str:
-    """By the framework itself; of a run that did not get so far, what was asked for."""
+    """Return the version by the framework itself, or the requested one if a run did not get that far."""
     asked = record.trial.version if isinstance(record.trial, Trial) else record.image.reference
     return record.provenance.framework_version or asked
 
 
 def _dotted(cudnn: str | None) -> str | None:
-    """The version of cuDNN in its number: 9.19.0 in 91900, 8.9.2 in 8902."""
+    """Decode a version number of cuDNN: 91900 is 9.19.0, 8902 is 8.9.2."""
     if cudnn is None or not cudnn.isdigit():
         return cudnn
     number = int(cudnn)
-    major, rest = divmod(number, 10_000 if number >= 90_000 else 1_000)  # noqa: PLR2004 - cuDNN 9 counts otherwise
+    major, rest = divmod(number, 10_000 if number >= 90_000 else 1_000)  # noqa: PLR2004 - cuDNN 9 numbers differently
     return f"{major}.{rest // 100}.{rest % 100}"

@@ -1,7 +1,7 @@
-"""What predicates are held against, what they say of it, and which observations a selector means or a curve has. Pure.
+"""The evidence that predicates are tested on, the answers to them, and the choice of observations for selectors and curves. Pure.
 
-Two observations are comparable if they agree in every condition that both state, but for those that a predicate names and those that change
-with these (`FREES`): with another number of GPUs there is another global batch.
+Two observations are comparable if they agree in every condition that both state, except those that a predicate names and those that change
+with them (`FREES`): another number of GPUs has another global batch.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ FREES: Final[Mapping[str, frozenset[str]]] = {
     "case": _SIZES | {"gpus"},
     "network": frozenset({"system", "strategy"}),
 }
-"""By what changes, all else that changes with it."""
+"""By condition, all others that change with it."""
 
 _NO_CONDITION: Final = frozenset({"versus", "note", "run", "container", "memory", "theory_tflops"})
 TERMS: Final = (
     *(name for name in Conditions.model_fields if name not in _NO_CONDITION),
     *("case", "state", "epoch", "name"),
 )
-"""Everything in which two observations can agree."""
+"""All conditions in which two observations can agree."""
 
 _TELLING: Final = ("framework", "model", "gpu", "device", "gpus", "nodes", "network", "batch", "case", "precision")
-"""What a reader tells runs apart by, the first first."""
+"""Conditions that a reader tells runs apart by, most important first."""
 
 _TOLD_BY_OTHERS: Final = frozenset({"batch_per_gpu", "global_batch", "dataset"})
 
 _BARE: Final = frozenset(
     {"framework", "build", "model", "gpu", "device", "case", "mode", "precision", "network", "technique", "state"}
 )
-"""Conditions whose value says all."""
+"""Conditions whose value needs no name."""
 
 _MODES: Final = {"train": "training", "converge": "training", "infer": "inference"}
 
 
 Stated = Observation | Cell
-"""What has conditions: a cell states none of those that only its observations have, such as an epoch."""
+"""Anything with conditions; a cell lacks those that only its observations have, such as an epoch."""
 
 
 def term(one: Stated, name: str) -> Value:
-    """A condition of an observation, or of a cell; None where it states none.
+    """Return a condition of an observation or a cell; None if it is not stated.
 
-    A mode is `training` or `inference`, whatever more the source says of it. A batch is the one that is stated, of whomever it is.
+    A mode is reduced to `training` or `inference`. A batch is whichever size is stated, of one device or of all.
     """
     if name == "model_size":
         return one.where.model
@@ -83,7 +83,7 @@ def term(one: Stated, name: str) -> Value:
 
 
 def mode(text: str | None) -> str | None:
-    """`training` or `inference`, where a text begins with either: ``mode("training, partial epoch")`` is ``"training"``."""
+    """Reduce a mode to `training` or `inference`: ``mode("training, partial epoch")`` is ``"training"``."""
     if text is None:
         return None
     first = text.partition(",")[0].strip()
@@ -91,7 +91,7 @@ def mode(text: str | None) -> str | None:
 
 
 def selects(selector: Selector, one: Stated) -> bool:
-    """Whether an observation, or a cell, fits every condition of a selector; a build is only asked of those that have one."""
+    """Whether an observation or a cell meets every condition of a selector; one that states no build meets any build."""
     if (selector.state == "idle") != (term(one, "state") == "idle") or selector.epoch not in {None, term(one, "epoch")}:
         return False
     for field, count in (("gpus", selector.gpus_above), ("nodes", selector.nodes_above)):
@@ -111,21 +111,21 @@ def _fits(one: Stated, name: str, allowed: tuple[Value, ...]) -> bool:
 
 
 def expand(selector: Selector) -> tuple[Selector, ...]:
-    """A selector for each combination of allowed values."""
+    """Return a selector for each combination of allowed values."""
     stated = selector.stated
     single = [[(name, (value,)) for value in values] for name, values in stated.items()]
     return tuple(selector.model_copy(update=dict(combination)) for combination in itertools.product(*single))
 
 
 def differing(lhs: Selector, rhs: Selector) -> frozenset[str]:
-    """The conditions that two selectors name differently, and all that changes with them."""
+    """Return the conditions that two selectors name differently, and all that change with them."""
     left, right = _named(lhs), _named(rhs)
     named = {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
     return freed(named)
 
 
 def freed(named: Iterable[str]) -> frozenset[str]:
-    """These, and all that changes with them."""
+    """Return these conditions and all that change with them."""
     names = set(named)
     return frozenset(names.union(*(FREES.get(name, frozenset()) for name in names)))
 
@@ -139,9 +139,9 @@ def _named(selector: Selector) -> dict[str, object]:
 
 
 def agreement(one: Observation, other: Stated, *, free: frozenset[str], same: Sequence[str] = ()) -> int | None:
-    """In how many conditions two observations agree; None if they may not be held against each other.
+    """Count the conditions in which two observations agree; None if they are not comparable.
 
-    Those in `free` may differ; those in `same` both have to state alike, or not at all.
+    Conditions in `free` may differ; those in `same` must be equal, or stated by neither.
     """
     if any(term(one, name) != term(other, name) for name in same):
         return None
@@ -160,17 +160,17 @@ def agreement(one: Observation, other: Stated, *, free: frozenset[str], same: Se
 def partners(
     one: Observation, among: Iterable[Observation], *, free: frozenset[str], same: Sequence[str] = ()
 ) -> tuple[Observation, ...]:
-    """Of the observations that may be held against one, those that agree with it in most conditions; several where these are as many."""
+    """Return the comparable observations that agree with `one` in most conditions: several if there is a tie."""
     near = [(alike, other) for other in among if (alike := agreement(one, other, free=free, same=same)) is not None]
     most = max((alike for alike, _ in near), default=0)
     return tuple(other for alike, other in near if alike == most)
 
 
 def curves(observations: Sequence[Observation], axis: Axis) -> tuple[tuple[Observation, ...], ...]:
-    """Observations that differ along an axis, and in what changes with it, each curve in the order in which its levels are measured.
+    """Group observations into curves, which differ along an axis and in what changes with it.
 
-    Runs over several networks share the points of their curves that use none. A level has one point: the source's own scale goes before
-    an extra one, fewer nodes before more.
+    The curves of several networks share the points that need no network. A level has one point: the source's own scale precedes an extra one,
+    fewer nodes precede more.
     """
     free = freed({axis})
     groups: dict[tuple[Value, ...], list[Observation]] = {}
@@ -203,7 +203,7 @@ def _one_each(curve: Sequence[Observation], axis: Axis) -> tuple[Observation, ..
 
 
 def described(selector: Selector) -> str:
-    """A selector in a few words: `vgg16, gpus 4`."""
+    """Describe a selector briefly: `vgg16, gpus 4`."""
     words = []
     for name, value in _named(selector).items():
         text = " or ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -213,7 +213,7 @@ def described(selector: Selector) -> str:
 
 
 def told_apart(observations: Sequence[Observation], one: Observation, *, but: Iterable[str] = ()) -> str:
-    """What sets an observation apart from the others, in as few words as tell them all apart."""
+    """Describe how an observation differs from the others, by as few conditions as tell them all apart."""
     left_out = set(but)
     kept: list[str] = []
     distinct = 1
@@ -231,9 +231,9 @@ def told_apart(observations: Sequence[Observation], one: Observation, *, but: It
 
 
 SHOWN: Final = 6
-"""Cases that a sentence lists one by one."""
+"""Most cases that a sentence lists."""
 BY_DEFINITION: Final = "by definition"
-"""`method` of what nobody has to measure: the speedup of one device is 1."""
+"""`method` of a figure that needs no measurement: the speedup of one device is 1."""
 _COUNT: Final = "samples_per_run"
 """A quantity that is the same in every run."""
 _FACTORS: Final = {
@@ -244,9 +244,9 @@ _FACTORS: Final = {
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a predicate, or one `case` of it, holds; None where that can't be told here.
+    """Whether a predicate, or one `case` of it, holds; None if that can't be decided here.
 
-    `why` has the figures, or what is missing; `runs` are behind them, and `doubts` say why these are inconclusive.
+    `why` has the figures, or what is missing; `runs` are the ids behind them, and `doubts` say why these are inconclusive.
     """
 
     holds: bool | None
@@ -257,15 +257,15 @@ class Answer:
 
 
 def answer(holds: bool | None, why: str, *observations: Observation) -> Answer:  # noqa: FBT001 - as of an Answer
-    """The answer that these figures give."""
+    """Return an answer that rests on these observations."""
     return Answer(holds, why, runs_of(*observations), doubts(*observations))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that was measured for a study, or that its source printed: `missing` is what runs did not give.
+    """Everything measured for a study, or printed by its source; `missing` is what the runs could not provide.
 
-    `device` stands for the source's GPUs; the driver or the kernel calls it `device_name`.
+    `device` stands for the source's GPUs; `device_name` is what the driver or the kernel calls it.
     """
 
     published: Published
@@ -276,24 +276,24 @@ class Evidence:
     device_name: str
 
     def of(self, metric: str, selector: Selector | None = None) -> tuple[Observation, ...]:
-        """The observations of a metric that fit a selector; those over time are not among them."""
+        """Return the observations of a metric that fit a selector, except those over time."""
         wanted = selector or Selector()
         found = (one for one in self.observations if one.metric == metric and one.iterations is None)
         return tuple(one for one in found if selects(wanted, one))
 
     def over_time(self, metric: str, selector: Selector) -> tuple[Observation, ...]:
-        """The observations of a metric window by window, in their order."""
+        """Return the observations of a metric window by window, in order."""
         found = (one for one in self.observations if one.metric == metric and one.iterations is not None)
         return tuple(sorted((one for one in found if selects(selector, one)), key=lambda one: one.iterations or 0))
 
     def gpus_not_here(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Of the source's GPUs with these ids, those that nothing was measured on, by their models."""
+        """Return the models of those of the source's GPUs, by id, that nothing was measured on."""
         here = {one.where.gpu for one in self.observations}
         models = {gpu.id: gpu.model for gpu in self.published.hardware.gpus}
         return tuple(models.get(name, name) for name in names if name not in here)
 
     def nothing(self, metric: str, selector: Selector, *, case: Collection[str] = ()) -> str:
-        """Why there is no such observation, as half a sentence; it does not repeat the conditions that tell the `case`."""
+        """Say why there is no such observation, in half a sentence that leaves out the conditions named by the `case`."""
         if selector.gpu and (absent := self.gpus_not_here(selector.gpu)):
             return f"no {' or '.join(absent)} here, but {self.device_name}"
         of_what = described(selector.model_copy(update=dict.fromkeys(case)))
@@ -312,7 +312,7 @@ class Evidence:
         return not_given or [not_run(run) for run in own.values() if not run.runs]
 
     def means(self, selector: Selector, run: CellRun) -> bool:
-        """Whether a selector speaks of a cell; what only its observations tell, such as an epoch, is left open."""
+        """Whether a selector covers a cell; conditions that only observations have, such as an epoch, are ignored."""
         return selects(selector.model_copy(update={"state": None, "epoch": None}), run.cell)
 
 
@@ -322,35 +322,35 @@ def not_run(run: CellRun) -> str:
 
 
 def worded(metric: str) -> str:
-    """A metric in a sentence: `scaling efficiency`."""
+    """Write a metric in a sentence: `scaling efficiency`."""
     return metric.replace("_", " ")
 
 
 def amount(one: Observation) -> Amount:
-    """The figure of an observation with its interval; exact for a count, by definition, and where a source prints it."""
+    """Return the figure of an observation with its interval; exact if it is a count, true by definition, or printed by the source."""
     exact = one.repeats == 0 or one.method == BY_DEFINITION or one.metric == _COUNT
     return Amount(one.value, one.ci95, one.freedom, exact=exact)
 
 
 def shown(one: Observation, unit: str | None = None) -> str:
-    """A figure as a sentence has it: `412 ± 6 images/s`."""
+    """Write a figure in a sentence: `412 ± 6 images/s`."""
     return written(amount(one), unit or one.unit)
 
 
 def written(figure: Amount, unit: str) -> str:
-    """A number with its interval and unit; a ratio has no unit."""
+    """Write a number with its interval and unit; a ratio has no unit."""
     half = figure.ci95.half_width if figure.ci95 else 0.0
     spread = f" ± {half:,.0f}" if half >= 100 else f" ± {half:.2g}" if half else ""  # noqa: PLR2004 - two digits
     return f"{digits(figure.value)}{spread}{'' if unit == 'x' else ' ' + unit}"
 
 
 def digits(value: float) -> str:
-    """Four digits of a number, and all before the point of a long one: `3.249`, `65,702`."""
+    """Write four significant digits, or all integer digits of a longer number: `3.249`, `65,702`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"  # noqa: PLR2004 - four digits
 
 
 def in_unit(one: Observation, unit: str) -> Amount:
-    """The figure of an observation in another unit of its quantity."""
+    """Convert the figure of an observation to another unit of its quantity. Raises ValueError if there is no conversion."""
     if one.unit == unit:
         return amount(one)
     if one.unit not in _FACTORS or unit not in _FACTORS or not {one.unit, unit} <= set(METRICS[one.metric]):
@@ -359,14 +359,14 @@ def in_unit(one: Observation, unit: str) -> Amount:
 
 
 def runs_of(*observations: Observation) -> tuple[str, ...]:
-    """The runs behind observations, each once."""
+    """Return the ids of the runs behind observations, each once."""
     return tuple(dict.fromkeys(run for one in observations for run in one.runs))
 
 
 def made_of(
     *observations: Observation, metric: str, unit: str, figure: Amount, method: str | None = None
 ) -> Observation:
-    """A figure made of others, under the conditions of the first, with the fewest repeats, and all runs and differences of them."""
+    """Derive a figure from others: it has the conditions of the first, the fewest repeats, and the runs and differences of all."""
     return observations[0].model_copy(
         update={
             "metric": metric,
@@ -384,9 +384,9 @@ def made_of(
 
 
 def doubts(*observations: Observation) -> tuple[str, ...]:
-    """Why figures only indicate what they say: a degraded run among them, fewer runs than an interval takes, or no interval.
+    """Say why figures are inconclusive: degraded runs, too few runs for an interval, or no interval.
 
-    Neither what is so by definition nor what a source printed is in doubt, nor are counts, or windows one by one, for want of an interval.
+    Values by definition and printed figures are never in doubt; counts and single windows need no interval.
     """
     own = [one for one in observations if one.repeats and one.method != BY_DEFINITION]
     found = ["degraded runs"] if any(one.degraded for one in own) else []
@@ -399,7 +399,7 @@ def doubts(*observations: Observation) -> tuple[str, ...]:
 
 
 def together(answers: Sequence[Answer]) -> Answer:
-    """One answer to all cases: one that fails is enough, and what could not be told is said beside it."""
+    """Combine the answers to all cases: one failure decides, and undecided cases are mentioned."""
     failed = [one for one in answers if one.holds is False]
     held = [one for one in answers if one.holds]
     untold = [one for one in answers if one.holds is None]
@@ -416,14 +416,14 @@ def together(answers: Sequence[Answer]) -> Answer:
 
 
 def in_doubt(decided: Sequence[Answer]) -> tuple[str, ...]:
-    """The doubts about what answers decide together: of those that hold all count, of those that fail one without any is enough."""
+    """Return the doubts about a joint decision: those of all its answers, or none if one of them fails beyond doubt."""
     if any(one.holds is False and not one.doubts for one in decided):
         return ()
     return tuple(dict.fromkeys(doubt for one in decided for doubt in one.doubts))
 
 
 def _listed(answers: Sequence[Answer], *, all_of_them: bool = False) -> str:
-    """Sentences, each once, with the cases that it is said of; what is said of all of them goes without."""
+    """Join sentences, each once, with the cases that it applies to; a sentence for all cases names none."""
     cases: dict[str, list[str]] = {}
     for one in answers:
         cases.setdefault(one.why, []).append(one.case)

@@ -1,7 +1,7 @@
 """`dlscale reproduce` and `dlscale studies`: survey the machine, plan the cells, run them, judge, write.
 
-A survey tells devices, nodes, engine, and which of the suite's images run there. Runs on file are taken as they are, so that a study which
-was stopped resumes.
+A survey finds devices, nodes, the engine, and which of the suite's images run there. Runs on file are reused unmodified, so that a stopped
+study resumes.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from runner.run.data import make_sample
 from runner.run.trial_runner import RecordedRuns
 
 IMAGES: Final[dict[Scale, int]] = {"full": 2000, "short": 2000, "small": 88}
-"""Enough for an accuracy; the small one has eight of each class, so that an epoch of ResNet-152 ends within seconds on two cores."""
+"""Images of a sample: enough for an accuracy; the small one has eight per class, so that an epoch of ResNet-152 takes only seconds on two cores."""
 
 SEED: Final = 1
 
 
 def sample_path(scale: Scale) -> Path:
-    """The folder of sample photographs of a scale, whether or not it exists."""
+    """Return the folder of sample photographs of a scale, whether or not it exists."""
     return cache_dir() / "samples" / f"photographs-{IMAGES[scale]}"
 
 
 def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
-    """Make the sample photographs if they are not there; half-made ones never have their name."""
+    """Make the sample photographs unless they exist; the folder gets its name only when it is complete."""
     path = sample_path(scale)
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
@@ -75,9 +75,9 @@ def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
 
 
 def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
-    """Run a study's cells that this hardware can run, and judge the source by what they show; returns the exit code.
+    """Run the cells of a study that this hardware can run, judge the source by them, and return the exit code.
 
-    A RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
+    Raises RequestError if there is no such study, if DATA is no data set, or if none of its cells can run here.
     """
     console, asked = open_console(), options.bench
     study, source = load_study(options.study or "")
@@ -134,7 +134,7 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
 
 
 def check_program(study: Study, asked: Request) -> None:
-    """Refuse a program that no block of a study names. RequestError: with those that they do."""
+    """Refuse a program that no block of a study names. Raises RequestError, which lists the known ones."""
     if not asked.command or any(block.program and block.program.is_at(asked.command[0]) for block in study.blocks):
         return
     known = dict.fromkeys(block.program.file for block in study.blocks if block.program)
@@ -143,7 +143,7 @@ def check_program(study: Study, asked: Request) -> None:
 
 
 def _blocks(study: Study, names: Sequence[str]) -> list[Block]:
-    """Those that CELLS may mean cells of. RequestError: a name is of none."""
+    """Return the blocks that CELLS may refer to. Raises RequestError if a name matches none."""
     for name in names:
         if not any(_may_mean(name, block) for block in study.blocks):
             raise _no_cell(name, study.id, (block.id for block in study.blocks))
@@ -170,9 +170,9 @@ def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
 def _run(
     found: Sequence[Cell], options: StudyRequest, *, out: Path, command: tuple[str, ...], shown: Progress
 ) -> tuple[list[CellRun], bool]:
-    """Run every request once; returns the cells with their runs, and whether that was stopped, as by Ctrl-C, which leaves what is done.
+    """Run every request once; return the cells with their runs, and whether the study was stopped, e.g. by Ctrl-C, which keeps finished runs.
 
-    A request that fails does not end the study.
+    A failed request does not end the study.
     """
     recorded, todo = RecordedRuns(out), requests(found)
     ran = {cell.id: CellRun(cell=cell, why=cell.why) for cell in found}
@@ -193,7 +193,7 @@ def _run(
         except KeyboardInterrupt:
             return list(ran.values()), True
         except RequestError as error:
-            # Nothing was started, as where the machine lacks a wire or the framework a network.
+            # Nothing was started, e.g. because the machine lacks a wire or the framework a network.
             unable = {"request": None, "pick": None}
             ran |= {cell.id: CellRun(cell=cell.model_copy(update=unable), why=str(error)) for cell in own}
             shown.stage(f"skipped: {error}")
@@ -212,16 +212,16 @@ def _run(
 
 
 def _cell_run(cell: Cell, records: Sequence[RunRecord]) -> CellRun:
-    """A cell with those runs of its request that are its own."""
+    """Assign to a cell its own runs among those of its request."""
     own = tuple(record for record in records if cell.pick and cell.pick.takes(record.trial))
     failed = (one.outcome.reason for one in own if one.outcome.status != "ok" and one.outcome.reason)
     return CellRun(cell=cell, runs=own, why=next(failed, None))
 
 
 def list_studies(options: StudyRequest, *, words: Sequence[str] = (), as_json: bool) -> None:
-    """Print every study, as text or as JSON: how many of its cells can run here, by which command, and what came of it so far.
+    """Print every study, as text or JSON: how many of its cells can run here, by which command, and its latest results.
 
-    `words` are the options that were typed, which that command takes, too.
+    `words` are the options that were typed; the printed command repeats them.
     """
     console = no_console() if as_json else open_console()
     facts = []
@@ -247,7 +247,7 @@ def list_studies(options: StudyRequest, *, words: Sequence[str] = (), as_json: b
 
 
 def _facts(study: Study, own: Sequence[Cell], *, last: Reproduction | None, command: str) -> dict[str, object]:
-    """What is listed of a study, for programs."""
+    """Return the listing of a study, for programs."""
     here, smaller = tables.runnable(own)
     return {
         "study": study.id,
@@ -270,9 +270,9 @@ def _facts(study: Study, own: Sequence[Cell], *, last: Reproduction | None, comm
 def survey(
     request: Request, *, gpus: Mapping[Identifier, Sequence[str]], say: Callable[[str], None] = lambda _: None
 ) -> Machine:
-    """Look at the machines that a request names, and what of its software can run there; `gpus` has the driver's names by the source's id of a GPU.
+    """Inspect the requested machines, and which software can run there; `gpus` has the driver's names by the source's id of a GPU.
 
-    A RequestError: the list of hosts is wrong, or an engine, image or framework that was asked for is not to be had.
+    Raises RequestError if the list of hosts is wrong, or if a requested engine, image or framework is not available.
     """
     with closing(assemble(request, contact=True, say=say)) as cluster:
         return _of(cluster, request, gpus)
@@ -304,7 +304,7 @@ def _images(request: Request, cluster: Cluster, engine: EngineChoice) -> tuple[U
 
 
 def usable(image: AnyImage, *, misfit: str | None) -> Usable:
-    """What a study has to know of an image, or of a machine's own software."""
+    """Return what a study has to know of an image, or of the software installed on a machine."""
     return Usable(
         framework=image.framework,
         version=image.version,
@@ -328,7 +328,7 @@ def _misfit(image: ImageSpec, cluster: Cluster, engine: EngineChoice) -> str | N
 
 
 def _built(image: ImageSpec) -> bool:
-    """Whether the engine of this machine has it; a study pulls no 14 GB that nobody asked for."""
+    """Whether the local engine has the image; a study never pulls 14 GB unasked."""
     try:
         with closing(docker.connect()) as client:
             return find_built(image, client) is not None

@@ -1,9 +1,9 @@
-"""What the runs of one cell show: rates, times, losses, accuracies, telemetry of devices, and passes under a profiler. Pure.
+"""The figures of one cell's runs: rates, times, losses, accuracies, device telemetry, and profiling passes. Pure.
 
 A GPU's figures are the driver's (`gpu_utilisation` is the share of time in which any kernel ran). CPUs that stand for GPUs have none of
-them, and power of the processors' packages, if the machine reports it.
+them; they have the power of the processors' packages, if the machine reports it.
 
-Seconds of profiled repeats are added up before they are divided. Shares of kernels are of all seconds of kernels, copies and memsets; shares
+Seconds of profiled repeats are summed before they are divided. Shares of kernels are of all seconds of kernels, copies and memsets; shares
 of calls are of all seconds of calls.
 """
 
@@ -34,13 +34,13 @@ Runs = Sequence[RunRecord]
 
 NO_GPU: Final = "no NVIDIA device"
 CONVERGED_WITHIN: Final = 1.0
-"""Percentage points below a run's best accuracy at which it counts as converged. No source says what it takes; this is ours."""
+"""Percentage points below a run's best accuracy at which it counts as converged. No source defines convergence; this threshold is ours."""
 
 
 def measured(run: CellRun, *, machine: Machine, backward_apart: bool) -> CellFigures:
-    """Everything that the runs of a cell give.
+    """Return all figures of a cell's runs.
 
-    `backward_apart`: other cells of the study profile the backward pass alone, and so tell what belongs to it.
+    `backward_apart`: other cells of the study profile the backward pass separately, and provide the figures of that pass.
     """
     cell = CellFigures(run, machine, backward_apart)
     if run.cell.case is not None:
@@ -59,7 +59,7 @@ def measured(run: CellRun, *, machine: Machine, backward_apart: bool) -> CellFig
 
 @dataclass
 class CellFigures:
-    """What a cell gives: `measured` are its usable runs without a profiler, `passes` those under one."""
+    """Collects the figures of a cell: `measured` are its usable runs without a profiler, `passes` its usable profiling passes."""
 
     run: CellRun
     machine: Machine
@@ -74,12 +74,12 @@ class CellFigures:
         self.on_cpu = self.run.cell.where.device == "cpu" or self.machine.device == "cpu"
 
     def why_none(self) -> str:
-        """Why there is no usable measured run."""
+        """Say why there is no usable measured run."""
         reasons = [reason for one in self.run.runs for reason in one.validity.reasons]
         return self.run.why or next(iter(reasons), None) or "no run of this cell can be used"
 
     def add(self, metric: str, unit: str, figure: Amount | float, runs: Runs, **more: object) -> None:
-        """Keep a figure; `more` are further fields of the observation, and `gpu_index` of its conditions."""
+        """Add a figure; `more` are further fields of the observation, or `gpu_index`, which goes to its conditions."""
         cell, trial = self.run.cell, runs[0].trial
         amount = figure if isinstance(figure, Amount) else Amount(figure)
         index = more.pop("gpu_index", None)
@@ -103,20 +103,20 @@ class CellFigures:
         self.observations.append(Observation.model_validate(fields | more))
 
     def add_mean(self, metric: str, unit: str, values: Sequence[float], runs: Runs, **more: object) -> None:
-        """Keep the mean of repeats of which each gives one number, with Student's interval."""
+        """Add the mean of one number per repeat, with Student's interval."""
         self.add(metric, unit, mean_of(values), runs, **more)
 
     def lack(self, why: str, *metrics: str) -> None:
-        """Keep why there are no such figures."""
+        """Add the reason why these figures are missing."""
         self.missing += [Missing(cell=self.run.cell.id, metric=metric, why=why) for metric in metrics]
 
 
 _IMAGES: Final = "images/s"
-"""What the programs of sources train on, whose logs call them samples or examples."""
+"""The unit of the sources' programs, which train on images although their logs say samples or examples."""
 
 
 def _rates(cell: CellFigures) -> None:
-    """Throughput over all repeats with its interval, and what follows from it: the time of an iteration."""
+    """Add throughput over all repeats with its interval, and the iteration time that follows from it."""
     runs = cell.measured
     windows = usable_windows(runs)
     told = [one.measurement.throughput for one in runs if one.measurement.throughput]
@@ -136,14 +136,14 @@ def _rates(cell: CellFigures) -> None:
 
 
 def _an_iteration(runs: Runs, trial: Trial) -> float:
-    """How much of what throughput counts one iteration has: its samples, or the units of them."""
+    """Return how much of the throughput's quantity one iteration processes: its samples, or their units."""
     windows = [window for one in runs for window in one.measurement.windows]
     units = math.fsum(window.samples if window.units is None else window.units for window in windows)
     return trial.global_batch * units / sum(window.samples for window in windows)
 
 
 def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:
-    """Rate and iteration time of each window, over the repeats that have it; `iterations` are those done at its end, warm-up included."""
+    """Add rate and iteration time per window, over the repeats; `iterations` counts those done by its end, including warm-up."""
     joined = [(one, metrics.global_windows(one.measurement.windows)) for one in cell.measured]
     known = [(one, windows) for one, windows in joined if windows is not None]
     runs = [one for one, _ in known]
@@ -157,7 +157,7 @@ def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:
 
 
 def _times(cell: CellFigures) -> None:
-    """Training time, or that of all of an inference and of its batches; and how many samples it was for."""
+    """Add training time, or for inference total time and time per batch; and the number of samples."""
     runs = cell.measured
     of_program = cell.run.cell.whole_time
     shortened = any(one.field == "iterations" and not one.declared for one in cell.run.cell.altered)
@@ -180,11 +180,11 @@ def _times(cell: CellFigures) -> None:
 
 
 _OF_THE_SUITE: Final = ("create", "probe_", "input_alone", "latency")
-"""How phases begin that no program of the source's has: making the container, and the suite's own passes."""
+"""Prefixes of phases that no source's program has: creation of the container, and the suite's own passes."""
 
 
 def _program_s(one: RunRecord) -> float | None:
-    """Seconds from the start of a run's program to its end, without the suite's own passes."""
+    """Return the seconds from start to end of a run's program, without the suite's own passes."""
     spent = one.outcome.phases_s
     if "total" not in spent:
         return None
@@ -192,7 +192,7 @@ def _program_s(one: RunRecord) -> float | None:
 
 
 def _quality(cell: CellFigures) -> None:
-    """Accuracy of predictions; losses and accuracy after each epoch; and the epoch at which a training has converged."""
+    """Add accuracy of predictions, losses and accuracy after each epoch, and the epoch of convergence."""
     answered = [(one, figures) for one in cell.measured if (figures := one.measurement.accuracy)]
     if answered:
         share = _share([figures.percent for _, figures in answered], answered[0][1].samples)
@@ -214,20 +214,20 @@ def _quality(cell: CellFigures) -> None:
 
 
 def converged_at(curve: Sequence[tuple[int, float]]) -> int:
-    """The first epoch whose accuracy is within `CONVERGED_WITHIN` of the best of the run; pairs of epoch and accuracy in percent."""
+    """Return the first epoch whose accuracy is within `CONVERGED_WITHIN` of the run's best; `curve` has pairs of epoch and accuracy in percent."""
     best = max(accuracy for _, accuracy in curve)
     return next(epoch for epoch, accuracy in curve if accuracy >= best - CONVERGED_WITHIN)
 
 
 def _share(percents: Sequence[float], samples: int) -> Amount:
-    """The mean of runs, each of the same so many samples; its interval is the wider of that over runs and that of a share of samples.
+    """Average runs of equally many samples; the interval is the wider of that over runs and that of a proportion of samples.
 
-    Runs of one seed may agree to the last digit, which is no certainty about other images.
+    Runs of one seed may agree to the last digit, which gives no certainty about other images.
     """
     found = mean_of(percents)
     if found.ci95 is None or not samples:
         return found
-    # Wilson's interval of a share (E. B. Wilson, JASA 22(158), 1927), in percent.
+    # Wilson's interval of a proportion (E. B. Wilson, JASA 22(158), 1927), in percent.
     z, share = student_t(math.inf), found.value / 100
     middle = (share + z**2 / (2 * samples)) / (1 + z**2 / samples)
     half = z / (1 + z**2 / samples) * math.sqrt(share * (1 - share) / samples + z**2 / (4 * samples**2))
@@ -236,7 +236,7 @@ def _share(percents: Sequence[float], samples: int) -> Amount:
 
 
 def _total_time(cell: CellFigures) -> None:
-    """How long several trainings took in all, as `settings.total_s` has it; repeats of which a training is missing are left out."""
+    """Add the total time of several trainings, by `settings.total_s`; repeats that lack a training are left out."""
     if not cell.measured:
         cell.lack(cell.why_none(), "total_time")
         return
@@ -268,7 +268,7 @@ Watched = Sequence[tuple[RunRecord, Telemetry]]
 
 
 def _devices(cell: CellFigures) -> None:
-    """Everything that telemetry has, over all repeats; of each GPU by itself where there are several."""
+    """Add everything in the telemetry, over all repeats; for several GPUs, also per GPU."""
     watched = [(one, telemetry) for one in cell.measured if (telemetry := one.telemetry)]
     runs, seen = [one for one, _ in watched], [telemetry for _, telemetry in watched]
     if cell.on_cpu or not seen:
@@ -323,7 +323,7 @@ def _ranges(
     *,
     method: str | None = None,
 ) -> bool:
-    """Smallest, mean and largest of one device; over several the mean of means and the extremes of all. Whether every device has them."""
+    """Add minimum, mean and maximum; of several devices, the mean of means and the extremes of all. Returns False if a device lacks them."""
     known = [[one for one in own if one] for own in spans]
     if not all(own and len(own) == len(every) for own, every in zip(known, spans, strict=True)):
         return False
@@ -339,7 +339,7 @@ def _ranges(
 def _each(
     cell: CellFigures, metric: str, unit: str, watched: Watched, figure: Callable[[GpuTelemetry], float | None]
 ) -> None:
-    """A figure of each GPU, numbered from 1 in the order of nodes and devices, as `nvidia-smi` lists them; none of a GPU that is alone."""
+    """Add a figure per GPU, numbered from 1 in the order of nodes and devices, as `nvidia-smi` lists them; nothing for a single GPU."""
     gpus = list(zip(*(telemetry.gpus for _, telemetry in watched), strict=False))
     for number, repeats in enumerate(gpus if len(gpus) > 1 else (), start=1):
         values = [value for gpu in repeats if (value := figure(gpu)) is not None]
@@ -348,7 +348,7 @@ def _each(
 
 
 def _idle(telemetry: Telemetry) -> float | None:
-    """Mean idle power of a device; None unless each is known."""
+    """Return the mean idle power per device; None unless it is known of each."""
     known = [one.idle_power_w for one in telemetry.trained if one.idle_power_w is not None]
     return fmean(known) if known and len(known) == len(telemetry.trained) else None
 
@@ -362,7 +362,7 @@ def _why(seen: Sequence[Telemetry], field: str) -> str:
 
 
 _ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?([GS]etDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
-"""Calls that a source counts as memory-related beside allocation: asking a device what it has, and choosing one."""
+"""Calls that a source counts as memory-related in addition to allocation: device queries, and selecting a device."""
 _OF_KERNELS: Final = (
     *("gpu_compute_utilisation", "kernel_concurrency", "concurrent_kernel_time", "nccl_broadcast_time_share"),
     *("winograd_time_share", "compute_time_share", "kernel_time_share"),
@@ -371,14 +371,14 @@ _OF_CALLS: Final = {
     "cudaLaunchKernel_api_time_share": "LaunchKernel",
     "cudaEventDestroy_api_time_share": "EventDestroy",
 }
-"""Which calls a share is of, by what is in their names."""
+"""Calls that a share is of, by a part of their names."""
 _MEMORY_CALLS: Final = "memory_api_time_shares"
 _OF_COPIES: Final = ("copy_size", "copy_throughput", "copy_overlap")
 _NO_CALLS: Final = "no pass traced calls of the CUDA API"
 
 
 def _passes(cell: CellFigures) -> None:
-    """All that the cell's passes tell; nothing where none was asked for."""
+    """Add all figures of the cell's profiling passes; nothing if none was requested."""
     _fp32(cell)
     kernels = [one for one in cell.passes if one.profile and one.profile.kind == "kernels"]
     whole = [one for one in kernels if one.profile and one.profile.region is None]
@@ -414,12 +414,12 @@ def _extent(runs: Runs) -> str:
 
 
 def _pieces(runs: Runs) -> str:
-    """What the work of these passes consists of: kernels, or operators on a CPU."""
+    """Name the units of work in these passes: kernels, or operators on a CPU."""
     return _profiles(runs)[0].work or "kernels"
 
 
 def _share_of_work(runs: Runs, fits: Callable[[Category], bool]) -> float:
-    """Percent of the seconds of all work whose category fits."""
+    """Return the percentage of the seconds of all work that is in categories that fit."""
     entries = [entry for profile in _profiles(runs) for entry in profile.categories]
     whole = sum(entry.seconds for entry in entries)
     return 100 * sum(entry.seconds for entry in entries if fits(entry.category)) / whole if whole else 0.0
@@ -469,7 +469,7 @@ def _computes(category: Category) -> bool:
 
 
 def _launches(cell: CellFigures, passes: Runs) -> None:
-    """What launching kernels, and destroying events, took of the time of all calls."""
+    """Add the shares of kernel launches, and of event destructions, in the time of all calls."""
     runs = [one for one in passes if one.profile and one.profile.calls]
     if cell.on_cpu or not runs:
         cell.lack(NO_GPU if cell.on_cpu else _NO_CALLS, *_OF_CALLS)
@@ -515,7 +515,7 @@ def _copies(cell: CellFigures, whole: Runs) -> None:
 
 
 def _fp32(cell: CellFigures) -> None:
-    """By counters of kernels where a pass read them, else by the driver's own of the whole device."""
+    """Add FP32 utilisation by counters of kernels if a pass read them, otherwise by the driver's device-wide ones."""
     counted = [
         (one, percent)
         for one in cell.passes
@@ -545,9 +545,9 @@ _FLOP: Final = "average_flop_count"
 
 
 def _flop(cell: CellFigures, whole: Runs) -> None:
-    """FLOP of one kernel on average: as counters have it, which is how a source counts, and as the network's layers do; of operators on a CPU.
+    """Add FLOP per kernel (on a CPU, per operator): by counters, as a source counts, and by the network's layers.
 
-    Where no counters were read the second stands for the first.
+    Without counters, the second replaces the first.
     """
     counted = [
         (one, count)

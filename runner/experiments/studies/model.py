@@ -1,4 +1,4 @@
-"""The types of a study: `StudyRequest` asks for it, `cells.py` plans its `Cell`s for a machine, `flow.py` runs them, `reproduction.py` judges the `CellRun`s."""
+"""The types of a study: `StudyRequest` is the user's, `cells.py` plans `Cell`s for a machine, `flow.py` runs them, `reproduction.py` judges the `CellRun`s."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Scale = Literal["full", "short", "small"]
 SHARED: Final = (
     *("framework", "version", "device", "hosts", "cluster", "slurm_flags", "engine", "image", "mounts", "data", "out"),
 )
-"""Fields of `Request` that `reproduce` takes as `bench` does, for all runs of a study; `framework` is then in place of the source's."""
+"""Fields of `Request` that `reproduce` takes as `bench` does, for all runs of a study; `framework` then replaces the source's."""
 
 
 NOTHING: Final = Request()
 
 
 class StudyRequest(Frozen):
-    """What was asked for: `bench` has what every run of the study gets (`SHARED`), `cells` begin the ids of those to run.
+    """The user's request: `bench` applies to every run of the study (`SHARED`), `cells` are prefixes of the ids of the cells to run.
 
-    The command of `bench` is where the source's own program lies in its image; only the blocks that name it run then.
+    The command of `bench` is the path of the source's own program in its image; then only blocks that name this program run.
     """
 
     study: str | None = None
@@ -58,13 +58,13 @@ INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
     "shape differs": "not indicated",
     "does not hold": "not indicated",
 }
-"""What verdicts become that rest on degraded or on too few runs."""
+"""What a verdict becomes if it rests on degraded runs, or on too few."""
 
 
 class Usable(Frozen):
-    """Software for a study: whether it trains on one device or one node only, and why it can't run here (None where it can).
+    """Software that a study may run in: `alone` trains on one device only, `one_node` on one node only; `misfit` says why it can't run here.
 
-    What is `given` is no image of the suite: another one, or what is installed on the machine.
+    `given` software is not an image of the suite, but another image or what the machine has installed.
     """
 
     framework: str
@@ -77,9 +77,9 @@ class Usable(Frozen):
 
 
 class Machine(Frozen):
-    """What a study is run on; `device` stands for the source's GPUs, `devices` are GPUs, or cores, of each node, `cores` those of the first.
+    """The hardware of a study. `device` stands for the source's GPUs; `devices` counts GPUs, or cores, of each node, `cores` those of the first node.
 
-    `gpu` is the source's id of this GPU, None on CPUs and where it has none such; `hosts` is HOSTS, of several real machines.
+    `gpu` is the source's id of this GPU, None on CPUs or if the source has no such GPU; `hosts` is HOSTS, None unless there are several real hosts.
     """
 
     name: str
@@ -95,13 +95,13 @@ class Machine(Frozen):
 
     @property
     def in_words(self) -> str:
-        """Its devices, counted: `1 GPU`, `2 CPU cores`."""
+        """The number of devices: `1 GPU`, `2 CPU cores`."""
         count = sum(self.devices)
         return f"{count} {'GPU' if self.device == 'gpu' else 'CPU core'}{'' if count == 1 else 's'}"
 
 
 class Altered(Frozen):
-    """A difference to the source's run: `declared` by the study, or found in the plan or the records."""
+    """A difference from the source's run, `declared` by the study or found in the plan or the records."""
 
     field: str
     published: str
@@ -110,9 +110,9 @@ class Altered(Frozen):
 
 
 class Pick(Frozen):
-    """Which runs of a request are a cell's: by `interconnect` between hosts, by `link` between emulated nodes; `measured` ones or passes alone.
+    """Selects a cell's runs from those of its request, by `interconnect` between hosts, by `link` between emulated nodes.
 
-    `own_program`: they are of the source's, which is none of the suite's.
+    `measured` is False if the cell has profiling passes only; `own_program` if it runs the source's program instead of the suite's.
     """
 
     devices: int
@@ -124,7 +124,7 @@ class Pick(Frozen):
     own_program: bool = False
 
     def takes(self, trial: AnyTrial) -> bool:
-        """Whether a run of the request is the cell's; all trainings of a case are, on however many devices each."""
+        """Whether a run of the request is the cell's own. A case includes all its trainings, whatever their number of devices."""
         if isinstance(trial, ExternalTrial) or self.own_program:
             return isinstance(trial, ExternalTrial) and self.own_program and trial.world_size == self.devices
         if not (self.measured or trial.profile):
@@ -138,7 +138,7 @@ class Pick(Frozen):
         return trial.link == self.link
 
     def wants(self, trial: AnyTrial) -> bool:
-        """Whether a run of the request is needed: the cell's own, and the one-device baseline of a measured one on several devices."""
+        """Whether the cell needs a run of the request: its own, and the one-device baseline of a measured run on several devices."""
         if self.takes(trial):
             return True
         scales = self.measured and self.devices > 1 and self.case is None
@@ -147,11 +147,11 @@ class Pick(Frozen):
 
 
 class Cell(Frozen):
-    """One run of a source; one that is `extra` stands beside those, for a machine too small for them.
+    """One run of a source; an `extra` cell is an additional one, for a machine too small for the source's own.
 
-    `where` has the source's terms, but for `gpu`, which is this machine's (None where the source has none such), and `gpus`, which are CPU
-    workers where there is no GPU. `request` is of `bench`, shared by a curve; None where this hardware can't run it, for the reason `why`.
-    `altered` is known before it runs, without the device. `whole_time`: its training time is its program's, from start to end.
+    `where` is in the source's terms, except `gpu`, which is this machine's (None if the source has no such GPU), and `gpus`, which counts CPU
+    workers if there is no GPU. `request` is for `bench`, and shared by the cells of a curve; None if this hardware can't run it, for the reason
+    `why`. `altered` is known before the run, without the device. `whole_time`: the training time is that of the whole program, start to end.
     """
 
     id: str
@@ -167,7 +167,7 @@ class Cell(Frozen):
 
 
 class CellRun(Frozen):
-    """A cell with the records of all its runs (repeats, passes under a profiler, the trainings of a case), or `why` it has none or failed."""
+    """A cell with the records of all its runs (repeats, profiling passes, trainings of a case), or `why` it has none or failed."""
 
     cell: Cell
     runs: tuple[RunRecord, ...] = ()
@@ -175,10 +175,10 @@ class CellRun(Frozen):
 
 
 class Observation(Frozen):
-    """One measured quantity, in the terms of a published one: `where` and `case` are the cell's, with `gpu_index` where it is of one device.
+    """One measured quantity in a source's terms. `where` and `case` are the cell's; `gpu_index` is added for a single GPU's figure.
 
-    `name` is a kernel's or a call's; `epoch` and `iterations` are those after which it was had. `ci95` is over `repeats`, processes started anew
-    (0 of what a source prints), and None where these are too few.
+    `name` is a kernel's or a call's; `epoch` and `iterations` count those completed by then. `ci95` is over `repeats`, processes started anew
+    (0 for printed figures), and None if these are too few.
     """
 
     metric: Metric
@@ -204,12 +204,12 @@ class Observation(Frozen):
     @field_validator("altered", mode="before")
     @classmethod
     def _by_their_fields(cls, altered: Iterable[object]) -> tuple[object, ...]:
-        """Earlier versions wrote each difference whole."""
+        """Accept the full differences that earlier versions wrote."""
         return tuple(one["field"] if isinstance(one, Mapping) else one for one in altered)
 
 
 class Missing(Frozen):
-    """A quantity that a cell does not give, and why."""
+    """A quantity that a cell could not provide, and why."""
 
     cell: str
     metric: str
@@ -217,9 +217,9 @@ class Missing(Frozen):
 
 
 class Comparison(Frozen):
-    """One published figure (None: several values) beside what was measured in its place; `ratio` is measured ÷ published.
+    """One published figure (None: several values) with its measured counterpart; `ratio` is measured ÷ published.
 
-    `fields` is everything in which the two runs differ, the device in words; `doubts` say why the measured one is inconclusive.
+    `fields` names all differences between the two runs, the device in words; `doubts` say why the measured figure is inconclusive.
     """
 
     figure: Identifier
@@ -241,7 +241,7 @@ class Comparison(Frozen):
 
 
 class Judgement(Frozen):
-    """The verdict on a finding, with the figures behind it or what is missing (`why`), the ids of its runs, and why these are inconclusive."""
+    """The verdict on a finding; `why` has its figures, or what is missing, `runs` the ids behind them, `doubts` why these are inconclusive."""
 
     finding: Finding
     verdict: FindingVerdict
@@ -251,9 +251,9 @@ class Judgement(Frozen):
 
 
 class CellOutcome(Frozen):
-    """A cell without its records: `skipped` where this hardware can't run it, `open` where the study was stopped before.
+    """A cell without its records: `skipped` if this hardware can't run it, `open` if the study was stopped before it ran.
 
-    `runs` are directories beside the file. Of the usable ones `measured` have no profiler and `passes` one; `degraded` are so for their `doubts`.
+    `runs` are directories next to the file. Of the usable runs, `measured` had no profiler and `passes` had one; `doubts` are the reasons of `degraded` ones.
     """
 
     id: str
@@ -275,7 +275,7 @@ class CellOutcome(Frozen):
 
 
 class Reproduction(Frozen):
-    """The results of a study on one machine, written as `<stamp>-<study>.reproduction.json` beside its run directories."""
+    """The results of a study on one machine, written as `<stamp>-<study>.reproduction.json` next to its run directories."""
 
     study: Identifier
     source: Identifier

@@ -1,8 +1,8 @@
 """Whether two figures differ by more than their noise. Pure.
 
-Intervals are 95 % and over runs. That of a difference, or of a ratio, of two independent figures is made from their own (MOVER: G. Y. Zou
+Intervals are 95 %, over runs. The interval of a difference or ratio of two independent figures is computed from theirs (MOVER: G. Y. Zou
 and A. Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27(10), 2008) with
-Welch's degrees of freedom: half a width ÷ Student's t of one run less is a standard error.
+Welch's degrees of freedom: half a width ÷ Student's t, at one degree of freedom less than there are runs, is a standard error.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from runner.core.measurement import FEWEST_RUNS, Interval
 PERMUTATIONS: Final = 9_999
 SIGNIFICANCE: Final = 0.05
 NEGLIGIBLE: Final = 0.05
-"""Differences up to this share count as none: sources call no smaller one significant, and like runs on file have standard deviations of up to
-5 %."""
+"""Differences up to this share count as none: no source calls a smaller one significant, and repeated runs on file have standard deviations of
+up to 5 %."""
 
 Order = Literal["above", "below", "equal", "within noise"]
 
 
 @dataclass(frozen=True)
 class Amount:
-    """A figure and how far to trust it: `ci95` is None of few runs, and of what is `exact`: printed or defined, not measured.
+    """A figure and its uncertainty: `ci95` is None for few runs, and for `exact` values, which are printed or defined, not measured.
 
-    `freedom` has the interval's degrees of freedom, runs less one; None for as many as there may be.
+    `freedom` is the interval's degrees of freedom, runs less one; None for infinitely many.
     """
 
     value: float
@@ -42,26 +42,26 @@ class Amount:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval; the figure itself without one."""
+        """Lower end of the interval, or the figure itself without one."""
         return self.ci95.low if self.ci95 else self.value
 
     @property
     def high(self) -> float:
-        """Upper end of the interval; the figure itself without one."""
+        """Upper end of the interval, or the figure itself without one."""
         return self.ci95.high if self.ci95 else self.value
 
     @property
     def known(self) -> bool:
-        """Whether anything tells how far to trust it."""
+        """Whether its uncertainty is known."""
         return self.exact or self.ci95 is not None
 
     def scaled(self, factor: float) -> Amount:
-        """The figure in a unit of which there are `factor` times as many."""
+        """Convert to a unit `factor` times smaller."""
         return replace(self, value=self.value * factor, ci95=self.ci95.scaled(factor) if self.ci95 else None)
 
 
 def mean_of(values: Sequence[float]) -> Amount:
-    """The mean of runs of which each gives one number, with Student's interval; without one for fewer than `FEWEST_RUNS`."""
+    """Average one number per run, with Student's interval if there are at least `FEWEST_RUNS`."""
     middle = statistics.fmean(values)
     if len(values) < FEWEST_RUNS:
         return Amount(middle)
@@ -71,7 +71,7 @@ def mean_of(values: Sequence[float]) -> Amount:
 
 
 def difference(a: Amount, b: Amount) -> Amount:
-    """A - b; without an interval where one of them is not exact and has none."""
+    """Subtract: a - b, without an interval if one of them is not exact and has none."""
     value = a.value - b.value
     if not (a.known and b.known) or (a.exact and b.exact):
         return Amount(value, exact=a.exact and b.exact)
@@ -84,7 +84,7 @@ def difference(a: Amount, b: Amount) -> Amount:
 
 
 def ratio(a: Amount, b: Amount) -> Amount | None:
-    """A ÷ b; without an interval where a difference has none, or one of theirs reaches 0. None where b is 0."""
+    """Divide: a ÷ b, without an interval if `difference` has none, or if one of theirs reaches 0. None if b is 0."""
     if b.value == 0:
         return None
     value = a.value / b.value
@@ -102,7 +102,7 @@ def _log(amount: Amount) -> Amount:
 
 
 def order(a: Amount, b: Amount) -> Order:
-    """How a stands to b: above or below if the interval of a - b says so, or without one if they are more than `NEGLIGIBLE` apart."""
+    """Order a against b by the interval of a - b; without one, by whether they are more than `NEGLIGIBLE` apart."""
     apart = difference(a, b)
     if not apart.known and abs(apart.value) <= NEGLIGIBLE * max(abs(a.value), abs(b.value)):
         return "within noise"
@@ -115,7 +115,7 @@ def order(a: Amount, b: Amount) -> Order:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Whether figures differ between levels (None: nothing can tell), (largest - smallest) ÷ mean of the levels' means, and what told."""
+    """Whether figures differ between levels (None: undecidable), (largest - smallest) ÷ mean of the levels' means, and by which test."""
 
     differs: bool | None
     spread: float
@@ -123,10 +123,10 @@ class Contrast:
 
 
 def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
-    """Whether figures differ between levels, beyond noise and by more than `NEGLIGIBLE`; conditions are the same within each of `blocks`.
+    """Test whether figures differ between levels, beyond noise and by more than `NEGLIGIBLE`; conditions are equal within each of `blocks`.
 
-    A permutation test tells, where enough can be exchanged for one to come out significant at all: within each block figures change
-    places between levels (R. A. Fisher, "The Design of Experiments", 1935, §21). Else intervals do, if all have them: two figures
+    A permutation test decides if there are enough exchanges for a significant result: within each block, figures are exchanged between
+    levels (R. A. Fisher, "The Design of Experiments", 1935, §21). Otherwise intervals decide, if every figure has one: two figures
     differ if the interval of their difference excludes 0, widened for the number of pairs (Bonferroni).
     """
     levels = sorted({level for block in blocks for level in block})
@@ -158,25 +158,25 @@ def _apart(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
 
 
 def _fewest_p(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> float:
-    """The smallest p that exchanging could give: one over the ways to deal each block's figures to its levels."""
+    """Return the smallest p-value that permutations could give: one over the number of ways to assign each block's figures to its levels."""
     ways = 1
     for block in blocks:
         sizes = [len(group) for group in block.values()]
         ways *= math.factorial(sum(sizes)) // math.prod(math.factorial(size) for size in sizes)
-    # Levels of one size that change places as a whole leave the statistic as it is.
+    # Exchanging whole levels of equal size leaves the statistic unchanged.
     alike = math.factorial(max((len(block) for block in blocks), default=1))
     return max(alike / ways, 1 / (PERMUTATIONS + 1))
 
 
 def _permuted(blocks: Sequence[Mapping[str, Sequence[Amount]]], levels: Sequence[str]) -> float:
-    """P of the variance of the levels' means, when figures change places within their blocks."""
+    """Return the p-value of the variance of the levels' means when figures are permuted within their blocks."""
     rng = np.random.default_rng(1)
     place = {level: index for index, level in enumerate(levels)}
     columns, labels = [], []
     for block in blocks:
         own = [(place[level], one.value) for level, group in block.items() for one in group]
         values = np.array([value for _, value in own])
-        columns.append(values - values.mean())  # what a block adds to all its levels alike is none of the axis' doing
+        columns.append(values - values.mean())  # what a block adds to all levels is not an effect of the axis
         labels += [level for level, _ in own]
     label = np.array(labels)
     counts = np.bincount(label, minlength=len(levels))

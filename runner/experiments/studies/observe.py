@@ -1,7 +1,7 @@
-"""Everything that the cells of a study show, or that its source printed, as observations of published metrics. Pure.
+"""Everything that the cells of a study measured, or that its source printed, as observations of published metrics. Pure.
 
-Repeats are pooled: samples of all ÷ seconds of all, with an interval over runs; or the mean, with Student's, of what each run gives one
-number for.
+Repeats are pooled: samples of all ÷ seconds of all, with an interval over runs; or, for quantities with one number per run, the mean with
+Student's interval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runner.results.published.model import Conditions, Figure, Published, Runs
 def observed(
     found: Sequence[CellRun], *, published: Published, machine: Machine
 ) -> tuple[tuple[Observation, ...], tuple[Missing, ...]]:
-    """Everything that the cells give, and with the reason what they do not."""
+    """Return all observations of the cells, and the missing quantities with the reasons."""
     observations: list[Observation] = []
     missing: list[Missing] = []
     backward_apart = any(run.cell.where.technique == "backward" for run in found)
@@ -48,7 +48,7 @@ STEADY_SHARE: Final = "steady_time_share"
 
 
 def derived(observations: Sequence[Observation], published: Published) -> Iterator[Observation]:
-    """Quantities that take more than one cell, or more than was run: speedup, efficiency, the time of a full training."""
+    """Derive quantities that require several cells, or more than was run: speedup, efficiency, the time of a full training."""
     whole = [one for one in observations if one.iterations is None]
     rates = [one for one in whole if one.metric == "throughput"]
     yield from _scaling(rates)
@@ -58,7 +58,7 @@ def derived(observations: Sequence[Observation], published: Published) -> Iterat
 
 
 def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
-    """Speedup against the cell on one device that differs in scale only, and its share of the ideal; never clamped."""
+    """Derive speedup over the one-device cell that differs in scale only, and its percentage of linear scaling; never clamped."""
     singles = [one for one in rates if term(one, "gpus") == 1]
     for one in rates:
         gpus = one.where.gpus
@@ -74,7 +74,7 @@ def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
 
 
 def _steady_share(whole: Sequence[Observation]) -> Iterator[Observation]:
-    """How much of its training time a run needs for its samples at its own throughput; the rest is start-up and input."""
+    """Derive the share of the training time that a run's samples take at its own throughput; the rest is start-up and input."""
     for one in whole:
         if one.metric != "training_time":
             continue
@@ -90,7 +90,7 @@ def _steady_share(whole: Sequence[Observation]) -> Iterator[Observation]:
 
 
 def _full_training(rates: Sequence[Observation], published: Published) -> Iterator[Observation]:
-    """The source's epochs over its own training images at the rate of the fastest cell on one node, for GPUs and for CPUs: extrapolated."""
+    """Extrapolate the source's epochs over its training images, at the rate of the fastest cell on one node, for GPUs and for CPUs."""
     settings = {figure.metric: float(number(figure)) for figure in published.figures if figure.kind == "setting"}
     epochs, images = settings.get("full_training_epochs"), settings.get("training_images")
     if not epochs or not images:
@@ -107,7 +107,7 @@ def _full_training(rates: Sequence[Observation], published: Published) -> Iterat
 
 
 def _is_like_the_source(one: Observation) -> bool:
-    """Whether a run on one node was of the source's network on images of its size; one on smaller images says nothing of its days."""
+    """Whether a run on one node was of the source's network and image size; the rate on smaller images says nothing about a full training."""
     return (one.where.nodes or 1) == 1 and not {"image_size", "model"} & set(one.altered)
 
 
@@ -116,7 +116,7 @@ _SINGLE_VALUED = ("framework", "build", "version", "mode", "precision")
 
 
 def printed(published: Published) -> Evidence:
-    """Everything that a source printed as exact values, with the speedups that follow from it."""
+    """Return everything that a source printed as exact values, with the speedups that follow."""
     exact = (one for one in published.figures if isinstance(one.value, Decimal) and one.bound is None)
     own = [observation_of(figure) for figure in exact if is_measured(figure)]
     own += [
@@ -132,12 +132,12 @@ def printed(published: Published) -> Evidence:
 
 
 def is_measured(figure: Figure) -> bool:
-    """Whether somebody measured it; specifications, settings and quotations are none."""
+    """Whether a figure was measured; specifications, settings and quotations were not."""
     return figure.kind in _MEASURED
 
 
 def observation_of(figure: Figure) -> Observation:
-    """A printed figure as if it had been measured; of several values none, so 0."""
+    """Convert a printed figure to an observation; its value is 0 if the source printed several."""
     on_cpu = figure.conditions.device == "cpu"
     return Observation(
         metric=figure.metric,

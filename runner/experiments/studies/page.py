@@ -1,6 +1,6 @@
-"""A reproduction as a block of the page: the source's figures redrawn with the measured points beside them, verdicts, and what did not run.
+"""A reproduction as a block of the page: the source's figures redrawn with the measured points, the verdicts, and what did not run.
 
-Which quantity stands along the axis follows from the figures: the number that varies in most of their curves (devices, batch, epochs).
+The axis of a figure is the number that varies in most of its curves (devices, batch, epochs).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ AXES: Final = {
     "global_batch": "batch of all devices",
     "gpu_index": "number of the device",
 }
-"""Conditions that are numbers, by preference, and what their axis is called."""
+"""Numeric conditions, by preference as an axis, with the axis labels."""
 TELLING: Final = (
     *("framework", "build", "model", "variant", "mode", "device", "gpu", "network", "gpus", "batch_per_gpu", "batch"),
     *("global_batch", "precision", "strategy", "technique", "case", "state", "name", "epoch", "iterations"),
     *("gpu_index", "system", "run"),
 )
-"""Conditions that tell curves apart, in the order in which a legend names them; figures that differ in others alone share a curve."""
+"""Conditions that tell curves apart, in the order of the legend; figures that differ only in other conditions share a curve."""
 GROWS: Final = ("global_batch", "batch_per_gpu", "batch")
-"""Conditions that may go along with the number of devices within one curve."""
+"""Conditions that may vary with the number of devices along one curve."""
 OF_DEVICES: Final = frozenset({"speedup", "scaling_efficiency"})
-"""Quantities that are drawn against the number of devices alone."""
+"""Quantities that are drawn against the number of devices only."""
 COUNTED: Final = frozenset(
     {"samples_per_run", "training_images", "validation_images", "image_size", "classes", "training_epochs"}
 )
-"""Settings that a source prints, which nobody measures."""
+"""Settings that a source prints and nobody measures."""
 CURVES: Final = 8
-"""More curves than that are parted by network."""
+"""With more curves than this, each network has a figure of its own."""
 ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
 NUMBERED: Final = frozenset({*AXES, "run"})
 """Conditions whose value says nothing without their name."""
@@ -49,7 +49,7 @@ NUMBERED: Final = frozenset({*AXES, "run"})
 
 @dataclass(frozen=True)
 class Point:
-    """One figure, published or measured, with the conditions under which it was had."""
+    """One figure, published or measured, with its conditions."""
 
     where: Mapping[str, Hashable]
     value: float
@@ -60,7 +60,7 @@ class Point:
 
 
 def block(reproduction: Reproduction, *, stem: str) -> Block:
-    """The block of a study as it came out on one machine; `stem` begins the names of its figures."""
+    """Build the block of a study as reproduced on one machine; `stem` begins the names of its figures."""
     ran = sum(cell.status == "ran" for cell in reproduction.cells)
     return Block(
         anchor=anchor("study", stem),
@@ -79,14 +79,14 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
 
 
 def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
-    """Every quantity that the source printed or concluded something of: its points and the measured ones on one axis."""
+    """Draw every quantity that the source prints or concludes something about, with published and measured points on one axis."""
     shown = {one.metric for one in reproduction.comparisons}
     claims = [part for one in reproduction.judgements for part in one.finding.parts]
     shown |= {part.metric for part in claims}
     steady = {part.metric for part in claims if isinstance(part, Steady)}
     groups: dict[tuple[str, ...], list[Point]] = {}
     for (metric, unit), point in _points(reproduction):
-        # Over time, by epoch, of kernels: figures of their own beside those of whole runs.
+        # Curves over time or epochs, and shares of kernels, are drawn apart from figures of whole runs.
         apart = tuple(name for name in ("iterations", "epoch", "name") if name in point.where)
         if metric in shown - COUNTED and ("iterations" not in apart or metric in steady):
             groups.setdefault((metric, unit, *apart), []).append(point)
@@ -112,7 +112,7 @@ def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point
 
 
 def _observed(reproduction: Reproduction) -> Iterable[Observation]:
-    """What was measured, and what was made of that to be held against a figure: a ratio has no observation of its own."""
+    """Yield all observations, then those made for a comparison only: a ratio has no observation of its own."""
     known = list(reproduction.observations)
     yield from known
     for compared in reproduction.comparisons:
@@ -127,13 +127,13 @@ def _telling(stated: Mapping[str, Hashable]) -> dict[str, Hashable]:
 
 
 def _in_words(metric: str) -> str:
-    """`fp32_utilisation` as people write it."""
+    """Write a metric as people do: `FP32 utilisation`."""
     return " ".join(word.upper() if word in ABBREVIATED else word for word in metric.split("_"))
 
 
 def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) -> list[Figure]:
-    """The figure of one quantity; one for each network where the curves would be too many."""
-    if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - then it tells nothing apart
+    """Draw one quantity, in a figure per network if there are too many curves for one."""
+    if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - a single GPU tells nothing apart
         points = [replace(point, where={k: v for k, v in point.where.items() if k != "gpu"}) for point in points]
     axis = "gpus" if metric in OF_DEVICES else _axis(points)
     models = list(dict.fromkeys(point.where.get("model") for point in points))
@@ -153,18 +153,18 @@ def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) ->
 
 
 def _axis(points: Sequence[Point]) -> str | None:
-    """The number along which most figures stand in curves of two or more; None where none does."""
+    """Return the number along which most figures form curves of two or more points; None if no number does."""
     on: dict[str, tuple[int, int]] = {}
     for axis in AXES:
         curves = _curves(points, axis).values()
         joined = sum(len(own) for own in curves if len({point.where[axis] for point in own}) > 1)
-        on[axis] = (joined, -len(curves))  # of two that join as many, that which needs fewer curves
+        on[axis] = (joined, -len(curves))  # of two that join as many, the one with fewer curves
     best = max(on, key=lambda axis: on[axis])
     return best if on[best][0] else None
 
 
 def _curves(points: Sequence[Point], axis: str | None) -> dict[tuple[object, ...], list[Point]]:
-    """Points that differ along the axis alone; with the number of devices may go the batch, where each number has its own."""
+    """Group points that differ along the axis only; along the number of devices the batch may vary too, if each number has just one."""
     placed = [point for point in points if axis is None or isinstance(point.where.get(axis), (int, float))]
     dropped = {axis or ""}
     for name in GROWS if axis == "gpus" else ():
@@ -177,7 +177,7 @@ def _curves(points: Sequence[Point], axis: str | None) -> dict[tuple[object, ...
 
 
 def _apart(points: Sequence[Point], dropped: set[str]) -> bool:
-    """Whether no two batches at one number of devices fall into one curve without these conditions."""
+    """Whether each curve has a single batch at each number of devices once these conditions are dropped."""
     batches: dict[tuple[object, ...], set[tuple[Hashable, ...]]] = {}
     for point in points:
         place = (point.published, point.where["gpus"], *_rest(point, dropped))
@@ -202,7 +202,7 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
     places = sorted({place for one in series for place in one.x if isinstance(place, float)})
     left = sum(axis not in point.where for point in points if point.published)
     if metric == "speedup" and axis == "gpus" and places:
-        scales = tuple(place for place in places if place)  # 0 devices are a CPU
+        scales = tuple(place for place in places if place)  # 0 devices mean a CPU
         series.append(Series(name="ideal", kind="ideal", x=scales, y=scales))
     return Figure(
         name=name,
@@ -235,7 +235,7 @@ def _bars(points: Sequence[Point], name: str, title: str, y: str) -> Figure:
 
 
 def _series(points: Sequence[Point], label: str, place: Callable[[Point], float | str]) -> Series:
-    """Points that are all published, or all measured, each at its place along the axis."""
+    """Draw points that are all published, or all measured, at their places along the axis."""
     published = points[0].published
     return series_of(
         points,
@@ -250,7 +250,7 @@ def _series(points: Sequence[Point], label: str, place: Callable[[Point], float 
 
 
 def _label(own: Mapping[str, Hashable], every: Sequence[Mapping[str, Hashable]]) -> str:
-    """What tells a curve, or a bar, from the others: as few conditions as do."""
+    """Label a curve or a bar with just the conditions that tell it from the others."""
     rest, told = [other for other in every if other != own], []
     for name in TELLING:
         left = [other for other in rest if other.get(name) == own.get(name)]

@@ -1,9 +1,9 @@
-"""Test a source's findings against observations: each `holds`, `does not hold` or is `not testable here`. Pure.
+"""Test a source's findings on observations: each `holds`, `does not hold` or is `not testable here`. Pure.
 
-Degraded runs, fewer than three runs of a cell, or a figure without an interval make that `indicated` or `not indicated`.
+With degraded runs, fewer than three runs of a cell, or a figure without an interval, the verdict is `indicated` or `not indicated`.
 
-A finding is tested for each combination of the values in its `for_all`; one failing case fails it. Without a mode it is of training, if there
-are such figures; without a network, of the fastest one. A finding about all GPUs that a source tried is tested on the GPU here, one about
+A finding is tested for each combination of the values in its `for_all`; one failing case fails it. One without a mode is about training, if there
+are such figures; one without a network is about the fastest. A finding about all GPUs of a source is tested on the GPU here, one about
 some of them only on those.
 """
 
@@ -71,14 +71,14 @@ _HOLDS: Final[dict[Comparison, frozenset[Standing]]] = {
     ">=": frozenset({"above", "equal", "within noise"}),
 }
 _LISTED: Final = 4
-"""Levels that a sentence names one by one."""
+"""Most levels that a sentence names one by one."""
 
 Pair = tuple[Observation, Observation]
 _Metric = Monotonic | Compare | Ratio | Bound | Order | NoDifference | Named
 
 
 def judged(finding: Finding, evidence: Evidence) -> Judgement:
-    """The verdict on a finding."""
+    """Return the verdict on a finding."""
     found = answered(finding.predicate, evidence)
     verdict = _VERDICTS[found.holds]
     return Judgement(
@@ -91,7 +91,7 @@ def judged(finding: Finding, evidence: Evidence) -> Judgement:
 
 
 def answered(predicate: Predicate, evidence: Evidence) -> Answer:
-    """What observations say to a predicate."""
+    """Answer a predicate from observations."""
     if isinstance(predicate, All):
         return _all([answered(part, evidence) for part in predicate.of])
     if isinstance(predicate, Steady):
@@ -102,7 +102,7 @@ def answered(predicate: Predicate, evidence: Evidence) -> Answer:
 
 
 def _all(parts: Sequence[Answer]) -> Answer:
-    """A conjunction: decided only if all parts are, or if one fails."""
+    """Combine a conjunction: decided only if all parts are, or if one fails."""
     failed = [part for part in parts if part.holds is False]
     untold = [part for part in parts if part.holds is None]
     why = "; ".join(dict.fromkeys(part.why for part in failed or parts))
@@ -112,9 +112,9 @@ def _all(parts: Sequence[Answer]) -> Answer:
 
 
 def _tested_for(for_all: Selector, evidence: Evidence) -> tuple[Selector, str | None]:
-    """For what a finding is tested, and where, if not on one of the source's GPUs.
+    """Return the cases to test, and the device to report if it is not one of the source's GPUs.
 
-    Its GPUs are dropped if they are all of those in some block of the source's runs, and none of them is here.
+    The finding's GPUs are dropped if they include all GPUs of some block of the source's runs, and if none of them is here.
     """
     if not for_all.gpu or len(absent := evidence.gpus_not_here(for_all.gpu)) < len(for_all.gpu):
         return for_all, None
@@ -129,12 +129,12 @@ def _tested_for(for_all: Selector, evidence: Evidence) -> tuple[Selector, str | 
 
 
 def _case(predicate: _Metric, case: Selector, evidence: Evidence, *, of: Selector) -> list[Answer]:
-    """Test one combination of what `for_all` allows; where there are several, each answer is labelled with its own."""
+    """Test one combination of the values that `for_all` allows; if there are several, each answer is labelled with its combination."""
     many = {name for name, values in of.stated.items() if len(values) > 1}
     label = described(Selector.model_validate({name: values for name, values in case.stated.items() if name in many}))
-    label = label.replace(",", "")  # a comma stands between cases
+    label = label.replace(",", "")  # commas separate cases
     pool = evidence.of(predicate.metric, case.model_copy(update={"state": None}))
-    if isinstance(predicate, Compare | Ratio):  # whose sides name the state that they mean
+    if isinstance(predicate, Compare | Ratio):  # their sides name the state
         pool += evidence.of(predicate.metric, case.model_copy(update={"state": "idle"}))
     if not pool:
         return [Answer(None, evidence.nothing(predicate.metric, case, case=many), case=label)]
@@ -148,7 +148,7 @@ def _case(predicate: _Metric, case: Selector, evidence: Evidence, *, of: Selecto
 
 
 def _over_the_fastest(predicate: _Metric, pool: Sequence[Observation], evidence: Evidence) -> Sequence[Observation]:
-    """Where a predicate names no network: runs on several nodes over the fastest that was measured, and those on one node."""
+    """If a predicate names no network, keep runs on one node, and those over the fastest network measured."""
     if any(selector.network for selector in predicate.selectors):
         return pool
     speeds = {wire.id: wire.gbit_s or 0.0 for wire in evidence.published.hardware.wires}
@@ -158,7 +158,7 @@ def _over_the_fastest(predicate: _Metric, pool: Sequence[Observation], evidence:
 
 
 def _by_mode(predicate: _Metric, pool: Sequence[Observation]) -> list[Sequence[Observation]]:
-    """The figures to try in turn: training, then inference; all at once where the predicate names the mode."""
+    """Return the figures to try in turn, training before inference, or all in one if the predicate concerns the mode."""
     if isinstance(predicate, NoDifference) and "mode" in predicate.over:
         wanted = {mode(str(level)) for level in predicate.levels}
         return [tuple(one for one in pool if not wanted or term(one, "mode") in wanted)]
@@ -185,7 +185,7 @@ def _test(predicate: _Metric, pool: Sequence[Observation], evidence: Evidence) -
 def _paired(
     predicate: Compare | Ratio, lhs: Selector, rhs: Selector, pool: Sequence[Observation], evidence: Evidence
 ) -> list[Answer]:
-    """An answer for every two figures that may be held against each other."""
+    """Answer for every pair of comparable figures."""
     answers = []
     for left, right in _sides(lhs, rhs):
         pairs = list(pairs_of(left, right, pool, same=predicate.same if isinstance(predicate, Compare) else ()))
@@ -199,7 +199,7 @@ def _paired(
 
 
 def _compare(predicate: Compare, left: Observation, right: Observation, label: str) -> Answer:
-    """A strict comparison holds if `noise.order` says so; `<=` and `>=` unless it says the opposite."""
+    """Test a comparison: a strict one holds if `noise.order` says so, `<=` and `>=` unless it says the opposite."""
     stands = order(amount(left), amount(right))
     noise = " (within noise)" if stands == "within noise" else ""
     why = f"{label}{shown(left)} against {shown(right)}{noise}"
@@ -207,7 +207,7 @@ def _compare(predicate: Compare, left: Observation, right: Observation, label: s
 
 
 def _ratio(predicate: Ratio, above: Observation, below: Observation, label: str) -> Answer:
-    """Whether num ÷ den is within the tolerance; its interval is shown, and does not widen it."""
+    """Test whether num ÷ den is within the tolerance; its interval is shown, but does not widen the tolerance."""
     made = ratio(amount(above), amount(below))
     if made is None:
         return Answer(None, f"{label}÷ 0")
@@ -218,9 +218,9 @@ def _ratio(predicate: Ratio, above: Observation, below: Observation, label: str)
 
 
 def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same: Sequence[str] = ()) -> Iterator[Pair]:
-    """Figures of both sides that are nearest to each other, and differ in nothing but what the sides name.
+    """Yield the figures of both sides that match each other best, and differ only in what the sides name.
 
-    A CPU that stands for GPUs is held against other such, never against what the source ran on a CPU: both would be the same machine.
+    A CPU that stands for GPUs is compared with other such CPUs only, never with what the source ran on a CPU: both would be the same machine.
     """
     free = differing(lhs, rhs)
     measured = [one for one in pool if one.method != BY_DEFINITION]
@@ -239,7 +239,7 @@ def _stands_for_a_gpu(one: Observation, other: Observation) -> bool:
 
 
 def _sides(lhs: Selector, rhs: Selector) -> Iterator[tuple[Selector, Selector]]:
-    """Both sides value by value; a condition that allows the same values on both is the same on both."""
+    """Yield both sides value by value; a condition with the same values on both sides has the same value on both."""
     left, right = lhs.stated, rhs.stated
     shared = [name for name, values in left.items() if right.get(name) == values]
     for one in expand(lhs):
@@ -266,20 +266,20 @@ def _no_pair(metric: str, lhs: Selector, rhs: Selector, pool: Sequence[Observati
 
 
 def _along(predicate: Monotonic | Order, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
-    """An answer for each curve of two points or more."""
+    """Answer for each curve of two or more points."""
     levels = predicate.levels if isinstance(predicate, Monotonic) else predicate.descending
     answers = []
     for points, told in _curves(pool, predicate.over, levels):
         if isinstance(predicate, Monotonic):
             answers.append(_monotonic(predicate, points, told))
-        else:  # each above the next one beyond noise
+        else:  # each above the next one, beyond noise
             falls = all(order(amount(a), amount(b)) == "above" for a, b in pairwise(points))
             answers.append(answer(falls, told, *points))
     return answers or [_too_few(predicate.metric, predicate.over, levels, pool, evidence)]
 
 
 def _monotonic(predicate: Monotonic, points: Sequence[Observation], told: str) -> Answer:
-    """Never the wrong way beyond noise, and further at the end than at the beginning."""
+    """Test that no step goes the wrong way beyond noise, and that the last point is beyond the first."""
     forward, back = ("above", "below") if predicate.direction == "increasing" else ("below", "above")
     wrong = [
         f"from {term(a, predicate.over)} to {term(b, predicate.over)}"
@@ -294,7 +294,7 @@ def _monotonic(predicate: Monotonic, points: Sequence[Observation], told: str) -
 def _curves(
     pool: Sequence[Observation], axis: Axis, levels: Sequence[Level]
 ) -> Iterator[tuple[Sequence[Observation], str]]:
-    """Curves of two points or more, in the order of their levels, and a sentence about each: `gpus 1, 2: 468, 894 images/s`."""
+    """Yield curves of two or more points, in the order of their levels, with a sentence about each: `gpus 1, 2: 468, 894 images/s`."""
     every = curves(pool, axis)
     ranks = {level: float(place) for place, level in enumerate(levels) if isinstance(level, str)}
 
@@ -331,7 +331,7 @@ def _too_few(
 
 
 def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
-    """An answer for each name that the metric has values of (calls, kernels), or one."""
+    """Answer for each name that the metric has values for (calls, kernels), or once."""
     axes, levels, free = predicate.over, predicate.levels, freed(predicate.over)
     by_name: dict[str | None, dict[tuple[object, ...], dict[str, list[Observation]]]] = defaultdict(dict)
     for one in pool:
@@ -356,7 +356,7 @@ def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidenc
 
 
 def _bound(predicate: Bound, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
-    """On the right side of the value beyond noise (`<`, `>`), or not on the wrong one (`<=`, `>=`); `in`: between both, ends included."""
+    """Test bounds: `<` and `>` beyond noise, `<=` and `>=` unless beyond noise on the wrong side; `in` is between both, ends included."""
     own = [one for one in pool if selects(predicate.select, one) and one.method != BY_DEFINITION]
     answers = []
     for one in own:
@@ -374,7 +374,7 @@ def _bound(predicate: Bound, pool: Sequence[Observation], evidence: Evidence) ->
 
 
 def _named(predicate: Named, pool: Sequence[Observation]) -> list[Answer]:
-    """Whether each name is part of one that has a value: among the `largest` of each run, or anywhere."""
+    """Test whether each name is contained in the name of a value: of the `largest` of each run, or of any."""
     groups: dict[object, list[Observation]] = {}
     for one in sorted(pool, key=lambda one: -one.value):
         groups.setdefault((one.where, one.case) if predicate.largest else None, []).append(one)
@@ -391,9 +391,9 @@ def _named(predicate: Named, pool: Sequence[Observation]) -> list[Answer]:
 
 
 def _steady(predicate: Steady, evidence: Evidence) -> list[Answer]:
-    """The later half of the windows is within 5 % of the earlier, once those that warm up are left out (`metrics.steadiness`).
+    """Test that the later half of the windows is within 5 % of the earlier, after warm-up windows are left out (`metrics.steadiness`).
 
-    After a given number of iterations none is left out; and with a `window` of them, the first window that holds as many is within 5 % of all.
+    After a given number of iterations, no window is left out; if a `window` is given too, the first one kept must be within 5 % of the mean of all.
     """
     answers = []
     for selector in expand(predicate.for_all):
@@ -421,7 +421,7 @@ def _settled(predicate: Steady, curve: Sequence[Observation], label: str) -> Ans
         drift = drift_of(windows)
         holds = abs(drift) <= STEADY_TOLERANCE
     else:
-        state = steadiness(windows, most_left_out=1.0)  # a source says of no time how long its `after a while` is
+        state = steadiness(windows, most_left_out=1.0)  # no source says how long its `after a while` is
         drift, holds = state.drift, state.steady
     why = f"{prefix}later half {drift:+.1%} off the earlier over {len(kept)} windows"
     if after and predicate.window:

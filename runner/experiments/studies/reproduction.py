@@ -1,9 +1,9 @@
-"""Cells with their runs → the `Reproduction`: what was observed, each figure beside its own, and the verdict on each finding.
+"""Cells with their runs → the `Reproduction`: all observations, each figure with its measured counterpart, and the verdict on each finding.
 
 `judge` is pure; `judge_again` reads the records of a reproduction on file and judges them again, as `dlscale regrade` does.
 
-`reproduced` and `differs` are said where nothing differs: hardware, software, network, data and settings are the source's. Else absolute
-figures are `not comparable`, and only shapes (speedup, efficiency, ratios and shares) are judged. Verdicts on degraded or on too few runs
+A figure is `reproduced` or `differs` only if everything is the source's: hardware, software, network, data and settings. Otherwise absolute
+figures are `not comparable`, and only shapes (speedup, efficiency, ratios and shares) are judged. Verdicts on degraded runs, or on too few,
 become `indicated` or `not indicated`.
 """
 
@@ -68,7 +68,7 @@ def judge(
     made_at: datetime,
     git: str | None = None,
 ) -> Reproduction:
-    """Judge what was published by what every cell of a study shows; `git` is the suite's commit."""
+    """Judge the source by what every cell of a study shows; `git` is the suite's commit."""
     runs = [as_ran(run, study=study, published=published) for run in runs]
     observations, missing = observed(runs, published=published, machine=machine)
     evidence = Evidence(
@@ -125,7 +125,7 @@ def _outcome(run: CellRun) -> CellOutcome:
 
 
 def _is_kept(one: Observation, published: Published) -> bool:
-    """Windows one by one are kept only for quantities that a finding follows over time."""
+    """Whether an observation is kept; single windows are, only for quantities that a finding follows over time."""
     parts = (part for finding in published.findings for part in finding.parts)
     return one.iterations is None or one.metric in {part.metric for part in parts if isinstance(part, Steady)}
 
@@ -135,22 +135,22 @@ SHAPES: Final = frozenset(
     | {"nccl_broadcast_time_share", "winograd_time_share", "maxpoolbackward_time_share", "compute_time_share"}
     | {"memory_api_time_shares", "cudaLaunchKernel_api_time_share", "cudaEventDestroy_api_time_share"}
 )
-"""Quantities that can be compared between devices: shares and multiples of another quantity of the same device."""
+"""Quantities that are comparable across devices: shares and multiples of another quantity of the same device."""
 
 _OF_RATIOS: Final = {"speed_ratio": "throughput", "throughput_ratio": "throughput", "time_ratio": "total_time"}
 
 _ELSEWHERE: Final = frozenset(
     {"gpu", "version", "container", "system", "dataset", "data", "note", "strategy", "submitter"}
 )
-"""What may differ between a figure and the measured one; each difference is named."""
+"""Conditions in which a figure and its measured counterpart may differ; each difference is named."""
 
 
 def compared(evidence: Evidence, study: Study) -> tuple[Comparison, ...]:
-    """Every measured figure of the source, in the order of its file, each followed by the speedup that follows from it."""
+    """Compare every measured figure of the source, in the order of its file, each followed by the speedup derived from it."""
     curves = {one.figure.id: one for one in scaled(evidence.published)}
     found: list[Comparison] = []
     for figure in evidence.published.figures:
-        if is_measured(figure) and figure.metric != "samples_per_run":  # which its settings make
+        if is_measured(figure) and figure.metric != "samples_per_run":  # derived from its settings
             found.append(_figure(figure, evidence, study))
             if figure.id in curves and curves[figure.id].baseline is not figure:
                 found.append(_figure(_speedup(curves[figure.id]), evidence, study))
@@ -166,7 +166,7 @@ def _figure(figure: Figure, evidence: Evidence, study: Study) -> Comparison:
 
 
 def _speedup(curve: Scaled) -> Figure:
-    """Absolute figures of other hardware say nothing; their curve does."""
+    """Derive a speedup from a figure: absolute values do not carry over to other hardware, their curve does."""
     value = Decimal(f"{curve.speedup:.4g}")
     return curve.figure.model_copy(update={"metric": "speedup", "unit": "x", "kind": "derived", "value": value})
 
@@ -192,7 +192,7 @@ def _ratios(figure: Figure, evidence: Evidence) -> list[Observation]:
 
 
 def _held(figure: Figure, measured: Sequence[Observation], evidence: Evidence, study: Study) -> Comparison:
-    """A figure against the observations that are equally near to it."""
+    """Compare a figure with the observations that match it equally well."""
     shared = {name: getattr(figure, name) for name in ("metric", "unit", "where", "conditions", "bound", "approx")}
     printed = figure.value if isinstance(figure.value, Decimal) else None
     base = {"figure": figure.id, "published": printed, **shared}
@@ -201,7 +201,7 @@ def _held(figure: Figure, measured: Sequence[Observation], evidence: Evidence, s
     one = max(measured, key=lambda each: term(each, "batch") or 0)
     unclear = dict(_unclear(figure, measured))
     fields = (*(field for field in _differing(figure, one, evidence) if field not in unclear), *unclear.values())
-    if one.unit != figure.unit and {one.unit, figure.unit} & set(RATE):  # which count different things
+    if one.unit != figure.unit and {one.unit, figure.unit} & set(RATE):  # rates that count different things
         return Comparison(**base, measured=one, verdict="not comparable", fields=(*fields, "unit"))
     if printed is None:
         return Comparison(**base, measured=one, verdict="not comparable", fields=(*fields, "several values there"))
@@ -246,7 +246,7 @@ def _verdict(
 
 
 def _differing(figure: Figure, one: Observation, evidence: Evidence) -> Iterator[str]:
-    """Fields in which the two runs differ; the device in words: `gpu (Tesla P100 there, Tesla V100 here)`."""
+    """Yield the fields in which the two runs differ; the device in words: `gpu (Tesla P100 there, Tesla V100 here)`."""
     devices = hardware(
         evidence.published, figure.conditions, gpu=one.where.gpu, device=one.device, name=one.device_name
     )
@@ -256,7 +256,7 @@ def _differing(figure: Figure, one: Observation, evidence: Evidence) -> Iterator
 
 
 def _unclear(figure: Figure, equally: Sequence[Observation]) -> Iterator[tuple[str, str]]:
-    """What the source leaves out, so that nobody can tell which of several runs a figure is of: the field, and the same in words."""
+    """Yield settings that the source leaves out, so that several runs match the figure: the field, and a phrase with the values here."""
     for name in ("batch", "model", "gpus"):
         values = {value for each in equally if (value := term(each, name)) is not None}
         here = sorted(values, key=lambda value: (float(value), "") if isinstance(value, int) else (0.0, str(value)))
@@ -282,17 +282,17 @@ def _why_not(figure: Figure, evidence: Evidence) -> str:
 
 
 SUFFIX: Final = ".reproduction.json"
-"""What the files of reproductions end with, beside the directories of their runs."""
+"""The ending of reproduction files, which are next to the directories of their runs."""
 
 
 def write(path: Path, reproduction: Reproduction) -> Path:
-    """Write a reproduction and, beside it, its tables as Markdown; returns where these are."""
+    """Write a reproduction and its tables as Markdown next to it; return the path of the tables."""
     write_report(path.parent, path.name, reproduction.model_dump_json(indent=1) + "\n")
     return write_report(path.parent, path.name.removesuffix(SUFFIX) + ".md", tables.markdown(reproduction))
 
 
 def reproductions(directory: Path) -> Iterator[Reproduction]:
-    """Every readable reproduction in the folders of runs at or below a directory."""
+    """Yield every readable reproduction in the run folders at or below a directory."""
     for path in (path for folder in folders_under(directory) for path in sorted(folder.glob(f"*{SUFFIX}"))):
         try:
             yield read_reproduction(path)
@@ -301,12 +301,12 @@ def reproductions(directory: Path) -> Iterator[Reproduction]:
 
 
 def read_reproduction(path: Path) -> Reproduction:
-    """A reproduction on file; a RequestError where it can't be read, or another version of the suite wrote it."""
+    """Read a reproduction. Raises RequestError if it can't be read, or was written by an incompatible version of the suite."""
     try:
         fields = load_fields(path.read_text(encoding="utf-8"))
         try:
             return Reproduction.model_validate(fields)
-        except ValidationError:  # an earlier version of the suite had other kinds of predicates
+        except ValidationError:  # predicates of an earlier version of the suite
             return Reproduction.model_validate(_with_present_findings(fields))
     except ValidationError as error:
         raise RequestError(f"{path}: is no reproduction of a study, {misfit(error)}") from error
@@ -315,7 +315,7 @@ def read_reproduction(path: Path) -> Reproduction:
 
 
 def _with_present_findings(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a reproduction with each finding as its source's file has it now."""
+    """Replace each finding in a reproduction's fields by the present one of the source's file."""
     try:
         source = next(one for one in load_all() if one.id == fields["source"])
         present = {finding.id: finding.model_dump() for finding in source.findings}
@@ -326,9 +326,9 @@ def _with_present_findings(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
-    """(reproduction on file, the same as its runs' records and its study give it now).
+    """Return (the reproduction on file, its new judgement by the records of its runs and the present study).
 
-    A RequestError: it can't be read, or its study, a block of that or a run of it is gone.
+    Raises RequestError if it can't be read, or if its study, a block of it or one of the runs no longer exists.
     """
     old = read_reproduction(path)
     study, published = load_study(old.study)
@@ -355,7 +355,7 @@ def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
 
 
 def _kept_status(was: CellOutcome, now: CellOutcome) -> CellOutcome:
-    """A cell by its records; only its file knows whether one without any was to run, and why it did not."""
+    """Restore the status that records can't tell: whether a cell without any was to run, and why it did not."""
     if was.runs and now.measured + now.passes:
         return now if was.status == "ran" else now.model_copy(update={"why": None})
     return now.model_copy(update={"status": "failed" if was.runs else was.status, "why": now.why or was.why})

@@ -1,6 +1,6 @@
-"""The shape of `workloads/studies/<id>.yaml`, the run matrix of a published source in its own terms, and how it is read and checked.
+"""The schema of `workloads/studies/<id>.yaml`, the run matrix of a published source in its own terms, and its loading and validation.
 
-A study says what the source ran, which image and model stand for it here, how a short run looks, and how near a figure has to come. Figures
+A study says what the source ran, which image and model replace it here, how a short run is shortened, and the tolerances of figures. Figures
 and findings are in `results/published/<source>.yaml`.
 """
 
@@ -36,16 +36,16 @@ ShortenedName = Literal[
     "iterations", "epochs", "samples", "warmup", "fit", "image_size", "profile_after", "profile_iterations"
 ]
 LENGTHS: Final[tuple[ShortenedName, ...]] = ("samples", "epochs", "iterations")
-"""Three ways to say how long a run is; a short one may say it in another."""
+"""Three ways to give the length of a run; a short run may use another than the source's."""
 NOT_STATED: Final = "not stated"
-"""What stands for a setting that a source leaves out."""
+"""Replaces a setting that a source leaves out."""
 
 
 class Difference(Frozen):
-    """Where the runs of a block, or of some of its networks, are not those of the source, whatever they run on.
+    """A declared difference between the runs of a block, or of some of its networks, and the source's, whatever hardware they run on.
 
-    `models` are the source's names of those networks, `ran` MODELs that stand for one, as another did before; `stands_in` is one that is so
-    only where another framework stands in for the source's. A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
+    It applies to `models`, the source's names of networks, and to `ran`, the MODELs that replace them (all if empty); with `stands_in`, only if
+    another framework replaces the source's. A `field` has the name of its setting (`batch` for `batches`), so that a small scale can replace `here`.
     """
 
     field: Annotated[str, Field(min_length=1)]
@@ -63,7 +63,7 @@ class Difference(Frozen):
 
 
 class Point(Frozen):
-    """One scale of a block: `gpus` of all nodes together; `batch` as printed, None where it is one of the block's `batches`."""
+    """One scale of a block: `gpus` counts those of all nodes; `batch` is as printed, or None to use each of the block's `batches`."""
 
     gpus: Count
     nodes: Count = 1
@@ -71,10 +71,10 @@ class Point(Frozen):
 
 
 class Shorter(Frozen):
-    """How a scale shortens a block: less of what is given, but the same axes; `iterations` are those of one device.
+    """How a scale shortens a block: smaller values of what is given, on the same axes; `iterations` are those of one device.
 
-    Every batch is divided by `batch_divisor`, so that they keep their proportions. `also` has scales for machines that are too small for the
-    source's; findings may be tested on them, no figure is.
+    `batch_divisor` divides every batch, so that their proportions stay. `also` has further scales, for machines too small for the source's;
+    findings may be tested on them, figures are not.
     """
 
     iterations: Count | None = None
@@ -91,26 +91,26 @@ class Shorter(Frozen):
 
 
 class Network(Frozen):
-    """What stands for a network of the source: a wire between hosts, `rate` in tc's words between emulated nodes (None for links as they are)."""
+    """What replaces a network of the source: a wire between hosts; `rate`, in tc's notation, between emulated nodes (None: no limit)."""
 
     interconnect: Interconnect
     rate: str | None = None
 
 
 STANDS: Final = frozenset({"model", "batch", "gpus", "indices", "image_size", "iterations", "data"})
-"""What the arguments of a program may leave to a run."""
+"""Placeholders that the arguments of a program may contain."""
 
 
 class Program(Frozen):
-    """The program that the source ran, for those who have it in an image of its time (PROGRAM); its samples are images.
+    """The program that the source ran, for users who have it in an image of its time (PROGRAM); its samples are images.
 
     Attributes:
-        file: its name; one of another ending is the same.
+        file: its name; another file extension makes no difference.
         url: where it was published.
-        models: what it calls each network of the block.
-        arguments: its flags, as long as the source ran; these stand in them: `{model}`, `{batch}` (of all devices), `{gpus}` (how many),
-            `{image_size}`, `{iterations}` (of all devices together), `{data}` (the folder of DATA).
-        on_gpus: more of them where it runs on GPUs; `{indices}` are those, with commas between.
+        models: its name for each network of the block.
+        arguments: its flags, for a run as long as the source's; placeholders are `{model}`, `{batch}` (of all devices), `{gpus}` (their number),
+            `{image_size}`, `{iterations}` (as many as all devices together do), `{data}` (the folder of DATA).
+        on_gpus: further flags for GPUs; `{indices}` are theirs, separated by commas.
         dialect, pattern: how its log is read.
     """
 
@@ -138,7 +138,7 @@ class Program(Frozen):
         return self
 
     def is_at(self, path: str) -> bool:
-        """Whether a path in an image is of this program."""
+        """Whether `path`, in an image, is this program's."""
         return PurePosixPath(path).stem == PurePosixPath(self.file).stem
 
 
@@ -146,25 +146,25 @@ class Block(Frozen):
     """Runs of one kind: every combination of models, points, batches, precisions, networks and cases.
 
     Attributes:
-        where: what all its figures have in common, in the source's terms; `framework` is the suite's, where it is not the source's.
-        device: `cpu` where the source used no GPU; all cores of the machine are one device then.
-        models: what the source calls each network → MODEL.
-        gpu_memory: what the source's framework took of a GPU's memory; asked of that framework alone.
-        gpu_only: why it means nothing without a GPU, as half a sentence.
-        batches: as printed, each of a device, of a node, or of all devices (`batch_of`); the source's figures name it by `batch_term`.
-        image_size: height and width in pixels; None where samples are no images.
-        iterations: measured ones of one device; several share them, so that all runs of a curve take as many samples. `epochs` (passes over
-            the training samples) or `samples` (in all, of inference at several batches) stand in their place.
-        networks: names of `Study.networks`, of runs on several nodes, which are repeated over each.
-        profile: passes under a profiler; `passes_only` leaves the measured runs beside them out.
-        cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
-        fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
-        real: whether it trains on real images, too, as what profiles the input has to.
-        whole_time: whether the source's training time is its program's, with start-up and input, as from the time stamps of a log.
-        program: what the source ran itself, where that was published.
-        differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
-            wires) is compared with them, and what a scale changes is known, so that neither is declared.
-        note: what had to be decided since the source leaves it out.
+        where: the conditions that all its figures share, in the source's terms; `framework` is the suite's, if it is not the source's.
+        device: `cpu` if the source used no GPU; then all cores of the machine are one device.
+        models: the source's name of each network → MODEL.
+        gpu_memory: how the source's framework allocated GPU memory; ignored by other frameworks.
+        gpu_only: why it is meaningless without a GPU, in half a sentence.
+        batches: as printed, per device, per node, or of all devices (`batch_of`); the source's figures name it `batch_term`.
+        image_size: height and width in pixels; None if samples are not images.
+        iterations: measured iterations of one device; several devices share them, so that all runs of a curve take the same number of samples.
+            `epochs` (passes over the training samples) or `samples` (total, of inference at several batches) may replace them.
+        networks: names of `Study.networks`; runs on several nodes are repeated over each.
+        profile: profiling passes; with `passes_only`, the measured runs next to them are left out.
+        cases: the source's name of each way to run `concurrent` trainings → the suite's.
+        fit: iterations of training before inference, on real images; without DATA, a sample of images is made.
+        real: whether to train on real images too, as profiling the input requires.
+        whole_time: whether the source's training time is that of the whole program, with start-up and input, e.g. from the time stamps of a log.
+        program: the source's own program, if it was published.
+        differs: declared differences from the source's runs. Whatever records contain (framework, version, precision, devices, libraries,
+            wires) is compared automatically, and changes by a scale are known; neither is declared.
+        note: decisions that were necessary because the source leaves something out.
     """
 
     id: Identifier
@@ -211,12 +211,12 @@ class Block(Frozen):
         return self.framework or self.where.framework or ""
 
     def shorter(self, scale: Scale) -> Shorter:
-        """What a scale leaves of it; nothing is shortened at full scale."""
+        """Return how a scale shortens it; full scale shortens nothing."""
         return {"full": Shorter(), "short": self.short, "small": self.small}[scale]
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Block:
-        """Refuse a block of which no run, or two different ones, could be made."""
+        """Refuse a block that yields no run, or is ambiguous."""
         own = [point for point in self.points if point.batch is not None]
         lengths = [self.iterations, self.epochs, self.samples]
         for wrong, sentence in (
@@ -255,14 +255,14 @@ class Block(Frozen):
 
 
 class Same(Frozen):
-    """What counts as the source's hardware, and why: `gpus` has what the driver calls a GPU, by the source's id of it."""
+    """The hardware that counts as the source's, and why: `gpus` has the driver's names by the source's id of a GPU."""
 
     gpus: Mapping[Identifier, tuple[str, ...]] = {}
     why: str
 
 
 class Tolerance(Frozen):
-    """How far measured ÷ published may be from 1: a `share` of 0.1 allows 0.9 to 1.1. No source states one, so `why` does."""
+    """How far measured ÷ published may be from 1: a `share` of 0.1 allows 0.9 to 1.1. No source states one, so `why` justifies it."""
 
     metrics: Annotated[tuple[str, ...], Field(min_length=1)]
     share: Annotated[float, Field(gt=0, lt=1)]
@@ -270,9 +270,9 @@ class Tolerance(Frozen):
 
 
 class Shown(Frozen):
-    """A table, figure or experiment of the source: `what` it is, which `metrics` it has, and the `blocks` that run it here.
+    """A table, figure or experiment of the source: `what` it is, its `metrics`, and the `blocks` that run it here.
 
-    One without blocks is data alone, as a specification is; or no run can show it, for the physical reason `cant`.
+    Without blocks it is data only, such as a specification, or can't be run for the physical reason `cant`.
     """
 
     what: Annotated[str, Field(min_length=1)]
@@ -282,11 +282,11 @@ class Shown(Frozen):
 
 
 class Study(Frozen):
-    """One study; STUDY calls it by the `id` of its file.
+    """One study; STUDY is the `id`, the name of its file.
 
-    `networks` stand for the source's; of `tolerances`, the first that names a metric counts. At full scale each run is done `repeat` times. What
-    is so in every block `differs` as in one; `notes` are what a reader of the table has to know. `nearest` has, by framework, the versions
-    nearest to the source's software: they are taken before the newest that runs here. `shows` has all that is in the source.
+    `networks` replace the source's; the first of `tolerances` that names a metric applies. At full scale each run is done `repeat` times.
+    `differs` applies to every block; `notes` are what a reader of the table has to know. `nearest` lists, by framework, the versions nearest to the
+    source's software, which precede the newest that runs here. `shows` lists everything in the source.
     """
 
     id: Identifier
@@ -316,7 +316,7 @@ class Study(Frozen):
         return self
 
     def block(self, name: str) -> Block:
-        """The block of a cell; a RequestError where the study has none of that name any more."""
+        """Return the block of a cell. Raises RequestError if the study no longer has it."""
         found = next((block for block in self.blocks if block.id == name), None)
         if found is None:
             raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
@@ -325,7 +325,7 @@ class Study(Frozen):
     def declared(
         self, block: Block, model: str | None, *, ran: str | None = None, framework: str | None = None
     ) -> tuple[Difference, ...]:
-        """How the runs of a network in a block differ from the source's, where the MODEL `ran` in `framework`: the block's unless told."""
+        """Return the declared differences of a network in a block. `ran`, the MODEL, and `framework` are the block's by default."""
         ran = ran or block.models.get(model or "")
         other = framework not in (None, block.named_framework)
         return tuple(
@@ -337,23 +337,23 @@ class Study(Frozen):
         )
 
     def tolerance(self, metric: str) -> Tolerance | None:
-        """How near a figure of this quantity has to come; None where the study does not say."""
+        """Return the tolerance of a quantity; None if the study states none."""
         return next((one for one in self.tolerances if metric in one.metrics), None)
 
 
 DIRECTORY: Final = SUITE_ROOT / "workloads" / "studies"
 
 Wrong = tuple[str, str]
-"""A word near which something is wrong, and the sentence about it."""
+"""A word near the mistake in the file, and a sentence about it."""
 
 
 def study_names(directory: Path = DIRECTORY) -> tuple[str, ...]:
-    """Ids of all studies, in order."""
+    """Return the ids of all studies, in order."""
     return tuple(sorted(path.stem for path in directory.glob("*.yaml")))
 
 
 def load_study(name: str, directory: Path = DIRECTORY) -> tuple[Study, Published]:
-    """A study with its source; a RequestError where there is no such study, or its file is wrong: the sentence names file and line."""
+    """Return a study with its source. Raises RequestError if there is no such study, or, naming file and line, if its file is wrong."""
     path = directory / f"{name}.yaml"
     if not path.is_file():
         raise RequestError(
@@ -403,7 +403,7 @@ def _wrong(study: Study, source: Published) -> Iterator[Wrong]:
 
 
 def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> Iterator[Wrong]:
-    """Models, modes and precisions that no program of the framework has, on any device that it has an image for."""
+    """Yield models, modes and precisions that the framework's programs lack, on each device that has an image of the framework."""
     framework = block.named_framework
     owners = {model.name: (workload, model) for workload in workloads for model in workload.models}
     for name in (*block.models.values(), *block.short.models.values(), *block.small.models.values()):

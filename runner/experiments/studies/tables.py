@@ -1,6 +1,6 @@
 """The tables of a plan and of a reproduction, each declared once by its columns, and the sentences in them.
 
-A terminal of 80 columns shows what can run, what was measured and judged, and of all else how much there is and where it is listed.
+A terminal of 80 columns shows what can run, what was measured and judged; all else is counted, with the place where it is listed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _FIGURES_LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; a figure 
 _FINDINGS_LEGEND: Final = f"indicated, not indicated: seen, or not, but on degraded runs, on fewer than {FEWEST_RUNS} of a cell, or without an interval"
 
 
-# The table of uw-hardware has no column of the temperature that its heading names; cern-wgan's plain mean goes by the name of its figures.
+# uw-hardware heads a table with temperature and prints none; cern-wgan's `fp32_utilisation` is a plain mean over kernels, ours is weighted.
 UNPRINTED: Final = ("temperature_min", "temperature_avg", "temperature_max", "fp32_utilisation_unweighted")
-# Where findings are about it, as those of nyu-profiling, which draws it: as counters have it, beside the suite's own count.
+# Shown if findings are about it, e.g. in nyu-profiling, which plots it: the count by counters, and the suite's own.
 FLOP: Final = ("average_flop_count", "average_flop_count_of_model")
 
 
 def markdown(reproduction: Reproduction) -> str:
-    """The tables of a study for people who paste; ends with a newline."""
+    """Write the tables of a study as Markdown, to paste; ends with a newline."""
     commit = f", commit {reproduction.git[:12]}" if reproduction.git else ""
     on = place(reproduction.machine, reproduction.scale, reproduction.cells)
     lines = [
@@ -70,7 +70,7 @@ def markdown(reproduction: Reproduction) -> str:
 
 
 def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
-    """The tables of the page that have rows: on the page, verdict and reason have columns of their own, to sort by."""
+    """Return the tables of the page that have rows; there, verdict and reason have separate columns, to sort by."""
     missing = tuple((one.cell, one.metric.replace("_", " "), one.why) for one in reproduction.missing)
     software = "runs: those that may be used; software, image, devices: by the records of the runs"
     every = (
@@ -85,7 +85,7 @@ def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
 
 
 def plan(study: Study, cells: Sequence[Cell]) -> Table:
-    """One row a block: how many runs the source has, and how many of them, or beside them, run here."""
+    """One row per block: how many runs the source has, how many of them run here, and how many smaller ones."""
     by_block = [(block, [cell for cell in cells if cell.block == block.id]) for block in study.blocks]
     rows = tuple(
         (block.id, block.says, str(sum(not cell.extra for cell in own)), _here(own)) for block, own in by_block if own
@@ -94,7 +94,7 @@ def plan(study: Study, cells: Sequence[Cell]) -> Table:
 
 
 def runs(reproduction: Reproduction) -> Table:
-    """Every run of the source that was run, failed or was not started, with its throughput, and what it ran in."""
+    """Every run of the source that ran, failed or did not start, with its throughput and its software."""
     columns: Columns[CellOutcome] = {
         "run": lambda cell: cell.id,
         "throughput ±": _throughputs(reproduction),
@@ -107,7 +107,7 @@ def runs(reproduction: Reproduction) -> Table:
 
 
 def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
-    """Where the runs differ from the source's, each difference once, with the blocks that it is of."""
+    """Differences from the source, each once, with the blocks that it applies to."""
     by_block: dict[tuple[str, str, str], dict[str, None]] = {}
     for cell in cells:
         runs_here = not cell.why if isinstance(cell, Cell) else cell.status == "ran"
@@ -121,12 +121,12 @@ def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
 
 
 def figures(reproduction: Reproduction) -> Table:
-    """Published beside measured."""
+    """Published figures with measured ones."""
     return Table.laid(reproduction.comparisons, _FIGURES, title="Figures", legend=_FIGURES_LEGEND)
 
 
 def beside(reproduction: Reproduction) -> Table:
-    """What was measured of the quantities that the source speaks of and prints no figure of."""
+    """Measurements of quantities that the source discusses without printing a figure."""
     about = {part.metric for one in reproduction.judgements for part in one.finding.parts}
     wanted = (*UNPRINTED, *(FLOP if FLOP[0] in about else ()))
     own = [one for one in reproduction.observations if one.metric in wanted]
@@ -139,7 +139,7 @@ def findings(reproduction: Reproduction) -> Table:
 
 
 def place(machine: Machine, scale: str, cells: Sequence[CellOutcome] = ()) -> str:
-    """`small, on vm: AMD EPYC, 2 CPU cores for GPUs`; of cells that ran, the devices that their records have."""
+    """Describe scale and machine: `small, on vm: AMD EPYC, 2 CPU cores in place of GPUs`; if cells ran, by the devices in their records."""
     ran = dict.fromkeys(device for cell in cells for device in cell.devices)
     instead = "" if machine.device == "gpu" else " in place of GPUs"
     if ran:
@@ -149,7 +149,7 @@ def place(machine: Machine, scale: str, cells: Sequence[CellOutcome] = ()) -> st
 
 
 def reasons(cells: Iterable[Cell | CellOutcome]) -> list[str]:
-    """Why some don't run, each reason once, with the runs that it is of."""
+    """List why some runs are impossible, each reason once, with the runs that it applies to."""
     groups: dict[str, dict[str, None]] = {}
     for cell in cells:
         if cell.why:
@@ -158,7 +158,7 @@ def reasons(cells: Iterable[Cell | CellOutcome]) -> list[str]:
 
 
 def outcome(reproduction: Reproduction) -> str:
-    """How many findings and figures came to each verdict, in a sentence."""
+    """Count the verdicts on findings and figures, in a sentence."""
     own = [one.verdict for one in reproduction.judgements]
     return (
         f"{own.count('holds')} of {len(own)} findings hold, {own.count('does not hold')} do not; on degraded or too "
@@ -168,12 +168,12 @@ def outcome(reproduction: Reproduction) -> str:
 
 
 def verdicts(judged: Sequence[Comparison | Judgement]) -> str:
-    """How many came to each verdict: `3 holds, 1 not testable here`."""
+    """Count the verdicts: `3 holds, 1 not testable here`."""
     return ", ".join(f"{count} {kind}" for kind, count in Counter(one.verdict for one in judged).items()) or "none"
 
 
 def conditions(of: Conditions) -> str:
-    """What a source says of a figure in one line: `model resnet50, gpus 4`."""
+    """Write a figure's conditions in one line: `model resnet50, gpus 4`."""
     told = [f"{name.replace('_', ' ')} {value}" for name, value in of.stated.items() if name not in {"note", "versus"}]
     against = [
         f"{name.replace('_', ' ')} {' or '.join(map(str, values))}"
@@ -183,7 +183,7 @@ def conditions(of: Conditions) -> str:
 
 
 def runnable(cells: Sequence[Cell]) -> tuple[int, int]:
-    """How many of the source's runs can run here, and how many smaller ones beside them."""
+    """Count the source's runs that can run here, and the smaller additional ones."""
     extra = [cell.extra for cell in cells if cell.request is not None]
     return extra.count(False), extra.count(True)
 
@@ -199,7 +199,7 @@ def _throughputs(reproduction: Reproduction) -> Callable[[CellOutcome], str]:
 
 
 def _runs_behind(one: Comparison) -> str:
-    """How many runs of a cell a figure rests on: `3`, `3, 1 degraded`."""
+    """Count the runs behind a figure: `3`, `3, 1 degraded`."""
     if one.measured is None:
         return ABSENT
     repeats, degraded = one.measured.repeats, one.measured.degraded
@@ -207,13 +207,13 @@ def _runs_behind(one: Comparison) -> str:
 
 
 def _processes(cell: CellOutcome) -> str:
-    """How many runs of a cell may be used, and passes under a profiler beside them: `3`, `1 and 2 passes`, `1 pass`."""
+    """Count a cell's usable runs and profiling passes: `3`, `1 and 2 passes`, `1 pass`."""
     passes = f"{cell.passes} pass{'' if cell.passes == 1 else 'es'}" if cell.passes else ""
     return " and ".join(filter(None, (str(cell.measured or ""), passes))) or ABSENT
 
 
 def _reasons_of(cell: CellOutcome) -> str:
-    """Why it failed or was not run, and how many of its runs are degraded, with their reasons."""
+    """Say why a cell failed or did not run, and how many of its runs are degraded, with the reasons."""
     degraded = f"{cell.degraded} degraded ({'; '.join(cell.doubts)})" if cell.degraded else ""
     return "; ".join(filter(None, (cell.why, degraded)))
 
@@ -223,7 +223,7 @@ def _fields(comparison: Comparison) -> tuple[str, ...]:
 
 
 def published(comparison: Comparison) -> str:
-    """The published figure with its unit: `about 220 images/s`."""
+    """Write the published figure with its unit: `about 220 images/s`."""
     if comparison.published is None:
         return "several values"
     sign = f"{comparison.bound} " if comparison.bound else "about " if comparison.approx else ""
@@ -238,7 +238,7 @@ def _verdict(comparison: Comparison) -> str:
 
 
 def amount(observed: Observation | None) -> str:
-    """A measured figure with its interval and unit: `234.6 ± 5.0 images/s`."""
+    """Write a measured figure with its interval and unit: `234.6 ± 5.0 images/s`."""
     return f"{figure(observed.value, half_width(observed.ci95))} {observed.unit}" if observed else ABSENT
 
 
@@ -307,9 +307,7 @@ _PAGE_CELLS: Final[Columns[CellOutcome]] = {
 _TERMINAL_FIGURES: Final[Columns[Comparison]] = {
     "figure": lambda one: one.figure,
     "published": published,
-    "measured ±": lambda one: amount(one.measured).removesuffix(
-        f" {one.unit}"
-    ),  # the unit once, where both have the same
+    "measured ±": lambda one: amount(one.measured).removesuffix(f" {one.unit}"),  # the unit once, if both have the same
     "ratio": lambda one: figure(one.ratio),
     "verdict": lambda one: one.verdict,
 }
@@ -324,13 +322,13 @@ _STYLES: Final = {
     "failed": "bold red",
 }
 _UNBROKEN: Final = frozenset({"runs", "published", "throughput ±", "measured ±", "ratio", "verdict"})
-"""Columns of figures, which never break."""
+"""Columns of figures; their cells are never wrapped."""
 
 
 def print_study(
     console: Console, study: Study, cells: Sequence[Cell], *, last: Reproduction | None, command: str
 ) -> None:
-    """Print how much of a study can run here and by which command, and what came of it last."""
+    """Print how much of a study can run here, by which command, and its latest results."""
     some = any(cell.request for cell in cells)
     why = next((cell.why for cell in cells if cell.why), "no run is of it")
     lines = [f"{_count(cells)}: {command}" if some else f"nothing of it can run here: {why}"]
@@ -350,7 +348,7 @@ def print_study(
 def print_plan(
     console: Console, study: Study, cells: Sequence[Cell], *, machine: Machine, scale: Scale, whole: bool
 ) -> None:
-    """Print how many runs of the source can run; the `whole` plan lists them, what can't and why, and where they differ from the source."""
+    """Print how many runs of the source can run; if `whole`, also list them, those that can't, with reasons, and all differences from the source."""
     console.print(Text(study.title, style="bold"))
     console.print(Text(place(machine, scale)))
     there = differences(cells)
@@ -367,7 +365,7 @@ def print_plan(
 
 
 def print_reproduction(console: Console, reproduction: Reproduction, *, whole: Path) -> None:
-    """Print what was measured and judged; the rest is counted, and listed in the file `whole`."""
+    """Print what was measured and judged; the rest is only counted, and is listed in the file `whole`."""
     measured = tuple(one for one in reproduction.comparisons if one.measured)
     told = tuple(one for one in reproduction.judgements if one.verdict != "not testable here")
     console.print()
@@ -391,14 +389,14 @@ def print_reproduction(console: Console, reproduction: Reproduction, *, whole: P
 
 
 def _count(cells: Sequence[Cell]) -> str:
-    """`10 of 30 runs can run here, and 5 smaller ones`."""
+    """Count the runs that can run here: `10 of 30 runs can run here, and 5 smaller ones`."""
     own, smaller = runnable(cells)
     beside = f", and {smaller} smaller ones" if smaller else ""
     return f"{own} of {sum(not cell.extra for cell in cells)} runs can run here{beside}"
 
 
 def _print(console: Console, table: Table) -> None:
-    """Print a table that has rows; a status or verdict has a colour by its first words."""
+    """Print a table unless it has no rows; statuses and verdicts are coloured."""
     if not table.rows:
         return
     drawn = plain_table()
