@@ -1,1 +1,1 @@
-"""Everything that turns images/versions.yaml into images: locks, Dockerfiles, wheels, the base, builds, archives."""
+"""Everything that turns images/versions.yaml into images: locks, Dockerfiles, wheels, bases, builds, archives."""

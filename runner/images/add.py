@@ -1,8 +1,8 @@
-"""`dlscale images add`: a new version of a known framework, as an entry of images/versions.yaml that follows the newest one like it.
+"""`dlscale images add`: a new version of a known framework, as an entry of images/versions.yaml modelled on the newest similar one.
 
-What the entry says is asked of the packages themselves: versions that go with the framework's, and Pythons that all of them have wheels for, of
-uv; sizes of the wheels; the CUDA release and the compute capabilities of what the framework's wheel holds. Only the built image's size is
-left, which `images build` writes.
+The packages themselves provide the entry's facts: uv finds the versions that go with the framework's, and the Pythons that all of them have
+wheels for; the wheels have sizes; the framework's wheel holds its CUDA release and compute capabilities. Only the built image's size is
+missing, which `images build` writes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec, Entry
 from runner.images.wheelhouse import fetch, read_lock, size_mib
 
-# Where a framework's wheel says what it was built for: PyTorch's list of architectures, as `torch.cuda.get_arch_list` gives it, and its
-# CUDA release; both of TensorFlow, as `tf.sysconfig.get_build_info` gives them.
+# Files in which a framework's wheel says what it was built for: PyTorch's list of architectures, as `torch.cuda.get_arch_list` returns it, and
+# its CUDA release; for TensorFlow both, as `tf.sysconfig.get_build_info` returns them.
 _TOLD: Final = ("torch/lib/libtorch_python.so", "torch/version.py", "tensorflow/python/platform/build_info.py")
 _ARCHITECTURES: Final = re.compile(rb"(?:sm|compute)_\d{2,3}(?:(?:[ ;]|', ')(?:sm|compute)_\d{2,3})+")
 _ARCHITECTURE: Final = re.compile(rb"(sm|compute)_(\d{1,2})(\d)\b")
-# NVIDIA's wheel of CUDA's runtime: its version is the CUDA release that PyTorch was built for, before anything is fetched.
+# NVIDIA's wheel of CUDA's runtime: its version is the CUDA release that PyTorch was built for, known before any download.
 _RUNTIME: Final = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
 _LISTED: Final = re.compile(r'  "(\d+\.\d+)": {minimum_driver: ')  # a CUDA release in images/versions.yaml
 _WORD: Final = re.compile(r"[\w.:/=+-]+")
-_PYTHONS: Final = range(10, 16)  # 3.10, the oldest that the suite runs in, to 3.15, the newest that there is
+_PYTHONS: Final = range(10, 16)  # 3.10, the oldest that the suite runs in, to 3.15, the newest in existence
 _CUDA: Final = re.compile(rb"(?:cuda: Optional\[str\] = |cuda = |'cuda_version', )'(\d+\.\d+)")
 
 
@@ -50,13 +50,13 @@ def add(
     cache: Path,
     report: Callable[[str], None],
 ) -> ImageSpec:
-    """Add a version to images/versions.yaml with its lock and its Dockerfile, and return its image.
+    """Add a version to images/versions.yaml with its lock and its Dockerfile; return its image.
 
-    What follows the number in `version` is that of an entry there is, e.g. `2.14.1` or `2.14.1-cpu`. `cuda` asks for the framework's build
-    for a CUDA release, `cu126`, and `python` for another Python than that of the entry that is followed, `3.13`. What a version does not
-    have by itself becomes a part of its name: `2.14.1-cu126-py313`.
-    Raises RequestError: no entry is like it, it is there already, no package source or base has it, or its wheel does not say what it runs
-    on.
+    After the number, `version` ends as an existing entry does, e.g. `2.14.1` or `2.14.1-cpu`. `cuda` selects the framework's build for a CUDA
+    release, `cu126`; `python` selects another Python than that of the similar entry, `3.13`. Whatever is not the version's default is added to
+    its name: `2.14.1-cu126-py313`.
+    Raises RequestError if no entry is similar, the version exists already, no package source or base has it, or its wheel does not say what
+    it runs on.
     """
     catalog = load_images(root)
     alike = _alike(catalog, framework, version, on_gpu=cuda is not None)
@@ -105,7 +105,7 @@ def add(
 
 
 def record_size(root: Path, image: ImageSpec, size: int) -> bool:
-    """Write the size of a built image into its entry, where that has none yet; returns whether it had none."""
+    """Write the size of a built image into its entry if it has none yet; return whether it had none."""
     if image.measured or image.extension:
         return False
     versions = root / IMAGES / "versions.yaml"
@@ -117,7 +117,7 @@ def record_size(root: Path, image: ImageSpec, size: int) -> bool:
 
 
 def _alike(catalog: Catalog, framework: str, version: str, *, on_gpu: bool) -> list[ImageSpec]:
-    """The images of the framework whose versions end as the new one does, and that are for GPUs if the new one has to be; newest first."""
+    """Return the framework's images whose versions end as the new one does, newest first; only those for GPUs if `on_gpu`."""
     known = [image for image in catalog.of(framework) if image.kind == "wheels"]
     ending = version.partition("-")[1:]
     alike = [
@@ -133,7 +133,7 @@ def _alike(catalog: Catalog, framework: str, version: str, *, on_gpu: bool) -> l
 
 
 def _base(catalog: Catalog, like: ImageSpec, python: str | None) -> BaseSpec:
-    """The base of the image that is followed, or the one that holds the same beside another Python."""
+    """Return the base of the similar image, or the one with the same packages and another Python."""
     own = like.base
     if own is None:
         raise TypeError(f"{like.name} is made of wheels and has no base")
@@ -163,7 +163,7 @@ def _named(image: ImageSpec, root: Path, version: str) -> ImageSpec:
 
 
 def _release(cuda: str) -> str:
-    """`cu126` as CUDA's own number, 12.6."""
+    """Convert `cu126` to CUDA's own number, 12.6."""
     found = re.fullmatch(r"cu(\d+)(\d)", cuda)
     if found is None:
         raise RequestError(f"--cuda {cuda} names no CUDA release; give one as package names have it: cu126, cu130")
@@ -171,23 +171,23 @@ def _release(cuda: str) -> str:
 
 
 def _index(catalog: Catalog, framework: str, cuda: str) -> str | None:
-    """Where a framework keeps its builds for one CUDA release: beside the index that another of its images names."""
+    """Return the index of a framework's builds for one CUDA release, a sibling of the index that another of its images uses."""
     known = [image.extra_index for image in catalog.of(framework) if image.extra_index]
     return f"{known[0].rpartition('/')[0]}/{cuda}" if known else None
 
 
 def _of_cuda(image: ImageSpec, cuda: str) -> ImageSpec:
-    """The image with those packages that have a CUDA release's major number in their names, as DALI's have, for another release."""
+    """Rename packages that have a CUDA release's major number in their names, such as DALI's, for another release."""
     major = cuda.partition(".")[0]
     named = tuple(re.sub(r"(?<=-cuda)\d+(?=0==)", major, text) for text in image.requirements)
     return image.model_copy(update={"requirements": named})
 
 
 def _pinned(image: ImageSpec, like: ImageSpec, *, build: str = "") -> tuple[ImageSpec, str | None]:
-    """The image with its requirements: the framework's own version, and of all else what `like` has where that goes with it.
+    """Pin the image's requirements: the framework's own version, and for all others the version of `like` if it is compatible.
 
     Returns:
-        The image, and the release of the CUDA runtime among its packages; None where there is none. Raises RequestError: no solution.
+        The image, and the release of the CUDA runtime among its packages, if any. Raises RequestError if there is no solution.
     """
     old, new = (one.version.partition("-")[0] for one in (like, image))
     own = [text.replace(f"=={old}", f"=={new}{build}") for text in like.requirements]
@@ -207,7 +207,7 @@ def _pinned(image: ImageSpec, like: ImageSpec, *, build: str = "") -> tuple[Imag
 
 
 def _pythons(image: ImageSpec, base: BaseSpec) -> str:
-    """The Pythons around the base's own that there are wheels of every package for."""
+    """Return the range of Pythons, around the base's own, that every package has wheels for."""
 
     def has(minor: int) -> bool:
         try:
@@ -225,16 +225,16 @@ def _pythons(image: ImageSpec, base: BaseSpec) -> str:
 
 
 def _main(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
-    """The wheel of the framework itself."""
+    """Return the wheel of the framework itself."""
     number = image.version.partition("-")[0]
     names = [Requirement(text).name for text in image.requirements if f"=={number}" in text]
     return next(wheel for wheel in wheels if wheel.name.startswith(f"{canonicalize_name(names[0]).replace('-', '_')}-"))
 
 
 def _built_for(wheel: Path, wanted: str | None) -> tuple[str, tuple[str, ...], bool]:
-    """CUDA release, compute capabilities of the machine code, and whether there is PTX of the newest of them.
+    """Return CUDA release, compute capabilities of the machine code, and whether there is PTX for the newest of them.
 
-    RequestError: the wheel does not say, or says another release than the one that is wanted.
+    Raises RequestError if the wheel does not say, or if it is built for another release than `wanted`.
     """
     told = b"\n".join(_read(wheel))
     cuda, architectures = _CUDA.search(told), _ARCHITECTURES.search(told)
@@ -259,7 +259,7 @@ def _read(wheel: Path) -> Iterator[bytes]:
 
 
 def _with_cuda(text: str, catalog: Catalog, cuda: str) -> str:
-    """The file with a CUDA release; a minor release runs on the driver of the others of its major one."""
+    """Add a CUDA release to the file; its minimum driver is that of the same major release's other minor ones."""
     known = {image.cuda: image.minimum_driver for image in catalog.images if image.cuda}
     if cuda in known or f'  "{cuda}": ' in text:
         return text
@@ -280,7 +280,7 @@ def _number(release: str) -> tuple[int, ...]:
 
 
 def _inserted(text: str, image: ImageSpec, alike: Sequence[ImageSpec], facts: dict[str, object]) -> str:
-    """The file with an entry, where its version has its place among those like it."""
+    """Insert an entry into the file, in the order of versions among similar ones."""
     lines = text.splitlines(keepends=True)
     newer = [other for other in alike if release(other.version) > release(image.version)]
     begin, end = _entry(lines, image.framework, (newer or alike)[-1 if newer else 0].version)
@@ -291,7 +291,7 @@ def _inserted(text: str, image: ImageSpec, alike: Sequence[ImageSpec], facts: di
 
 
 def _yaml(value: object) -> str:
-    """A value as the file has them: bare where YAML takes a word for nothing else, else as JSON, which is YAML."""
+    """Write a value in the style of the file: bare if YAML reads it as the same word, otherwise as JSON, which is YAML."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_yaml, value))}]"
     is_word = isinstance(value, str) and _WORD.fullmatch(value) and yaml.safe_load(value) == value
@@ -299,7 +299,7 @@ def _yaml(value: object) -> str:
 
 
 def _entry(lines: list[str], framework: str, version: str) -> tuple[int, int]:
-    """The lines of an entry, from and to, without the blank ones behind it."""
+    """Return the lines of an entry, from and to, without the blank ones after it."""
     begin = next(
         number
         for number in range(lines.index(f"  {framework}:\n", lines.index("images:\n")), len(lines))

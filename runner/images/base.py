@@ -1,8 +1,8 @@
-"""The Debian systems under the images and emulated nodes: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
+"""The Debian systems under the images and emulated nodes: from a registry by digest or, if none answers, from this machine's own Debian mirror.
 
-The second way gives the same root, byte for byte, for the same state of the mirror. Its label `dlscale.base` says which way
-an image came. Debian's mirrors keep one version of a package: the lock of a suite that gets no more updates can't fetch what it names. It
-says what an image is made of, and a base that came out otherwise is refused.
+A mirror yields the same root, byte for byte, until its packages change. The label `dlscale.base` says where an image came from. Debian's mirrors
+keep one version of each package, so the lock of a suite without further updates can't be used to fetch packages: it records what an
+image is made of, and a base with other packages is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Way = Literal["registry", "mirror"]
 
 LABEL_PACKAGES: Final = "dlscale.base.packages.sha256"
 PACKAGE_LIST: Final = "usr/share/dlscale/packages.txt"
-# What the registry's slim image leaves out too.
+# The registry's slim image excludes these too.
 _DPKG_OPTIONS: Final = (
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
@@ -45,8 +45,8 @@ _DPKG_OPTIONS: Final = (
     "path-exclude=/usr/share/info/*",
     "path-exclude=/usr/share/locale/*",
 )
-# Removed last: what names this machine or its mirror, what differs from run to run (and must not be the same everywhere: sshd's own
-# keys), and what only apt would need.
+# Removed last: what identifies this machine or its mirror, what differs between runs (sshd's keys, which moreover must not be shared), and
+# what only apt would need.
 _REMOVED: Final = (
     *("etc/apt/sources.list", "etc/apt/sources.list.d/*", "etc/apt/apt.conf.d/99mmdebstrap"),
     *("etc/machine-id", "etc/hostname", "etc/resolv.conf", "etc/ssh/ssh_host_*"),
@@ -66,11 +66,11 @@ def ensure_base(
     way: Way | None = None,
     refresh: bool = False,
 ) -> str:
-    """Have the base in the engine, made again with today's packages if `refresh`, and return its image id.
+    """Ensure that the engine has the base, made again with today's packages if `refresh`; return its image id.
 
-    The `root` of the checkout holds the rendered Dockerfile for where a registry answers; bases made from a mirror are kept in the cache's
-    folder `bases`. `way` is the registry if it answers, else the mirror, when None.
-    Raises RequestError: neither a registry nor a mirror gives one.
+    `root` is the checkout with the rendered Dockerfile, which is used if a registry answers; bases made from a mirror are kept in the cache's
+    folder `bases`. If `way` is None, it is the registry if that answers, otherwise the mirror.
+    Raises RequestError if neither a registry nor a mirror provides the base.
     """
     found = None if refresh else image_id(client, base.reference)
     if found:
@@ -88,29 +88,29 @@ def ensure_base(
 
 
 def recipe(root: Path, base: BaseSpec) -> Path:
-    """The rendered Dockerfile of a base."""
+    """Return the path of a base's rendered Dockerfile."""
     return root / IMAGES / "base" / base.name / "Dockerfile"
 
 
 def package_list(base: BaseSpec, client: Client) -> str:
-    """The packages that a base in the engine holds, one `name=version` a line, by name."""
+    """List the packages of a base in the engine, one `name=version` a line, sorted by name."""
     return run_confined(client, base.reference, ("cat", f"/{PACKAGE_LIST}"), network="none")
 
 
 def tools_base() -> BaseSpec:
-    """The base that emulated nodes run tc in."""
+    """Return the base in which emulated nodes run tc."""
     return load_images(SUITE_ROOT).base(TOOLS)
 
 
 def ensure_tools(client: Client, *, cache: Path, report: Callable[[str], None]) -> str:
-    """Have that base in the engine and return its reference; raises RequestError as `ensure_base` does."""
+    """Ensure that the engine has that base; return its reference. Raises RequestError as `ensure_base` does."""
     base = tools_base()
     ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
     return base.reference
 
 
 def _from_registry(base: BaseSpec, client: Client, dockerfile: Path, cache: Path, report: Callable[[str], None]) -> str:
-    """Build the base's Dockerfile; a second, cached pass adds the digest of the package list that the first one installed."""
+    """Build the base's Dockerfile; a second, cached build adds the digest of the package list that the first one installed."""
     report(f"building {base.reference} from {base.registry.image}")
     cache.mkdir(parents=True, exist_ok=True)
     labels: dict[str, str] = {}
@@ -141,7 +141,7 @@ def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[
 
 
 def fetch_base(base: BaseSpec, *, cache: Path, report: Callable[[str], None], refresh: bool = False) -> Path:
-    """Have the base as an image archive in the cache's folder `bases`, made as `build_archive` does if it is not there; takes no engine."""
+    """Return the base as an image archive in the cache's folder `bases`, made by `build_archive` if it is missing; needs no engine."""
     archive = cache / "bases" / f"{base.reference.rpartition(':')[2]}.tar"
     if refresh or not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -153,13 +153,13 @@ def fetch_base(base: BaseSpec, *, cache: Path, report: Callable[[str], None], re
 
 
 def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]) -> str:
-    """Make the base from this machine's Debian mirror, as an image archive; returns the image's id.
+    """Make the base from this machine's Debian mirror, as the image archive `target`; return the image's id.
 
-    Beside the archive, `target`, a root of the same size is kept meanwhile.
-    Raises RequestError: no mmdebstrap, no Debian source on this machine, or a package it does not have.
+    Meanwhile, a root of the same size is next to the archive.
+    Raises NoBaseError if there is no mmdebstrap, no Debian source on this machine, or a package is not available.
     """
     root = target.with_suffix(".root.tar")
-    # A file and not an argument: a proxy's address may hold a password.
+    # In a file, not in argv: a proxy's address may hold a password.
     options = target.with_suffix(".apt.conf")
     options.write_text(apt_transport(), encoding="utf-8")
     argv = mmdebstrap(base, sources=debian_sources(base.suite), options=options, target=root)
@@ -196,9 +196,9 @@ def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]
 
 
 def mmdebstrap(base: BaseSpec, *, sources: tuple[str, ...], options: Path, target: Path) -> tuple[str, ...]:
-    """The command that makes the root as the tar file `target`, from these lines of sources.list.
+    """Return the command that makes the root, as the tar file `target`, from these lines of sources.list.
 
-    `options` is a file of apt options, for the way to the mirror; not kept in the root.
+    `options` is a file of apt options for access to the mirror; it is not kept in the root.
     """
     list_packages = (
         f'mkdir -p "$1/{PACKAGE_LIST.rpartition("/")[0]}" && chroot "$1" dpkg-query --show '
@@ -210,7 +210,7 @@ def mmdebstrap(base: BaseSpec, *, sources: tuple[str, ...], options: Path, targe
         f"--include={','.join(base.packages)}",
         *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
         *('--aptopt=Acquire::Languages "none"', f"--aptopt={options}"),
-        # Nobody renews the signatures of a suite that gets no more updates; its lock says which packages it must give.
+        # The signatures of a suite without further updates expire; its lock says which packages must result.
         *(('--aptopt=Acquire::Check-Valid-Until "false"',) if base.locked else ()),
         *(f"--customize-hook={list_packages}", f"--customize-hook={remove}"),
         *(base.suite, str(target)),
@@ -228,7 +228,7 @@ def _member(archive: Path, name: str) -> bytes:
 
 
 def write_image(*, root: Path, target: Path, reference: str, labels: Mapping[str, str], created_s: int) -> str:
-    """Wrap a root file system, a tar file that becomes the one layer as it is, into the image archive `target`.
+    """Wrap a root file system, a tar file that becomes the only layer unmodified, into the image archive `target`.
 
     Returns:
         The image's id, `sha256:...`: the same for the same arguments.
@@ -275,10 +275,10 @@ _PARTS: Final = ("", "-updates", "-security")
 
 
 def debian_sources(suite: str) -> tuple[str, ...]:
-    """Where this machine's apt gets a Debian suite, its updates and its security fixes from, as lines of sources.list.
+    """Return this machine's apt sources for a Debian suite, its updates and its security fixes, as lines of sources.list.
 
-    A suite that is not the machine's own comes from the same mirrors, which keep all of Debian's suites side by side. The variable
-    DLSCALE_DEBIAN_MIRROR names one address instead, for a machine that is not Debian. Raises NoBaseError where apt has no such source.
+    A suite other than the machine's own comes from the same mirrors, which keep all of Debian's suites side by side. DLSCALE_DEBIAN_MIRROR
+    names one address instead, for a machine that is not Debian. Raises NoBaseError if apt has no such source.
     """
     chosen = os.environ.get(MIRROR_VARIABLE)
     if chosen:
@@ -298,14 +298,14 @@ def debian_sources(suite: str) -> tuple[str, ...]:
 
 
 def _lines(sources: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
-    """The sources of a suite, its updates and its security fixes; none without the suite itself."""
+    """Return the sources of a suite, its updates and its security fixes; none if the suite itself is missing."""
     wanted = {f"{suite}{part}" for part in _PARTS}
     found = {(release, uri) for release, uri in sources if release in wanted}
     return tuple(sorted(f"deb {uri} {release} main" for release, uri in found)) if suite in dict(found) else ()
 
 
 def _other_suite(sources: Iterable[tuple[str, str]], suite: str) -> Iterator[tuple[str, str]]:
-    """Where the mirrors of this machine's own suite keep another one, as far as they have it."""
+    """Yield another suite's releases on the mirrors of this machine's own suite, if they have them."""
     for release, uri in dict.fromkeys(sources):
         part = next((part for part in reversed(_PARTS) if release.endswith(part)), "")
         if "-" not in release.removesuffix(part) and _has(uri, f"{suite}{part}"):
@@ -313,7 +313,7 @@ def _other_suite(sources: Iterable[tuple[str, str]], suite: str) -> Iterator[tup
 
 
 def _has(uri: str, release: str) -> bool:
-    """Whether a mirror has a release, asked by apt's own transport."""
+    """Whether a mirror has a release, by apt's own transport."""
     with tempfile.TemporaryDirectory(prefix="dlscale-mirror-") as folder:
         try:
             process.run([_APT_HELPER, "download-file", f"{uri}dists/{release}/InRelease", f"{folder}/InRelease"])
@@ -323,7 +323,7 @@ def _has(uri: str, release: str) -> bool:
 
 
 def apt_transport() -> str:
-    """This machine's proxies and certificates for apt, as apt writes them."""
+    """Return this machine's proxies and certificates for apt, as apt writes them."""
     try:
         dump = process.run(["apt-config", "dump", "--no-empty"])
     except CommandError:
@@ -336,9 +336,9 @@ def apt_transport() -> str:
 def write_packages(
     image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None], upgrade: bool
 ) -> bool:
-    """Write down the packages that the base of an image of kind `debian` holds; returns whether the lock changed.
+    """Write the packages of a `debian` image's base to its lock; return whether the lock changed.
 
-    With `upgrade` the base is made again first, with what the mirror has today. Raises RequestError where it can't be had.
+    With `upgrade`, the base is first made again with the mirror's present packages. Raises RequestError if the base is not available.
     """
     base = _base(image)
     ensure_base(base, client=client, root=image.directory.parents[2], cache=cache, report=report, refresh=upgrade)
@@ -346,7 +346,7 @@ def write_packages(
 
 
 def check_packages(image: ImageSpec, *, client: Client) -> None:
-    """Hold the packages of an image's base against its lock; a refusal names the first difference and the two ways out."""
+    """Compare the packages of an image's base with its lock. Raises RequestError with the first difference and two remedies."""
     base = _base(image)
     locked = set(_packages(image.lock_path.read_text(encoding="utf-8")))
     found = set(_packages(package_list(base, client)))

@@ -1,6 +1,6 @@
-"""Builds images, and moves sets of them to a machine without any network: one file an image, and a manifest with their hashes.
+"""Builds images, and transfers sets of them to a machine without any network: one file an image, and a manifest with their hashes.
 
-The wheelhouse goes in with the build's context, no step has a network, an image that is there is not built again.
+The wheelhouse is part of the build context, no step has a network, and an image that exists is not built again.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class BuiltImage:
 
     reference: str
     id: str
-    digest: str | None  # the registry's digest; None for an image that never was in one
+    digest: str | None  # the registry's digest; None if the image was never in one
     lock_sha256: str
     size_mib: int
-    current: bool  # whether it is what would be built now
+    current: bool  # whether a build would yield the same now
 
 
 def find_built(image: ImageSpec, client: Client) -> BuiltImage | None:
-    """The image, if the engine has it, whatever it was built from."""
+    """Return the image if the engine has it, whatever it was built from."""
     found = find_image(client, image.reference)
     if found is None:
         return None
@@ -75,7 +75,7 @@ def find_built(image: ImageSpec, client: Client) -> BuiltImage | None:
 
 
 def below(image: ImageSpec, client: Client) -> dict[str, str]:
-    """What an image stands on, as its labels name it: ids of those that are in the engine."""
+    """Return the ids of images that this one is based on, by label, as far as they are in the engine."""
     stands_on = {
         LABEL_BASE: image.base.reference if image.base else source(image),
         LABEL_PARENT: image.parent.reference if image.parent else None,
@@ -85,9 +85,9 @@ def below(image: ImageSpec, client: Client) -> dict[str, str]:
 
 
 def ensure(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None]) -> BuiltImage:
-    """Have an image in the engine, and first the one that it extends, built from the lock, Dockerfile and base that it should be.
+    """Ensure that the engine has an image, and first the one that it extends, built from the present lock, Dockerfile and base.
 
-    Raises RequestError: too little disk, a wheel or base that can't be had, or a step of the build that fails.
+    Raises RequestError if there is too little disk, a wheel or base is not available, or a step of the build fails.
     """
     if image.parent:
         ensure(image.parent, client=client, cache=cache, report=report)
@@ -112,7 +112,7 @@ def ensure(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[s
 
 
 def _ensure_bases(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None]) -> None:
-    """Have everything in the engine that an image's Dockerfile starts from."""
+    """Ensure that the engine has everything that an image's Dockerfile starts from."""
     for base in filter(None, (image.base, image.build_base)):
         ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
     if image.kind == "container":
@@ -124,7 +124,7 @@ def _ensure_bases(image: ImageSpec, *, client: Client, cache: Path, report: Call
 def _build(
     image: ImageSpec, wheels: tuple[Path, ...], *, client: Client, cache: Path, report: Callable[[str], None]
 ) -> None:
-    """Build the image, and pass its steps on; the sentence of one that fails carries its last words."""
+    """Build the image and report its steps; the error of a failed step has its last output."""
     files = {"Dockerfile": image.dockerfile, image.lock_path.name: image.lock_path, "smoke.py": smoke_test(image)}
     files |= {f"patches/{path.name}": path for path in image.patches}
     files |= {f"wheels/{wheel.name}": wheel for wheel in sorted(wheels)}
@@ -143,17 +143,17 @@ def _build(
         said = " / ".join(tail)
         raise RequestError(f"building {image.reference} failed: {error} (last output: {said})") from error
     finally:
-        # The builder's stage holds every wheel once more, and what it installed is in the image.
+        # The builder's stage holds every wheel once more; the image has what it installed.
         prune_images(client, label=f"{LABEL_BUILDER}={image.reference}")
 
 
 def is_current(image: ImageSpec, labels: Mapping[str, str], *, below: Mapping[str, str]) -> bool:
-    """Whether an image with these labels is what would be built now; what it stands on counts as far as the engine has it."""
+    """Whether a build would yield an image with these labels now; the images in `below` are compared, those missing in the engine are not."""
     return labels.get(LABEL_INPUTS) == inputs_sha256(image) and all(labels.get(key) == below[key] for key in below)
 
 
 def inputs_sha256(image: ImageSpec) -> str:
-    """Digest of all that an image is built from: equal inputs need no new build."""
+    """Return the digest of all inputs of an image's build: equal inputs need no new build."""
     digest = hashlib.sha256((image.base.reference if image.base else str(image.container)).encode())
     for path in (image.dockerfile, image.lock_path, smoke_test(image), *image.patches):
         with reading(path, "can't be read", step="run `dlscale images render`"):
@@ -164,13 +164,13 @@ def inputs_sha256(image: ImageSpec) -> str:
 
 
 def smoke_test(image: ImageSpec) -> Path:
-    """The program that is the last step of the image's build."""
+    """Return the program that is the last step of the image's build."""
     name = image.extension or ("container" if image.kind == "container" else image.framework)
     return SUITE_ROOT / IMAGES / "smoke" / f"{name}.py"
 
 
 def check_disk(image: ImageSpec, client: Client) -> None:
-    """Refuse a build for which the engine's disk is too small; an engine on another host can't be asked."""
+    """Refuse a build if the engine's disk is too small; that of an engine on another host can't be checked."""
     root = Path(client.info()["DockerRootDir"])
     if root.exists() and (free := free_mib(root)) < image.build_mib:
         raise RequestError(
@@ -182,7 +182,7 @@ MANIFEST: Final = "images.json"
 
 
 class Archived(Frozen):
-    """One image in an archive: its file, the file's SHA-256, and the image that it holds, with the hash of its lock if it says that."""
+    """One image in an archive: its file, the file's SHA-256, and the image inside, with the hash of its lock if it is labelled with one."""
 
     file: FileName
     sha256: str
@@ -198,7 +198,7 @@ class Manifest(Frozen):
 
 
 def save(references: Sequence[str], *, client: Client, directory: Path, report: Callable[[str], None]) -> None:
-    """Write images and their manifest to a directory; raises RequestError where one is not in the engine, or it can't be written."""
+    """Write images and their manifest to a directory. Raises RequestError if one is not in the engine, or if the directory can't be written."""
     found = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -228,14 +228,14 @@ def save(references: Sequence[str], *, client: Client, directory: Path, report: 
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """What an archive holds; raises RequestError where it is none."""
+    """Read an archive's manifest. Raises RequestError if there is none."""
     step = "name a directory that `dlscale images archive` wrote"
     with reading(directory, f"holds no readable {MANIFEST}", step=step):
         return Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
 
 
 def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
-    """Check an archive's files against its manifest, then load them all; raises RequestError."""
+    """Check an archive's files against its manifest, then load them all. Raises RequestError."""
     manifest = read_manifest(directory)
     for entry in manifest.images:
         path = directory / entry.file

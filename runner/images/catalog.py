@@ -1,4 +1,4 @@
-"""Which images there are, and which of them can run on given GPUs. Reads images/versions.yaml; starts, pulls and builds nothing."""
+"""The suite's images, and which of them can run on given GPUs. Reads images/versions.yaml; starts, pulls and builds nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Catalog(Frozen):
     root: Path
     bases: tuple[BaseSpec, ...]
     images: tuple[ImageSpec, ...]  # the plain ones, in the order of versions.yaml
-    extended: tuple[ImageSpec, ...]  # those with something added, which are only used when it is asked for
+    extended: tuple[ImageSpec, ...]  # extensions of plain images, used only if requested
 
     @property
     def everything(self) -> tuple[ImageSpec, ...]:
@@ -45,16 +45,16 @@ class Catalog(Frozen):
         return tuple(image for image in self.everything if (image.parent or image) in plain)
 
     def base(self, name: str) -> BaseSpec:
-        """The base of this name, one of images/versions.yaml."""
+        """Return the base of this name in images/versions.yaml."""
         return next(base for base in self.bases if base.name == name)
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """Names of the frameworks, sorted."""
         return tuple(sorted({image.framework for image in self.images}))
 
     def of(self, framework: str, device: Device | None = None) -> tuple[ImageSpec, ...]:
-        """A framework's images for a device (for any if None), newest first; raises RequestError for an unknown framework."""
+        """Return a framework's images for a device (any if None), newest first. Raises RequestError for an unknown framework."""
         if framework not in self.frameworks:
             raise RequestError(unknown("FRAMEWORK", framework, self.frameworks))
         found = [i for i in self.images if i.framework == framework and device in (None, i.device)]
@@ -70,11 +70,11 @@ class Catalog(Frozen):
         driver: str | None = None,
         horovod: bool = False,
     ) -> ImageSpec:
-        """The image that a request means.
+        """Return the image that a request means.
 
-        `version` may be a beginning that builds of one release alone have; None is the newest for the device. Of several, the first is meant
-        that fits the GPUs given, and where there is one, that has Horovod if that is asked for.
-        Raises RequestError: unknown framework or version, or no such image for the device.
+        `version` may be a prefix that only builds of one release have; None is the newest for the device. Of several images, the first that fits the
+        GPUs is returned, and one with Horovod before others if that is requested.
+        Raises RequestError for an unknown framework or version, or if there is no such image for the device.
         """
         offered = self.of(framework, device)
         if version is None and not offered:
@@ -94,7 +94,7 @@ class Catalog(Frozen):
         raise RequestError(unknown("VERSION", version or "", known, of=framework))
 
     def with_horovod(self, image: ImageSpec) -> ImageSpec:
-        """The image that is `image` with Horovod in it: a vendor's container may have it already. Raises RequestError."""
+        """Return `image` with Horovod in it, which a vendor's container may have already. Raises RequestError."""
         if found := self._with_horovod(image):
             return found
         able = [other for other in self.images if self._with_horovod(other)]
@@ -109,7 +109,7 @@ class Catalog(Frozen):
         return next((other for other in self.extended if other.parent == image), None)
 
     def check_fit(self, image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> None:
-        """Hold an image's architectures and minimum driver against the GPUs present; raises RequestError."""
+        """Check an image's architectures and minimum driver against the GPUs present. Raises RequestError."""
         problem = misfit(image, gpus, driver)
         if problem is None:
             return
@@ -122,14 +122,14 @@ class Catalog(Frozen):
 
 
 def meant(version: str, images: Sequence[ImageSpec]) -> tuple[ImageSpec, ...]:
-    """The image of a version, or the builds of the only release that it is the beginning of: 2.13 means 2.13.0-cpu where no 2.13.1 is."""
+    """Return the image of a version, or the builds of the only release with this prefix: 2.13 means 2.13.0-cpu if there is no 2.13.1."""
     exact = tuple(image for image in images if image.version == version)
     begun = tuple(image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version))
     return exact or (begun if len({release(image.version) for image in begun}) == 1 else ())
 
 
 def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | None:
-    """Why an image can't run on these GPUs, as half a sentence; None if it can. A CPU image runs anywhere."""
+    """Say why an image can't run on these GPUs, in half a sentence; None if it can. A CPU image runs anywhere."""
     if image.device == "cpu":
         return None
     lacking = sorted(
@@ -143,7 +143,7 @@ def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | N
 
 
 def load_images(root: Path) -> Catalog:
-    """Read `images/versions.yaml` of the checkout at `root`; raises RequestError."""
+    """Read `images/versions.yaml` of the checkout at `root`. Raises RequestError."""
     file = yamlfile.load(root / IMAGES / "versions.yaml", VersionsFile)
     pairs = [
         (_plain(file, root, framework, entry), entry) for framework, entries in file.images.items() for entry in entries
@@ -158,7 +158,7 @@ def load_images(root: Path) -> Catalog:
 
 def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> ImageSpec:
     base = None if entry.container else file.base(entry.base)
-    # Vendors' containers are alike whatever the framework.
+    # Vendors' containers are similar, whatever the framework.
     among = chain.from_iterable(file.images.values()) if entry.container else file.images[framework]
     alike = [other for other in among if (other.device, other.kind) == (entry.device, entry.kind)]
     python = entry.container.python if entry.container else file.base(entry.base).python
@@ -205,5 +205,5 @@ def _with_horovod(file: VersionsFile, plain: ImageSpec, entry: Horovod) -> Image
 
 
 def release(version: str) -> Version:
-    """The framework's own version: `1.9.1-cu112` is a build of 1.9.1."""
+    """Return the framework's own version: `1.9.1-cu112` is a build of 1.9.1."""
     return Version(version.partition("-")[0])

@@ -1,4 +1,4 @@
-"""Software that is not the suite's: an image that is given, and what ENGINE=host finds on this machine. Looked up; never pulled, built, installed or changed."""
+"""Software that is not the suite's: a user's image, or what ENGINE=host finds on this machine. Inspected; never pulled, built, installed or changed."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class FoundImage(Frozen):
-    """An image that the engine has."""
+    """An image in the engine."""
 
     reference: str
     id: str
-    digest: str | None = None  # the registry's, with the name there; None for an image that never was in one
-    lock_sha256: str | None = None  # of an image that is the suite's after all, or stands on one
-    entrypoint: tuple[str, ...] = ()  # what the image puts before every command; vendors set up libraries there
+    digest: str | None = None  # the registry's, with the name there; None if it was never in one
+    lock_sha256: str | None = None  # set if the image is the suite's after all, or based on one
+    entrypoint: tuple[str, ...] = ()  # the image's prefix to every command; vendors set up libraries there
 
 
 class CustomImage(Software):
-    """An image that somebody gave for the suite's own programs, with what the host shows in it.
+    """A user's image for the suite's own programs, with the folders of the host that are mounted in it.
 
-    Nobody knows what is in it before it runs: not the framework's version, which the program tells by its `env` event, and not the GPUs
-    that its libraries have code for, or whether Horovod is there.
+    Its contents are unknown before it runs: the framework's version, which the program reports in its `env` event, the GPUs that its
+    libraries have code for, and whether it has Horovod.
     """
 
     found: FoundImage
@@ -51,17 +51,17 @@ class CustomImage(Software):
 
     @property
     def version(self) -> str:
-        """Its reference, which no version of the catalog is: `hostroot:1`."""
+        """Its reference, which equals no version of the catalog: `hostroot:1`."""
         return self.found.reference
 
     @property
     def name(self) -> str:
-        """As a sentence calls it: `pytorch hostroot:1`."""
+        """Its name in a sentence: `pytorch hostroot:1`."""
         return f"{self.framework} {self.version}"
 
     @property
     def entrypoint(self) -> tuple[str, ...]:
-        """What it puts before every command."""
+        """Its prefix to every command."""
         return self.found.entrypoint
 
     @property
@@ -71,17 +71,17 @@ class CustomImage(Software):
 
     @property
     def software(self) -> str:
-        """Names what runs as exactly as can be: the image, and which folders of the host are shown in it."""
+        """Identifies the software as exactly as possible: the image, and the folders of the host mounted in it."""
         return " ".join((self.found.id, *(f"{mount.source}:{mount.target}" for mount in self.mounts)))
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What `bench` needs to find it again beside FRAMEWORK."""
+        """The options, in addition to FRAMEWORK, by which `bench` finds it again."""
         return (f"--image={self.reference}", *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts))
 
 
 def look_up(client: Client, reference: str) -> FoundImage:
-    """Look an image up; it is never pulled, as what runs under a tag must not change without a word. Raises RequestError."""
+    """Inspect an image; it is never pulled, since the image behind a tag must not change silently. Raises RequestError."""
     try:
         found = find_image(client, reference)
     except EngineRefusedError as error:
@@ -104,9 +104,9 @@ DISTRIBUTIONS: Final = {
     "pytorch": r"torch",
     "tensorflow": r"tensorflow(-cpu|-gpu|-intel)?",
 }
-"""Names of the packages that bring a framework; the first of them is what a sentence calls it by."""
+"""Patterns of the packages that provide a framework; messages use the part before the parenthesis."""
 _HOROVOD: Final = "horovod"
-# Asks for what is installed without importing it: a framework takes seconds to load, and may take a GPU.
+# Lists what is installed without importing it: a framework takes seconds to load, and may occupy a GPU.
 _PROBE: Final = """
 import importlib.metadata, json, sys
 found = [(each.metadata["Name"] or "", each.version) for each in importlib.metadata.distributions()]
@@ -116,28 +116,28 @@ _PROBE_TIMEOUT_S: Final = 60.0
 
 
 class HostPython(Frozen):
-    """A Python of this machine, as it describes itself."""
+    """A Python on this machine, by its own report."""
 
-    path: str  # the program itself, not a shim in front of it
-    prefix: str  # where it and what it has are installed
+    path: str  # the interpreter itself, not a shim
+    prefix: str  # where it and its packages are installed
     version: str
-    # Name and version of each distribution, in the order in which an import finds them.
+    # Name and version of each distribution, in the order of imports.
     installed: tuple[tuple[str, str], ...]
 
     def find(self, pattern: str) -> tuple[str, str] | None:
-        """Name and version of the first distribution whose name fits; None where none does."""
+        """Return name and version of the first distribution whose name matches; None if there is none."""
         names = ((re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in self.installed)
         return next(((name, version) for name, version in names if re.fullmatch(pattern, name)), None)
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """What of the suite's frameworks it has: `torch 2.11.0+cu130`."""
+        """The suite's frameworks that are installed in it: `torch 2.11.0+cu130`."""
         found = (self.find(pattern) for pattern in DISTRIBUTIONS.values())
         return tuple(" ".join(one) for one in found if one)
 
 
 class HostSoftware(Software):
-    """A Python of this machine and the framework in it: what is on the machine is what runs."""
+    """A Python on this machine and the framework installed in it."""
 
     python: HostPython
     distribution: str
@@ -146,28 +146,28 @@ class HostSoftware(Software):
 
     @property
     def reference(self) -> str:
-        """What ran, in a few words: `torch 2.11.0+cu130 of /opt/torch/bin/python3`."""
+        """Identifies briefly what ran: `torch 2.11.0+cu130 of /opt/torch/bin/python3`."""
         return f"{self.distribution} {self.version} of {self.python.path}"
 
     @property
     def name(self) -> str:
-        """As a sentence calls it: `pytorch 2.11.0+cu130`."""
+        """Its name in a sentence: `pytorch 2.11.0+cu130`."""
         return f"{self.framework} {self.version}"
 
     @property
     def software(self) -> str:
-        """Names what runs as exactly as can be: versions, and whose they are."""
+        """Identifies the software as exactly as possible: all versions, and the Python that has them."""
         beside = f" with {_HOROVOD} {self.horovod}" if self.horovod else ""
         return f"{self.reference} {self.python.version}{beside}"
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What `bench` needs to find it again beside FRAMEWORK and ENGINE: nothing."""
+        """The options, in addition to FRAMEWORK and ENGINE, by which `bench` finds it again: none."""
         return ()
 
 
 def find_host_software(framework: str, *, device: Device, horovod: bool) -> HostSoftware:
-    """Look up the framework, and Horovod if it has to be there too, in the Python that `find_host_python` finds; raises RequestError."""
+    """Find the framework, and Horovod if required, in the Python of `find_host_python`. Raises RequestError."""
     if framework not in DISTRIBUTIONS:
         raise RequestError(
             f"ENGINE=host: {framework} is no Python package that could be looked up; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "
@@ -201,17 +201,17 @@ def find_host_software(framework: str, *, device: Device, horovod: bool) -> Host
 
 
 def find_host_python() -> HostPython | None:
-    """The first `python3` on PATH that works; None where there is none.
+    """Return the first `python3` on PATH that works; None if there is none.
 
-    One in the suite's own environment is passed over, unless frameworks are installed there too: then it is no environment of the suite's
-    alone. It is asked under what jobs see of the environment: what it finds, they find.
+    The suite's own environment is skipped, unless a framework is installed in it, which shows that it is not the suite's alone. The Python is
+    queried in the environment that jobs see, so that they find the same software.
     """
     seen = {**passed(PASSED), "HOME": HOME}
     for path in process.on_path("python3"):
         try:
             told = process.run([str(path), "-c", _PROBE], env=seen, cwd=Path("/"), timeout_s=_PROBE_TIMEOUT_S)
             found = HostPython.model_validate_json(told)
-        except (CommandError, OSError, ValidationError):  # a version manager's shim for a version that is not there
+        except (CommandError, OSError, ValidationError):  # a version manager's shim for a missing version
             continue
         is_suites_own = sys.prefix != sys.base_prefix and Path(found.prefix).resolve() == Path(sys.prefix).resolve()
         if found.frameworks or not is_suites_own:

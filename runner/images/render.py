@@ -1,4 +1,4 @@
-"""Renders the Dockerfiles from versions.yaml and the templates. What is committed is what this writes, byte for byte."""
+"""Renders the Dockerfiles from versions.yaml and the templates. The committed files equal its output, byte for byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runner.images.spec import ImageSpec
 
 
 def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
-    """Yield each generated file and what it must hold; raises RequestError."""
+    """Yield each generated file with its text. Raises RequestError."""
     folder = catalog.root / IMAGES
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder / "templates"),
@@ -45,17 +45,17 @@ def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
 
 
 def template(image: ImageSpec) -> str:
-    """The template of an image: its extension's, its framework's for wheels, else that of what its software comes as."""
+    """Name the template of an image: its extension's, its framework's if it is made of wheels, otherwise that of its kind."""
     return image.extension or (image.framework if image.kind == "wheels" else image.kind)
 
 
 def write(catalog: Catalog) -> tuple[Path, ...]:
-    """Write the generated files; returns those that changed."""
+    """Write the generated files; return those that changed."""
     return tuple(path for path, text in render(catalog) if replace(path, text))
 
 
 def check(catalog: Catalog) -> None:
-    """Hold the committed files against what would be written now; raises DlscaleError."""
+    """Compare the committed files with what would be written now. Raises DlscaleError."""
     expected = dict(render(catalog))
     for path, text in expected.items():
         if not path.exists():
@@ -72,6 +72,6 @@ def check(catalog: Catalog) -> None:
 
 
 def _first_difference(held: str, text: str) -> int:
-    """Line, from 1, where two texts part."""
+    """Return the number, from 1, of the first line in which two texts differ."""
     pairs = zip(f"{held}\n\0".splitlines(), f"{text}\n\1".splitlines(), strict=False)
     return next(number for number, (one, other) in enumerate(pairs, start=1) if one != other)

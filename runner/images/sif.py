@@ -1,6 +1,6 @@
 """Images as files for machines without Docker: a SIF for Apptainer, or the archive that Podman loads, made once where all nodes see them.
 
-Each image has a folder of its own in the cache. What a SIF was made of stands beside it, and is written last: without that it is no SIF.
+Each image has a folder of its own in the cache. The file that describes a SIF is written last: without it, the SIF is incomplete.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DETAILS: Final = "sif.json"
 
 
 class Sif(Frozen):
-    """What a SIF was made of: the image, its id in the engine that built it, its lock; and the SHA-256 and size in bytes of the SIF itself."""
+    """What a SIF was made from (the image, its id in the engine that built it, its lock), with the SIF's own SHA-256 and size in bytes."""
 
     reference: str
     id: str
@@ -37,17 +37,17 @@ class Sif(Frozen):
 
 
 def folder(image: ImageSpec) -> Path:
-    """Where the files of an image are."""
+    """Return the folder of an image's files."""
     return cache_dir() / "images" / slug(image.reference)
 
 
 def slug(reference: str) -> str:
-    """A reference as part of a file's name."""
+    """Convert a reference to a part of a file's name."""
     return reference.replace("/", "-").replace(":", "-")
 
 
 def ensure_sif(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Path, Sif]:
-    """The SIF of an image, made from the archive in its folder or from this machine's Docker where it is not there. RequestError: neither has it."""
+    """Return an image's SIF, made if missing from the archive in its folder or from this machine's Docker. Raises RequestError if neither has it."""
     if found := find_sif(image):
         return found
     entry, archive = ensure_archive(image, report=report)
@@ -55,13 +55,13 @@ def ensure_sif(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Path
 
 
 def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
-    """The SIF of an image, if it was made of the lock that it has now; RequestError where it is not what was made."""
+    """Return an image's SIF if it was made from the present lock. Raises RequestError if the file has changed since."""
     found = _read(folder(image))
     return found if found and found[1].lock_sha256 == image.lock_sha256 else None
 
 
 def _read(where: Path) -> tuple[Path, Sif] | None:
-    """The SIF in a folder; None for none."""
+    """Return the SIF in a folder, if any."""
     details = where / _DETAILS
     if not details.exists():
         return None
@@ -78,7 +78,7 @@ def _read(where: Path) -> tuple[Path, Sif] | None:
 
 
 def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[str], None]) -> tuple[Path, Sif]:
-    """Turn an image's archive into a SIF in a folder; raises RequestError, with Apptainer's words, where that fails."""
+    """Convert an image's archive to a SIF in a folder. Raises RequestError with Apptainer's message if that fails."""
     where.mkdir(parents=True, exist_ok=True)
     path = where / _name(entry.reference, entry.id)
     draft = path.with_suffix(".draft")
@@ -107,9 +107,9 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
 
 @contextmanager
 def _unpacked(archive: Path, where: Path) -> Iterator[Path]:
-    """The tar of an archive, for as long as the block lasts: Podman 4.3 and Apptainer 1.4 find no header in what Python's gzip wrote.
+    """Unpack an archive to a tar, which exists during the block: Podman 4.3 and Apptainer 1.4 find no header in the output of Python's gzip.
 
-    Those of runners that were killed meanwhile are removed.
+    Tars of killed runners are removed.
     """
     stem = f"{archive.stem}-"
     for left in where.glob(f"{stem}*.tar"):
@@ -125,7 +125,7 @@ def _unpacked(archive: Path, where: Path) -> Iterator[Path]:
 
 
 def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[Archived, Path]:
-    """The archive of an image: in its folder, or made there from this machine's Docker. RequestError: neither has it."""
+    """Return an image's archive in its folder, made if missing from this machine's Docker. Raises RequestError if neither has it."""
     where = folder(image)
     try:
         return find_archive(image, where)
@@ -143,7 +143,7 @@ def ensure_archive(image: ImageSpec, *, report: Callable[[str], None]) -> tuple[
 
 
 def find_archive(image: ImageSpec, directory: Path) -> tuple[Archived, Path]:
-    """An image in a directory that `dlscale images archive` wrote; raises RequestError where it is not there, or was of another lock."""
+    """Find an image in a directory that `dlscale images archive` wrote. Raises RequestError if it is missing, or made from another lock."""
     entry = next((one for one in read_manifest(directory).images if one.reference == image.reference), None)
     if entry is None or not (directory / entry.file).is_file() or entry.lock_sha256 != image.lock_sha256:
         raise RequestError(
@@ -153,9 +153,9 @@ def find_archive(image: ImageSpec, directory: Path) -> tuple[Archived, Path]:
 
 
 def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *, report: Callable[[str], None]) -> str:
-    """Have an image in a Podman, loaded from its archive where it lacks it; returns its id. RequestError: it can't be had.
+    """Load an image's archive into a Podman that lacks it; return the image's id. Raises RequestError if it is not available.
 
-    `ask` runs a command where that Podman is.
+    `ask` runs a command on the machine of that Podman.
     """
     if found := _podman_id(image, ask):
         return found
@@ -172,7 +172,7 @@ def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *,
 
 
 def _podman_id(image: ImageSpec, ask: Callable[[tuple[str, ...]], str]) -> str | None:
-    """Id of the image that a Podman has; None for none, or one of another lock."""
+    """Return the id of Podman's image; None if it has none, or one of another lock."""
     form = f'{{{{.Id}}}} {{{{index .Labels "{LABEL_LOCK}"}}}}'
     try:
         identifier, lock = ask(("podman", "image", "inspect", "--format", form, image.reference)).split()
@@ -182,7 +182,7 @@ def _podman_id(image: ImageSpec, ask: Callable[[tuple[str, ...]], str]) -> str |
 
 
 def squashfs(image: ImageSpec) -> Path:
-    """What Pyxis runs, which enroot makes of an image; RequestError where it is not there."""
+    """Return the file for Pyxis, which enroot makes from an image. Raises RequestError if it is missing."""
     path = folder(image) / f"{slug(image.reference)}.sqsh"
     if not path.is_file():
         raise RequestError(
@@ -192,7 +192,7 @@ def squashfs(image: ImageSpec) -> Path:
 
 
 def here(argv: tuple[str, ...]) -> str:
-    """Run a command on this machine: what `ask` is there."""
+    """Run a command on this machine, as its `ask`."""
     return run(argv, timeout_s=None)
 
 

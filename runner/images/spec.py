@@ -1,4 +1,4 @@
-"""`ImageSpec`: one version of one framework as an image, with what it needs, where its files are and what it runs on."""
+"""`ImageSpec`: one version of one framework as an image, with its requirements, its files and the hardware that it runs on."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages"
 
 
 class Software(Frozen):
-    """What the suite's programs run in: an image of the suite, one of somebody else's, or what this machine has."""
+    """What the suite's programs run in: an image of the suite, a user's image, or software of this machine."""
 
     framework: str
     device: Device
-    mounts: tuple[Mount, ...] = ()  # folders and files of the host that are shown in it, read-only
-    # Those that it can train with; None for all that its framework has.
+    mounts: tuple[Mount, ...] = ()  # folders and files of the host, mounted read-only
+    # Strategies that it can train with; None for all of its framework.
     strategies: tuple[StrategyName, ...] | None = None
 
     @property
     def entrypoint(self) -> tuple[str, ...]:
-        """What it puts before every command; nothing but for vendors' images."""
+        """The image's prefix to every command; empty for the suite's own images."""
         return ()
 
     @property
@@ -43,26 +43,26 @@ class ImageSpec(Software):
 
     version: str
     reference: str
-    kind: Kind  # what its software comes as: wheels on a base, a base's Debian packages, or a vendor's container
+    kind: Kind  # form of its software: wheels on a base, a base's Debian packages, or a vendor's container
     base: BaseSpec | None
     container: str | None  # the vendor's, `registry/name:tag`
-    digest: str | None  # the container's, where versions.yaml has it
-    brings: tuple[Brought, ...]  # what the container holds beside the framework
+    digest: str | None  # the container's, if versions.yaml has it
+    brings: tuple[Brought, ...]  # what the container has in addition to the framework
     python: str
     requires_python: str  # Pythons of a host that can install the lock
     compute_capabilities: tuple[str, ...]
-    ptx: bool  # whether they hold PTX of the newest of these too
+    ptx: bool  # whether there is also PTX of the newest of these
     cuda: str | None
-    minimum_driver: str | None  # oldest driver that this CUDA release runs on
+    minimum_driver: str | None  # oldest driver for this CUDA release
     requirements: tuple[str, ...]
-    extra_index: str | None  # a second package index, asked only for what the machine's own sources do not have
-    # Folders below site-packages/nvidia whose libraries the framework needs and can't find by itself.
+    extra_index: str | None  # a second package index, used only for packages that the machine's own sources lack
+    # Folders below site-packages/nvidia with libraries that the framework needs and does not find on its own.
     library_path: tuple[str, ...]
     wheels_mib: int
     size_mib: int
-    measured: bool = True  # whether it was measured; else it is that of the framework's largest
+    measured: bool = True  # whether `size_mib` was measured; otherwise it is that of the framework's largest
     directory: Path
-    extension: Extension | None = None  # what was added to the framework's plain image; None for a plain image
+    extension: Extension | None = None  # what was added to the framework's plain image; None for the plain image
     extension_version: str | None = None
     build_requirements: tuple[str, ...] = ()  # packages of the lock that only the build of an extension needs
     parent: ImageSpec | None = None
@@ -70,18 +70,18 @@ class ImageSpec(Software):
 
     @property
     def name(self) -> str:
-        """As a sentence calls it: `mxnet 1.9.1`, `mxnet 1.9.1 with horovod 0.28.1`."""
+        """Its name in a sentence: `mxnet 1.9.1`, `mxnet 1.9.1 with horovod 0.28.1`."""
         plain = f"{self.framework} {self.version}"
         return f"{plain} with {self.extension} {self.extension_version}" if self.extension else plain
 
     @property
     def tag(self) -> str:
-        """What follows the colon of its reference."""
+        """The part of its reference after the colon."""
         return self.reference.partition(":")[2]
 
     @property
     def lock_path(self) -> Path:
-        """What names every piece of its software: hashed requirements, Debian packages, or the vendor's container."""
+        """The file that lists all of its software: hashed requirements, Debian packages, or the vendor's container."""
         return self.directory / f"{_LOCKS[self.kind]}.lock"
 
     @property
@@ -91,12 +91,12 @@ class ImageSpec(Software):
 
     @property
     def sdist(self) -> str | None:
-        """The one package that is compiled from its source; all others are wheels."""
+        """The only package that is compiled from source; all others are wheels."""
         return self.extension
 
     @property
     def patches(self) -> tuple[Path, ...]:
-        """What this source needs: in every image, then with this framework."""
+        """The patches of this source: those for every image, then those for this framework."""
         if self.extension is None:
             return ()
         folder = self.directory.parents[2] / "templates" / self.extension
@@ -104,7 +104,7 @@ class ImageSpec(Software):
 
     @property
     def needs_container(self) -> str | None:
-        """Why the image's lock can't be installed into an environment outside of a container; None if it can."""
+        """Why the image's lock can't be installed outside a container; None if it can."""
         reasons = (
             (self.extension, "is compiled when its image is built"),
             (self.kind == "container", "is a container of its vendor"),
@@ -115,7 +115,7 @@ class ImageSpec(Software):
 
     @property
     def lock_sha256(self) -> str:
-        """Names the exact software inside, in records and labels. Raises RequestError: the lock is not there."""
+        """Identifies the exact software inside, in records and labels. Raises RequestError if there is no lock."""
         with reading(
             self.lock_path, "can't be read", step="restore it from the repository or run `dlscale images lock`"
         ):
@@ -123,20 +123,20 @@ class ImageSpec(Software):
 
     @property
     def software(self) -> str:
-        """Names what runs: its lock."""
+        """Identifies the software: the digest of its lock."""
         return self.lock_sha256
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What `bench` needs to find it again beside FRAMEWORK, and for one with Horovod STRATEGY."""
+        """The options by which `bench` finds it again, in addition to FRAMEWORK and, with Horovod, STRATEGY."""
         return (f"--version={self.version}",)
 
     @property
     def build_mib(self) -> int:
-        """Disk that a build takes at its peak.
+        """Peak disk usage of a build, in MiB.
 
-        The engine holds the wheels twice (the context it received, the builder's layer) and what they install twice (builder, image);
-        a vendor's container is there once, below a thin layer.
+        The engine holds the wheels twice (received context, builder's layer) and what they install twice (builder, image); it holds a vendor's
+        container once, below a thin layer.
         """
         return self.size_mib if self.kind == "container" else 2 * self.wheels_mib + 2 * self.size_mib
 
@@ -157,12 +157,12 @@ class ImageSpec(Software):
 
 
 def capability_number(text: str) -> tuple[int, int]:
-    """A compute capability as numbers that can be ordered."""
+    """Convert a compute capability to numbers that can be ordered."""
     major, _, minor = text.partition(".")
     return int(major), int(minor)
 
 
 def _digits(driver: str) -> str:
-    """The part of a driver's version that orders it; vendors append words."""
+    """Return the numeric part of a driver's version, which orders it; vendors append words."""
     found = re.match(r"\d+(\.\d+)*", driver)
     return found.group() if found else "0"

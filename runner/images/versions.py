@@ -26,7 +26,7 @@ def _pinned(text: str) -> str:
 
 
 def _read_by(parse: Callable[[str], object], wanted: str) -> AfterValidator:
-    """A text that this can read."""
+    """Validate a text by parsing it."""
 
     def check(text: str) -> str:
         try:
@@ -43,12 +43,12 @@ PythonRange = Annotated[str, _read_by(SpecifierSet, "a range of Python versions 
 DriverVersion = Annotated[str, _read_by(Version, "a driver version like '580.65.06'")]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
-# One path component and one image tag: a version, a framework or a base with a slash would leave its folder.
+# One path component and one image tag: a version, framework or base with a slash would escape its folder.
 ImageVersion = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
 
 
 class RegistryBase(Frozen):
-    """Where a registry keeps the base."""
+    """The minimal system in a registry."""
 
     image: str
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -56,7 +56,7 @@ class RegistryBase(Frozen):
 
     @property
     def pinned(self) -> str:
-        """`name@sha256:...`, what `FROM` takes."""
+        """`name@sha256:...`, the argument of `FROM`."""
         return f"{self.image.partition(':')[0]}@{self.digest}"
 
 
@@ -66,21 +66,21 @@ class Suite(Frozen):
     python: PythonVersion
     # Version of its C library, `2.36`: wheels built for a newer one do not load.
     glibc: Annotated[str, Field(pattern=r"^2\.\d+$")]
-    source_date_epoch: int  # seconds since 1970 that stand for every file time in a base built from a mirror
-    # Whether the suite has had its last update, so that every package of it can be held to one version.
+    source_date_epoch: int  # seconds since 1970, the time of every file in a base built from a mirror
+    # Whether the suite has had its last update, so that every package of it has a single version.
     locked: bool = False
     registry: RegistryBase  # the minimal system as a registry has it
 
 
 class BaseEntry(Frozen):
-    """One base: a suite and the Debian packages beside its minimal system."""
+    """One base: a suite and the Debian packages added to its minimal system."""
 
     suite: ImageVersion
     packages: tuple[str, ...]
 
 
 class BaseSpec(Frozen):
-    """The Debian system under an image: a suite and the packages that a base adds to it; the fields are theirs."""
+    """The Debian system under an image: a suite with the packages that a base adds, and the fields of both."""
 
     name: str
     suite: str
@@ -93,8 +93,8 @@ class BaseSpec(Frozen):
 
     @property
     def reference(self) -> str:
-        """The base's tag: named after what it is made from, so that a changed list of packages is another base."""
-        # What a base had no word for when it was first built is left out of its key.
+        """The base's tag, derived from what it is made of, so that a changed list of packages is another base."""
+        # The default of a field that was added later is left out of the key, so that existing tags stay valid.
         left_out: dict[str, Any] = {"name": True, "registry": {"verified": True}, "locked": not self.locked}
         key = hashlib.sha256(self.model_dump_json(exclude=left_out).encode()).hexdigest()
         return f"dlscale/base:{self.name}-{key[:12]}"
@@ -107,16 +107,16 @@ class Cuda(Frozen):
 
 
 class Horovod(Frozen):
-    """One framework's image with Horovod in it."""
+    """The variant of one framework's image with Horovod."""
 
-    base: str | None = None  # where it needs more than the base of all of them
-    build_requirements: tuple[Pin, ...] = ()  # what only its build needs: CUDA's compiler, for an image with NCCL
+    base: str | None = None  # set if it needs more than the common base
+    build_requirements: tuple[Pin, ...] = ()  # needed by its build only: CUDA's compiler, for an image with NCCL
     wheels_mib: Annotated[int, Field(gt=0)]
     size_mib: Annotated[int, Field(gt=0)]
 
 
 class HorovodBuild(Frozen):
-    """How Horovod gets into a framework's image."""
+    """How Horovod is added to a framework's image."""
 
     version: ImageVersion
     requirements: Annotated[tuple[Pin, ...], Field(min_length=1)]
@@ -125,13 +125,13 @@ class HorovodBuild(Frozen):
 
 
 class Container(Frozen):
-    """A vendor's finished image, taken as it is."""
+    """A vendor's finished image, used unmodified."""
 
     image: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[a-z0-9./_-]+:[A-Za-z0-9._-]+$")]  # `registry/name:tag`
-    # Where it is known beforehand; else the lock alone has it, once a registry has told it.
+    # Set if known beforehand; otherwise only the lock has it, once a registry has answered.
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
     python: PythonVersion  # version of the Python inside, `3.6`
-    brings: tuple[Brought, ...] = ()  # what is in it beside the framework
+    brings: tuple[Brought, ...] = ()  # what it has in addition to the framework
 
 
 class Entry(Frozen):
@@ -158,7 +158,7 @@ class Entry(Frozen):
 
     @property
     def kind(self) -> Kind:
-        """What the image's software comes as."""
+        """The form of the image's software."""
         if self.container:
             return "container"
         return "wheels" if self.requirements else "debian"
@@ -193,7 +193,7 @@ class VersionsFile(Frozen):
     images: Annotated[dict[ImageVersion, tuple[Entry, ...]], Field(min_length=1)]
 
     def base(self, name: str) -> BaseSpec:
-        """A base of this file with the facts of its suite."""
+        """Return a base of this file with the facts of its suite."""
         entry = self.bases[name]
         return BaseSpec(name=name, **entry.model_dump(), **self.suites[entry.suite].model_dump())
 
@@ -204,7 +204,7 @@ class VersionsFile(Frozen):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """What does not fit the rest of the file."""
+        """Yield contradictions within the file."""
         for name, entry in self.bases.items():
             if entry.suite not in self.suites:
                 yield f"bases.{name} is of suite {entry.suite}, which 'suites' does not list"

@@ -1,7 +1,7 @@
 """The wheelhouse: the wheels of a lock, fetched on the host and checked by hash, so that a build needs no network.
 
-Proxies, certificates and mirrors stay the host's business: pip fetches, as it is configured here. The lock's markers are judged
-for the image's Python, not for the one that runs this.
+Proxies, certificates and mirrors are the host's configuration, which its pip uses. The lock's markers are evaluated for the image's Python,
+not for the one that runs this.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runner.engines.environment import pip
 from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 
-# Wheels fetched at the same time: enough to hide pip's start beside a download.
+# Concurrent downloads: enough to hide the start-up of pip.
 _AT_ONCE: Final = 4
 _OLDEST_GLIBC: Final = 5  # manylinux_2_5 is manylinux1 (PEP 600)
 _LEGACY: Final = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64")
@@ -41,19 +41,19 @@ class Pin:
     name: str
     version: str
     marker: Marker | None
-    hashes: frozenset[str]  # SHA-256 of every file that may stand for it
+    hashes: frozenset[str]  # SHA-256 of every acceptable file
 
     def line(self) -> str:
-        """As a requirements file has it, without the marker; for no local version like 2.13.0+cpu beside the one of the lock."""
+        """Return the line of a requirements file, without the marker; `===` does not accept a local version such as 2.13.0+cpu for 2.13.0."""
         return " ".join(
             (f"{self.name}==={self.version}", *(f"--hash=sha256:{digest}" for digest in sorted(self.hashes)))
         )
 
 
 def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tuple[Path, ...]:
-    """Have every wheel of an image's lock, whole and checked, in the cache's folder `wheels`; none for one that is not made of wheels.
+    """Return all wheels of an image's lock, complete and checked, in the cache's folder `wheels`; none if it is not made of wheels.
 
-    Raises RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
+    Raises RequestError if there is no lock, too little disk, or no package source of this machine has a wheel.
     """
     if image.base is None or image.kind != "wheels":
         return ()
@@ -65,7 +65,7 @@ def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tu
         raise RequestError(
             f"{house}: {error.strerror}; set DLSCALE_CACHE to a directory that can be written"
         ) from error
-    _ = image.lock_sha256  # says so if there is no lock
+    _ = image.lock_sha256  # raises if there is no lock
     pins = target.pins(image.lock_path.read_text(encoding="utf-8"))
     found = {pin: _find(pin, image, house, target) for pin in pins}
     missing = [pin for pin, wheel in found.items() if wheel is None]
@@ -94,13 +94,13 @@ class Target:
 
     @classmethod
     def of(cls, base: BaseSpec) -> Target:
-        """The system of a base."""
+        """Return the system of a base."""
         newest = int(base.glibc.partition(".")[2])
         steps = tuple(f"manylinux_2_{minor}_x86_64" for minor in range(newest, _OLDEST_GLIBC - 1, -1))
         return cls(base.python, (*steps, *_LEGACY))
 
     def pins(self, lock: str) -> tuple[Pin, ...]:
-        """The packages of a lock's text that are installed here."""
+        """Return the packages of a lock's text that are installed here."""
         environment = {
             "implementation_name": "cpython",
             "implementation_version": f"{self.python}.0",
@@ -117,7 +117,7 @@ class Target:
         return tuple(pin for pin in read_lock(lock) if pin.marker is None or pin.marker.evaluate(environment))
 
     def tags(self) -> frozenset[Tag]:
-        """What the wheels that can be installed here are tagged with."""
+        """Return the tags of wheels that can be installed here."""
         major, _, minor = self.python.partition(".")
         version, abi = (int(major), int(minor)), f"cp{major}{minor}"
         return frozenset(
@@ -129,7 +129,7 @@ class Target:
 
 
 def read_lock(text: str) -> Iterator[Pin]:
-    """Read a lock's text: `name==version ; marker --hash=sha256:...`, with lines continued by a backslash."""
+    """Parse a lock's text: `name==version ; marker --hash=sha256:...`, with lines continued by a backslash."""
     for line in text.replace("\\\n", " ").splitlines():
         words = line.partition(" #")[0].strip()
         if not words or words.startswith("#"):
@@ -141,7 +141,7 @@ def read_lock(text: str) -> Iterator[Pin]:
 
 
 def _find(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path | None:
-    """The file of a package that is in the wheelhouse already; one that was damaged is removed."""
+    """Return a package's file if the wheelhouse has it; damaged files are removed."""
     for path in _files(pin, image, house, target):
         if file_sha256(path) in pin.hashes:
             return path
@@ -150,7 +150,7 @@ def _find(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path | Non
 
 
 def _files(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Iterator[Path]:
-    """The files in the wheelhouse that are called as one of this package and this target."""
+    """Yield files of the wheelhouse whose names match the package and the target."""
     if pin.name == image.sdist:
         yield from house.glob(f"{pin.name}-{pin.version}.tar.gz")
         return
@@ -165,7 +165,7 @@ def _files(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Iterator[
 
 
 def _wheels_for(target: Target) -> Iterator[str]:
-    """What tells pip to take the wheels of another system than the one that it runs on."""
+    """Yield options that make pip take wheels for another system than its own."""
     yield from ("--only-binary", ":all:", "--python-version", target.python, "--implementation", "cp")
     for abi in (f"cp{target.python.replace('.', '')}", "abi3", "none"):
         yield from ("--abi", abi)
@@ -174,7 +174,7 @@ def _wheels_for(target: Target) -> Iterator[str]:
 
 
 def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
-    # pip unpacks a source, once its hash is checked, to read its metadata; it does so with the runner's own locked setuptools.
+    # After checking its hash, pip unpacks a source distribution to read its metadata, with the runner's own locked setuptools.
     source = ("--no-binary", pin.name, "--no-build-isolation")
     with tempfile.TemporaryDirectory(dir=house, prefix=".fetching-") as folder:
         wanted = Path(folder) / "requirements.txt"
@@ -191,7 +191,7 @@ def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
 
 
 def file_sha256(path: Path) -> str:
-    """Digest of a file, read in pieces."""
+    """Return the SHA-256 of a file, read in chunks."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -200,5 +200,5 @@ def file_sha256(path: Path) -> str:
 
 
 def size_mib(wheels: tuple[Path, ...]) -> int:
-    """What the wheels take on disk, in MiB, rounded up."""
+    """Return the size of the wheels in MiB, rounded up."""
     return -(-sum(wheel.stat().st_size for wheel in wheels) // 2**20)

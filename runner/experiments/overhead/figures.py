@@ -1,6 +1,6 @@
 """Figures and report of `dlscale overhead`, from the times of its commands (`overhead-....json`) and the records of their runs.
 
-The file is next to the records and has no figures, so that those computed later are the same. A ratio of throughput is of the two sides of
+The file lies next to the records and holds no figures: recomputed from file, they are the same. A throughput ratio is of the two sides of
 one round, which ran one after the other; next to the median there is the ratio of all rounds, with its interval over the runs of both
 sides. A ratio to ENGINE=host requires the same software on the same machine; otherwise there is none.
 """

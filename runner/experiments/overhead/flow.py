@@ -113,7 +113,7 @@ def bare_words(trial: Trial) -> tuple[str, ...]:
 
 
 def on_host(request: Request, framework: str) -> Request:
-    """Change a request to the machine's own software."""
+    """Return the same request for the machine's own software."""
     plain = {"image": None, "mounts": (), "version": None}
     return request.model_copy(update={"engine": "host", "framework": framework, **plain})
 
