@@ -41,16 +41,16 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
     `request` has one scale; its precision, if given, applies to every line. `batches` add lines with these batches per device at the end;
     `grow` doubles the batch of the last line while that is faster. Raises RequestError before anything starts, RunFailedError if a run left no record.
     """
-    asked = request.gpus or request.workers or (1,)
-    if len(asked) > 1:
+    scales = request.gpus or request.workers or (1,)
+    if len(scales) > 1:
         raise RequestError(
-            f"{','.join(map(str, asked))} devices are a sweep, and an ablation has one scale; give one number"
+            f"{','.join(map(str, scales))} devices are a sweep, and an ablation has one scale; give one number"
         )
     resources = discover_own(request)
     if request.data:  # losses are compared after the same iterations
         request = counted(request, resources)
     with closing(resources.cluster):
-        lines = tuple(stages(request, resources, scale=asked[0], batches=batches))
+        lines = tuple(stages(request, resources, scale=scales[0], batches=batches))
     runs: list[Run] = []
     planned = tuple(turns(lines, request))
     with progress(open_console(stderr=True)) as shown:
@@ -63,7 +63,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
                 command=command,
                 name=bench.stamp(),
                 shown=shown,
-                wanted=lambda trial: trial.world_size == asked[0],
+                wanted=lambda trial: trial.world_size == scales[0],
             )
             runs.extend(found)
             if any(record.outcome.status == "interrupted" for _, record in found):
@@ -106,10 +106,10 @@ def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
             yield from (line.model_copy(update={"seed": request.seed + more}) for more in range(seeds))
 
 
-def grow_batch(line: Request, ran: Sequence[Run], resources: Resources, run: RunLine, *, repeat: int) -> None:
-    """Double the batch while that raises throughput by `GAIN`, starting from `ran`, the runs of `line`. A batch that does not fit ends it too."""
+def grow_batch(line: Request, baseline_runs: Sequence[Run], resources: Resources, run: RunLine, *, repeat: int) -> None:
+    """Double the batch while that raises throughput by `GAIN`, starting from `baseline_runs`, the runs of `line`. A batch that does not fit ends it too."""
     batch = line.batch or resources.workload.defaults[resources.device].batch
-    before = _rate(ran)
+    before = _rate(baseline_runs)
     while before is not None and batch < LARGEST_BATCH:
         batch *= 2
         larger = line.model_copy(update={"batch": batch})

@@ -47,7 +47,7 @@ EXIT_OUT: Final = 4
 """Exit code if a node failed or is out, the same as for an invalid run."""
 # A world-writable folder of the suite's base image.
 _SCRATCH: Final = "/var/tmp"  # noqa: S108 - inside a container
-_PROBED: Final[Mapping[str, str]] = {"memory": "memory", "disk_write": "disk write", "disk_read": "disk read"}
+_SPEED_NAMES: Final[Mapping[str, str]] = {"memory": "memory", "disk_write": "disk write", "disk_read": "disk read"}
 _GIGA: Final = 1e9
 
 
@@ -64,10 +64,10 @@ def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...
     if request.cluster:  # GPUS counts the GPUs of each node here, and those of all nodes in a job
         gpus = request.gpus and tuple(count * (request.nodes or 1) for count in request.gpus)
         become(salloc(request.model_copy(update={"gpus": gpus}), command))
-    alone = request.model_copy(update={"nodes": None})  # each trial has one
-    resources = discover_own(alone)
+    per_node = request.model_copy(update={"nodes": None})  # each trial has one
+    resources = discover_own(per_node)
     with closing(resources.cluster), progress(open_console(stderr=True)) as shown:
-        rounds = _Rounds(alone, _of_nodes(resources, slice(request.nodes)), command, shown)
+        rounds = _Rounds(per_node, _of_nodes(resources, slice(request.nodes)), command, shown)
         found = rounds.measure(expected)
     path = write_report(resources.out, f"{rounds.name}{SUFFIX}", found.model_dump_json(indent=1) + "\n")
     verdicts = judge(found, expected)
@@ -112,11 +112,11 @@ class _Rounds:
 
         Raises RequestError if a node can't run the training, or if the baseline is of another one.
         """
-        device = self._device()
+        device = self._common_device_model()
         places = range(len(self.resources.cluster.members))
-        chosen, _ = choose(self.request, self._alone(0), say=self.shown.stage)
+        chosen, _ = choose(self.request, self._node_resources(0), say=self.shown.stage)
         self.resources = replace(self.resources, image=chosen.image)
-        planned = {place: self._trials(self._alone(place)) for place in places}
+        planned = {place: self._trials(self._node_resources(place)) for place in places}
         trial, *others = (trials[0] for trials in planned.values())
         if any(other.world_size != trial.world_size for other in others):
             variable = "GPUS" if trial.device == "gpu" else "WORKERS"
@@ -132,7 +132,7 @@ class _Rounds:
             for number in range(self.request.repeat):
                 for place in places:
                     self.shown.place(number * len(places) + place + 1, self.request.repeat * len(places))
-                    self._one(self._alone(place), planned[place][number], prepared, place)
+                    self._measure_once(self._node_resources(place), planned[place][number], prepared, place)
         finally:
             prepared.release()
         return Diagnosis(
@@ -150,34 +150,36 @@ class _Rounds:
             runs=tuple(self.runs),
         )
 
-    def _device(self) -> str:
+    def _common_device_model(self) -> str:
         """Return the device model that all nodes share. Raises RequestError if they differ."""
         kinds: dict[str, list[str]] = {}
         for member in self.resources.cluster.members:
-            kinds.setdefault(_kind(member.node, gpu=self.resources.device == "gpu"), []).append(member.node.name)
+            kinds.setdefault(_device_model(member.node, gpu=self.resources.device == "gpu"), []).append(
+                member.node.name
+            )
         if len(kinds) > 1:
-            said = "; ".join(f"{', '.join(nodes)}: {kind}" for kind, nodes in kinds.items())
+            listed = "; ".join(f"{', '.join(nodes)}: {kind}" for kind, nodes in kinds.items())
             raise RequestError(
-                f"nodes are compared with others of their kind, and these are of several ({said}); list those of one"
+                f"nodes are compared with others of their kind, and these are of several ({listed}); list those of one"
             )
         return next(iter(kinds))
 
-    def _alone(self, place: int) -> Resources:
+    def _node_resources(self, place: int) -> Resources:
         """Return the resources restricted to the node at index `place`."""
         return _of_nodes(self.resources, slice(place, place + 1))
 
-    def _trials(self, alone: Resources) -> tuple[Trial, ...]:
+    def _trials(self, resources: Resources) -> tuple[Trial, ...]:
         """Return a node's trials at its largest scale, one a round. Raises RequestError if the node can't run them."""
-        trials = plan(self.request, alone)
+        trials = plan(self.request, resources)
         most = max(trial.world_size for trial in trials)
         return tuple(trial for trial in trials if trial.world_size == most)
 
-    def _one(self, alone: Resources, trial: Trial, prepared: Prepared, place: int) -> None:
+    def _measure_once(self, resources: Resources, trial: Trial, prepared: Prepared, place: int) -> None:
         """Measure one node once, unless it has failed."""
-        node = alone.node.name
+        node = resources.node.name
         if node in self.failed:
             return
-        runner = TrialRunner(self.request, alone, prepared, self.shown, self.command, stamp(), lambda _, __: None)
+        runner = TrialRunner(self.request, resources, prepared, self.shown, self.command, stamp(), lambda _, __: None)
         ((_, record),) = runner.run_all([trial])
         if record.outcome.status == "interrupted":
             raise RunFailedError(
@@ -189,7 +191,7 @@ class _Rounds:
             return
         surveyed = self.resources.cluster.surveyed
         try:
-            speeds = tuple(_speeds(surveyed[place] if surveyed else None, self.resources.out))
+            speeds = tuple(_memory_and_disk_speeds(surveyed[place] if surveyed else None, self.resources.out))
         except (RequestError, RunFailedError) as error:
             self.failed[node] = str(error)
             return
@@ -204,7 +206,7 @@ def _of_nodes(resources: Resources, which: slice) -> Resources:
     return replace(resources, cluster=some)
 
 
-def _kind(node: Node, *, gpu: bool) -> str:
+def _device_model(node: Node, *, gpu: bool) -> str:
     """Return the names of a node's GPUs, or its CPU model."""
     if gpu:
         return " and ".join(sorted({one.name for one in node.gpus}))
@@ -223,24 +225,24 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str, float]]:
         yield largest.operation.replace("_", "-"), "GB/s", largest.busbw_gb_s
 
 
-def _speeds(seen: Surveyed | None, out: Path) -> Iterator[tuple[str, str, float]]:
+def _memory_and_disk_speeds(surveyed: Surveyed | None, out: Path) -> Iterator[tuple[str, str, float]]:
     """Yield a node's memory and disk speeds. The disk is the engine's on a host reached by Docker, otherwise the one that holds the results."""
     source = Path(speed_probe.__file__).read_text(encoding="utf-8")
-    if seen is None:
+    if surveyed is None:
         try:
-            said = run_here((sys.executable, "-c", source, str(out)))
+            output = run_here((sys.executable, "-c", source, str(out)))
         except CommandError as error:
             raise RunFailedError(f"memory and disk of this machine could not be measured: {error}") from error
-    elif isinstance(seen.connection, CommandReach):
-        said = seen.connection.ask(source, str(out))
+    elif isinstance(surveyed.connection, CommandReach):
+        output = surveyed.connection.ask(source, str(out))
     else:
-        with engine_errors(seen.docker):
-            client, argv = seen.docker.client, ("python3", "-c", source, _SCRATCH)
-            said = run_confined(client, base_image().reference, argv, network="none", scratch=_SCRATCH)
+        with engine_errors(surveyed.docker):
+            client, argv = surveyed.docker.client, ("python3", "-c", source, _SCRATCH)
+            output = run_confined(client, base_image().reference, argv, network="none", scratch=_SCRATCH)
     try:
-        told = json.loads(said)
-        for key, name in _PROBED.items():
-            yield name, "GB/s", float(told[key]) / _GIGA
+        speeds = json.loads(output)
+        for key, name in _SPEED_NAMES.items():
+            yield name, "GB/s", float(speeds[key]) / _GIGA
     except (ValueError, KeyError, TypeError) as error:
-        where = seen.host.name if seen else "this machine"
-        raise RunFailedError(f"{where}: memory and disk could not be measured ({said.strip()[-200:]})") from error
+        where = surveyed.host.name if surveyed else "this machine"
+        raise RunFailedError(f"{where}: memory and disk could not be measured ({output.strip()[-200:]})") from error

@@ -193,7 +193,7 @@ def overhead_figures(raw: Overhead, runs: Mapping[str, RunOnFile]) -> OverheadFi
     first = summarize(suite)
     to_unwatched, to_host = ratio(suite, unwatched), ratio(suite, () if differs else host)
     # The bare loop reports no windows: all measured iterations of each round count.
-    whole, bare = (_whole(rounds, name) for name in ("suite", "bare"))
+    whole, bare = (_rates_of(rounds, name) for name in ("suite", "bare"))
     to_bare = metrics.pooled_rate(whole) / metrics.pooled_rate(bare) if bare else None
     return OverheadFigures(
         name=raw.name,
@@ -240,19 +240,19 @@ def program_s(events: Sequence[Event]) -> float:
     return max(stops) - min(starts)
 
 
-def _whole(rounds: Sequence[Mapping[SideName, SideFigures]], name: SideName) -> list[GlobalWindows]:
+def _rates_of(rounds: Sequence[Mapping[SideName, SideFigures]], name: SideName) -> list[GlobalWindows]:
     return [GlobalWindows.of_rate(each[name].rate) for each in rounds if name in each]
 
 
 def _runs(raw: Overhead, runs: Mapping[str, RunOnFile], name: SideName) -> list[tuple[Path, RunRecord]]:
-    told = (runs[one.run_id] for own in raw.rounds for one in own if one.side == name and one.run_id)
-    return [(one.directory, one.record) for one in told]
+    found = (runs[one.run_id] for own in raw.rounds for one in own if one.side == name and one.run_id)
+    return [(one.directory, one.record) for one in found]
 
 
 def _notes(differs: Sequence[tuple[str, str, str]], records: Sequence[RunRecord]) -> Iterator[str]:
     if differs:
-        told = (f"{name} {ours} beside {theirs}" for name, ours, theirs in differs)
-        yield f"not comparable with host: {'; '.join(told)}"
+        differences = (f"{name} {ours} beside {theirs}" for name, ours, theirs in differs)
+        yield f"not comparable with host: {'; '.join(differences)}"
     for record in records:
         if record.validity.status != "valid":
             yield f"{record.run_id} {record.validity.status}: {'; '.join(record.validity.reasons)}"
@@ -313,7 +313,7 @@ def costs(found: OverheadFigures) -> Table:
     """One line per cost: median and extremes of the rounds, and for a ratio also that of all rounds."""
     named: tuple[tuple[str, SideName], ...] = (("unwatched", "unwatched"), ("host", "host"), ("bare loop", "bare"))
     every = [
-        (f"throughput ÷ {name}", _known(found.ratios_to(side)), RATIO_DIGITS, _together(found, side))
+        (f"throughput ÷ {name}", _known(found.ratios_to(side)), RATIO_DIGITS, _all_rounds_text(found, side))
         for name, side in named
     ]
     every += [
@@ -361,7 +361,7 @@ def commands(found: OverheadFigures) -> Table:
     return Table(title="Commands", columns=columns, rows=tuple(rows))
 
 
-def _together(found: OverheadFigures, side: SideName) -> str:
+def _all_rounds_text(found: OverheadFigures, side: SideName) -> str:
     """Write the ratio of all rounds with as many digits as those of single rounds."""
     if side == "host" and found.differs:
         return f"not comparable: {', '.join(found.differs)}"

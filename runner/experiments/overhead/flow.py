@@ -41,21 +41,21 @@ BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytor
 BARE_WEIGHT_DECAY: Final = 1e-4
 BARE_TECHNIQUES: Final = frozenset({"channels-last", "fused-optimizer"})
 """Techniques that PyTorch's plain loop supports."""
-GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "threads", "iterations", "warmup", "seed")
+PASSED: Final = ("batch", "image_size", "precision", "preset", "techniques", "threads", "iterations", "warmup", "seed")
 """Fields of a request that are passed on if the user set them; all else that a side needs is always passed."""
 
 
-def refuse(request: Request, resources: Resources, *, beside_host: bool) -> None:
+def check_request(request: Request, resources: Resources, *, beside_host: bool) -> None:
     """Refuse a request that leaves nothing to measure. Raises RequestError: the framework's own binary is the loop, several devices, or host against host."""
     if resources.image.framework not in BARE:
         raise RequestError(
             f"FRAMEWORK={resources.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
         )
-    for variable, asked in (("GPUS", request.gpus), ("WORKERS", request.workers)):
-        if asked and asked != (1,):
-            told = ",".join(map(str, asked))
+    for variable, given in (("GPUS", request.gpus), ("WORKERS", request.workers)):
+        if given and given != (1,):
+            counts = ",".join(map(str, given))
             raise RequestError(
-                f"{variable}={told} asked, and what the suite costs is measured on one device; ask for {variable}=1"
+                f"{variable}={counts} asked, and what the suite costs is measured on one device; ask for {variable}=1"
             )
     if beside_host and resources.engine.name == "host":
         raise RequestError(
@@ -63,7 +63,7 @@ def refuse(request: Request, resources: Resources, *, beside_host: bool) -> None
         )
 
 
-def bench_words(
+def bench_arguments(
     request: Request, resources: Resources, trial: Trial, *, engine: EngineName, telemetry_hz: int
 ) -> tuple[str, ...]:
     """Return the arguments after `dlscale` for one side; the caller adds the directory of its record.
@@ -78,7 +78,7 @@ def bench_words(
         *(() if engine == "host" else resources.image.flags),
         f"--model={trial.model}",
         f"--engine={engine}",
-        *(f"--{name.replace('_', '-')}={_word(getattr(request, name))}" for name in GIVEN if _given(request, name)),
+        *(f"--{name.replace('_', '-')}={_text(getattr(request, name))}" for name in PASSED if _is_set(request, name)),
         f"--telemetry-hz={telemetry_hz}",
         "--idle=0",
     )
@@ -96,7 +96,7 @@ def has_bare_loop(trial: Trial) -> bool:
     return trial.device == "cpu" and trial.precision == "fp32" and not trial.techniques
 
 
-def bare_words(trial: Trial) -> tuple[str, ...]:
+def bare_arguments(trial: Trial) -> tuple[str, ...]:
     """Return the arguments of the bare loop's program."""
     flags: dict[str, object] = {
         "model": trial.model,
@@ -109,20 +109,20 @@ def bare_words(trial: Trial) -> tuple[str, ...]:
     }
     if trial.framework == "pytorch":
         flags |= {"device": trial.device, "precision": trial.precision, "techniques": trial.techniques}
-    return tuple(f"--{name}={_word(value)}" for name, value in flags.items())
+    return tuple(f"--{name}={_text(value)}" for name, value in flags.items())
 
 
-def on_host(request: Request, framework: str) -> Request:
+def host_request(request: Request, framework: str) -> Request:
     """Return the same request for the machine's own software."""
     plain = {"image": None, "mounts": (), "version": None}
     return request.model_copy(update={"engine": "host", "framework": framework, **plain})
 
 
-def _given(request: Request, name: str) -> bool:
+def _is_set(request: Request, name: str) -> bool:
     return name in request.model_fields_set and getattr(request, name) not in (None, ())
 
 
-def _word(value: object) -> str:
+def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -149,11 +149,11 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
     resources, _ = choose(request, discover_own(request), say=lambda text: complain([text]))
     request = counted(request, resources)
     with closing(resources.cluster):
-        refuse(request, resources, beside_host=beside_host)
+        check_request(request, resources, beside_host=beside_host)
         trial = plan(request, resources)[0]
         if beside_host:
             discover_own(
-                on_host(request, resources.image.framework)
+                host_request(request, resources.image.framework)
             ).cluster.close()  # to refuse it now, not in the first round
         check_writable(resources.out)
         with progress(open_console(stderr=True)) as shown:
@@ -201,25 +201,25 @@ def _sides(setup: _Setup, *, beside_host: bool) -> dict[SideName, Side]:
 
 def _bench(setup: _Setup, side: SideName, *, engine: EngineName, telemetry_hz: int) -> Command:
     out = setup.resources.out
-    words = bench_words(setup.request, setup.resources, setup.trial, engine=engine, telemetry_hz=telemetry_hz)
-    words = (*words, f"--out={out}")
+    arguments = bench_arguments(setup.request, setup.resources, setup.trial, engine=engine, telemetry_hz=telemetry_hz)
+    arguments = (*arguments, f"--out={out}")
     before = set(run_directories(out))
     began = time.monotonic()
     try:
-        run([sys.executable, "-m", "runner.commands", *words])
+        run([sys.executable, "-m", "runner.commands", *arguments])
     except CommandError as error:
         raise RunFailedError(f"side {side} failed: {error.last_line}") from error
     ended = time.monotonic()
-    return Command(side=side, began_s=began, ended_s=ended, run_id=_left(out, before, words))
+    return Command(side=side, began_s=began, ended_s=ended, run_id=_find_run(out, before, arguments))
 
 
-def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
+def _find_run(out: Path, before: set[Path], arguments: Sequence[str]) -> str:
     """Find the run that a command left, by the command in its record: other runs may write to the same directory meanwhile."""
     for path in sorted(set(run_directories(out)) - before):
         record = read_record(path)
-        if record.provenance.command[-len(words) :] == tuple(words):
+        if record.provenance.command[-len(arguments) :] == tuple(arguments):
             return record.run_id
-    raise RunFailedError(f"{out}: a run of `dlscale {' '.join(words)}` left no record there")
+    raise RunFailedError(f"{out}: a run of `dlscale {' '.join(arguments)}` left no record there")
 
 
 def _bare(setup: _Setup) -> Command:
@@ -228,7 +228,7 @@ def _bare(setup: _Setup) -> Command:
     began = time.monotonic()
     engine = setup.prepared.engines[job.head.node.name]
     program = f"{job.site.workloads}/{BARE[setup.trial.framework]}"
-    argv = (job.site.python, program, *bare_words(setup.trial))
+    argv = (job.site.python, program, *bare_arguments(setup.trial))
     run_tool(engine, spec(job, job.head, role="tool", argv=argv), lines.append)
     printed = Printed(rate_per_s=_figure(_RATE, lines), first_step_s=_figure(_FIRST, lines))
     return Command(side="bare", began_s=began, ended_s=time.monotonic(), printed=printed)

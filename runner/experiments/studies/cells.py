@@ -58,12 +58,12 @@ class BlockContext:
     machine: Machine
     scale: Scale
     sample: Path
-    asked: Request = NOTHING
+    user_request: Request = NOTHING
 
     @property
     def program(self) -> str | None:
         """The path of the source's own program in the requested image; None for the suite's program."""
-        return next(iter(self.asked.command), None)
+        return next(iter(self.user_request.command), None)
 
     @property
     def images(self) -> Path | None:
@@ -71,7 +71,7 @@ class BlockContext:
         if self.block.image_size is None:
             return None
         real = self.block.real or self.block.mode == "converge" or self.block.fit is not None
-        return self.asked.data or (self.sample if real else None)
+        return self.user_request.data or (self.sample if real else None)
 
     @property
     def device(self) -> Device:
@@ -81,7 +81,7 @@ class BlockContext:
     @property
     def framework(self) -> str:
         """The suite's name of the framework."""
-        return self.asked.framework or self.block.named_framework
+        return self.user_request.framework or self.block.named_framework
 
     def shortened(self, name: ShortenedName) -> int | None:
         """Return a number of the block, or its replacement at this scale."""
@@ -121,30 +121,30 @@ class BlockContext:
         several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
         return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
 
-    def against(self, setup: Setup) -> str | None:
+    def why_impossible(self, setup: Setup) -> str | None:
         """Say why this machine can't run a setup, in half a sentence; None if it can."""
         if self.program is not None:
-            return self._against_program(setup.point, self.program)
+            return self._why_program_impossible(setup.point, self.program)
         if self.machine.device == "cpu" and self.block.gpu_only:
             return self.block.gpu_only
         if self.image is None:
             misfits = [image.misfit for image in self._images() if image.misfit]
-            what = f"{self.framework} {self.asked.version or ''}".strip()
+            what = f"{self.framework} {self.user_request.version or ''}".strip()
             return misfits[0] if misfits else f"there is no image of {what} for a {self.device.upper()}"
         if self.machine.hosts and self.block.concurrent:
             return "trainings at once run on one machine, and HOSTS has others"
         if setup.each is None:
             return f"a batch of {setup.batch} is not shared equally by {setup.point.gpus} devices"
-        return None if self.block.device == "cpu" else self._no_room(setup.point, self.image)
+        return None if self.block.device == "cpu" else self._why_too_small(setup.point, self.image)
 
-    def _against_program(self, point: Point, path: str) -> str | None:
+    def _why_program_impossible(self, point: Point, path: str) -> str | None:
         """Say why the source's own program, at this path in the user's image, can't run a point; None if it can."""
         program = self.block.program
         if program is None or not program.is_at(path):
             return f"the source ran another program than {path}"
         if self.block.device != "cpu" and point.nodes > 1:
             return "a program that is not the suite's runs on one node"
-        if self.asked.data is None and any("{data}" in word for word in program.arguments):
+        if self.user_request.data is None and any("{data}" in word for word in program.arguments):
             return f"{program.file} reads its data from a folder; add DATA=DIR"
         offered = self.machine.devices[0]
         fits = self.block.device == "cpu" or offered >= point.gpus
@@ -157,30 +157,30 @@ class BlockContext:
         ]
         if any(one.given for one in of_framework):
             return tuple(of_framework)
-        own = [one for one in of_framework if one.version.startswith(self.asked.version or "")]
+        own = [one for one in of_framework if one.version.startswith(self.user_request.version or "")]
         nearest = self.study.nearest.get(self.framework, ())
         newest = sorted(own, key=lambda one: release(one.version), reverse=True)
         return tuple(
             sorted(newest, key=lambda one: nearest.index(one.version) if one.version in nearest else len(nearest))
         )
 
-    def _no_room(self, point: Point, image: Usable) -> str | None:
+    def _why_too_small(self, point: Point, image: Usable) -> str | None:
         """Say why devices or nodes are too few, or why the image can't use them; None if a point fits."""
         machine, each = self.machine, point.gpus // point.nodes
-        asked = f"{point.gpus} GPUs" + (f" on {point.nodes} nodes" if point.nodes > 1 else "")
+        wanted = f"{point.gpus} GPUs" + (f" on {point.nodes} nodes" if point.nodes > 1 else "")
         if (point.gpus > 1 and image.alone) or (point.nodes > 1 and image.one_node):
             most = "trains on one device" if image.alone else "does not go beyond one node"
-            return f"{asked}, and {image.framework} {image.version} {most}"
+            return f"{wanted}, and {image.framework} {image.version} {most}"
         emulated = point.nodes > 1 and machine.hosts is None
         if emulated:
             fits = machine.devices[0] >= point.gpus and machine.cores >= point.nodes
         else:
             fits = sum(count >= each for count in machine.devices) >= point.nodes
         if fits and emulated and not machine.may_emulate:
-            return f"{asked}, and nodes are emulated in containers, for which no engine answers here"
+            return f"{wanted}, and nodes are emulated in containers, for which no engine answers here"
         verb = "is" if sum(machine.devices) == 1 else "are"
         nodes = f" on {len(machine.devices)} nodes" if len(machine.devices) > 1 else ""
-        return None if fits else f"{asked}, here {verb} {machine.in_words}{nodes}"
+        return None if fits else f"{wanted}, here {verb} {machine.in_words}{nodes}"
 
 
 def cells(
@@ -190,15 +190,14 @@ def cells(
     machine: Machine,
     scale: Scale,
     sample: Path,
-    asked: Request = NOTHING,
+    user_request: Request = NOTHING,
 ) -> tuple[Cell, ...]:
     """Plan every run of the source, in the order of the study's file.
 
-    `sample` is the folder of real images for cells that need some, and need not exist yet; `asked` is the user's request, which applies to all.
+    `sample` is the folder of real images for cells that need some, and need not exist yet; `user_request` applies to all.
     """
-    shared: dict[str, Any] = {"study": study, "source": source, "machine": machine, "scale": scale, "asked": asked}
-    every = (BlockContext(block=block, sample=sample, **shared) for block in study.blocks)
-    return tuple(cell for context in every for cell in _of_block(context))
+    shared = partial(BlockContext, study=study, source=source, machine=machine, scale=scale, user_request=user_request)
+    return tuple(cell for block in study.blocks for cell in _plan_block(shared(block=block, sample=sample)))
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
@@ -206,39 +205,39 @@ def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
     return tuple(dict.fromkeys(cell.request for cell in found if cell.request))
 
 
-def _of_block(context: BlockContext) -> Iterator[Cell]:
+def _plan_block(context: BlockContext) -> Iterator[Cell]:
     """Plan a block's cells; scales in addition to the source's only on a curve that this machine can't run completely."""
-    whys = {setup: context.against(setup) for setup in context.setups()}
+    reasons = {setup: context.why_impossible(setup) for setup in context.setups()}
     curves: dict[tuple[str, Precision, int | None], list[Setup]] = {}
-    for setup in whys:
+    for setup in reasons:
         batch = setup.printed if context.block.batches else None
         curves.setdefault((setup.name, setup.precision, batch), []).append(setup)
     planned: dict[Setup, Planned] = {}
     for curve in curves.values():
-        lacking = any(whys[setup] for setup in curve if not setup.extra)
-        here = [setup for setup in curve if not whys[setup] and (lacking or not setup.extra)]
+        incomplete = any(reasons[setup] for setup in curve if not setup.extra)
+        runnable = [setup for setup in curve if not reasons[setup] and (incomplete or not setup.extra)]
         if context.program is not None:
-            planned |= {setup: _of_program(context, setup) for setup in here}
+            planned |= {setup: _plan_program(context, setup) for setup in runnable}
             continue
-        planned |= _one_node(context, [setup for setup in here if setup.point.nodes == 1])
-        for point in dict.fromkeys(setup.point for setup in here if setup.point.nodes > 1):
-            planned |= _several_nodes(context, [setup for setup in here if setup.point == point])
-    for setup, why in whys.items():
+        planned |= _plan_one_node(context, [setup for setup in runnable if setup.point.nodes == 1])
+        for point in dict.fromkeys(setup.point for setup in runnable if setup.point.nodes > 1):
+            planned |= _plan_several_nodes(context, [setup for setup in runnable if setup.point == point])
+    for setup, why in reasons.items():
         request, pick = planned.get(setup, (None, None))
         if request or not setup.extra:
             yield Cell(
                 id=_id(context, setup),
                 block=context.block.id,
-                where=_where(context, setup),
+                where=_conditions(context, setup),
                 case=setup.case,
                 request=request,
                 pick=pick,
                 why=why,
-                altered=tuple(_altered_for_program(context))
+                altered=tuple(_program_differences(context))
                 if context.program is not None
                 else merged(
                     context.study.declared(context.block, setup.name, ran=setup.model, framework=context.framework),
-                    _altered(context, setup),
+                    _planned_differences(context, setup),
                 ),
                 extra=setup.extra,
             )
@@ -257,7 +256,7 @@ def _id(context: BlockContext, setup: Setup) -> str:
     return ".".join(words)
 
 
-def _where(context: BlockContext, setup: Setup) -> Conditions:
+def _conditions(context: BlockContext, setup: Setup) -> Conditions:
     """Return the conditions in the source's terms; sources name a batch in different ways, and some name a network that nothing crosses."""
     block, point = context.block, setup.point
     on_gpus = block.device == "gpu"
@@ -274,11 +273,11 @@ def _where(context: BlockContext, setup: Setup) -> Conditions:
     return Conditions.model_validate({**block.where.stated, **{name: it for name, it in own.items() if it is not None}})
 
 
-def _altered(context: BlockContext, setup: Setup) -> Iterator[Altered]:
+def _planned_differences(context: BlockContext, setup: Setup) -> Iterator[Altered]:
     """Yield every difference from the source's run that the plan knows, except device and warm-up."""
     block, where, image = context.block, context.block.where, context.image
     wire = next((wire.name for wire in context.source.hardware.wires if wire.id == setup.network), None)
-    held = link(context, setup.network)
+    emulated = link(context, setup.network)
     settings: tuple[ShortenedName, ...] = ("image_size", "fit", "profile_after", "profile_iterations")
     for field, published, here in (
         ("framework", where.framework, context.framework),
@@ -293,7 +292,7 @@ def _altered(context: BlockContext, setup: Setup) -> Iterator[Altered]:
         (
             "network",
             wire if not context.machine.hosts else None,
-            f"emulated nodes, {held.label.removeprefix('emulated ') if held else 'links as they are'}",
+            f"emulated nodes, {emulated.label.removeprefix('emulated ') if emulated else 'links as they are'}",
         ),
         ("iterations", _length(partial(getattr, block)), _length(context.shortened)),
         *((name, _count(getattr(block, name)), _count(context.shortened(name))) for name in settings),
@@ -323,43 +322,43 @@ def link(context: BlockContext, network: str | None) -> Link | None:
     return Link(rate_mbit=parse_rate(rate), emulated=True) if rate else None
 
 
-def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
+def _plan_one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
     """Plan one request for all scales if the batch per device, or the global batch, is the same at each; otherwise one per scale."""
     groups: list[tuple[Sequence[Setup], Scaling]] = [([setup], "weak") for setup in setups]
     if len({setup.each for setup in setups}) == 1:
         groups = [(setups, "weak")]
-    elif len({_of_all(setup) for setup in setups}) == 1:
+    elif len({_global_batch(setup) for setup in setups}) == 1:
         groups = [(setups, "strong")]
     more = {"nodes": 1} if context.machine.hosts else {}
     for group, scaling in groups:
         scales = tuple(sorted({setup.point.gpus for setup in group}))
-        batch = group[0].each if scaling == "weak" else _of_all(group[0])
+        batch = group[0].each if scaling == "weak" else _global_batch(group[0])
         request = _request(context, group[0], scales=scales, batch=batch, scaling=scaling, **more)
         for setup in group:
             case = context.block.cases[setup.case] if setup.case else None
             yield setup, (request, _pick(context, setup, case=case))
 
 
-def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
+def _plan_several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
     """Plan one request per scale, a sweep over links between emulated nodes; between real hosts one per wire, since they may lack some."""
     if context.machine.hosts:
         for setup in setups:
             wire = context.study.networks[setup.network].interconnect if setup.network else "auto"
-            request = _on_nodes(context, setup, interconnect=(wire,))
+            request = _nodes_request(context, setup, interconnect=(wire,))
             yield setup, (request, _pick(context, setup, interconnect=wire))
         return
     links = {setup: link(context, setup.network) for setup in setups}
-    request = _on_nodes(context, setups[0], links=tuple(dict.fromkeys(links.values())))
+    request = _nodes_request(context, setups[0], links=tuple(dict.fromkeys(links.values())))
     for setup, of in links.items():
         yield setup, (request, _pick(context, setup, link=of))
 
 
-def _of_program(context: BlockContext, setup: Setup) -> Planned:
+def _plan_program(context: BlockContext, setup: Setup) -> Planned:
     """Plan the source's own program for as long as the source ran it; at small scale it runs once."""
     block, program, device, devices = context.block, context.block.program, context.device, setup.point.gpus
-    assert program is not None  # noqa: S101 - `against` refuses a block without one
+    assert program is not None  # noqa: S101 - `why_impossible` refuses a block without one
     batch = setup.printed * (devices if block.batch_of == "device" else 1)
-    stands = {
+    placeholders = {
         "model": program.models[setup.name],
         "batch": batch,
         "gpus": devices,
@@ -369,12 +368,12 @@ def _of_program(context: BlockContext, setup: Setup) -> Planned:
         "data": DATA,
     }
     words = (*program.arguments, *(program.on_gpus if device == "gpu" else ()))
-    asked = context.asked
+    user_request = context.user_request
     request = Request(
-        image=asked.image,
-        mounts=asked.mounts,
-        engine=asked.engine,
-        data=asked.data,
+        image=user_request.image,
+        mounts=user_request.mounts,
+        engine=user_request.engine,
+        data=user_request.data,
         device=device,
         gpus=(devices,) if device == "gpu" else None,
         workers=(devices,) if device == "cpu" else None,
@@ -385,19 +384,19 @@ def _of_program(context: BlockContext, setup: Setup) -> Planned:
         name=f"{program.file} {setup.name}",
         dialect=program.dialect,
         pattern=program.pattern,
-        command=("python", context.program or program.file, *(word.format(**stands) for word in words)),
+        command=("python", context.program or program.file, *(word.format(**placeholders) for word in words)),
     )
     return request, Pick(devices=devices, own_program=True)
 
 
-def _altered_for_program(context: BlockContext) -> Iterator[Altered]:
+def _program_differences(context: BlockContext) -> Iterator[Altered]:
     """Yield the one difference that the user's request makes to it: its data."""
-    where, data = context.block.where, context.asked.data
+    where, data = context.block.where, context.user_request.data
     if where.data == "real" and data:
         yield Altered(field="data", published=where.dataset or "real images", here=f"those of {data.name}")
 
 
-def _on_nodes(context: BlockContext, setup: Setup, **more: Any) -> Request:
+def _nodes_request(context: BlockContext, setup: Setup, **more: Any) -> Request:
     scales, nodes = (setup.point.gpus,), setup.point.nodes
     return _request(context, setup, scales=scales, batch=setup.each, scaling="weak", nodes=nodes, **more)
 
@@ -407,7 +406,7 @@ def _pick(context: BlockContext, setup: Setup, **more: Any) -> Pick:
     return Pick(devices=setup.point.gpus, nodes=setup.point.nodes, measured=measured, **more)
 
 
-def _of_all(setup: Setup) -> int | None:
+def _global_batch(setup: Setup) -> int | None:
     return setup.each * setup.point.gpus if setup.each is not None else None
 
 
@@ -416,15 +415,17 @@ def _request(
 ) -> Request:
     """Request what the study says; everything else stays at the suite's default."""
     block, image, device = context.block, context.image, context.device
-    several = scales[-1] > 1 and block.device == "gpu" and context.asked.framework in (None, block.where.framework)
-    given = {name: getattr(context.asked, name) for name in ("engine", "image", "mounts")}
+    several_gpus = (
+        scales[-1] > 1 and block.device == "gpu" and context.user_request.framework in (None, block.where.framework)
+    )
+    given = {name: getattr(context.user_request, name) for name in ("engine", "image", "mounts")}
     # A CPU has no counters and makes no CUDA calls; not every stand-in framework can record calls.
     left_out = (
         {"metrics", "calls"} if device == "cpu" else {"calls"} if context.framework != block.named_framework else ()
     )
     profile = tuple(kind for kind in block.profile if kind not in left_out)
     samples = context.shortened("samples")
-    asked: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "framework": context.framework,
         "version": image.version if image and not image.given else None,
         "hosts": context.machine.hosts,
@@ -436,8 +437,8 @@ def _request(
         "threads": 1 if device == "cpu" and block.device == "gpu" else None,
         "batch": batch,
         "image_size": context.shortened("image_size"),
-        "strategy": block.strategy if several else None,
-        "kvstore": block.kvstore if several else None,
+        "strategy": block.strategy if several_gpus else None,
+        "kvstore": block.kvstore if several_gpus else None,
         "gpu_memory": block.gpu_memory if device == "gpu" and context.framework == "tensorflow" else None,
         "precision": setup.precision,
         "mode": block.mode,
@@ -453,10 +454,10 @@ def _request(
         **more,
     }
     if profile:
-        asked |= {
+        fields |= {
             "profile": profile,
             "profile_after": context.shortened("profile_after"),
             "profile_iterations": context.shortened("profile_iterations"),
             "profile_region": block.profile_region,
         }
-    return Request.model_validate({name: value for name, value in asked.items() if value is not None})
+    return Request.model_validate({name: value for name, value in fields.items() if value is not None})

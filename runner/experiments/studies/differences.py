@@ -21,7 +21,7 @@ from runner.results.published.model import Conditions, Identifier, Published
 
 _LIBRARIES: Final[dict[str, Callable[[Provenance], str | None]]] = {
     "CUDA": lambda of: of.cuda,
-    "cuDNN": lambda of: _dotted(of.cudnn),
+    "cuDNN": lambda of: _cudnn_version(of.cudnn),
     "NCCL": lambda of: of.nccl,
     "NVIDIA driver": lambda of: of.driver,
     "Python": lambda of: of.python,
@@ -47,9 +47,9 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
     )
 
 
-def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
+def from_records(run: CellRun, *, study: Study, published: Published) -> CellRun:
     """Complete a cell from its records: which of the source's GPUs it ran on, and every difference from the source's run."""
-    cell, where, records = run.cell, run.cell.where, counted(run)
+    cell, where, records = run.cell, run.cell.where, usable_records(run)
     block = study.block(cell.block)
     trial = next((record.trial for record in records if isinstance(record.trial, Trial)), None)
     of_run = {"ran": trial.model, "framework": trial.framework} if trial else {}
@@ -72,7 +72,7 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     return run.model_copy(update={"cell": cell.model_copy(update=update)})
 
 
-def counted(run: CellRun) -> list[RunRecord]:
+def usable_records(run: CellRun) -> list[RunRecord]:
     """Return the records of usable runs, or of all if none is usable."""
     return [record for record in run.runs if record.validity.status != "invalid"] or list(run.runs)
 
@@ -126,7 +126,7 @@ def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
     for trial in (record.trial for record in records if isinstance(record.trial, Trial)):
         size = {"device": trial.batch_per_device, "node": trial.global_batch // trial.nodes, "all": trial.global_batch}
         epochs = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
-        told = {
+        settings = {
             "batch": f"{size[block.batch_of]:,}",
             "data": trial.image_size and _images(trial),
             "gpus": str(trial.world_size),
@@ -138,7 +138,7 @@ def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
             "profile_after": trial.profile and trial.profile.after and f"{trial.profile.after:,}",
             "profile_iterations": trial.profile and str(trial.profile.iterations),
         }
-        for field, value in told.items():
+        for field, value in settings.items():
             if value:
                 found.setdefault(field, {})[value] = None
     return {field: " and ".join(values) for field, values in found.items()}
@@ -150,16 +150,16 @@ def _recorded(
     """Yield the fields in which records and source disagree, with several values if the records differ."""
     stated = {one.name: one.version for one in published.software if one.version}
     precisions = [record.trial.precision for record in records if isinstance(record.trial, Trial)]
-    suites = [
+    of_suite = [
         record for record in records if isinstance(record.trial, Trial)
     ]  # another program's framework is unknown, only its image is
-    told: list[tuple[str, str | None, Sequence[str | None]]] = [
-        ("framework", where.framework, [_framework(record) for record in suites]),
+    compared: list[tuple[str, str | None, Sequence[str | None]]] = [
+        ("framework", where.framework, [_framework(record) for record in of_suite]),
         ("version", where.version or NOT_STATED, [_version(record) for record in records]),
         ("precision", where.precision, precisions),
         *((name, stated.get(name), [of(record.provenance) for record in records]) for name, of in _LIBRARIES.items()),
     ]
-    for field, there, values in told:
+    for field, there, values in compared:
         here = list(dict.fromkeys(value for value in values if value))
         if there and any(value.partition("+")[0] != there for value in here):
             yield Altered(field=field, published=there, here=" and ".join(here))
@@ -206,7 +206,7 @@ def _version(record: RunRecord) -> str:
     return record.provenance.framework_version or asked
 
 
-def _dotted(cudnn: str | None) -> str | None:
+def _cudnn_version(cudnn: str | None) -> str | None:
     """Decode a version number of cuDNN: 91900 is 9.19.0, 8902 is 8.9.2."""
     if cudnn is None or not cudnn.isdigit():
         return cudnn

@@ -1,7 +1,7 @@
 """The evidence that predicates are tested on, the answers to them, and the choice of observations for selectors and curves. Pure.
 
 Two observations are comparable if they agree in every condition that both state, except those that a predicate names and those that change
-with them (`FREES`): another number of GPUs has another global batch.
+with them (`CHANGES_WITH`): another number of GPUs has another global batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Value = str | int | float | bool | None
 _SIZES: Final = frozenset({"batch", "batch_per_gpu", "global_batch"})
 _OF_MODEL: Final = _SIZES | {"model", "variant", "image_size", "learning_rate", "epochs", "sequence_length"}
 
-FREES: Final[Mapping[str, frozenset[str]]] = {
+CHANGES_WITH: Final[Mapping[str, frozenset[str]]] = {
     "gpus": _SIZES | {"nodes", "system", "network", "strategy"},
     "nodes": _SIZES | {"gpus", "system", "network", "strategy"},
     "model": _OF_MODEL,
@@ -42,18 +42,18 @@ FREES: Final[Mapping[str, frozenset[str]]] = {
 """By condition, all others that change with it."""
 
 _NO_CONDITION: Final = frozenset({"versus", "note", "run", "container", "memory", "theory_tflops"})
-TERMS: Final = (
+CONDITIONS: Final = (
     *(name for name in Conditions.model_fields if name not in _NO_CONDITION),
     *("case", "state", "epoch", "name"),
 )
 """All conditions in which two observations can agree."""
 
-_TELLING: Final = ("framework", "model", "gpu", "device", "gpus", "nodes", "network", "batch", "case", "precision")
+_RANKED: Final = ("framework", "model", "gpu", "device", "gpus", "nodes", "network", "batch", "case", "precision")
 """Conditions that a reader tells runs apart by, most important first."""
 
-_TOLD_BY_OTHERS: Final = frozenset({"batch_per_gpu", "global_batch", "dataset"})
+_REDUNDANT: Final = frozenset({"batch_per_gpu", "global_batch", "dataset"})
 
-_BARE: Final = frozenset(
+_NEED_NO_NAME: Final = frozenset(
     {"framework", "build", "model", "gpu", "device", "case", "mode", "precision", "network", "technique", "state"}
 )
 """Conditions whose value needs no name."""
@@ -61,11 +61,11 @@ _BARE: Final = frozenset(
 _MODES: Final = {"train": "training", "converge": "training", "infer": "inference"}
 
 
-Stated = Observation | Cell
+HasConditions = Observation | Cell
 """Anything with conditions; a cell lacks those that only its observations have, such as an epoch."""
 
 
-def term(one: Stated, name: str) -> Value:
+def condition(one: HasConditions, name: str) -> Value:
     """Return a condition of an observation or a cell; None if it is not stated.
 
     A mode is reduced to `training` or `inference`. A batch is whichever size is stated, of one device or of all.
@@ -90,19 +90,21 @@ def mode(text: str | None) -> str | None:
     return _MODES.get(first, first)
 
 
-def selects(selector: Selector, one: Stated) -> bool:
+def selects(selector: Selector, one: HasConditions) -> bool:
     """Whether an observation or a cell meets every condition of a selector; one that states no build meets any build."""
-    if (selector.state == "idle") != (term(one, "state") == "idle") or selector.epoch not in {None, term(one, "epoch")}:
+    if (selector.state == "idle") != (condition(one, "state") == "idle"):
+        return False
+    if selector.epoch not in {None, condition(one, "epoch")}:
         return False
     for field, count in (("gpus", selector.gpus_above), ("nodes", selector.nodes_above)):
-        value = term(one, field)
+        value = condition(one, field)
         if count is not None and not (isinstance(value, int) and value > count):
             return False
     return all(_fits(one, name, allowed) for name, allowed in selector.stated.items())
 
 
-def _fits(one: Stated, name: str, allowed: tuple[Value, ...]) -> bool:
-    value = term(one, name)
+def _fits(one: HasConditions, name: str, allowed: tuple[Value, ...]) -> bool:
+    value = condition(one, name)
     if name == "build" and value is None:
         return True
     if name == "mode":
@@ -117,20 +119,20 @@ def expand(selector: Selector) -> tuple[Selector, ...]:
     return tuple(selector.model_copy(update=dict(combination)) for combination in itertools.product(*single))
 
 
-def differing(lhs: Selector, rhs: Selector) -> frozenset[str]:
+def differing_conditions(lhs: Selector, rhs: Selector) -> frozenset[str]:
     """Return the conditions that two selectors name differently, and all that change with them."""
-    left, right = _named(lhs), _named(rhs)
+    left, right = _named_conditions(lhs), _named_conditions(rhs)
     named = {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
-    return freed(named)
+    return varying_with(named)
 
 
-def freed(named: Iterable[str]) -> frozenset[str]:
+def varying_with(named: Iterable[str]) -> frozenset[str]:
     """Return these conditions and all that change with them."""
     names = set(named)
-    return frozenset(names.union(*(FREES.get(name, frozenset()) for name in names)))
+    return frozenset(names.union(*(CHANGES_WITH.get(name, frozenset()) for name in names)))
 
 
-def _named(selector: Selector) -> dict[str, object]:
+def _named_conditions(selector: Selector) -> dict[str, object]:
     found: dict[str, object] = dict(selector.stated)
     for field, name in (("gpus_above", "gpus"), ("nodes_above", "nodes"), ("state", "state"), ("epoch", "epoch")):
         if (value := getattr(selector, field)) is not None:
@@ -138,32 +140,34 @@ def _named(selector: Selector) -> dict[str, object]:
     return found
 
 
-def agreement(one: Observation, other: Stated, *, free: frozenset[str], same: Sequence[str] = ()) -> int | None:
+def agreement(
+    one: Observation, other: HasConditions, *, may_differ: frozenset[str], same: Sequence[str] = ()
+) -> int | None:
     """Count the conditions in which two observations agree; None if they are not comparable.
 
-    Conditions in `free` may differ; those in `same` must be equal, or stated by neither.
+    Conditions in `may_differ` may differ; those in `same` must be equal, or stated by neither.
     """
-    if any(term(one, name) != term(other, name) for name in same):
+    if any(condition(one, name) != condition(other, name) for name in same):
         return None
-    alike = 0
-    for name in TERMS:
-        value, its = term(one, name), term(other, name)
-        if value is None or its is None:
+    agreeing = 0
+    for name in CONDITIONS:
+        value, others = condition(one, name), condition(other, name)
+        if value is None or others is None:
             continue
-        if value == its:
-            alike += 1
-        elif name not in free:
+        if value == others:
+            agreeing += 1
+        elif name not in may_differ:
             return None
-    return alike
+    return agreeing
 
 
-def partners(
-    one: Observation, among: Iterable[Observation], *, free: frozenset[str], same: Sequence[str] = ()
+def best_matches(
+    one: Observation, among: Iterable[Observation], *, may_differ: frozenset[str], same: Sequence[str] = ()
 ) -> tuple[Observation, ...]:
     """Return the comparable observations that agree with `one` in most conditions: several if there is a tie."""
-    near = [(alike, other) for other in among if (alike := agreement(one, other, free=free, same=same)) is not None]
-    most = max((alike for alike, _ in near), default=0)
-    return tuple(other for alike, other in near if alike == most)
+    found = [(other, agreement(one, other, may_differ=may_differ, same=same)) for other in among]
+    most = max((count for _, count in found if count is not None), default=0)
+    return tuple(other for other, count in found if count == most)
 
 
 def curves(observations: Sequence[Observation], axis: Axis) -> tuple[tuple[Observation, ...], ...]:
@@ -172,19 +176,20 @@ def curves(observations: Sequence[Observation], axis: Axis) -> tuple[tuple[Obser
     The curves of several networks share the points that need no network. A level has one point: the source's own scale precedes an extra one,
     fewer nodes precede more.
     """
-    free = freed({axis})
+    varying = varying_with({axis})
     groups: dict[tuple[Value, ...], list[Observation]] = {}
     for one in observations:
-        if term(one, axis) is not None:
-            groups.setdefault(tuple(term(one, name) for name in TERMS if name not in free), []).append(one)
+        if condition(one, axis) is not None:
+            fixed = tuple(condition(one, name) for name in CONDITIONS if name not in varying)
+            groups.setdefault(fixed, []).append(one)
     return tuple(
-        _one_each(curve, axis)
+        _one_per_level(curve, axis)
         for group in groups.values()
-        for curve in (_over_networks(group) if axis in {"gpus", "nodes"} else [group])
+        for curve in (_by_network(group) if axis in {"gpus", "nodes"} else [group])
     )
 
 
-def _over_networks(group: Sequence[Observation]) -> list[list[Observation]]:
+def _by_network(group: Sequence[Observation]) -> list[list[Observation]]:
     networks = {one.where.network for one in group if (one.where.nodes or 1) > 1}
     if len(networks) <= 1:
         return [list(group)]
@@ -195,34 +200,34 @@ def _over_networks(group: Sequence[Observation]) -> list[list[Observation]]:
     ]
 
 
-def _one_each(curve: Sequence[Observation], axis: Axis) -> tuple[Observation, ...]:
+def _one_per_level(curve: Sequence[Observation], axis: Axis) -> tuple[Observation, ...]:
     best: dict[Value, Observation] = {}
     for one in sorted(curve, key=lambda one: (one.extra, one.where.nodes or 1)):
-        best.setdefault(term(one, axis), one)
+        best.setdefault(condition(one, axis), one)
     return tuple(best.values())
 
 
-def described(selector: Selector) -> str:
+def selector_text(selector: Selector) -> str:
     """Describe a selector briefly: `vgg16, gpus 4`."""
     words = []
-    for name, value in _named(selector).items():
+    for name, value in _named_conditions(selector).items():
         text = " or ".join(map(str, value)) if isinstance(value, tuple) else str(value)
         above = getattr(selector, f"{name}_above", None) is not None
-        words.append(text if name in _BARE else f"{name} above {text}" if above else f"{name} {text}")
+        words.append(text if name in _NEED_NO_NAME else f"{name} above {text}" if above else f"{name} {text}")
     return ", ".join(words)
 
 
-def told_apart(observations: Sequence[Observation], one: Observation, *, but: Iterable[str] = ()) -> str:
+def distinction(observations: Sequence[Observation], one: Observation, *, but: Iterable[str] = ()) -> str:
     """Describe how an observation differs from the others, by as few conditions as tell them all apart."""
     left_out = set(but)
     kept: list[str] = []
     distinct = 1
-    for name in (*_TELLING, *(name for name in TERMS if name not in _TELLING and name not in _TOLD_BY_OTHERS)):
-        parts = len({tuple(term(other, each) for each in (*kept, name)) for other in observations})
+    for name in (*_RANKED, *(name for name in CONDITIONS if name not in _RANKED and name not in _REDUNDANT)):
+        parts = len({tuple(condition(other, each) for each in (*kept, name)) for other in observations})
         if name not in left_out and parts > distinct:
             kept.append(name)
             distinct = parts
-    values = {name: term(one, name) for name in kept}
+    values = {name: condition(one, name) for name in kept}
     return ", ".join(
         str(value) if isinstance(value, str) else f"{name} {value}"
         for name, value in values.items()
@@ -230,7 +235,7 @@ def told_apart(observations: Sequence[Observation], one: Observation, *, but: It
     )
 
 
-SHOWN: Final = 6
+MOST_LISTED: Final = 6
 """Most cases that a sentence lists."""
 BY_DEFINITION: Final = "by definition"
 """`method` of a figure that needs no measurement: the speedup of one device is 1."""
@@ -286,18 +291,18 @@ class Evidence:
         found = (one for one in self.observations if one.metric == metric and one.iterations is not None)
         return tuple(sorted((one for one in found if selects(selector, one)), key=lambda one: one.iterations or 0))
 
-    def gpus_not_here(self, names: Sequence[str]) -> tuple[str, ...]:
+    def absent_gpus(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the models of those of the source's GPUs, by id, that nothing was measured on."""
         here = {one.where.gpu for one in self.observations}
         models = {gpu.id: gpu.model for gpu in self.published.hardware.gpus}
         return tuple(models.get(name, name) for name in names if name not in here)
 
-    def nothing(self, metric: str, selector: Selector, *, case: Collection[str] = ()) -> str:
+    def why_absent(self, metric: str, selector: Selector, *, case: Collection[str] = ()) -> str:
         """Say why there is no such observation, in half a sentence that leaves out the conditions named by the `case`."""
-        if selector.gpu and (absent := self.gpus_not_here(selector.gpu)):
+        if selector.gpu and (absent := self.absent_gpus(selector.gpu)):
             return f"no {' or '.join(absent)} here, but {self.device_name}"
-        of_what = described(selector.model_copy(update=dict.fromkeys(case)))
-        what = f"no {worded(metric)} of {of_what}" if of_what else f"no {worded(metric)}"
+        of_what = selector_text(selector.model_copy(update=dict.fromkeys(case)))
+        what = f"no {metric_text(metric)} of {of_what}" if of_what else f"no {metric_text(metric)}"
         reasons = dict.fromkeys(self._reasons(metric, selector))
         if selector.epoch is not None:
             trained = max((one.epoch for one in self.observations if one.metric == metric and one.epoch), default=0)
@@ -307,21 +312,21 @@ class Evidence:
     def _reasons(self, metric: str, selector: Selector) -> list[str]:
         if metric == "full_training_time":
             return ["it is extrapolated from runs on images of the source's size alone"]
-        own = {run.cell.id: run for run in self.cells if self.means(selector, run)}
+        own = {run.cell.id: run for run in self.cells if self.covers(selector, run)}
         not_given = [one.why for one in self.missing if one.metric == metric and one.cell in own]
-        return not_given or [not_run(run) for run in own.values() if not run.runs]
+        return not_given or [why_not_run(run) for run in own.values() if not run.runs]
 
-    def means(self, selector: Selector, run: CellRun) -> bool:
+    def covers(self, selector: Selector, run: CellRun) -> bool:
         """Whether a selector covers a cell; conditions that only observations have, such as an epoch, are ignored."""
         return selects(selector.model_copy(update={"state": None, "epoch": None}), run.cell)
 
 
-def not_run(run: CellRun) -> str:
+def why_not_run(run: CellRun) -> str:
     """Why a cell has no runs."""
     return run.why or run.cell.why or "not run yet"
 
 
-def worded(metric: str) -> str:
+def metric_text(metric: str) -> str:
     """Write a metric in a sentence: `scaling efficiency`."""
     return metric.replace("_", " ")
 
@@ -332,12 +337,12 @@ def amount(one: Observation) -> Amount:
     return Amount(one.value, one.ci95, one.freedom, exact=exact)
 
 
-def shown(one: Observation, unit: str | None = None) -> str:
+def figure_text(one: Observation, unit: str | None = None) -> str:
     """Write a figure in a sentence: `412 ± 6 images/s`."""
-    return written(amount(one), unit or one.unit)
+    return amount_text(amount(one), unit or one.unit)
 
 
-def written(figure: Amount, unit: str) -> str:
+def amount_text(figure: Amount, unit: str) -> str:
     """Write a number with its interval and unit; a ratio has no unit."""
     half = figure.ci95.half_width if figure.ci95 else 0.0
     spread = f" ± {half:,.0f}" if half >= 100 else f" ± {half:.2g}" if half else ""  # noqa: PLR2004 - two digits
@@ -363,7 +368,7 @@ def runs_of(*observations: Observation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(run for one in observations for run in one.runs))
 
 
-def made_of(
+def derived_from(
     *observations: Observation, metric: str, unit: str, figure: Amount, method: str | None = None
 ) -> Observation:
     """Derive a figure from others: it has the conditions of the first, the fewest repeats, and the runs and differences of all."""
@@ -398,24 +403,24 @@ def doubts(*observations: Observation) -> tuple[str, ...]:
     return tuple(found)
 
 
-def together(answers: Sequence[Answer]) -> Answer:
+def combined(answers: Sequence[Answer]) -> Answer:
     """Combine the answers to all cases: one failure decides, and undecided cases are mentioned."""
     failed = [one for one in answers if one.holds is False]
     held = [one for one in answers if one.holds]
-    untold = [one for one in answers if one.holds is None]
+    undecided = [one for one in answers if one.holds is None]
     decided = failed or held
     if not decided:
-        return Answer(holds=None, why=_listed(untold, all_of_them=True) or "no figures")
+        return Answer(holds=None, why=_listed(undecided, all_of_them=True) or "no figures")
     parts = [_listed(failed)] if failed else []
     if held:
         parts.append(f"{'but ' if failed else ''}{_listed(held)}")
-    if untold:
-        parts.append(f"not told: {_listed(untold)}")
+    if undecided:
+        parts.append(f"not told: {_listed(undecided)}")
     runs = tuple(dict.fromkeys(run for one in (*failed, *held) for run in one.runs))
-    return Answer(holds=not failed, why="; ".join(parts), runs=runs, doubts=in_doubt(decided))
+    return Answer(holds=not failed, why="; ".join(parts), runs=runs, doubts=joint_doubts(decided))
 
 
-def in_doubt(decided: Sequence[Answer]) -> tuple[str, ...]:
+def joint_doubts(decided: Sequence[Answer]) -> tuple[str, ...]:
     """Return the doubts about a joint decision: those of all its answers, or none if one of them fails beyond doubt."""
     if any(one.holds is False and not one.doubts for one in decided):
         return ()
@@ -427,10 +432,10 @@ def _listed(answers: Sequence[Answer], *, all_of_them: bool = False) -> str:
     cases: dict[str, list[str]] = {}
     for one in answers:
         cases.setdefault(one.why, []).append(one.case)
-    alike = all_of_them and len(cases) == 1
+    applies_to_all = all_of_them and len(cases) == 1
     texts = []
-    for why, own in cases.items():
-        named = ", ".join(dict.fromkeys(case for case in own if case))
-        texts.append(f"{named}: {why}" if named and not alike else why)
-    more = len(texts) - SHOWN
-    return "; ".join(texts[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    for why, affected in cases.items():
+        named = ", ".join(dict.fromkeys(case for case in affected if case))
+        texts.append(f"{named}: {why}" if named and not applies_to_all else why)
+    more = len(texts) - MOST_LISTED
+    return "; ".join(texts[:MOST_LISTED]) + (f"; and {more} more" if more > 0 else "")

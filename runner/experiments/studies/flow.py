@@ -79,22 +79,22 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
 
     Raises RequestError if there is no such study, if DATA is no data set, or if none of its cells can run here.
     """
-    console, asked = open_console(), options.bench
+    console, request = open_console(), options.bench
     study, source = load_study(options.study or "")
-    check_program(study, asked)
-    if asked.cluster:
+    check_program(study, request)
+    if request.cluster:
         widest = max(point.nodes for block in _blocks(study, options.cells) for point in block.points)
-        wanted = slurm.salloc(asked.model_copy(update={"nodes": widest}), command)
+        wanted = slurm.salloc(request.model_copy(update={"nodes": widest}), command)
         if not options.dry_run:
             become(wanted)
         sys.stdout.write(f"{shlex.join(wanted)}\n")
         return 0
     with progress(open_console(stderr=True)) as shown:
-        machine = survey(asked, gpus=study.same.gpus, say=shown.stage)
-    if asked.data and not asked.command:
+        machine = survey(request, gpus=study.same.gpus, say=shown.stage)
+    if request.data and not request.command:
         containers = machine.engine not in BARE_ENGINES
-        inspect(asked.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
-        asked = asked.model_copy(update={"data": asked.data.resolve()})
+        inspect(request.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
+        request = request.model_copy(update={"data": request.data.resolve()})
     sample = sample_path(options.scale)
     found = cells(
         study,
@@ -102,16 +102,16 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
         machine=machine,
         scale=options.scale,
         sample=sample,
-        asked=asked,
+        user_request=request,
     )
-    found = _chosen(found, options)
+    found = _selected(found, options)
     nothing = not requests(found)
     tables.print_plan(console, study, found, machine=machine, scale=options.scale, whole=options.dry_run or nothing)
     if nothing:
         raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
     if options.dry_run:
         return 0
-    out = asked.out or SUITE_ROOT / "results" / machine.name
+    out = request.out or SUITE_ROOT / "results" / machine.name
     check_writable(out)
     with progress(open_console(stderr=True)) as shown:
         ran, stopped = _run(found, options, out=out, command=command, shown=shown)
@@ -145,25 +145,25 @@ def check_program(study: Study, asked: Request) -> None:
 def _blocks(study: Study, names: Sequence[str]) -> list[Block]:
     """Return the blocks that CELLS may refer to. Raises RequestError if a name matches none."""
     for name in names:
-        if not any(_may_mean(name, block) for block in study.blocks):
-            raise _no_cell(name, study.id, (block.id for block in study.blocks))
-    return [block for block in study.blocks if not names or any(_may_mean(name, block) for name in names)]
+        if not any(_may_match(name, block) for block in study.blocks):
+            raise _no_such_cell(name, study.id, (block.id for block in study.blocks))
+    return [block for block in study.blocks if not names or any(_may_match(name, block) for name in names)]
 
 
-def _may_mean(name: str, block: Block) -> bool:
+def _may_match(name: str, block: Block) -> bool:
     return name.startswith(block.id) or block.id.startswith(name)
 
 
-def _no_cell(name: str, study: str | None, blocks: Iterable[str]) -> RequestError:
+def _no_such_cell(name: str, study: str | None, blocks: Iterable[str]) -> RequestError:
     return RequestError(
         f"CELLS={name}: no cell of STUDY={study} begins so; its blocks: {', '.join(dict.fromkeys(blocks))}"
     )
 
 
-def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
+def _selected(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
     for name in options.cells:
         if not any(cell.id.startswith(name) for cell in found):
-            raise _no_cell(name, options.study, (cell.block for cell in found))
+            raise _no_such_cell(name, options.study, (cell.block for cell in found))
     return tuple(cell for cell in found if not options.cells or cell.id.startswith(options.cells))
 
 
@@ -231,7 +231,7 @@ def list_studies(options: StudyRequest, *, words: Sequence[str] = (), as_json: b
         study, source = load_study(name)
         machine = survey(options.bench, gpus=study.same.gpus)
         path = sample_path(options.scale)
-        own = cells(study, source=source, machine=machine, scale=options.scale, sample=path, asked=options.bench)
+        own = cells(study, source=source, machine=machine, scale=options.scale, sample=path, user_request=options.bench)
         if not number:
             console.print(f"{tables.place(machine, options.scale)}\n")
         last = max(
@@ -240,13 +240,13 @@ def list_studies(options: StudyRequest, *, words: Sequence[str] = (), as_json: b
             default=None,
         )
         typed = command.replace("STUDY", name)
-        facts.append(_facts(study, own, last=last, command=typed))
+        facts.append(_listing(study, own, last=last, command=typed))
         tables.print_study(console, study, own, last=last, command=typed)
     if as_json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
 
 
-def _facts(study: Study, own: Sequence[Cell], *, last: Reproduction | None, command: str) -> dict[str, object]:
+def _listing(study: Study, own: Sequence[Cell], *, last: Reproduction | None, command: str) -> dict[str, object]:
     """Return the listing of a study, for programs."""
     here, smaller = tables.runnable(own)
     return {
@@ -275,10 +275,10 @@ def survey(
     Raises RequestError if the list of hosts is wrong, or if a requested engine, image or framework is not available.
     """
     with closing(assemble(request, contact=True, say=say)) as cluster:
-        return _of(cluster, request, gpus)
+        return _machine_of(cluster, request, gpus)
 
 
-def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
+def _machine_of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
     node, device = cluster.node, cluster.device_of(request)
     engine = engine_of(request, cluster)
     name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
@@ -292,11 +292,11 @@ def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[s
         engine=engine.name,
         may_emulate=engine.name == "docker",
         hosts=request.hosts,
-        images=_images(request, cluster, engine),
+        images=_usable_images(request, cluster, engine),
     )
 
 
-def _images(request: Request, cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
+def _usable_images(request: Request, cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
     if request.image or request.engine == "host":
         devices = dict.fromkeys(("cpu", cluster.device_of(request)))
         return tuple(usable(image, misfit=None) for device in devices for image in images_of(request, device, cluster))
@@ -319,7 +319,7 @@ def usable(image: AnyImage, *, misfit: str | None) -> Usable:
 def _misfit(image: ImageSpec, cluster: Cluster, engine: EngineChoice) -> str | None:
     if image.needs_container and not engine.in_containers:
         return f"{image.needs_container}, and no engine answers here"
-    if image.container and not _built(image):
+    if image.container and not _is_built(image):
         return (
             f"{image.name} is a vendor's container that was not built here (`dlscale images build {image.framework}`)"
         )
@@ -327,7 +327,7 @@ def _misfit(image: ImageSpec, cluster: Cluster, engine: EngineChoice) -> str | N
     return next((problem for problem in problems if problem), None)
 
 
-def _built(image: ImageSpec) -> bool:
+def _is_built(image: ImageSpec) -> bool:
     """Whether the local engine has the image; a study never pulls 14 GB unasked."""
     try:
         with closing(docker.connect()) as client:

@@ -37,22 +37,22 @@ CONVERGED_WITHIN: Final = 1.0
 """Percentage points below a run's best accuracy at which it counts as converged. No source defines convergence; this threshold is ours."""
 
 
-def measured(run: CellRun, *, machine: Machine, backward_apart: bool) -> CellFigures:
+def measured(run: CellRun, *, machine: Machine, backward_separate: bool) -> CellFigures:
     """Return all figures of a cell's runs.
 
-    `backward_apart`: other cells of the study profile the backward pass separately, and provide the figures of that pass.
+    `backward_separate`: other cells of the study profile the backward pass separately, and provide the figures of that pass.
     """
-    cell = CellFigures(run, machine, backward_apart)
+    cell = CellFigures(run, machine, backward_separate)
     if run.cell.case is not None:
         _total_time(cell)
         return cell
     if cell.measured:
-        _rates(cell)
+        _throughput(cell)
         _times(cell)
         _quality(cell)
         _devices(cell)
     elif not cell.passes:
-        cell.lack(cell.why_none(), "throughput", "training_time")
+        cell.add_missing(cell.why_unusable(), "throughput", "training_time")
     _passes(cell)
     return cell
 
@@ -63,7 +63,7 @@ class CellFigures:
 
     run: CellRun
     machine: Machine
-    backward_apart: bool
+    backward_separate: bool
     observations: list[Observation] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ class CellFigures:
         self.passes = [one for one in usable if one.profiled]
         self.on_cpu = self.run.cell.where.device == "cpu" or self.machine.device == "cpu"
 
-    def why_none(self) -> str:
+    def why_unusable(self) -> str:
         """Say why there is no usable measured run."""
         reasons = [reason for one in self.run.runs for reason in one.validity.reasons]
         return self.run.why or next(iter(reasons), None) or "no run of this cell can be used"
@@ -106,7 +106,7 @@ class CellFigures:
         """Add the mean of one number per repeat, with Student's interval."""
         self.add(metric, unit, mean_of(values), runs, **more)
 
-    def lack(self, why: str, *metrics: str) -> None:
+    def add_missing(self, why: str, *metrics: str) -> None:
         """Add the reason why these figures are missing."""
         self.missing += [Missing(cell=self.run.cell.id, metric=metric, why=why) for metric in metrics]
 
@@ -115,27 +115,27 @@ _IMAGES: Final = "images/s"
 """The unit of the sources' programs, which train on images although their logs say samples or examples."""
 
 
-def _rates(cell: CellFigures) -> None:
+def _throughput(cell: CellFigures) -> None:
     """Add throughput over all repeats with its interval, and the iteration time that follows from it."""
     runs = cell.measured
     windows = usable_windows(runs)
-    told = [one.measurement.throughput for one in runs if one.measurement.throughput]
-    if not windows or not told:
-        cell.lack("no run gave a rate", "throughput", "iteration_time")
+    throughputs = [one.measurement.throughput for one in runs if one.measurement.throughput]
+    if not windows or not throughputs:
+        cell.add_missing("no run gave a rate", "throughput", "iteration_time")
         return
-    unit = _IMAGES if isinstance(runs[0].trial, ExternalTrial) else told[0].unit
+    unit = _IMAGES if isinstance(runs[0].trial, ExternalTrial) else throughputs[0].unit
     rate, ci95 = metrics.pooled_rate(windows), metrics.rate_interval(windows)
     freedom = len(windows) - 1 if ci95 else None
     cell.add("throughput", unit, Amount(rate, ci95, freedom), runs)
     trial = runs[0].trial
     if isinstance(trial, Trial):
-        amount = _an_iteration(runs, trial)
+        amount = _per_iteration(runs, trial)
         inverse = Interval(low=amount / ci95.high, high=amount / ci95.low) if ci95 and ci95.low > 0 else None
         cell.add("iteration_time", "s", Amount(amount / rate, inverse, freedom), runs)
         _over_time(cell, trial, unit)
 
 
-def _an_iteration(runs: Runs, trial: Trial) -> float:
+def _per_iteration(runs: Runs, trial: Trial) -> float:
     """Return how much of the throughput's quantity one iteration processes: its samples, or their units."""
     windows = [window for one in runs for window in one.measurement.windows]
     units = math.fsum(window.samples if window.units is None else window.units for window in windows)
@@ -159,27 +159,27 @@ def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:
 def _times(cell: CellFigures) -> None:
     """Add training time, or for inference total time and time per batch; and the number of samples."""
     runs = cell.measured
-    of_program = cell.run.cell.whole_time
+    whole_program = cell.run.cell.whole_time
     shortened = any(one.field == "iterations" and not one.declared for one in cell.run.cell.altered)
-    times = (_program_s(one) if of_program else one.measurement.training_time_s for one in runs)
+    times = (_program_s(one) if whole_program else one.measurement.training_time_s for one in runs)
     seconds = [one for one in times if one]
-    infers = all(isinstance(one.trial, Trial) and one.trial.mode == "infer" for one in runs)
-    whole = "inference_time" if infers else "training_time"
+    is_inference = all(isinstance(one.trial, Trial) and one.trial.mode == "infer" for one in runs)
+    metric = "inference_time" if is_inference else "training_time"
     if not seconds:
-        cell.lack("no run measured its time", whole)
+        cell.add_missing("no run measured its time", metric)
         return
-    if of_program and shortened:
-        cell.lack("start-up takes more of a run of fewer iterations than of the source's", whole)
+    if whole_program and shortened:
+        cell.add_missing("start-up takes more of a run of fewer iterations than of the source's", metric)
     else:
-        method = "of the whole program, with start-up and input" if of_program else None
-        cell.add_mean(whole, "s", seconds, runs, method=method)
+        method = "of the whole program, with start-up and input" if whole_program else None
+        cell.add_mean(metric, "s", seconds, runs, method=method)
     cell.add("samples_per_run", "images", float(runs[0].measurement.samples), runs)
-    latencies = [known.with_transfer.p50 for one in runs if infers and (known := latency(one.measurement))]
+    latencies = [known.with_transfer.p50 for one in runs if is_inference and (known := latency(one.measurement))]
     if latencies:
         cell.add_mean("time_per_batch", "s", latencies, runs, method="median latency")
 
 
-_OF_THE_SUITE: Final = ("create", "probe_", "input_alone", "latency")
+_SUITE_PHASES: Final = ("create", "probe_", "input_alone", "latency")
 """Prefixes of phases that no source's program has: creation of the container, and the suite's own passes."""
 
 
@@ -188,21 +188,21 @@ def _program_s(one: RunRecord) -> float | None:
     spent = one.outcome.phases_s
     if "total" not in spent:
         return None
-    return spent["total"] - math.fsum(seconds for name, seconds in spent.items() if name.startswith(_OF_THE_SUITE))
+    return spent["total"] - math.fsum(seconds for name, seconds in spent.items() if name.startswith(_SUITE_PHASES))
 
 
 def _quality(cell: CellFigures) -> None:
     """Add accuracy of predictions, losses and accuracy after each epoch, and the epoch of convergence."""
     answered = [(one, figures) for one in cell.measured if (figures := one.measurement.accuracy)]
     if answered:
-        share = _share([figures.percent for _, figures in answered], answered[0][1].samples)
+        share = _mean_accuracy([figures.percent for _, figures in answered], answered[0][1].samples)
         cell.add("accuracy", "%", share, [one for one, _ in answered])
     runs = [one for one in cell.measured if one.measurement.epochs]
     if not runs:
         return
     for points in zip(*(one.measurement.epochs for one in runs), strict=False):
         epoch = points[0].epoch
-        share = _share([point.accuracy_percent for point in points], points[0].validation_samples)
+        share = _mean_accuracy([point.accuracy_percent for point in points], points[0].validation_samples)
         cell.add("accuracy", "%", share, runs, epoch=epoch)
         for metric in ("train_loss", "val_loss"):
             losses = [getattr(point, metric) for point in points]
@@ -219,7 +219,7 @@ def converged_at(curve: Sequence[tuple[int, float]]) -> int:
     return next(epoch for epoch, accuracy in curve if accuracy >= best - CONVERGED_WITHIN)
 
 
-def _share(percents: Sequence[float], samples: int) -> Amount:
+def _mean_accuracy(percents: Sequence[float], samples: int) -> Amount:
     """Average runs of equally many samples; the interval is the wider of that over runs and that of a proportion of samples.
 
     Runs of one seed may agree to the last digit, which gives no certainty about other images.
@@ -238,7 +238,7 @@ def _share(percents: Sequence[float], samples: int) -> Amount:
 def _total_time(cell: CellFigures) -> None:
     """Add the total time of several trainings, by `settings.total_s`; repeats that lack a training are left out."""
     if not cell.measured:
-        cell.lack(cell.why_none(), "total_time")
+        cell.add_missing(cell.why_unusable(), "total_time")
         return
     repeats: dict[int, list[RunRecord]] = defaultdict(list)
     for one in cell.measured:
@@ -255,63 +255,63 @@ def _total_time(cell: CellFigures) -> None:
     if totals:
         cell.add_mean("total_time", "s", totals, runs, repeats=len(totals))
     else:
-        cell.lack("not all of the trainings of this case can be used", "total_time")
+        cell.add_missing("not all of the trainings of this case can be used", "total_time")
 
 
 _UTILISATION: Final = ("gpu_utilisation", "gpu_utilisation_min", "gpu_utilisation_avg", "gpu_utilisation_max")
 _POWER: Final = ("power_min", "power_avg", "power_max")
 _TEMPERATURE: Final = ("temperature_min", "temperature_avg", "temperature_max")
-_UNWATCHED: Final = "these runs were not watched (TELEMETRY_HZ=0)"
+_NO_TELEMETRY: Final = "these runs were not watched (TELEMETRY_HZ=0)"
 
 
-Watched = Sequence[tuple[RunRecord, Telemetry]]
+RunsWithTelemetry = Sequence[tuple[RunRecord, Telemetry]]
 
 
 def _devices(cell: CellFigures) -> None:
     """Add everything in the telemetry, over all repeats; for several GPUs, also per GPU."""
     watched = [(one, telemetry) for one in cell.measured if (telemetry := one.telemetry)]
-    runs, seen = [one for one, _ in watched], [telemetry for _, telemetry in watched]
-    if cell.on_cpu or not seen:
-        cell.lack(NO_GPU if cell.on_cpu else _UNWATCHED, *_UTILISATION, *_TEMPERATURE, "gpu_memory")
+    runs, telemetries = [one for one, _ in watched], [telemetry for _, telemetry in watched]
+    if cell.on_cpu or not telemetries:
+        cell.add_missing(NO_GPU if cell.on_cpu else _NO_TELEMETRY, *_UTILISATION, *_TEMPERATURE, "gpu_memory")
     else:
         _gpus(cell, watched)
-    if not seen:
-        cell.lack(_UNWATCHED, *_POWER, "power_idle")
+    if not telemetries:
+        cell.add_missing(_NO_TELEMETRY, *_POWER, "power_idle")
         return
     source = (
         "energy of the processors' packages (RAPL) ÷ time; extremes between samples"
-        if seen[0].device == "cpu"
+        if telemetries[0].device == "cpu"
         else "energy ÷ time; extremes of samples, as the driver tells them"
     )
-    spans = [[one.power_w for one in telemetry.trained] for telemetry in seen]
+    spans = [[one.power_w for one in telemetry.trained] for telemetry in telemetries]
     if not _ranges(cell, "power", "W", spans, runs, method=source):
-        cell.lack(_why(seen, "power_w"), *_POWER)
-    if idle := [value for telemetry in seen if (value := _idle(telemetry)) is not None]:
+        cell.add_missing(_why_no_telemetry(telemetries, "power_w"), *_POWER)
+    if idle := [value for telemetry in telemetries if (value := _idle(telemetry)) is not None]:
         cell.add_mean("power_idle", "W", idle, runs)
         cell.add_mean("power_avg", "W", idle, runs, state="idle")
     else:
-        cell.lack(_why(seen, "power_w"), "power_idle")
+        cell.add_missing(_why_no_telemetry(telemetries, "power_w"), "power_idle")
 
 
-def _gpus(cell: CellFigures, watched: Watched) -> None:
-    runs, seen = [one for one, _ in watched], [telemetry for _, telemetry in watched]
-    spans = [[gpu.utilisation for gpu in telemetry.gpus] for telemetry in seen]
+def _gpus(cell: CellFigures, watched: RunsWithTelemetry) -> None:
+    runs, telemetries = [one for one, _ in watched], [telemetry for _, telemetry in watched]
+    spans = [[gpu.utilisation for gpu in telemetry.gpus] for telemetry in telemetries]
     if _ranges(cell, "gpu_utilisation", "%", spans, runs):
         cell.add_mean("gpu_utilisation", "%", [fmean(one.avg for one in own if one) for own in spans], runs)
     else:
-        cell.lack(_why(seen, "utilisation"), *_UTILISATION)
+        cell.add_missing(_why_no_telemetry(telemetries, "utilisation"), *_UTILISATION)
     if not _ranges(
-        cell, "temperature", "°C", [[gpu.temperature_c for gpu in telemetry.gpus] for telemetry in seen], runs
+        cell, "temperature", "°C", [[gpu.temperature_c for gpu in telemetry.gpus] for telemetry in telemetries], runs
     ):
-        cell.lack(_why(seen, "temperature_c"), *_TEMPERATURE)
-    peaks = [[gpu.memory_mib.max for gpu in telemetry.gpus if gpu.memory_mib] for telemetry in seen]
+        cell.add_missing(_why_no_telemetry(telemetries, "temperature_c"), *_TEMPERATURE)
+    peaks = [[gpu.memory_mib.max for gpu in telemetry.gpus if gpu.memory_mib] for telemetry in telemetries]
     if all(peaks):
         cell.add_mean("gpu_memory", "MiB", [max(own) for own in peaks], runs, method="largest of the devices")
-        _each(cell, "gpu_memory", "MiB", watched, lambda gpu: getattr(gpu.memory_mib, "max", None))
+        _per_gpu(cell, "gpu_memory", "MiB", watched, lambda gpu: getattr(gpu.memory_mib, "max", None))
     else:
-        cell.lack(_why(seen, "memory_mib"), "gpu_memory")
+        cell.add_missing(_why_no_telemetry(telemetries, "memory_mib"), "gpu_memory")
     for end in ("avg", "min", "max"):
-        _each(cell, f"gpu_utilisation_{end}", "%", watched, lambda gpu, end=end: getattr(gpu.utilisation, end, None))  # type: ignore[misc]
+        _per_gpu(cell, f"gpu_utilisation_{end}", "%", watched, lambda gpu, end=end: getattr(gpu.utilisation, end, None))  # type: ignore[misc]
 
 
 def _ranges(
@@ -336,8 +336,12 @@ def _ranges(
     return True
 
 
-def _each(
-    cell: CellFigures, metric: str, unit: str, watched: Watched, figure: Callable[[GpuTelemetry], float | None]
+def _per_gpu(
+    cell: CellFigures,
+    metric: str,
+    unit: str,
+    watched: RunsWithTelemetry,
+    figure: Callable[[GpuTelemetry], float | None],
 ) -> None:
     """Add a figure per GPU, numbered from 1 in the order of nodes and devices, as `nvidia-smi` lists them; nothing for a single GPU."""
     gpus = list(zip(*(telemetry.gpus for _, telemetry in watched), strict=False))
@@ -353,27 +357,27 @@ def _idle(telemetry: Telemetry) -> float | None:
     return fmean(known) if known and len(known) == len(telemetry.trained) else None
 
 
-def _why(seen: Sequence[Telemetry], field: str) -> str:
-    for one in seen[0].trained:
+def _why_no_telemetry(telemetries: Sequence[Telemetry], field: str) -> str:
+    for one in telemetries[0].trained:
         name = f"gpu{one.index}" if isinstance(one, GpuTelemetry) else "host"
-        if reason := seen[0].why_missing(one.node, name, field):
+        if reason := telemetries[0].why_missing(one.node, name, field):
             return reason
     return f"telemetry has no {field} of the devices"
 
 
-_ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?([GS]etDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
+_DEVICE_QUERY: Final = re.compile(r"^cu(da)?([GS]etDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
 """Calls that a source counts as memory-related in addition to allocation: device queries, and selecting a device."""
-_OF_KERNELS: Final = (
+_KERNEL_METRICS: Final = (
     *("gpu_compute_utilisation", "kernel_concurrency", "concurrent_kernel_time", "nccl_broadcast_time_share"),
     *("winograd_time_share", "compute_time_share", "kernel_time_share"),
 )
-_OF_CALLS: Final = {
+_CALL_METRICS: Final = {
     "cudaLaunchKernel_api_time_share": "LaunchKernel",
     "cudaEventDestroy_api_time_share": "EventDestroy",
 }
 """Calls that a share is of, by a part of their names."""
-_MEMORY_CALLS: Final = "memory_api_time_shares"
-_OF_COPIES: Final = ("copy_size", "copy_throughput", "copy_overlap")
+_MEMORY_CALL_METRIC: Final = "memory_api_time_shares"
+_COPY_METRICS: Final = ("copy_size", "copy_throughput", "copy_overlap")
 _NO_CALLS: Final = "no pass traced calls of the CUDA API"
 
 
@@ -386,19 +390,19 @@ def _passes(cell: CellFigures) -> None:
     of_process = [one for one in cell.passes if one.profile and one.profile.kind == "calls"]
     if not any(one.profile for one in cell.passes):
         return
-    if backward or not cell.backward_apart:
+    if backward or not cell.backward_separate:
         _pooling(cell, backward or whole)
     if backward and not whole:
         _launches(cell, backward)
         return
     _flop(cell, whole)
     if cell.on_cpu:
-        cell.lack(NO_GPU, *_OF_KERNELS, _MEMORY_CALLS, *_OF_CALLS, *_OF_COPIES)
+        cell.add_missing(NO_GPU, *_KERNEL_METRICS, _MEMORY_CALL_METRIC, *_CALL_METRICS, *_COPY_METRICS)
         return
     _kernels(cell, whole)
     _memory_calls(cell, of_process or whole)
     _copies(cell, whole)
-    if not cell.backward_apart:
+    if not cell.backward_separate:
         _launches(cell, whole)
 
 
@@ -406,14 +410,14 @@ def _profiles(runs: Runs) -> list[Profile]:
     return [one.profile for one in runs if one.profile]
 
 
-def _extent(runs: Runs) -> str:
+def _scope(runs: Runs) -> str:
     region = _profiles(runs)[0].region
     if _profiles(runs)[0].kind == "calls":
         return "the whole process"
     return f"the {region} pass" if region else "whole steps"
 
 
-def _pieces(runs: Runs) -> str:
+def _work_units(runs: Runs) -> str:
     """Name the units of work in these passes: kernels, or operators on a CPU."""
     return _profiles(runs)[0].work or "kernels"
 
@@ -428,16 +432,16 @@ def _share_of_work(runs: Runs, fits: Callable[[Category], bool]) -> float:
 def _pooling(cell: CellFigures, runs: Runs) -> None:
     share = _share_of_work(runs, lambda category: category == "pooling_backward")
     if share > 0:
-        method = f"{_pieces(runs)} of {_extent(runs)}"
+        method = f"{_work_units(runs)} of {_scope(runs)}"
         cell.add("maxpoolbackward_time_share", "%", share, runs, method=method)
     else:
-        cell.lack("nothing in these passes is known as pooling's backward pass", "maxpoolbackward_time_share")
+        cell.add_missing("nothing in these passes is known as pooling's backward pass", "maxpoolbackward_time_share")
 
 
 def _kernels(cell: CellFigures, whole: Runs) -> None:
     uses = [(one, use) for one in whole if one.profile and (use := one.profile.gpu_total)]
     if not uses:
-        cell.lack("no pass traced the kernels of whole steps", *_OF_KERNELS)
+        cell.add_missing("no pass traced the kernels of whole steps", *_KERNEL_METRICS)
         return
     runs = [one for one, _ in uses]
     elapsed, profiled = sum(use.elapsed_s for _, use in uses), sum(use.profiled_s for _, use in uses)
@@ -452,10 +456,10 @@ def _kernels(cell: CellFigures, whole: Runs) -> None:
         broadcast = _share_of_work(whole, lambda category: category == "broadcast")
         cell.add("nccl_broadcast_time_share", "%", broadcast, runs)
     else:
-        cell.lack("one device broadcasts nothing", "nccl_broadcast_time_share")
+        cell.add_missing("one device broadcasts nothing", "nccl_broadcast_time_share")
     winograd = _share_of_work(whole, lambda category: category == "convolution_winograd")
     cell.add("winograd_time_share", "%", winograd, runs)
-    computing = _share_of_work(whole, _computes)
+    computing = _share_of_work(whole, _is_compute)
     cell.add("compute_time_share", "%", computing, runs, method="all but copies, memsets and collectives")
     listed: dict[str, list[float]] = defaultdict(list)
     for kernel in (kernel for profile in _profiles(whole) for kernel in profile.kernels):
@@ -464,7 +468,7 @@ def _kernels(cell: CellFigures, whole: Runs) -> None:
         cell.add("kernel_time_share", "%", sum(own) / len(whole), runs, name=name)
 
 
-def _computes(category: Category) -> bool:
+def _is_compute(category: Category) -> bool:
     return category not in COLLECTIVES and not category.startswith("copy_") and category != "memset"
 
 
@@ -472,12 +476,12 @@ def _launches(cell: CellFigures, passes: Runs) -> None:
     """Add the shares of kernel launches, and of event destructions, in the time of all calls."""
     runs = [one for one in passes if one.profile and one.profile.calls]
     if cell.on_cpu or not runs:
-        cell.lack(NO_GPU if cell.on_cpu else _NO_CALLS, *_OF_CALLS)
+        cell.add_missing(NO_GPU if cell.on_cpu else _NO_CALLS, *_CALL_METRICS)
         return
     calls = [entry for profile in _profiles(runs) for entry in profile.calls]
-    for metric, named in _OF_CALLS.items():
+    for metric, named in _CALL_METRICS.items():
         seconds = sum(entry.seconds for entry in calls if named in entry.name)
-        cell.add(metric, "%", 100 * seconds / _of_calls(runs), runs, method=f"calls of {_extent(runs)}")
+        cell.add(metric, "%", 100 * seconds / _call_seconds(runs), runs, method=f"calls of {_scope(runs)}")
 
 
 def _memory_calls(cell: CellFigures, whole: Runs) -> None:
@@ -485,25 +489,25 @@ def _memory_calls(cell: CellFigures, whole: Runs) -> None:
     calls = [entry for profile in _profiles(runs) for entry in profile.calls]
     if not any(entry.call_class == "memory_management" for entry in calls):
         why = "nothing was allocated in the profiled steps: frameworks keep memory, and ask for it before"
-        cell.lack(why if runs else _NO_CALLS, _MEMORY_CALLS)
+        cell.add_missing(why if runs else _NO_CALLS, _MEMORY_CALL_METRIC)
         return
     by_name: dict[str, float] = defaultdict(float)
     for entry in calls:
-        if entry.call_class == "memory_management" or _ASKS_A_DEVICE.match(entry.name):
+        if entry.call_class == "memory_management" or _DEVICE_QUERY.match(entry.name):
             by_name[entry.name] += entry.seconds
     for name, seconds in by_name.items():
-        share, method = 100 * seconds / sum(by_name.values()), f"of calls about memory in {_extent(runs)}"
-        cell.add(_MEMORY_CALLS, "%", share, runs, name=name, method=method)
+        share, method = 100 * seconds / sum(by_name.values()), f"of calls about memory in {_scope(runs)}"
+        cell.add(_MEMORY_CALL_METRIC, "%", share, runs, name=name, method=method)
 
 
-def _of_calls(runs: Runs) -> float:
+def _call_seconds(runs: Runs) -> float:
     return sum(entry.seconds for profile in _profiles(runs) for entry in profile.call_classes)
 
 
 def _copies(cell: CellFigures, whole: Runs) -> None:
     copies = [one for profile in _profiles(whole) for one in profile.copies if one.direction == "HtoD"]
     if not copies:
-        cell.lack("nothing was copied to a device in the profiled steps", *_OF_COPIES)
+        cell.add_missing("nothing was copied to a device in the profiled steps", *_COPY_METRICS)
         return
     if sized := [one for one in copies if one.bytes]:
         moved = sum(one.bytes or 0 for one in sized)
@@ -527,7 +531,7 @@ def _fp32(cell: CellFigures) -> None:
         if one.telemetry and (known := [gpu.fp32_utilisation.avg for gpu in one.telemetry.gpus if gpu.fp32_utilisation])
     ]
     if cell.on_cpu or not (counted or watched):
-        cell.lack(NO_GPU if cell.on_cpu else "no counters of the FP32 pipe here", "fp32_utilisation")
+        cell.add_missing(NO_GPU if cell.on_cpu else "no counters of the FP32 pipe here", "fp32_utilisation")
         return
     method = "counters of kernels, weighted by time" if counted else "FP32 pipe active, by the driver's counters"
     runs, percents = zip(*(counted or watched), strict=True)
@@ -561,14 +565,14 @@ def _flop(cell: CellFigures, whole: Runs) -> None:
     metric = "average_flop_count_of_model" if counted else _FLOP
     for one in whole:
         trial, flop, profile = one.trial, one.measurement.flop, _profiles([one])[0]
-        pieces = (
+        units = (
             profile.gpu_total.kernels_per_step
             if profile.gpu_total
             else sum(region.pieces_per_step or 0.0 for region in profile.regions)
         )
-        if isinstance(trial, Trial) and flop and pieces:
+        if isinstance(trial, Trial) and flop and units:
             of_step = (flop.forward_flop_per_sample + flop.backward_flop_per_sample) * trial.batch_per_device
-            method = f"FLOP of a step ÷ {_pieces([one])} in it"
-            cell.add(metric, "x", of_step / pieces, [one], method=method)
+            method = f"FLOP of a step ÷ {_work_units([one])} in it"
+            cell.add(metric, "x", of_step / units, [one], method=method)
             return
-    cell.lack("no pass tells both FLOP and how many kernels a step has", metric)
+    cell.add_missing("no pass tells both FLOP and how many kernels a step has", metric)

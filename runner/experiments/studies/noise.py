@@ -135,18 +135,18 @@ def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
     spread = (max(means) - min(means)) / middle if middle else 0.0
     if spread <= NEGLIGIBLE:
         return Contrast(differs=False, spread=spread, how=f"at most {NEGLIGIBLE:.0%} apart counts as the same")
-    if _fewest_p(blocks) <= SIGNIFICANCE:
-        p = _permuted(blocks, levels)
+    if _smallest_p(blocks) <= SIGNIFICANCE:
+        p = _permutation_p(blocks, levels)
         return Contrast(differs=p <= SIGNIFICANCE, spread=spread, how=f"permutation test, p = {p:.2g}")
     amounts = [one for block in blocks for group in block.values() for one in group]
     if all(one.known for one in amounts):
         pairs = sum(math.comb(len(block), 2) for block in blocks)
-        apart = any(_apart(block, pairs=pairs) for block in blocks)
+        apart = any(_any_pair_differs(block, pairs=pairs) for block in blocks)
         return Contrast(differs=apart, spread=spread, how="95 % intervals, for all pairs together")
     return Contrast(differs=None, spread=spread, how=f"{len(amounts)} figures without repeats or intervals can't tell")
 
 
-def _apart(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
+def _any_pair_differs(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
     """Whether any two levels of a block differ at 1 - 0.05 ÷ `pairs`."""
     for one, other in combinations([group[0] for group in block.values() if group], 2):
         apart = difference(one, other)
@@ -157,7 +157,7 @@ def _apart(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
     return False
 
 
-def _fewest_p(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> float:
+def _smallest_p(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> float:
     """Return the smallest p-value that permutations could give: one over the number of ways to assign each block's figures to its levels."""
     ways = 1
     for block in blocks:
@@ -168,7 +168,7 @@ def _fewest_p(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> float:
     return max(alike / ways, 1 / (PERMUTATIONS + 1))
 
 
-def _permuted(blocks: Sequence[Mapping[str, Sequence[Amount]]], levels: Sequence[str]) -> float:
+def _permutation_p(blocks: Sequence[Mapping[str, Sequence[Amount]]], levels: Sequence[str]) -> float:
     """Return the p-value of the variance of the levels' means when figures are permuted within their blocks."""
     rng = np.random.default_rng(1)
     place = {level: index for index, level in enumerate(levels)}

@@ -14,12 +14,12 @@ from runner.experiments.studies.evidence import (
     BY_DEFINITION,
     Evidence,
     amount,
-    freed,
+    best_matches,
+    condition,
+    derived_from,
     in_unit,
-    made_of,
     mode,
-    partners,
-    term,
+    varying_with,
 )
 from runner.experiments.studies.measured import measured
 from runner.experiments.studies.model import CellRun, Machine, Missing, Observation
@@ -35,10 +35,10 @@ def observed(
     """Return all observations of the cells, and the missing quantities with the reasons."""
     observations: list[Observation] = []
     missing: list[Missing] = []
-    backward_apart = any(run.cell.where.technique == "backward" for run in found)
+    backward_separate = any(run.cell.where.technique == "backward" for run in found)
     for run in found:
         if run.runs:
-            cell = measured(run, machine=machine, backward_apart=backward_apart)
+            cell = measured(run, machine=machine, backward_separate=backward_separate)
             observations += cell.observations
             missing += cell.missing
     return (*observations, *derived(observations, published)), tuple(missing)
@@ -59,18 +59,18 @@ def derived(observations: Sequence[Observation], published: Published) -> Iterat
 
 def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
     """Derive speedup over the one-device cell that differs in scale only, and its percentage of linear scaling; never clamped."""
-    singles = [one for one in rates if term(one, "gpus") == 1]
+    singles = [one for one in rates if condition(one, "gpus") == 1]
     for one in rates:
         gpus = one.where.gpus
-        base = partners(one, singles, free=freed({"gpus"})) if gpus else ()
+        base = best_matches(one, singles, may_differ=varying_with({"gpus"})) if gpus else ()
         if not gpus or not base:
             continue
         made = Amount(1.0, exact=True) if gpus == 1 else ratio(amount(one), amount(base[0]))
         if made is not None:
             method = BY_DEFINITION if gpus == 1 else f"against {base[0].where.gpus} device"
-            yield made_of(one, base[0], metric="speedup", unit="x", figure=made, method=method)
+            yield derived_from(one, base[0], metric="speedup", unit="x", figure=made, method=method)
             share = made.scaled(100 / gpus)
-            yield made_of(one, base[0], metric="scaling_efficiency", unit="%", figure=share, method=method)
+            yield derived_from(one, base[0], metric="scaling_efficiency", unit="%", figure=share, method=method)
 
 
 def _steady_share(whole: Sequence[Observation]) -> Iterator[Observation]:
@@ -79,14 +79,14 @@ def _steady_share(whole: Sequence[Observation]) -> Iterator[Observation]:
         if one.metric != "training_time":
             continue
         samples, rates = (
-            partners(one, [other for other in whole if other.metric == metric], free=frozenset())
+            best_matches(one, [other for other in whole if other.metric == metric], may_differ=frozenset())
             for metric in ("samples_per_run", "throughput")
         )
         if len(samples) == len(rates) == 1:
             needed = ratio(amount(samples[0]), amount(rates[0]))
             share = ratio(needed, in_unit(one, "s")) if needed else None
             if share:
-                yield made_of(one, samples[0], rates[0], metric=STEADY_SHARE, unit="%", figure=share.scaled(100))
+                yield derived_from(one, samples[0], rates[0], metric=STEADY_SHARE, unit="%", figure=share.scaled(100))
 
 
 def _full_training(rates: Sequence[Observation], published: Published) -> Iterator[Observation]:
@@ -96,14 +96,14 @@ def _full_training(rates: Sequence[Observation], published: Published) -> Iterat
     if not epochs or not images:
         return
     for on_cpu in (False, True):
-        own = [one for one in rates if (term(one, "device") == "cpu") is on_cpu and _is_like_the_source(one)]
+        own = [one for one in rates if (condition(one, "device") == "cpu") is on_cpu and _is_like_the_source(one)]
         best = max(own, key=lambda one: one.value, default=None)
         seconds = ratio(Amount(epochs * images, exact=True), amount(best)) if best else None
         if best and seconds:
             method = (
                 f"extrapolated: {epochs:g} epochs of {images:,.0f} images at the rate of the fastest cell on one node"
             )
-            yield made_of(best, metric="full_training_time", unit="s", figure=seconds, method=method)
+            yield derived_from(best, metric="full_training_time", unit="s", figure=seconds, method=method)
 
 
 def _is_like_the_source(one: Observation) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 from runner.analysis.comparisons.grouping import LONGEST
 from runner.core.measurement import Interval
 from runner.experiments.studies.model import Observation, Reproduction
-from runner.experiments.studies.tables import outcome, page_tables, place
+from runner.experiments.studies.tables import outcome_text, page_tables, place
 from runner.report.page.model import Block, Figure, Series, anchor, error_bars, series_of
 from runner.results.published.findings import Steady
 
@@ -26,24 +26,24 @@ AXES: Final = {
     "gpu_index": "number of the device",
 }
 """Numeric conditions, by preference as an axis, with the axis labels."""
-TELLING: Final = (
+LEGEND_ORDER: Final = (
     *("framework", "build", "model", "variant", "mode", "device", "gpu", "network", "gpus", "batch_per_gpu", "batch"),
     *("global_batch", "precision", "strategy", "technique", "case", "state", "name", "epoch", "iterations"),
     *("gpu_index", "system", "run"),
 )
 """Conditions that tell curves apart, in the order of the legend; figures that differ only in other conditions share a curve."""
-GROWS: Final = ("global_batch", "batch_per_gpu", "batch")
+BATCH_CONDITIONS: Final = ("global_batch", "batch_per_gpu", "batch")
 """Conditions that may vary with the number of devices along one curve."""
-OF_DEVICES: Final = frozenset({"speedup", "scaling_efficiency"})
+SCALING_METRICS: Final = frozenset({"speedup", "scaling_efficiency"})
 """Quantities that are drawn against the number of devices only."""
-COUNTED: Final = frozenset(
+PRINTED_SETTINGS: Final = frozenset(
     {"samples_per_run", "training_images", "validation_images", "image_size", "classes", "training_epochs"}
 )
 """Settings that a source prints and nobody measures."""
-CURVES: Final = 8
+MOST_CURVES: Final = 8
 """With more curves than this, each network has a figure of its own."""
 ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
-NUMBERED: Final = frozenset({*AXES, "run"})
+NEED_NAME: Final = frozenset({*AXES, "run"})
 """Conditions whose value says nothing without their name."""
 
 
@@ -65,7 +65,7 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
     return Block(
         anchor=anchor("study", stem),
         title=f"{reproduction.study}: {reproduction.title}",
-        lead=f"{ran} of {len(reproduction.cells)} cells ran; {outcome(reproduction)}",
+        lead=f"{ran} of {len(reproduction.cells)} cells ran; {outcome_text(reproduction)}",
         lines=(
             f"{place(reproduction.machine, reproduction.scale, reproduction.cells)}, {reproduction.made_at:%Y-%m-%d}",
             "published values are those of the source's hardware; on other hardware only shapes are compared",
@@ -87,9 +87,9 @@ def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
     groups: dict[tuple[str, ...], list[Point]] = {}
     for (metric, unit), point in _points(reproduction):
         # Curves over time or epochs, and shares of kernels, are drawn apart from figures of whole runs.
-        apart = tuple(name for name in ("iterations", "epoch", "name") if name in point.where)
-        if metric in shown - COUNTED and ("iterations" not in apart or metric in steady):
-            groups.setdefault((metric, unit, *apart), []).append(point)
+        separating = tuple(name for name in ("iterations", "epoch", "name") if name in point.where)
+        if metric in shown - PRINTED_SETTINGS and ("iterations" not in separating or metric in steady):
+            groups.setdefault((metric, unit, *separating), []).append(point)
     found: list[Figure] = []
     for (metric, unit, *parts), points in groups.items():
         found += _of_metric(metric, unit, points, stem="-".join((stem, *(["by", *parts] if parts else []))))
@@ -99,13 +99,13 @@ def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
 def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point]]:
     for compared in reproduction.comparisons:
         if compared.published is not None:
-            where = _telling(compared.conditions.stated)
+            where = _legend_conditions(compared.conditions.stated)
             yield (compared.metric, compared.unit), Point(where, float(compared.published), published=True)
     for seen in _observed(reproduction):
         more = {"case": seen.case, "epoch": seen.epoch, "name": seen.name, "iterations": seen.iterations}
         more["state"] = "idle" if seen.state == "idle" else None
         known = {name: value for name, value in more.items() if value is not None}
-        where = _telling({**seen.where.stated, **known})
+        where = _legend_conditions({**seen.where.stated, **known})
         degraded = seen.degraded > 0
         point = Point(where, seen.value, published=False, ci95=seen.ci95, runs=seen.runs, degraded=degraded)
         yield (seen.metric, seen.unit), point
@@ -122,11 +122,11 @@ def _observed(reproduction: Reproduction) -> Iterable[Observation]:
             yield made
 
 
-def _telling(stated: Mapping[str, Hashable]) -> dict[str, Hashable]:
-    return {name: stated[name] for name in TELLING if name in stated}
+def _legend_conditions(stated: Mapping[str, Hashable]) -> dict[str, Hashable]:
+    return {name: stated[name] for name in LEGEND_ORDER if name in stated}
 
 
-def _in_words(metric: str) -> str:
+def _metric_text(metric: str) -> str:
     """Write a metric as people do: `FP32 utilisation`."""
     return " ".join(word.upper() if word in ABBREVIATED else word for word in metric.split("_"))
 
@@ -135,15 +135,15 @@ def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) ->
     """Draw one quantity, in a figure per network if there are too many curves for one."""
     if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - a single GPU tells nothing apart
         points = [replace(point, where={k: v for k, v in point.where.items() if k != "gpu"}) for point in points]
-    axis = "gpus" if metric in OF_DEVICES else _axis(points)
+    axis = "gpus" if metric in SCALING_METRICS else _axis(points)
     models = list(dict.fromkeys(point.where.get("model") for point in points))
-    parted = len(_curves(points, axis)) > CURVES and len(models) > 1
+    split = len(_curves(points, axis)) > MOST_CURVES and len(models) > 1
     found = []
-    for model in models if parted else [None]:
-        own = [point for point in points if not parted or point.where.get("model") == model]
-        quantity = _in_words(metric)
-        of = f", {model}" if parted and model else ""
-        name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if parted else "")[:LONGEST]
+    for model in models if split else [None]:
+        own = [point for point in points if not split or point.where.get("model") == model]
+        quantity = _metric_text(metric)
+        of = f", {model}" if split and model else ""
+        name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if split else "")[:LONGEST]
         y = quantity if unit in {"unstated", "x"} else f"{quantity} ({unit})"
         title = f"{quantity[0].upper()}{quantity[1:]}{of}"
         drawn = _lines(own, axis, name=name, title=title, y=y, metric=metric) if axis else _bars(own, name, title, y)
@@ -165,28 +165,28 @@ def _axis(points: Sequence[Point]) -> str | None:
 
 def _curves(points: Sequence[Point], axis: str | None) -> dict[tuple[object, ...], list[Point]]:
     """Group points that differ along the axis only; along the number of devices the batch may vary too, if each number has just one."""
-    placed = [point for point in points if axis is None or isinstance(point.where.get(axis), (int, float))]
+    on_axis = [point for point in points if axis is None or isinstance(point.where.get(axis), (int, float))]
     dropped = {axis or ""}
-    for name in GROWS if axis == "gpus" else ():
-        if _apart(placed, dropped | {name}):
+    for name in BATCH_CONDITIONS if axis == "gpus" else ():
+        if _one_batch_per_scale(on_axis, dropped | {name}):
             dropped.add(name)
     found: dict[tuple[object, ...], list[Point]] = {}
-    for point in placed:
-        found.setdefault((point.published, *_rest(point, dropped)), []).append(point)
+    for point in on_axis:
+        found.setdefault((point.published, *_conditions_except(point, dropped)), []).append(point)
     return found
 
 
-def _apart(points: Sequence[Point], dropped: set[str]) -> bool:
+def _one_batch_per_scale(points: Sequence[Point], dropped: set[str]) -> bool:
     """Whether each curve has a single batch at each number of devices once these conditions are dropped."""
     batches: dict[tuple[object, ...], set[tuple[Hashable, ...]]] = {}
     for point in points:
-        place = (point.published, point.where["gpus"], *_rest(point, dropped))
-        if batch := tuple(point.where[name] for name in GROWS if name in point.where):
+        place = (point.published, point.where["gpus"], *_conditions_except(point, dropped))
+        if batch := tuple(point.where[name] for name in BATCH_CONDITIONS if name in point.where):
             batches.setdefault(place, set()).add(batch)
     return all(len(own) == 1 for own in batches.values())
 
 
-def _rest(point: Point, dropped: set[str]) -> tuple[tuple[str, Hashable], ...]:
+def _conditions_except(point: Point, dropped: set[str]) -> tuple[tuple[str, Hashable], ...]:
     return tuple((name, value) for name, value in point.where.items() if name not in dropped)
 
 
@@ -194,13 +194,13 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
     curves = _curves(points, axis)
     series = []
     for (published, *rest), own in curves.items():
-        if metric in OF_DEVICES and len(own) == 1 and own[0].where[axis] == 1:
+        if metric in SCALING_METRICS and len(own) == 1 and own[0].where[axis] == 1:
             continue  # a baseline alone is no curve
         ordered = sorted(own, key=lambda point: _number(point.where[axis]))
         label = _label(dict(rest), [dict(other) for kind, *other in curves if kind == published])  # type: ignore[arg-type]
         series.append(_series(ordered, label, lambda point: _number(point.where[axis])))
     places = sorted({place for one in series for place in one.x if isinstance(place, float)})
-    left = sum(axis not in point.where for point in points if point.published)
+    unplaced = sum(axis not in point.where for point in points if point.published)
     if metric == "speedup" and axis == "gpus" and places:
         scales = tuple(place for place in places if place)  # 0 devices mean a CPU
         series.append(Series(name="ideal", kind="ideal", x=scales, y=scales))
@@ -212,7 +212,7 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
         log=len(places) > 1 and places[0] > 0 and places[-1] / places[0] > 8,  # noqa: PLR2004 - as in a matrix' PNG
         series=tuple(series),
         interval=error_bars(*series),
-        notes=(f"{left} published figures without {AXES[axis]} are in the table alone",) if left else (),
+        notes=(f"{unplaced} published figures without {AXES[axis]} are in the table alone",) if unplaced else (),
     )
 
 
@@ -251,13 +251,13 @@ def _series(points: Sequence[Point], label: str, place: Callable[[Point], float 
 
 def _label(own: Mapping[str, Hashable], every: Sequence[Mapping[str, Hashable]]) -> str:
     """Label a curve or a bar with just the conditions that tell it from the others."""
-    rest, told = [other for other in every if other != own], []
-    for name in TELLING:
+    rest, parts = [other for other in every if other != own], []
+    for name in LEGEND_ORDER:
         left = [other for other in rest if other.get(name) == own.get(name)]
         if len(left) < len(rest) and name in own:
-            told.append(f"{name.replace('_', ' ')} {own[name]}" if name in NUMBERED else str(own[name]))
+            parts.append(f"{name.replace('_', ' ')} {own[name]}" if name in NEED_NAME else str(own[name]))
             rest = left
-    return ", ".join(told) or "all runs"
+    return ", ".join(parts) or "all runs"
 
 
 def _number(value: Hashable) -> float:

@@ -20,27 +20,27 @@ import numpy as np
 from runner.analysis.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, drift_of, steadiness
 from runner.experiments.studies.evidence import (
     BY_DEFINITION,
-    TERMS,
+    CONDITIONS,
     Answer,
     Evidence,
     amount,
+    amount_text,
     answer,
+    best_matches,
+    combined,
+    condition,
     curves,
-    described,
-    differing,
+    differing_conditions,
+    distinction,
     expand,
-    freed,
-    in_doubt,
+    figure_text,
     in_unit,
+    joint_doubts,
+    metric_text,
     mode,
-    partners,
+    selector_text,
     selects,
-    shown,
-    term,
-    together,
-    told_apart,
-    worded,
-    written,
+    varying_with,
 )
 from runner.experiments.studies.model import INDICATED, FindingVerdict, Judgement, Observation
 from runner.experiments.studies.noise import Amount, contrast, order, ratio
@@ -70,16 +70,16 @@ _HOLDS: Final[dict[Comparison, frozenset[Standing]]] = {
     "<=": frozenset({"below", "equal", "within noise"}),
     ">=": frozenset({"above", "equal", "within noise"}),
 }
-_LISTED: Final = 4
+_MOST_LISTED: Final = 4
 """Most levels that a sentence names one by one."""
 
 Pair = tuple[Observation, Observation]
-_Metric = Monotonic | Compare | Ratio | Bound | Order | NoDifference | Named
+_MetricPredicate = Monotonic | Compare | Ratio | Bound | Order | NoDifference | Named
 
 
 def judged(finding: Finding, evidence: Evidence) -> Judgement:
     """Return the verdict on a finding."""
-    found = answered(finding.predicate, evidence)
+    found = answer_predicate(finding.predicate, evidence)
     verdict = _VERDICTS[found.holds]
     return Judgement(
         finding=finding,
@@ -90,33 +90,33 @@ def judged(finding: Finding, evidence: Evidence) -> Judgement:
     )
 
 
-def answered(predicate: Predicate, evidence: Evidence) -> Answer:
+def answer_predicate(predicate: Predicate, evidence: Evidence) -> Answer:
     """Answer a predicate from observations."""
     if isinstance(predicate, All):
-        return _all([answered(part, evidence) for part in predicate.of])
+        return _conjunction([answer_predicate(part, evidence) for part in predicate.of])
     if isinstance(predicate, Steady):
-        return together(_steady(predicate, evidence))
-    for_all, on = _tested_for(predicate.for_all, evidence)
-    found = together([one for case in expand(for_all) for one in _case(predicate, case, evidence, of=for_all)])
+        return combined(_steady(predicate, evidence))
+    for_all, on = _cases_and_device(predicate.for_all, evidence)
+    found = combined([one for case in expand(for_all) for one in _case(predicate, case, evidence, of=for_all)])
     return replace(found, why=f"{found.why} ({on})") if on and found.holds is not None else found
 
 
-def _all(parts: Sequence[Answer]) -> Answer:
+def _conjunction(parts: Sequence[Answer]) -> Answer:
     """Combine a conjunction: decided only if all parts are, or if one fails."""
     failed = [part for part in parts if part.holds is False]
-    untold = [part for part in parts if part.holds is None]
+    undecided = [part for part in parts if part.holds is None]
     why = "; ".join(dict.fromkeys(part.why for part in failed or parts))
-    holds = None if untold and not failed else not failed
+    holds = None if undecided and not failed else not failed
     runs = () if holds is None else tuple(dict.fromkeys(run for part in parts for run in part.runs))
-    return Answer(holds=holds, why=why, runs=runs, doubts=in_doubt(failed or untold or list(parts)))
+    return Answer(holds=holds, why=why, runs=runs, doubts=joint_doubts(failed or undecided or list(parts)))
 
 
-def _tested_for(for_all: Selector, evidence: Evidence) -> tuple[Selector, str | None]:
+def _cases_and_device(for_all: Selector, evidence: Evidence) -> tuple[Selector, str | None]:
     """Return the cases to test, and the device to report if it is not one of the source's GPUs.
 
     The finding's GPUs are dropped if they include all GPUs of some block of the source's runs, and if none of them is here.
     """
-    if not for_all.gpu or len(absent := evidence.gpus_not_here(for_all.gpu)) < len(for_all.gpu):
+    if not for_all.gpu or len(absent := evidence.absent_gpus(for_all.gpu)) < len(for_all.gpu):
         return for_all, None
     blocks = [
         set(runs.gpu)
@@ -128,17 +128,19 @@ def _tested_for(for_all: Selector, evidence: Evidence) -> tuple[Selector, str | 
     return for_all.model_copy(update={"gpu": None}), f"on {evidence.device_name} in place of {' and '.join(absent)}"
 
 
-def _case(predicate: _Metric, case: Selector, evidence: Evidence, *, of: Selector) -> list[Answer]:
+def _case(predicate: _MetricPredicate, case: Selector, evidence: Evidence, *, of: Selector) -> list[Answer]:
     """Test one combination of the values that `for_all` allows; if there are several, each answer is labelled with its combination."""
     many = {name for name, values in of.stated.items() if len(values) > 1}
-    label = described(Selector.model_validate({name: values for name, values in case.stated.items() if name in many}))
+    label = selector_text(
+        Selector.model_validate({name: values for name, values in case.stated.items() if name in many})
+    )
     label = label.replace(",", "")  # commas separate cases
     pool = evidence.of(predicate.metric, case.model_copy(update={"state": None}))
     if isinstance(predicate, Compare | Ratio):  # their sides name the state
         pool += evidence.of(predicate.metric, case.model_copy(update={"state": "idle"}))
     if not pool:
-        return [Answer(None, evidence.nothing(predicate.metric, case, case=many), case=label)]
-    own = replace(evidence, cells=[run for run in evidence.cells if evidence.means(case, run)])
+        return [Answer(None, evidence.why_absent(predicate.metric, case, case=many), case=label)]
+    own = replace(evidence, cells=[run for run in evidence.cells if evidence.covers(case, run)])
     answers: list[Answer] = []
     for some in _by_mode(predicate, _over_the_fastest(predicate, pool, evidence)):
         answers = _test(predicate, some, own)
@@ -147,7 +149,9 @@ def _case(predicate: _Metric, case: Selector, evidence: Evidence, *, of: Selecto
     return [replace(one, case=label) for one in answers]
 
 
-def _over_the_fastest(predicate: _Metric, pool: Sequence[Observation], evidence: Evidence) -> Sequence[Observation]:
+def _over_the_fastest(
+    predicate: _MetricPredicate, pool: Sequence[Observation], evidence: Evidence
+) -> Sequence[Observation]:
     """If a predicate names no network, keep runs on one node, and those over the fastest network measured."""
     if any(selector.network for selector in predicate.selectors):
         return pool
@@ -157,32 +161,32 @@ def _over_the_fastest(predicate: _Metric, pool: Sequence[Observation], evidence:
     return tuple(one for one in pool if (one.where.nodes or 1) == 1 or one.where.network in {None, fastest})
 
 
-def _by_mode(predicate: _Metric, pool: Sequence[Observation]) -> list[Sequence[Observation]]:
+def _by_mode(predicate: _MetricPredicate, pool: Sequence[Observation]) -> list[Sequence[Observation]]:
     """Return the figures to try in turn, training before inference, or all in one if the predicate concerns the mode."""
     if isinstance(predicate, NoDifference) and "mode" in predicate.over:
         wanted = {mode(str(level)) for level in predicate.levels}
-        return [tuple(one for one in pool if not wanted or term(one, "mode") in wanted)]
+        return [tuple(one for one in pool if not wanted or condition(one, "mode") in wanted)]
     over = predicate.over if isinstance(predicate, Monotonic | Order) else None
     if over == "mode" or any(selector.mode for selector in predicate.selectors):
         return [pool]
-    training = tuple(one for one in pool if term(one, "mode") in {None, "training"})
+    training = tuple(one for one in pool if condition(one, "mode") in {None, "training"})
     rest = tuple(one for one in pool if one not in training)
     return [some for some in (training, rest) if some]
 
 
-def _test(predicate: _Metric, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+def _test(predicate: _MetricPredicate, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
     if isinstance(predicate, Compare):
-        return _paired(predicate, predicate.lhs, predicate.rhs, pool, evidence)
+        return _answer_pairs(predicate, predicate.lhs, predicate.rhs, pool, evidence)
     if isinstance(predicate, Ratio):
-        return _paired(predicate, predicate.num, predicate.den, pool, evidence)
+        return _answer_pairs(predicate, predicate.num, predicate.den, pool, evidence)
     if isinstance(predicate, Monotonic | Order):
-        return _along(predicate, pool, evidence)
+        return _answer_curves(predicate, pool, evidence)
     if isinstance(predicate, NoDifference):
         return _no_difference(predicate, pool, evidence)
     return _bound(predicate, pool, evidence) if isinstance(predicate, Bound) else _named(predicate, pool)
 
 
-def _paired(
+def _answer_pairs(
     predicate: Compare | Ratio, lhs: Selector, rhs: Selector, pool: Sequence[Observation], evidence: Evidence
 ) -> list[Answer]:
     """Answer for every pair of comparable figures."""
@@ -200,10 +204,10 @@ def _paired(
 
 def _compare(predicate: Compare, left: Observation, right: Observation, label: str) -> Answer:
     """Test a comparison: a strict one holds if `noise.order` says so, `<=` and `>=` unless it says the opposite."""
-    stands = order(amount(left), amount(right))
-    noise = " (within noise)" if stands == "within noise" else ""
-    why = f"{label}{shown(left)} against {shown(right)}{noise}"
-    return answer(stands in _HOLDS[predicate.op], why, left, right)
+    ordered = order(amount(left), amount(right))
+    noise = " (within noise)" if ordered == "within noise" else ""
+    why = f"{label}{figure_text(left)} against {figure_text(right)}{noise}"
+    return answer(ordered in _HOLDS[predicate.op], why, left, right)
 
 
 def _ratio(predicate: Ratio, above: Observation, below: Observation, label: str) -> Answer:
@@ -214,7 +218,7 @@ def _ratio(predicate: Ratio, above: Observation, below: Observation, label: str)
     wanted = float(predicate.value)
     near = abs(made.value / wanted - 1) <= predicate.rel_tol
     target = f"{'within' if near else 'not within'} {predicate.rel_tol:.0%} of {wanted:g}"
-    return answer(near, f"{label}{written(made, 'x')}, {target}", above, below)
+    return answer(near, f"{label}{amount_text(made, 'x')}, {target}", above, below)
 
 
 def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same: Sequence[str] = ()) -> Iterator[Pair]:
@@ -222,20 +226,20 @@ def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same:
 
     A CPU that stands for GPUs is compared with other such CPUs only, never with what the source ran on a CPU: both would be the same machine.
     """
-    free = differing(lhs, rhs)
+    may_differ = differing_conditions(lhs, rhs)
     measured = [one for one in pool if one.method != BY_DEFINITION]
     left = [one for one in measured if selects(lhs, one)]
     right = [one for one in measured if selects(rhs, one)]
     for one in left:
-        for other in partners(one, right, free=free, same=same):
-            back = partners(other, left, free=free, same=same)
-            if other is not one and one in back and not _stands_for_a_gpu(one, other):
+        for other in best_matches(one, right, may_differ=may_differ, same=same):
+            back = best_matches(other, left, may_differ=may_differ, same=same)
+            if other is not one and one in back and not _mixes_cpu_and_stand_in(one, other):
                 yield one, other
 
 
-def _stands_for_a_gpu(one: Observation, other: Observation) -> bool:
-    on_cpu, its = term(one, "device") == "cpu", term(other, "device") == "cpu"
-    return on_cpu != its and (other if on_cpu else one).device == "cpu"
+def _mixes_cpu_and_stand_in(one: Observation, other: Observation) -> bool:
+    on_cpu, other_on_cpu = condition(one, "device") == "cpu", condition(other, "device") == "cpu"
+    return on_cpu != other_on_cpu and (other if on_cpu else one).device == "cpu"
 
 
 def _sides(lhs: Selector, rhs: Selector) -> Iterator[tuple[Selector, Selector]]:
@@ -249,46 +253,46 @@ def _sides(lhs: Selector, rhs: Selector) -> Iterator[tuple[Selector, Selector]]:
 
 
 def _pair_label(one: Observation, other: Observation, lhs: Selector, pairs: Sequence[Pair]) -> str:
-    apart = told_apart([pair[0] for pair in pairs], one)
-    words = ", ".join(dict.fromkeys(word for word in (described(lhs), apart) if word))
-    against = told_apart([pair[1] for pair in pairs if pair[0] is one], other)
+    apart = distinction([pair[0] for pair in pairs], one)
+    words = ", ".join(dict.fromkeys(word for word in (selector_text(lhs), apart) if word))
+    against = distinction([pair[1] for pair in pairs if pair[0] is one], other)
     return f"{words}{' against ' + against if against else ''}: " if words or against else ""
 
 
 def _no_pair(metric: str, lhs: Selector, rhs: Selector, pool: Sequence[Observation], evidence: Evidence) -> Answer:
     for selector in (lhs, rhs):
         if not any(selects(selector, one) for one in pool):
-            return Answer(None, evidence.nothing(metric, selector))
-    if evidence.device == "cpu" and "device" in differing(lhs, rhs):
+            return Answer(None, evidence.why_absent(metric, selector))
+    if evidence.device == "cpu" and "device" in differing_conditions(lhs, rhs):
         return Answer(None, f"a GPU is to be held against a CPU, and here is only {evidence.device_name}")
-    sides = f"{described(lhs)} and of {described(rhs)}"
-    return Answer(None, f"no {worded(metric)} of {sides} under otherwise the same conditions")
+    sides = f"{selector_text(lhs)} and of {selector_text(rhs)}"
+    return Answer(None, f"no {metric_text(metric)} of {sides} under otherwise the same conditions")
 
 
-def _along(predicate: Monotonic | Order, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+def _answer_curves(predicate: Monotonic | Order, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
     """Answer for each curve of two or more points."""
     levels = predicate.levels if isinstance(predicate, Monotonic) else predicate.descending
     answers = []
-    for points, told in _curves(pool, predicate.over, levels):
+    for points, sentence in _curves(pool, predicate.over, levels):
         if isinstance(predicate, Monotonic):
-            answers.append(_monotonic(predicate, points, told))
+            answers.append(_monotonic(predicate, points, sentence))
         else:  # each above the next one, beyond noise
             falls = all(order(amount(a), amount(b)) == "above" for a, b in pairwise(points))
-            answers.append(answer(falls, told, *points))
+            answers.append(answer(falls, sentence, *points))
     return answers or [_too_few(predicate.metric, predicate.over, levels, pool, evidence)]
 
 
-def _monotonic(predicate: Monotonic, points: Sequence[Observation], told: str) -> Answer:
+def _monotonic(predicate: Monotonic, points: Sequence[Observation], sentence: str) -> Answer:
     """Test that no step goes the wrong way beyond noise, and that the last point is beyond the first."""
     forward, back = ("above", "below") if predicate.direction == "increasing" else ("below", "above")
     wrong = [
-        f"from {term(a, predicate.over)} to {term(b, predicate.over)}"
+        f"from {condition(a, predicate.over)} to {condition(b, predicate.over)}"
         for a, b in pairwise(points)
         if order(amount(b), amount(a)) == back
     ]
     ends = order(amount(points[-1]), amount(points[0]))
     noted = f", wrong way {' and '.join(wrong)}" if wrong else " (within noise)" if ends == "within noise" else ""
-    return answer(not wrong and ends == forward, f"{told}{noted}", *points)
+    return answer(not wrong and ends == forward, f"{sentence}{noted}", *points)
 
 
 def _curves(
@@ -299,18 +303,18 @@ def _curves(
     ranks = {level: float(place) for place, level in enumerate(levels) if isinstance(level, str)}
 
     def rank(one: Observation) -> tuple[float, str]:
-        level = term(one, axis)
+        level = condition(one, axis)
         if isinstance(level, (int, float)):
             return float(level), ""
         return (ranks[level], "") if level in ranks else (0.0, str(level))
 
     for curve in every:
-        own = sorted((one for one in curve if not levels or term(one, axis) in levels), key=rank)
+        own = sorted((one for one in curve if not levels or condition(one, axis) in levels), key=rank)
         if len(own) > 1:
-            label = told_apart([one[0] for one in every], curve[0], but=freed({axis}))
+            label = distinction([one[0] for one in every], curve[0], but=varying_with({axis}))
             unit = own[0].unit
-            values = ", ".join(shown(one).removesuffix(unit).rstrip() for one in own)
-            places = ", ".join(str(term(one, axis)) for one in own)
+            values = ", ".join(figure_text(one).removesuffix(unit).rstrip() for one in own)
+            places = ", ".join(str(condition(one, axis)) for one in own)
             some = f" ({len(own)} of {len(levels)} levels)" if len(own) < len(levels) else ""
             listed = f"{axis} {places}: {values}{'' if unit == 'x' else ' ' + unit}{some}"
             yield own, f"{label}: {listed}" if label else listed
@@ -319,26 +323,27 @@ def _curves(
 def _too_few(
     metric: str, axis: Axis, levels: Sequence[Level], pool: Sequence[Observation], evidence: Evidence
 ) -> Answer:
-    absent = evidence.gpus_not_here([str(level) for level in levels]) if axis == "gpu" else ()
+    absent = evidence.absent_gpus([str(level) for level in levels]) if axis == "gpu" else ()
     if absent:
         return Answer(None, f"no {' and no '.join(absent)} here, but {evidence.device_name}")
     if not pool:
-        return Answer(None, evidence.nothing(metric, Selector()))
-    have = sorted({str(level) for one in pool if (level := term(one, axis)) is not None})
-    of_which = f"of {', '.join(map(str, levels))}" if len(levels) > 1 else f"values of {worded(axis)}"
-    what = f"{worded(metric)} is needed at 2 or more {of_which}"
+        return Answer(None, evidence.why_absent(metric, Selector()))
+    have = sorted({str(level) for one in pool if (level := condition(one, axis)) is not None})
+    of_which = f"of {', '.join(map(str, levels))}" if len(levels) > 1 else f"values of {metric_text(axis)}"
+    what = f"{metric_text(metric)} is needed at 2 or more {of_which}"
     return Answer(None, f"{what}, and was measured at {', '.join(have) or 'none'}")
 
 
 def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
     """Answer for each name that the metric has values for (calls, kernels), or once."""
-    axes, levels, free = predicate.over, predicate.levels, freed(predicate.over)
+    axes, levels, varying = predicate.over, predicate.levels, varying_with(predicate.over)
     by_name: dict[str | None, dict[tuple[object, ...], dict[str, list[Observation]]]] = defaultdict(dict)
     for one in pool:
-        values = tuple(term(one, axis) for axis in axes)
+        values = tuple(condition(one, axis) for axis in axes)
         if None in values or (levels and not set(values) <= set(levels)):
             continue
-        block = by_name[one.name].setdefault(tuple(term(one, name) for name in TERMS if name not in free), {})
+        fixed = tuple(condition(one, name) for name in CONDITIONS if name not in varying)
+        block = by_name[one.name].setdefault(fixed, {})
         block.setdefault(" ".join(map(str, values)), []).append(one)
     answers = []
     for name, own in by_name.items():
@@ -348,7 +353,7 @@ def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidenc
         found = contrast([{level: list(map(amount, group)) for level, group in block.items()} for block in blocks])
         used = [one for block in blocks for group in block.values() for one in group]
         distinct = list(dict.fromkeys(level for block in blocks for level in block))
-        listed = " and ".join(distinct) if len(distinct) <= _LISTED else f"{len(distinct)} of {' and '.join(axes)}"
+        listed = " and ".join(distinct) if len(distinct) <= _MOST_LISTED else f"{len(distinct)} of {' and '.join(axes)}"
         why = f"{name + ': ' if name else ''}{listed} are {found.spread:.0%} apart ({found.how})"
         holds = None if found.differs is None else found.differs is predicate.differs
         answers.append(answer(holds, why, *used))
@@ -361,16 +366,16 @@ def _bound(predicate: Bound, pool: Sequence[Observation], evidence: Evidence) ->
     answers = []
     for one in own:
         figure = in_unit(one, predicate.unit)
-        label = told_apart(own, one)
-        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}"
+        label = distinction(own, one)
+        why = f"{label + ': ' if label else ''}{amount_text(figure, predicate.unit)}"
         if isinstance(predicate.value, tuple):
             low, high = (float(end) for end in predicate.value)
             holds = low <= figure.value <= high
         else:
-            stands = order(figure, Amount(float(predicate.value), exact=True))
-            holds = predicate.op != "in" and stands in _HOLDS[predicate.op]
+            ordered = order(figure, Amount(float(predicate.value), exact=True))
+            holds = predicate.op != "in" and ordered in _HOLDS[predicate.op]
         answers.append(answer(holds, why, one))
-    return answers or [Answer(None, evidence.nothing(predicate.metric, predicate.select))]
+    return answers or [Answer(None, evidence.why_absent(predicate.metric, predicate.select))]
 
 
 def _named(predicate: Named, pool: Sequence[Observation]) -> list[Answer]:
@@ -383,10 +388,10 @@ def _named(predicate: Named, pool: Sequence[Observation]) -> list[Answer]:
     for group in groups.values():
         kept = group[: predicate.largest]
         found = [[one for one in kept if one.name and name in one.name] for name in predicate.names]
-        label = told_apart(firsts, group[0], but={"name"}) if len(firsts) > 1 else ""
-        told = [one for own in found for one in own] if all(found) and not predicate.largest else kept
-        listed = ", ".join(f"{one.name} {shown(one)}" for one in told[:_LISTED])
-        answers.append(answer(all(found), f"{label + ': ' if label else ''}{listed}", *told))
+        label = distinction(firsts, group[0], but={"name"}) if len(firsts) > 1 else ""
+        shown = [one for own in found for one in own] if all(found) and not predicate.largest else kept
+        listed = ", ".join(f"{one.name} {figure_text(one)}" for one in shown[:_MOST_LISTED])
+        answers.append(answer(all(found), f"{label + ': ' if label else ''}{listed}", *shown))
     return answers
 
 
@@ -401,11 +406,11 @@ def _steady(predicate: Steady, evidence: Evidence) -> list[Answer]:
         for one in evidence.over_time(predicate.metric, selector):
             found.setdefault((one.where, one.case), []).append(one)
         firsts = [curve[0] for curve in found.values()]
-        answers += [_settled(predicate, curve, told_apart(firsts, curve[0])) for curve in found.values()]
-    return answers or [Answer(None, evidence.nothing(f"{predicate.metric} over time", predicate.for_all))]
+        answers += [_steady_curve(predicate, curve, distinction(firsts, curve[0])) for curve in found.values()]
+    return answers or [Answer(None, evidence.why_absent(f"{predicate.metric} over time", predicate.for_all))]
 
 
-def _settled(predicate: Steady, curve: Sequence[Observation], label: str) -> Answer:
+def _steady_curve(predicate: Steady, curve: Sequence[Observation], label: str) -> Answer:
     after = predicate.after_iterations or 0
     length = (curve[1].iterations or 0) - (curve[0].iterations or 0) if len(curve) > 1 else 0
     kept = [one for one in curve if (one.iterations or 0) - length >= after]

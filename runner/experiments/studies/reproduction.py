@@ -22,18 +22,18 @@ from runner.analysis.summarize import machine as machine_of
 from runner.core.errors import RequestError, one_line
 from runner.core.frozen import load_fields, misfit
 from runner.experiments.studies import tables
-from runner.experiments.studies.differences import as_ran, counted, hardware, software
+from runner.experiments.studies.differences import from_records, hardware, software, usable_records
 from runner.experiments.studies.evidence import (
     BY_DEFINITION,
     Evidence,
     agreement,
     amount,
+    best_matches,
+    condition,
+    derived_from,
     doubts,
     in_unit,
-    made_of,
-    not_run,
-    partners,
-    term,
+    why_not_run,
 )
 from runner.experiments.studies.model import (
     INDICATED,
@@ -69,7 +69,7 @@ def judge(
     git: str | None = None,
 ) -> Reproduction:
     """Judge the source by what every cell of a study shows; `git` is the suite's commit."""
-    runs = [as_ran(run, study=study, published=published) for run in runs]
+    runs = [from_records(run, study=study, published=published) for run in runs]
     observations, missing = observed(runs, published=published, machine=machine)
     evidence = Evidence(
         published=published,
@@ -100,7 +100,7 @@ def judge(
 
 
 def _outcome(run: CellRun) -> CellOutcome:
-    cell, told = run.cell, counted(run)
+    cell, records = run.cell, usable_records(run)
     usable = [record for record in run.runs if record.validity.status != "invalid"]
     reasons = [reason for record in run.runs for reason in record.validity.reasons]
     failed = run.runs or run.why
@@ -118,9 +118,9 @@ def _outcome(run: CellRun) -> CellOutcome:
         passes=sum(record.profiled for record in usable),
         degraded=sum(record.validity.status == "degraded" for record in usable),
         doubts=tuple(dict.fromkeys(reason for record in usable for reason in record.validity.reasons)),
-        software=tuple(dict.fromkeys(map(software, told))),
-        images=tuple(dict.fromkeys(record.image.reference for record in told)),
-        devices=tuple(dict.fromkeys(map(machine_of, told))),
+        software=tuple(dict.fromkeys(map(software, records))),
+        images=tuple(dict.fromkeys(record.image.reference for record in records)),
+        devices=tuple(dict.fromkeys(map(machine_of, records))),
     )
 
 
@@ -137,9 +137,9 @@ SHAPES: Final = frozenset(
 )
 """Quantities that are comparable across devices: shares and multiples of another quantity of the same device."""
 
-_OF_RATIOS: Final = {"speed_ratio": "throughput", "throughput_ratio": "throughput", "time_ratio": "total_time"}
+_RATIO_OF: Final = {"speed_ratio": "throughput", "throughput_ratio": "throughput", "time_ratio": "total_time"}
 
-_ELSEWHERE: Final = frozenset(
+_MAY_DIFFER: Final = frozenset(
     {"gpu", "version", "container", "system", "dataset", "data", "note", "strategy", "submitter"}
 )
 """Conditions in which a figure and its measured counterpart may differ; each difference is named."""
@@ -158,11 +158,11 @@ def compared(evidence: Evidence, study: Study) -> tuple[Comparison, ...]:
 
 
 def _figure(figure: Figure, evidence: Evidence, study: Study) -> Comparison:
-    if figure.metric in _OF_RATIOS:
-        return _held(figure, _ratios(figure, evidence), evidence, study)
+    if figure.metric in _RATIO_OF:
+        return _comparison(figure, _ratios(figure, evidence), evidence, study)
     stand_in = observation_of(figure)
     own = [one for one in evidence.of(figure.metric) if not one.extra and one.method != BY_DEFINITION]
-    return _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), evidence, study)
+    return _comparison(figure, list(best_matches(stand_in, own, may_differ=_MAY_DIFFER)), evidence, study)
 
 
 def _speedup(curve: Scaled) -> Figure:
@@ -178,7 +178,7 @@ def _ratios(figure: Figure, evidence: Evidence) -> list[Observation]:
     names = [name for name in Selector.model_fields if name in Conditions.model_fields and name not in {"gpu", "data"}]
     above = Selector.model_validate({name: value for name in names if (value := getattr(conditions, name)) is not None})
     below = above.model_copy(update=conditions.versus.stated)
-    pool = [one for one in evidence.of(_OF_RATIOS[figure.metric]) if not one.extra]
+    pool = [one for one in evidence.of(_RATIO_OF[figure.metric]) if not one.extra]
     pairs = {
         made.value: (one, other, made)
         for one, other in pairs_of(above, below, pool)
@@ -188,38 +188,38 @@ def _ratios(figure: Figure, evidence: Evidence) -> list[Observation]:
         return []
     one, other, made = pairs[median_low(pairs)]
     method = f"middle one of {len(pairs)} pairs" if len(pairs) > 1 else None
-    return [made_of(one, other, metric=figure.metric, unit="x", figure=made, method=method)]
+    return [derived_from(one, other, metric=figure.metric, unit="x", figure=made, method=method)]
 
 
-def _held(figure: Figure, measured: Sequence[Observation], evidence: Evidence, study: Study) -> Comparison:
+def _comparison(figure: Figure, measured: Sequence[Observation], evidence: Evidence, study: Study) -> Comparison:
     """Compare a figure with the observations that match it equally well."""
     shared = {name: getattr(figure, name) for name in ("metric", "unit", "where", "conditions", "bound", "approx")}
     printed = figure.value if isinstance(figure.value, Decimal) else None
     base = {"figure": figure.id, "published": printed, **shared}
     if not measured:
-        return Comparison(**base, verdict="not measured", why=_why_not(figure, evidence))
-    one = max(measured, key=lambda each: term(each, "batch") or 0)
-    unclear = dict(_unclear(figure, measured))
-    fields = (*(field for field in _differing(figure, one, evidence) if field not in unclear), *unclear.values())
+        return Comparison(**base, verdict="not measured", why=_why_not_measured(figure, evidence))
+    one = max(measured, key=lambda each: condition(each, "batch") or 0)
+    ambiguous = dict(_ambiguous(figure, measured))
+    fields = (*(field for field in _differing(figure, one, evidence) if field not in ambiguous), *ambiguous.values())
     if one.unit != figure.unit and {one.unit, figure.unit} & set(RATE):  # rates that count different things
         return Comparison(**base, measured=one, verdict="not comparable", fields=(*fields, "unit"))
     if printed is None:
         return Comparison(**base, measured=one, verdict="not comparable", fields=(*fields, "several values there"))
     own = in_unit(one, figure.unit)
-    made = ratio(own, Amount(float(printed), exact=True))
+    quotient = ratio(own, Amount(float(printed), exact=True))
     stated = study.tolerance(figure.metric)
     tolerance = stated.share if stated else None
     if tolerance is None and figure.bound is None:
         fields = (*fields, "tolerance (the study states none)")
-    verdict = _verdict(figure, own, made, fields=fields, tolerance=tolerance)
-    if unclear:
+    verdict = _verdict(figure, own, quotient, fields=fields, tolerance=tolerance)
+    if ambiguous:
         verdict = "not comparable"
     doubted = doubts(one) if verdict in INDICATED else ()
     return Comparison(
         **base,
         measured=one,
-        ratio=made.value if made else None,
-        ratio_ci95=made.ci95 if made else None,
+        ratio=quotient.value if quotient else None,
+        ratio_ci95=quotient.ci95 if quotient else None,
         tolerance=tolerance,
         verdict=INDICATED[verdict] if doubted else verdict,
         fields=fields,
@@ -229,15 +229,15 @@ def _held(figure: Figure, measured: Sequence[Observation], evidence: Evidence, s
 
 
 def _verdict(
-    figure: Figure, own: Amount, made: Amount | None, *, fields: Sequence[str], tolerance: float | None
+    figure: Figure, own: Amount, quotient: Amount | None, *, fields: Sequence[str], tolerance: float | None
 ) -> FigureVerdict:
     if figure.bound is not None:
         value = float(figure.value) if isinstance(figure.value, Decimal) else 0.0
         near = own.value > value if figure.bound == ">" else own.value < value
-    elif tolerance is None or made is None:
+    elif tolerance is None or quotient is None:
         return "not comparable"
     else:
-        near = abs(made.value - 1) <= tolerance
+        near = abs(quotient.value - 1) <= tolerance
     if not fields:
         return "reproduced" if near else "differs"
     if figure.metric in SHAPES:
@@ -255,27 +255,27 @@ def _differing(figure: Figure, one: Observation, evidence: Evidence) -> Iterator
     yield from (field for field in one.altered if field not in named)
 
 
-def _unclear(figure: Figure, equally: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+def _ambiguous(figure: Figure, matches: Sequence[Observation]) -> Iterator[tuple[str, str]]:
     """Yield settings that the source leaves out, so that several runs match the figure: the field, and a phrase with the values here."""
     for name in ("batch", "model", "gpus"):
-        values = {value for each in equally if (value := term(each, name)) is not None}
+        values = {value for each in matches if (value := condition(each, name)) is not None}
         here = sorted(values, key=lambda value: (float(value), "") if isinstance(value, int) else (0.0, str(value)))
-        if len(here) > 1 and term(observation_of(figure), name) is None:
+        if len(here) > 1 and condition(observation_of(figure), name) is None:
             yield name, f"{name} ({NOT_STATED} there, {', '.join(map(str, here))} here)"
 
 
-def _why_not(figure: Figure, evidence: Evidence) -> str:
-    if figure.metric in _OF_RATIOS and figure.conditions.versus is None:
+def _why_not_measured(figure: Figure, evidence: Evidence) -> str:
+    if figure.metric in _RATIO_OF and figure.conditions.versus is None:
         return "the source does not say in figures what it is against; a finding may"
     versus = figure.conditions.versus
-    if figure.metric in _OF_RATIOS and versus and versus.device and evidence.device == "cpu":
+    if figure.metric in _RATIO_OF and versus and versus.device and evidence.device == "cpu":
         return f"a GPU is to be held against a CPU, and here is only {evidence.device_name}"
     printed = observation_of(figure)
-    own = [run for run in evidence.cells if agreement(printed, run.cell, free=_ELSEWHERE) is not None]
+    own = [run for run in evidence.cells if agreement(printed, run.cell, may_differ=_MAY_DIFFER) is not None]
     ids = {run.cell.id for run in own}
     reasons = (
         *(one.why for one in evidence.missing if one.cell in ids and one.metric == figure.metric),
-        *(not_run(run) for run in own if not run.runs),
+        *(why_not_run(run) for run in own if not run.runs),
         "no cell that was run gives it" if own else "no cell of this study gives it",
     )
     return next(filter(None, reasons))
@@ -307,14 +307,14 @@ def read_reproduction(path: Path) -> Reproduction:
         try:
             return Reproduction.model_validate(fields)
         except ValidationError:  # predicates of an earlier version of the suite
-            return Reproduction.model_validate(_with_present_findings(fields))
+            return Reproduction.model_validate(_with_current_findings(fields))
     except ValidationError as error:
         raise RequestError(f"{path}: is no reproduction of a study, {misfit(error)}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise RequestError(f"{path}: is no reproduction of a study ({one_line(error)})") from error
 
 
-def _with_present_findings(fields: dict[str, Any]) -> dict[str, Any]:
+def _with_current_findings(fields: dict[str, Any]) -> dict[str, Any]:
     """Replace each finding in a reproduction's fields by the present one of the source's file."""
     try:
         source = next(one for one in load_all() if one.id == fields["source"])

@@ -97,7 +97,7 @@ class Network(Frozen):
     rate: str | None = None
 
 
-STANDS: Final = frozenset({"model", "batch", "gpus", "indices", "image_size", "iterations", "data"})
+PLACEHOLDERS: Final = frozenset({"model", "batch", "gpus", "indices", "image_size", "iterations", "data"})
 """Placeholders that the arguments of a program may contain."""
 
 
@@ -123,17 +123,17 @@ class Program(Frozen):
     pattern: LogPattern | None = None
 
     @model_validator(mode="after")
-    def _is_read_in_one_way(self) -> Program:
+    def _has_one_log_format(self) -> Program:
         if (self.dialect is None) == (self.pattern is None):
             raise ValueError(f"{self.file}: give `dialect` or `pattern`, whichever reads its log")
         return self
 
     @model_validator(mode="after")
-    def _names_what_can_stand_there(self) -> Program:
+    def _has_known_placeholders(self) -> Program:
         for word in (*self.arguments, *self.on_gpus):
-            if unknown := {name for _, name, _, _ in Formatter().parse(word) if name is not None} - STANDS:
+            if unknown := {name for _, name, _, _ in Formatter().parse(word) if name is not None} - PLACEHOLDERS:
                 raise ValueError(
-                    f"{self.file}: nothing stands for {{{min(unknown)}}} in {word}; known: {', '.join(sorted(STANDS))}"
+                    f"{self.file}: nothing stands for {{{min(unknown)}}} in {word}; known: {', '.join(sorted(PLACEHOLDERS))}"
                 )
         return self
 
@@ -215,7 +215,7 @@ class Block(Frozen):
         return {"full": Shorter(), "short": self.short, "small": self.small}[scale]
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Block:
+    def _is_consistent(self) -> Block:
         """Refuse a block that yields no run, or is ambiguous."""
         own = [point for point in self.points if point.batch is not None]
         lengths = [self.iterations, self.epochs, self.samples]
@@ -303,7 +303,7 @@ class Study(Frozen):
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _differs_once_in_each(self) -> Study:
+    def _declares_each_field_once(self) -> Study:
         models = {model for block in self.blocks for model in block.models}
         for difference in self.differs:
             if unknown := set(difference.models) - models:
@@ -343,7 +343,7 @@ class Study(Frozen):
 
 DIRECTORY: Final = SUITE_ROOT / "workloads" / "studies"
 
-Wrong = tuple[str, str]
+Mistake = tuple[str, str]
 """A word near the mistake in the file, and a sentence about it."""
 
 
@@ -370,50 +370,50 @@ def load_study(name: str, directory: Path = DIRECTORY) -> tuple[Study, Published
             f"{path}:{line_of(path, study.source)}: no published source {study.source!r}; known: {nearest(study.source, sources)}"
         )
     source = published.load(sources[study.source])
-    for word, sentence in _wrong(study, source):
+    for word, sentence in _mistakes(study, source):
         raise RequestError(f"{path}:{line_of(path, word)}: {sentence}")
     return study, source
 
 
-def _wrong(study: Study, source: Published) -> Iterator[Wrong]:
+def _mistakes(study: Study, source: Published) -> Iterator[Mistake]:
     catalog, workloads = load_images(SUITE_ROOT), load_workloads(SUITE_ROOT)
     wires = {wire.id for wire in source.hardware.wires}
-    yield from _missing(study.networks, "network", wires, of="the source")
-    yield from _missing(study.same.gpus, "GPU", {gpu.id for gpu in source.hardware.gpus}, of="the source")
+    yield from _unknown_names(study.networks, "network", wires, of="the source")
+    yield from _unknown_names(study.same.gpus, "GPU", {gpu.id for gpu in source.hardware.gpus}, of="the source")
     for tolerance in study.tolerances:
-        yield from _missing(tolerance.metrics, "metric", set(METRICS), of="the suite")
+        yield from _unknown_names(tolerance.metrics, "metric", set(METRICS), of="the suite")
     for framework, versions in study.nearest.items():
         known = {image.version for image in catalog.images if image.framework == framework}
-        yield from _missing(versions, "version", known, of=framework)
+        yield from _unknown_names(versions, "version", known, of=framework)
     ids = [block.id for block in study.blocks]
     for name in sorted({name for name in ids if ids.count(name) > 1}):
         yield name, f"two blocks have the id {name!r}; rename one of them"
     for shown in study.shows:
-        yield from _missing(shown.blocks, "block", set(ids), of="`blocks`")
+        yield from _unknown_names(shown.blocks, "block", set(ids), of="`blocks`")
     cases = {case for runs in source.runs for case in runs.cases}
     for block in study.blocks:
-        yield from _missing(block.networks, "network", set(study.networks), of="`networks`")
+        yield from _unknown_names(block.networks, "network", set(study.networks), of="`networks`")
         if block.where.network:
-            yield from _missing((block.where.network,), "network", wires, of="the source")
-        yield from _missing(block.cases, "case", cases, of="the source")
-        yield from _missing(
+            yield from _unknown_names((block.where.network,), "network", wires, of="the source")
+        yield from _unknown_names(block.cases, "case", cases, of="the source")
+        yield from _unknown_names(
             {**block.short.models, **block.small.models}, "model", set(block.models), of=f"block {block.id}"
         )
         yield from _models(block, workloads, catalog)
 
 
-def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> Iterator[Wrong]:
+def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> Iterator[Mistake]:
     """Yield models, modes and precisions that the framework's programs lack, on each device that has an image of the framework."""
     framework = block.named_framework
     owners = {model.name: (workload, model) for workload in workloads for model in workload.models}
     for name in (*block.models.values(), *block.short.models.values(), *block.small.models.values()):
-        yield from _missing((name,), "model", set(owners), of="the suite")
+        yield from _unknown_names((name,), "model", set(owners), of="the suite")
         workload, model = owners[name]
         for known, of in (
             (set(model.frameworks), f"model {name}"),
             (set(workload.frameworks(block.mode)), f"MODE={block.mode} of {name}"),
         ):
-            for _, sentence in _missing((framework,), "framework", known, of=of):
+            for _, sentence in _unknown_names((framework,), "framework", known, of=of):
                 yield f"id: {block.id}", f"block {block.id}: {sentence}"
         devices = {image.device for image in catalog.images if image.framework == framework}
         for device, precision in product(
@@ -427,7 +427,7 @@ def _models(block: Block, workloads: Sequence[Workload], catalog: Catalog) -> It
                 yield f"id: {block.id}", f"block {block.id}: {error}"
 
 
-def _missing(asked: Iterable[str], what: str, known: set[str], *, of: str) -> Iterator[Wrong]:
-    for name in asked:
+def _unknown_names(names: Iterable[str], what: str, known: set[str], *, of: str) -> Iterator[Mistake]:
+    for name in names:
         if name not in known:
             yield name, f"{of} has no {what} {name!r}; known: {nearest(name, known) or 'none'}"

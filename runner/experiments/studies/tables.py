@@ -49,11 +49,11 @@ def markdown(reproduction: Reproduction) -> str:
         "",
         f"Study {code(reproduction.study)}, {escaped(f'{on}, {reproduction.made_at:%Y-%m-%d}{commit}')}",
         "",
-        outcome(reproduction),
+        outcome_text(reproduction),
         "",
     ]
     skipped = reasons([cell for cell in reproduction.cells if cell.status == "skipped"])
-    more = beside(reproduction)
+    more = also_measured(reproduction)
     for table in (
         *(runs(reproduction), differences(reproduction.cells), figures(reproduction)),
         *((more,) if more.rows else ()),
@@ -79,7 +79,7 @@ def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
         differences(reproduction.cells),
         Table(title="Quantities that could not be had", columns=("cell", "quantity", "why"), rows=missing),
         Table.laid(reproduction.cells, _PAGE_CELLS, title="Cells", legend=software),
-        beside(reproduction),
+        also_measured(reproduction),
     )
     return tuple(table for table in every if table.rows)
 
@@ -88,7 +88,9 @@ def plan(study: Study, cells: Sequence[Cell]) -> Table:
     """One row per block: how many runs the source has, how many of them run here, and how many smaller ones."""
     by_block = [(block, [cell for cell in cells if cell.block == block.id]) for block in study.blocks]
     rows = tuple(
-        (block.id, block.says, str(sum(not cell.extra for cell in own)), _here(own)) for block, own in by_block if own
+        (block.id, block.says, str(sum(not cell.extra for cell in own)), _runs_here(own))
+        for block, own in by_block
+        if own
     )
     return Table(title="Plan", columns=("block", "what", "runs", "here"), rows=rows)
 
@@ -98,7 +100,7 @@ def runs(reproduction: Reproduction) -> Table:
     columns: Columns[CellOutcome] = {
         "run": lambda cell: cell.id,
         "throughput ±": _throughputs(reproduction),
-        "runs": _processes,
+        "runs": _run_counts,
         "software": lambda cell: " and ".join(cell.software) or ABSENT,
         "image": lambda cell: " and ".join(cell.images) or ABSENT,
         "status": lambda cell: ": ".join(filter(None, (cell.status, _reasons_of(cell)))),
@@ -125,12 +127,12 @@ def figures(reproduction: Reproduction) -> Table:
     return Table.laid(reproduction.comparisons, _FIGURES, title="Figures", legend=_FIGURES_LEGEND)
 
 
-def beside(reproduction: Reproduction) -> Table:
+def also_measured(reproduction: Reproduction) -> Table:
     """Measurements of quantities that the source discusses without printing a figure."""
     about = {part.metric for one in reproduction.judgements for part in one.finding.parts}
     wanted = (*UNPRINTED, *(FLOP if FLOP[0] in about else ()))
     own = [one for one in reproduction.observations if one.metric in wanted]
-    return Table.laid(own, _BESIDE, title="Also measured")
+    return Table.laid(own, _ALSO_MEASURED, title="Also measured")
 
 
 def findings(reproduction: Reproduction) -> Table:
@@ -157,7 +159,7 @@ def reasons(cells: Iterable[Cell | CellOutcome]) -> list[str]:
     return [f"{why}: {', '.join(names)}" for why, names in groups.items()]
 
 
-def outcome(reproduction: Reproduction) -> str:
+def outcome_text(reproduction: Reproduction) -> str:
     """Count the verdicts on findings and figures, in a sentence."""
     own = [one.verdict for one in reproduction.judgements]
     return (
@@ -174,12 +176,14 @@ def verdicts(judged: Sequence[Comparison | Judgement]) -> str:
 
 def conditions(of: Conditions) -> str:
     """Write a figure's conditions in one line: `model resnet50, gpus 4`."""
-    told = [f"{name.replace('_', ' ')} {value}" for name, value in of.stated.items() if name not in {"note", "versus"}]
+    stated = [
+        f"{name.replace('_', ' ')} {value}" for name, value in of.stated.items() if name not in {"note", "versus"}
+    ]
     against = [
         f"{name.replace('_', ' ')} {' or '.join(map(str, values))}"
         for name, values in (of.versus.stated.items() if of.versus else ())
     ]
-    return ", ".join([*told, *([f"against {', '.join(against)}"] if against else [])])
+    return ", ".join([*stated, *([f"against {', '.join(against)}"] if against else [])])
 
 
 def runnable(cells: Sequence[Cell]) -> tuple[int, int]:
@@ -188,7 +192,7 @@ def runnable(cells: Sequence[Cell]) -> tuple[int, int]:
     return extra.count(False), extra.count(True)
 
 
-def _here(cells: Sequence[Cell]) -> str:
+def _runs_here(cells: Sequence[Cell]) -> str:
     own, smaller = runnable(cells)
     return f"{own}, and {smaller} smaller" if smaller else str(own)
 
@@ -206,7 +210,7 @@ def _runs_behind(one: Comparison) -> str:
     return f"{repeats}, {degraded} degraded" if degraded else str(repeats)
 
 
-def _processes(cell: CellOutcome) -> str:
+def _run_counts(cell: CellOutcome) -> str:
     """Count a cell's usable runs and profiling passes: `3`, `1 and 2 passes`, `1 pass`."""
     passes = f"{cell.passes} pass{'' if cell.passes == 1 else 'es'}" if cell.passes else ""
     return " and ".join(filter(None, (str(cell.measured or ""), passes))) or ABSENT
@@ -231,10 +235,10 @@ def published(comparison: Comparison) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
-    told = (*comparison.doubts, *_fields(comparison))
-    if not told and comparison.verdict == "not measured" and comparison.why:
-        told = (comparison.why,)
-    return f"{comparison.verdict}: {'; '.join(told)}" if told else comparison.verdict
+    parts = (*comparison.doubts, *_fields(comparison))
+    if not parts and comparison.verdict == "not measured" and comparison.why:
+        parts = (comparison.why,)
+    return f"{comparison.verdict}: {'; '.join(parts)}" if parts else comparison.verdict
 
 
 def amount(observed: Observation | None) -> str:
@@ -255,7 +259,7 @@ _FIGURES: Final[Columns[Comparison]] = {
     "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
     "verdict": _verdict,
 }
-_BESIDE: Final[Columns[Observation]] = {
+_ALSO_MEASURED: Final[Columns[Observation]] = {
     "quantity": lambda one: one.metric.replace("_", " "),
     "of": lambda one: conditions(one.where),
     "measured ±": amount,
@@ -295,7 +299,7 @@ _PAGE_CELLS: Final[Columns[CellOutcome]] = {
     "of": lambda cell: ", ".join(filter(None, (conditions(cell.where), cell.case))),
     "status": lambda cell: cell.status,
     "why": _reasons_of,
-    "runs": _processes,
+    "runs": _run_counts,
     "software": lambda cell: " and ".join(cell.software),
     "image": lambda cell: " and ".join(cell.images),
     "devices": lambda cell: " and ".join(cell.devices),
@@ -321,7 +325,7 @@ _STYLES: Final = {
     **dict.fromkeys(("open", "indicated", "not indicated"), "yellow"),
     "failed": "bold red",
 }
-_UNBROKEN: Final = frozenset({"runs", "published", "throughput ±", "measured ±", "ratio", "verdict"})
+_NO_WRAP: Final = frozenset({"runs", "published", "throughput ±", "measured ±", "ratio", "verdict"})
 """Columns of figures; their cells are never wrapped."""
 
 
@@ -329,9 +333,9 @@ def print_study(
     console: Console, study: Study, cells: Sequence[Cell], *, last: Reproduction | None, command: str
 ) -> None:
     """Print how much of a study can run here, by which command, and its latest results."""
-    some = any(cell.request for cell in cells)
+    runs_here = any(cell.request for cell in cells)
     why = next((cell.why for cell in cells if cell.why), "no run is of it")
-    lines = [f"{_count(cells)}: {command}" if some else f"nothing of it can run here: {why}"]
+    lines = [f"{_count(cells)}: {command}" if runs_here else f"nothing of it can run here: {why}"]
     if last is None:
         lines.append("not run yet")
     else:
@@ -353,8 +357,8 @@ def print_plan(
     console.print(Text(place(machine, scale)))
     there = differences(cells)
     if not whole:
-        told = f"{_count(cells)}, with {len(there.rows)} differences from the source; --dry-run lists them"
-        console.print(Text(told, style="dim"))
+        text = f"{_count(cells)}, with {len(there.rows)} differences from the source; --dry-run lists them"
+        console.print(Text(text, style="dim"))
         return
     _print(console, plan(study, cells))
     if not_here := reasons(cells):
@@ -367,17 +371,17 @@ def print_plan(
 def print_reproduction(console: Console, reproduction: Reproduction, *, whole: Path) -> None:
     """Print what was measured and judged; the rest is only counted, and is listed in the file `whole`."""
     measured = tuple(one for one in reproduction.comparisons if one.measured)
-    told = tuple(one for one in reproduction.judgements if one.verdict != "not testable here")
+    tested = tuple(one for one in reproduction.judgements if one.verdict != "not testable here")
     console.print()
     console.print(Text(reproduction.title, style="bold"))
     console.print(Text(place(reproduction.machine, reproduction.scale, reproduction.cells)))
-    console.print(Text(outcome(reproduction), style="bold"))
+    console.print(Text(outcome_text(reproduction), style="bold"))
     _print(console, runs(reproduction).without("software", "image"))
     _print(console, Table.laid(measured, _TERMINAL_FIGURES))
-    _print(console, Table.laid(told, _TERMINAL_FINDINGS))
+    _print(console, Table.laid(tested, _TERMINAL_FINDINGS))
     rest = {
         "figures that nothing was measured for": len(reproduction.comparisons) - len(measured),
-        "findings that can't be tested here": len(reproduction.judgements) - len(told),
+        "findings that can't be tested here": len(reproduction.judgements) - len(tested),
         "runs that this hardware can't do": sum(cell.status == "skipped" for cell in reproduction.cells),
         "differences from the source": len(differences(reproduction.cells).rows),
     }
@@ -391,8 +395,8 @@ def print_reproduction(console: Console, reproduction: Reproduction, *, whole: P
 def _count(cells: Sequence[Cell]) -> str:
     """Count the runs that can run here: `10 of 30 runs can run here, and 5 smaller ones`."""
     own, smaller = runnable(cells)
-    beside = f", and {smaller} smaller ones" if smaller else ""
-    return f"{own} of {sum(not cell.extra for cell in cells)} runs can run here{beside}"
+    extra = f", and {smaller} smaller ones" if smaller else ""
+    return f"{own} of {sum(not cell.extra for cell in cells)} runs can run here{extra}"
 
 
 def _print(console: Console, table: Table) -> None:
@@ -401,7 +405,7 @@ def _print(console: Console, table: Table) -> None:
         return
     drawn = plain_table()
     for column in table.columns:
-        drawn.add_column(column, overflow="fold", no_wrap=column in _UNBROKEN)
+        drawn.add_column(column, overflow="fold", no_wrap=column in _NO_WRAP)
     for row in table.rows:
         drawn.add_row(*(Text(cell, style=_STYLES.get(cell.partition(":")[0], "")) for cell in row))
     console.print(Padding(drawn, (1, 0, 0, 0), expand=False))

@@ -97,7 +97,7 @@ def test_each_side_trains_what_was_asked_for(monkeypatch, words):
     looked = planned.resources("pytorch", "gpu" if asked.gpus else "cpu", workload=planned.workload_of(asked.model))
     trial = plan(asked, looked)[0]
     for hz in (10, 0):
-        inner = flow.bench_words(asked, looked, trial, engine="docker", telemetry_hz=hz)
+        inner = flow.bench_arguments(asked, looked, trial, engine="docker", telemetry_hz=hz)
         again = as_request(monkeypatch, *inner)["request"]
         assert (again.framework, again.version, again.engine) == ("pytorch", looked.image.version, "docker")
         assert (again.telemetry_hz, again.idle_s, again.repeat) == (hz, 0, 1)
@@ -111,16 +111,18 @@ def test_every_flag_that_describes_the_training_is_passed_on():
     flags = {name for p in typer.main.get_command(cli.app).commands["overhead"].params for name in p.opts}
     about = {"--help", "--repeat", "--out", "--beside-host", "--telemetry-hz"}
     which = {"--framework", "--version", "--model", "--engine", "--gpus", "--image", "--mount"}
-    assert flags - about - which == {f"--{name.replace('_', '-')}" for name in flow.GIVEN}
+    assert flags - about - which == {f"--{name.replace('_', '-')}" for name in flow.PASSED}
 
 
 def test_the_host_is_asked_for_neither_image_nor_version():
     looked = planned.resources("pytorch")
     asked = Request(framework="pytorch", version=looked.image.version, precision="bf16", workers=(1,))
-    words = flow.bench_words(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
+    words = flow.bench_arguments(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
     assert not [word for word in words if word.startswith(("--version", "--image", "--mount"))]
     assert {"--engine=host", "--framework=pytorch", "--precision=bf16"} <= set(words)
-    there = flow.on_host(Request(framework="pytorch", image="hostroot:1", mounts=test_host_software.MOUNT), "pytorch")
+    there = flow.host_request(
+        Request(framework="pytorch", image="hostroot:1", mounts=test_host_software.MOUNT), "pytorch"
+    )
     assert (there.engine, there.image, there.mounts, there.version) == ("host", None, (), None)
 
 
@@ -135,7 +137,7 @@ def test_the_host_is_asked_for_neither_image_nor_version():
 def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, beside_host, says):
     framework = resource_changes.pop("framework", "pytorch")
     with pytest.raises(RequestError) as caught:
-        flow.refuse(
+        flow.check_request(
             Request.model_validate(asked), planned.resources(framework, **resource_changes), beside_host=beside_host
         )
     assert str(caught.value).startswith(says)
@@ -162,9 +164,9 @@ def test_the_bare_loop_is_beside_what_it_can_do_alike(changes, has):
 
 def test_pytorchs_bare_loop_is_told_what_the_program_is_told():
     asked = {"device": "gpu", "precision": "bf16", "techniques": ("channels-last",)}
-    words = flow.bare_words(examples.trial(framework="pytorch", **asked))
+    words = flow.bare_arguments(examples.trial(framework="pytorch", **asked))
     assert words[-3:] == ("--device=gpu", "--precision=bf16", "--techniques=channels-last")
-    assert words[:-3] == flow.bare_words(examples.trial(framework="mxnet"))
+    assert words[:-3] == flow.bare_arguments(examples.trial(framework="mxnet"))
 
 
 # What comes of them

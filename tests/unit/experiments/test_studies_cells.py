@@ -39,7 +39,8 @@ MACHINES = {
 def laid_out(study, machine, scale="full", asked=NOTHING):
     source = load_source(DIRECTORY / f"{study.source}.yaml")
     return {
-        cell.id: cell for cell in cells(study, source=source, machine=machine, scale=scale, sample=SAMPLE, asked=asked)
+        cell.id: cell
+        for cell in cells(study, source=source, machine=machine, scale=scale, sample=SAMPLE, user_request=asked)
     }
 
 

@@ -15,7 +15,7 @@ from swept import H200
 
 from runner.core.record import ImageUsed
 from runner.core.request import Request
-from runner.experiments.studies.differences import as_ran, merged
+from runner.experiments.studies.differences import from_records, merged
 from runner.experiments.studies.model import Altered, Cell, CellRun, Pick
 from runner.experiments.studies.reproduction import judge
 from runner.experiments.studies.study import Difference, Study, load_study, study_names
@@ -77,7 +77,7 @@ def told(*runs, model="resnet50", altered=PLANNED, study=STUDY, **where):
     """The cell as its runs have it, and the differences by their fields."""
     stated = {"framework": "tensorflow", "version": "1.3.0", "model": model, "gpus": 1, "nodes": 1, **where}
     cell = Cell(id="c", block="block", where=stated, altered=altered)
-    ran = as_ran(CellRun(cell=cell, runs=runs), study=study, published=SOURCE).cell
+    ran = from_records(CellRun(cell=cell, runs=runs), study=study, published=SOURCE).cell
     return ran, {one.field: (one.published, one.here) for one in ran.altered}
 
 

@@ -27,7 +27,7 @@ from runner.core.record import Validity
 from runner.experiments.studies.evidence import Evidence
 from runner.experiments.studies.model import INDICATED
 from runner.experiments.studies.observe import printed
-from runner.experiments.studies.predicates import answered, judged
+from runner.experiments.studies.predicates import answer_predicate, judged
 from runner.experiments.studies.reproduction import judge
 from runner.results.published import load as published
 from runner.results.published.findings import Predicate
@@ -41,7 +41,7 @@ def ask(predicate, *observations, device="gpu", runs=(), **hardware):
     metric = {} if predicate["type"] == "all" else {"metric": "throughput"}
     parsed = TypeAdapter(Predicate).validate_python(metric | predicate)
     made_up = source(findings=(), **hardware).model_copy(update={"runs": runs})
-    return answered(
+    return answer_predicate(
         parsed, Evidence(published=made_up, observations=observations, device=device, device_name="Example")
     )
 
