@@ -29,12 +29,12 @@ from runner.images.wheelhouse import fetch, read_lock, size_mib
 
 # Files in which a framework's wheel says what it was built for: PyTorch's list of architectures, as `torch.cuda.get_arch_list` returns it, and
 # its CUDA release; for TensorFlow both, as `tf.sysconfig.get_build_info` returns them.
-_TOLD: Final = ("torch/lib/libtorch_python.so", "torch/version.py", "tensorflow/python/platform/build_info.py")
+_INFO_FILES: Final = ("torch/lib/libtorch_python.so", "torch/version.py", "tensorflow/python/platform/build_info.py")
 _ARCHITECTURES: Final = re.compile(rb"(?:sm|compute)_\d{2,3}(?:(?:[ ;]|', ')(?:sm|compute)_\d{2,3})+")
 _ARCHITECTURE: Final = re.compile(rb"(sm|compute)_(\d{1,2})(\d)\b")
 # NVIDIA's wheel of CUDA's runtime: its version is the CUDA release that PyTorch was built for, known before any download.
 _RUNTIME: Final = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
-_LISTED: Final = re.compile(r'  "(\d+\.\d+)": {minimum_driver: ')  # a CUDA release in images/versions.yaml
+_CUDA_LINE: Final = re.compile(r'  "(\d+\.\d+)": {minimum_driver: ')  # a CUDA release in images/versions.yaml
 _WORD: Final = re.compile(r"[\w.:/=+-]+")
 _PYTHONS: Final = range(10, 16)  # 3.10, the oldest that the suite runs in, to 3.15, the newest in existence
 _CUDA: Final = re.compile(rb"(?:cuda: Optional\[str\] = |cuda = |'cuda_version', )'(\d+\.\d+)")
@@ -59,20 +59,20 @@ def add(
     it runs on.
     """
     catalog = load_images(root)
-    alike = _alike(catalog, framework, version, on_gpu=cuda is not None)
-    like = alike[0]
-    base = _base(catalog, like, python)
-    ending = "" if base == like.base else f"-py{base.python.replace('.', '')}"
-    image = _named(like.model_copy(update={"base": base}), root, version + ending)
+    similar = _similar(catalog, framework, version, on_gpu=cuda is not None)
+    followed = similar[0]
+    base = _base(catalog, followed, python)
+    suffix = "" if base == followed.base else f"-py{base.python.replace('.', '')}"
+    image = _with_version(followed.model_copy(update={"base": base}), root, version + suffix)
     report(f"asking which packages go with {framework} {version}")
-    image, runtime = _pinned(image, like)
-    if cuda and runtime != _release(cuda) and (index := _index(catalog, framework, cuda)):
-        image = _named(image.model_copy(update={"extra_index": index}), root, f"{version}-{cuda}{ending}")
+    image, runtime = _pin_requirements(image, followed)
+    if cuda and runtime != _cuda_release(cuda) and (index := _cuda_index(catalog, framework, cuda)):
+        image = _with_version(image.model_copy(update={"extra_index": index}), root, f"{version}-{cuda}{suffix}")
         try:
-            image, _ = _pinned(image, _of_cuda(like, _release(cuda)), build=f"+{cuda}")
+            image, _ = _pin_requirements(image, _with_cuda_packages(followed, _cuda_release(cuda)), build=f"+{cuda}")
         except RequestError as error:
             raise RequestError(
-                f"no package source gives {framework} {version} built for CUDA {_release(cuda)}; leave out --cuda"
+                f"no package source gives {framework} {version} built for CUDA {_cuda_release(cuda)}; leave out --cuda"
                 f"{f', as it comes it is built for {runtime},' if runtime else ''} or name another version"
             ) from error
     versions = root / IMAGES / "versions.yaml"
@@ -87,14 +87,14 @@ def add(
         facts |= {"base": base.name} if base.name != Entry.model_fields["base"].default else {}
         text = before
         if image.device == "gpu":
-            built, capabilities, ptx = _built_for(_main(wheels, image), cuda and _release(cuda))
+            built, capabilities, ptx = _built_for(_framework_wheel(wheels, image), cuda and _cuda_release(cuda))
             facts |= {"cuda": built, "compute_capabilities": capabilities, **({"ptx": True} if ptx else {})}
             text = _with_cuda(text, catalog, built)
         facts |= {"requires_python": image.requires_python, "requirements": image.requirements}
         facts |= {"extra_index": image.extra_index} if image.extra_index else {}
         facts |= {"library_path": image.library_path} if image.library_path else {}
         facts["wheels_mib"] = size_mib(wheels)
-        versions.write_text(_inserted(text, image, alike, facts), encoding="utf-8")
+        versions.write_text(_with_entry(text, image, similar, facts), encoding="utf-8")
         catalog = load_images(root)
         write(catalog)
     except BaseException:
@@ -110,49 +110,49 @@ def record_size(root: Path, image: ImageSpec, size: int) -> bool:
         return False
     versions = root / IMAGES / "versions.yaml"
     lines = versions.read_text(encoding="utf-8").splitlines(keepends=True)
-    _, end = _entry(lines, image.framework, image.version)
+    _, end = _entry_lines(lines, image.framework, image.version)
     lines.insert(end, f"      size_mib: {size}\n")
     versions.write_text("".join(lines), encoding="utf-8")
     return True
 
 
-def _alike(catalog: Catalog, framework: str, version: str, *, on_gpu: bool) -> list[ImageSpec]:
+def _similar(catalog: Catalog, framework: str, version: str, *, on_gpu: bool) -> list[ImageSpec]:
     """Return the framework's images whose versions end as the new one does, newest first; only those for GPUs if `on_gpu`."""
     known = [image for image in catalog.of(framework) if image.kind == "wheels"]
-    ending = version.partition("-")[1:]
-    alike = [
-        image for image in known if image.version.partition("-")[1:] == ending and (image.device == "gpu" or not on_gpu)
+    suffix = version.partition("-")[1:]
+    similar = [
+        image for image in known if image.version.partition("-")[1:] == suffix and (image.device == "gpu" or not on_gpu)
     ]
-    if not alike or not version[:1].isdigit():
+    if not similar or not version[:1].isdigit():
         names = ", ".join(image.version for image in known) or "none"
         raise RequestError(
             f"no image of {framework} made of wheels{' for GPUs' * on_gpu} is called like {version}; these are: {names}; name the new one like "
             "one of them, or write its entry into images/versions.yaml"
         )
-    return alike
+    return similar
 
 
-def _base(catalog: Catalog, like: ImageSpec, python: str | None) -> BaseSpec:
+def _base(catalog: Catalog, followed: ImageSpec, python: str | None) -> BaseSpec:
     """Return the base of the similar image, or the one with the same packages and another Python."""
-    own = like.base
+    own = followed.base
     if own is None:
-        raise TypeError(f"{like.name} is made of wheels and has no base")
+        raise TypeError(f"{followed.name} is made of wheels and has no base")
     if python in (None, own.python):
         return own
-    alike = {
+    similar = {
         base.python: base
         for base in catalog.bases
         if not base.locked and base.name.removeprefix(base.suite) == own.name.removeprefix(own.suite)
     }
-    if python not in alike:
-        known = ", ".join(f"{number} ({base.name})" for number, base in sorted(alike.items()))
+    if python not in similar:
+        known = ", ".join(f"{number} ({base.name})" for number, base in sorted(similar.items()))
         raise RequestError(
-            f"no base of images/versions.yaml has Python {python} for {like.name}; these are there: {known}"
+            f"no base of images/versions.yaml has Python {python} for {followed.name}; these are there: {known}"
         )
-    return alike[python]
+    return similar[python]
 
 
-def _named(image: ImageSpec, root: Path, version: str) -> ImageSpec:
+def _with_version(image: ImageSpec, root: Path, version: str) -> ImageSpec:
     return image.model_copy(
         update={
             "version": version,
@@ -162,7 +162,7 @@ def _named(image: ImageSpec, root: Path, version: str) -> ImageSpec:
     )
 
 
-def _release(cuda: str) -> str:
+def _cuda_release(cuda: str) -> str:
     """Convert `cu126` to CUDA's own number, 12.6."""
     found = re.fullmatch(r"cu(\d+)(\d)", cuda)
     if found is None:
@@ -170,29 +170,29 @@ def _release(cuda: str) -> str:
     return ".".join(found.groups())
 
 
-def _index(catalog: Catalog, framework: str, cuda: str) -> str | None:
+def _cuda_index(catalog: Catalog, framework: str, cuda: str) -> str | None:
     """Return the index of a framework's builds for one CUDA release, a sibling of the index that another of its images uses."""
     known = [image.extra_index for image in catalog.of(framework) if image.extra_index]
     return f"{known[0].rpartition('/')[0]}/{cuda}" if known else None
 
 
-def _of_cuda(image: ImageSpec, cuda: str) -> ImageSpec:
+def _with_cuda_packages(image: ImageSpec, cuda: str) -> ImageSpec:
     """Rename packages that have a CUDA release's major number in their names, such as DALI's, for another release."""
     major = cuda.partition(".")[0]
     named = tuple(re.sub(r"(?<=-cuda)\d+(?=0==)", major, text) for text in image.requirements)
     return image.model_copy(update={"requirements": named})
 
 
-def _pinned(image: ImageSpec, like: ImageSpec, *, build: str = "") -> tuple[ImageSpec, str | None]:
-    """Pin the image's requirements: the framework's own version, and for all others the version of `like` if it is compatible.
+def _pin_requirements(image: ImageSpec, followed: ImageSpec, *, build: str = "") -> tuple[ImageSpec, str | None]:
+    """Pin the image's requirements: the framework's own version, and for all others the version of `followed` if it is compatible.
 
     Returns:
         The image, and the release of the CUDA runtime among its packages, if any. Raises RequestError if there is no solution.
     """
-    old, new = (one.version.partition("-")[0] for one in (like, image))
-    own = [text.replace(f"=={old}", f"=={new}{build}") for text in like.requirements]
+    old, new = (one.version.partition("-")[0] for one in (followed, image))
+    own = [text.replace(f"=={old}", f"=={new}{build}") for text in followed.requirements]
     loose = tuple(text if f"=={new}" in text else re.sub(r"==[^;\s]+", "", text) for text in own)
-    pins = [Requirement(text) for text in like.requirements]
+    pins = [Requirement(text) for text in followed.requirements]
     kept = "".join(f"{pin.name}{pin.specifier}\n" for pin in pins)
     text = resolve(image.model_copy(update={"requirements": loose}), kept, on=image.base)
     found = {pin.name: pin.version for pin in read_lock(text)}
@@ -224,7 +224,7 @@ def _pythons(image: ImageSpec, base: BaseSpec) -> str:
     return f"==3.{lowest}.*" if lowest == highest else f">=3.{lowest},<3.{highest + 1}"
 
 
-def _main(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
+def _framework_wheel(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
     """Return the wheel of the framework itself."""
     number = image.version.partition("-")[0]
     names = [Requirement(text).name for text in image.requirements if f"=={number}" in text]
@@ -236,8 +236,8 @@ def _built_for(wheel: Path, wanted: str | None) -> tuple[str, tuple[str, ...], b
 
     Raises RequestError if the wheel does not say, or if it is built for another release than `wanted`.
     """
-    told = b"\n".join(_read(wheel))
-    cuda, architectures = _CUDA.search(told), _ARCHITECTURES.search(told)
+    info = b"\n".join(_build_info(wheel))
+    cuda, architectures = _CUDA.search(info), _ARCHITECTURES.search(info)
     if cuda is None or architectures is None:
         raise RequestError(
             f"{wheel.name} does not say which CUDA release and compute capabilities it was built for; read them off its libraries with "
@@ -252,9 +252,9 @@ def _built_for(wheel: Path, wanted: str | None) -> tuple[str, tuple[str, ...], b
     return cuda[1].decode(), capabilities, any(kind == b"compute" for kind, _, _ in kinds)
 
 
-def _read(wheel: Path) -> Iterator[bytes]:
+def _build_info(wheel: Path) -> Iterator[bytes]:
     with zipfile.ZipFile(wheel) as archive:
-        for name in sorted(set(_TOLD) & set(archive.namelist())):
+        for name in sorted(set(_INFO_FILES) & set(archive.namelist())):
             yield archive.read(name)
 
 
@@ -263,15 +263,15 @@ def _with_cuda(text: str, catalog: Catalog, cuda: str) -> str:
     known = {image.cuda: image.minimum_driver for image in catalog.images if image.cuda}
     if cuda in known or f'  "{cuda}": ' in text:
         return text
-    alike = {driver for release, driver in known.items() if _number(release)[0] == _number(cuda)[0]}
-    if len(alike) != 1:
+    drivers = {driver for release, driver in known.items() if _number(release)[0] == _number(cuda)[0]}
+    if len(drivers) != 1:
         raise RequestError(
             f"images/versions.yaml has no CUDA {cuda}; add it under `cuda` with its minimum driver (CUDA Toolkit Release Notes)"
         )
     lines = text.splitlines(keepends=True)
-    listed = [(number, found[1]) for number, line in enumerate(lines) if (found := _LISTED.match(line))]
+    listed = [(number, found[1]) for number, line in enumerate(lines) if (found := _CUDA_LINE.match(line))]
     after = max(number for number, release in listed if _number(release) < _number(cuda))
-    lines.insert(after + 1, f'  "{cuda}": {{minimum_driver: {alike.pop()}}}\n')
+    lines.insert(after + 1, f'  "{cuda}": {{minimum_driver: {drivers.pop()}}}\n')
     return "".join(lines)
 
 
@@ -279,11 +279,11 @@ def _number(release: str) -> tuple[int, ...]:
     return tuple(map(int, release.split(".")))
 
 
-def _inserted(text: str, image: ImageSpec, alike: Sequence[ImageSpec], facts: dict[str, object]) -> str:
+def _with_entry(text: str, image: ImageSpec, similar: Sequence[ImageSpec], facts: dict[str, object]) -> str:
     """Insert an entry into the file, in the order of versions among similar ones."""
     lines = text.splitlines(keepends=True)
-    newer = [other for other in alike if release(other.version) > release(image.version)]
-    begin, end = _entry(lines, image.framework, (newer or alike)[-1 if newer else 0].version)
+    newer = [other for other in similar if release(other.version) > release(image.version)]
+    begin, end = _entry_lines(lines, image.framework, (newer or similar)[-1 if newer else 0].version)
     place = begin if newer else end
     fields = [f"{key}: {_yaml(value)}\n" for key, value in facts.items()]
     lines[place:place] = [f"    - {fields[0]}", *(f"      {field}" for field in fields[1:])]
@@ -298,7 +298,7 @@ def _yaml(value: object) -> str:
     return str(value) if is_word else json.dumps(value)
 
 
-def _entry(lines: list[str], framework: str, version: str) -> tuple[int, int]:
+def _entry_lines(lines: list[str], framework: str, version: str) -> tuple[int, int]:
     """Return the lines of an entry, from and to, without the blank ones after it."""
     begin = next(
         number

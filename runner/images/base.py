@@ -25,7 +25,7 @@ from runner.engines.base import EngineError
 from runner.engines.images import ask_registry, build_image, image_id, load_image, run_confined
 from runner.engines.process import CommandError
 from runner.images.catalog import IMAGES, load_images
-from runner.images.lock import header, replace
+from runner.images.lock import header, write_if_changed
 from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 from runner.images.wheelhouse import file_sha256
@@ -83,11 +83,11 @@ def ensure_base(
             )
         way = "registry" if silence is None else "mirror"
     if way == "registry":
-        return _from_registry(base, client, recipe(root, base), cache, report)
+        return _from_registry(base, client, base_dockerfile(root, base), cache, report)
     return _from_mirror(base, client, cache, report, refresh=refresh)
 
 
-def recipe(root: Path, base: BaseSpec) -> Path:
+def base_dockerfile(root: Path, base: BaseSpec) -> Path:
     """Return the path of a base's rendered Dockerfile."""
     return root / IMAGES / "base" / base.name / "Dockerfile"
 
@@ -177,9 +177,9 @@ def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]
             raise NoBaseError(
                 "mmdebstrap, which builds the base, is not installed; install it (apt-get install mmdebstrap), or ask for ENGINE=venv"
             ) from error
-        wrong = [line for line in error.stderr.splitlines() if line.startswith("E: ")]
+        errors = [line for line in error.stderr.splitlines() if line.startswith("E: ")]
         raise NoBaseError(
-            f"mmdebstrap could not build the base ({wrong[0] if wrong else error.last_line}); run `apt-get update` and try again"
+            f"mmdebstrap could not build the base ({errors[0] if errors else error.last_line}); run `apt-get update` and try again"
         ) from error
     finally:
         options.unlink()
@@ -271,7 +271,7 @@ MIRROR_VARIABLE: Final = "DLSCALE_DEBIAN_MIRROR"
 _FORMAT: Final = "$(ORIGIN) $(COMPONENT) $(RELEASE) $(REPO_URI)"
 _APT_HELPER: Final = "/usr/lib/apt/apt-helper"
 # A suite itself, its updates between two point releases, its security fixes.
-_PARTS: Final = ("", "-updates", "-security")
+_RELEASE_SUFFIXES: Final = ("", "-updates", "-security")
 
 
 def debian_sources(suite: str) -> tuple[str, ...]:
@@ -289,7 +289,7 @@ def debian_sources(suite: str) -> tuple[str, ...]:
         listed = ""
     targets = [line.split(" ", 3) for line in listed.splitlines()]
     own = [(release, uri) for origin, component, release, uri in targets if (origin, component) == ("Debian", "main")]
-    lines = _lines(own, suite) or _lines(_other_suite(own, suite), suite)
+    lines = _source_lines(own, suite) or _source_lines(_other_suite(own, suite), suite)
     if not lines:
         raise NoBaseError(
             f"apt on this machine knows no source of Debian {suite}; run `apt-get update`, or set {MIRROR_VARIABLE} to a mirror's address"
@@ -297,9 +297,9 @@ def debian_sources(suite: str) -> tuple[str, ...]:
     return lines
 
 
-def _lines(sources: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
+def _source_lines(sources: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
     """Return the sources of a suite, its updates and its security fixes; none if the suite itself is missing."""
-    wanted = {f"{suite}{part}" for part in _PARTS}
+    wanted = {f"{suite}{part}" for part in _RELEASE_SUFFIXES}
     found = {(release, uri) for release, uri in sources if release in wanted}
     return tuple(sorted(f"deb {uri} {release} main" for release, uri in found)) if suite in dict(found) else ()
 
@@ -307,12 +307,12 @@ def _lines(sources: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
 def _other_suite(sources: Iterable[tuple[str, str]], suite: str) -> Iterator[tuple[str, str]]:
     """Yield another suite's releases on the mirrors of this machine's own suite, if they have them."""
     for release, uri in dict.fromkeys(sources):
-        part = next((part for part in reversed(_PARTS) if release.endswith(part)), "")
-        if "-" not in release.removesuffix(part) and _has(uri, f"{suite}{part}"):
+        part = next((part for part in reversed(_RELEASE_SUFFIXES) if release.endswith(part)), "")
+        if "-" not in release.removesuffix(part) and _has_release(uri, f"{suite}{part}"):
             yield f"{suite}{part}", uri
 
 
-def _has(uri: str, release: str) -> bool:
+def _has_release(uri: str, release: str) -> bool:
     """Whether a mirror has a release, by apt's own transport."""
     with tempfile.TemporaryDirectory(prefix="dlscale-mirror-") as folder:
         try:
@@ -342,7 +342,7 @@ def write_packages(
     """
     base = _base(image)
     ensure_base(base, client=client, root=image.directory.parents[2], cache=cache, report=report, refresh=upgrade)
-    return replace(image.lock_path, header(image) + package_list(base, client))
+    return write_if_changed(image.lock_path, header(image) + package_list(base, client))
 
 
 def check_packages(image: ImageSpec, *, client: Client) -> None:

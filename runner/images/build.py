@@ -43,7 +43,7 @@ LABEL_BASE: Final = "dlscale.base.id"
 LABEL_PARENT: Final = "dlscale.parent.id"
 LABEL_BUILDER: Final = "dlscale.builder"
 LABEL_REVISION: Final = "org.opencontainers.image.revision"
-_TAIL: Final = 5
+_TAIL_STEPS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,17 @@ def find_built(image: ImageSpec, client: Client) -> BuiltImage | None:
         digest=digests[0].partition("@")[2] if digests else None,
         lock_sha256=str(found.labels.get(LABEL_LOCK)),
         size_mib=int(found.attrs["Size"]) // 2**20,
-        current=is_current(image, found.labels, below=below(image, client)),
+        current=is_current(image, found.labels, based_on=based_on(image, client)),
     )
 
 
-def below(image: ImageSpec, client: Client) -> dict[str, str]:
+def based_on(image: ImageSpec, client: Client) -> dict[str, str]:
     """Return the ids of images that this one is based on, by label, as far as they are in the engine."""
-    stands_on = {
+    references = {
         LABEL_BASE: image.base.reference if image.base else source(image),
         LABEL_PARENT: image.parent.reference if image.parent else None,
     }
-    found = {label: image_id(client, reference) for label, reference in stands_on.items() if reference}
+    found = {label: image_id(client, reference) for label, reference in references.items() if reference}
     return {label: identifier for label, identifier in found.items() if identifier}
 
 
@@ -130,26 +130,28 @@ def _build(
     files |= {f"wheels/{wheel.name}": wheel for wheel in sorted(wheels)}
     labels = {
         LABEL_INPUTS: inputs_sha256(image),
-        **below(image, client),
+        **based_on(image, client),
         LABEL_REVISION: read_git(SUITE_ROOT).commit or "unknown",
     }
-    tail: deque[str] = deque(maxlen=_TAIL)
+    tail: deque[str] = deque(maxlen=_TAIL_STEPS)
     try:
         for text in build_image(client, files, tag=image.reference, labels=labels, scratch=cache, network="none"):
             tail += filter(None, [text])
             if text.startswith("Step "):
                 report(f"{image.reference}: {text.splitlines()[0][:100]}")
     except EngineError as error:
-        said = " / ".join(tail)
-        raise RequestError(f"building {image.reference} failed: {error} (last output: {said})") from error
+        output = " / ".join(tail)
+        raise RequestError(f"building {image.reference} failed: {error} (last output: {output})") from error
     finally:
         # The builder's stage holds every wheel once more; the image has what it installed.
         prune_images(client, label=f"{LABEL_BUILDER}={image.reference}")
 
 
-def is_current(image: ImageSpec, labels: Mapping[str, str], *, below: Mapping[str, str]) -> bool:
-    """Whether a build would yield an image with these labels now; the images in `below` are compared, those missing in the engine are not."""
-    return labels.get(LABEL_INPUTS) == inputs_sha256(image) and all(labels.get(key) == below[key] for key in below)
+def is_current(image: ImageSpec, labels: Mapping[str, str], *, based_on: Mapping[str, str]) -> bool:
+    """Whether a build would yield an image with these labels now; the images in `based_on` are compared, those missing in the engine are not."""
+    return labels.get(LABEL_INPUTS) == inputs_sha256(image) and all(
+        labels.get(key) == based_on[key] for key in based_on
+    )
 
 
 def inputs_sha256(image: ImageSpec) -> str:

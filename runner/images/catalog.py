@@ -80,12 +80,12 @@ class Catalog(Frozen):
         if version is None and not offered:
             other = ", ".join(sorted({i.framework for i in self.images if i.device == device})) or "none"
             raise RequestError(f"{framework} has no image for DEVICE={device}; frameworks that do: {other}")
-        if among := meant(version, offered) if version is not None else offered:
-            having = [image for image in among if horovod and self._with_horovod(image)]
-            among = (*having, *(image for image in among if image not in having))
-            return next((image for image in among if misfit(image, gpus, driver) is None), among[0])
+        if candidates := matching(version, offered) if version is not None else offered:
+            with_horovod = [image for image in candidates if horovod and self._with_horovod(image)]
+            candidates = (*with_horovod, *(image for image in candidates if image not in with_horovod))
+            return next((image for image in candidates if misfit(image, gpus, driver) is None), candidates[0])
         versions = [image.version for image in offered]
-        if elsewhere := meant(version or "", self.of(framework)):
+        if elsewhere := matching(version or "", self.of(framework)):
             raise RequestError(
                 f"{elsewhere[0].name} is built for DEVICE={elsewhere[0].device}, not {device}; versions for {device}: "
                 f"{', '.join(versions) or 'none'}"
@@ -121,11 +121,11 @@ class Catalog(Frozen):
         raise RequestError(f"{problem}; {step if others else 'no image of this suite does; ask for DEVICE=cpu'}")
 
 
-def meant(version: str, images: Sequence[ImageSpec]) -> tuple[ImageSpec, ...]:
+def matching(version: str, images: Sequence[ImageSpec]) -> tuple[ImageSpec, ...]:
     """Return the image of a version, or the builds of the only release with this prefix: 2.13 means 2.13.0-cpu if there is no 2.13.1."""
     exact = tuple(image for image in images if image.version == version)
-    begun = tuple(image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version))
-    return exact or (begun if len({release(image.version) for image in begun}) == 1 else ())
+    prefixed = tuple(image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version))
+    return exact or (prefixed if len({release(image.version) for image in prefixed}) == 1 else ())
 
 
 def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | None:
@@ -146,7 +146,9 @@ def load_images(root: Path) -> Catalog:
     """Read `images/versions.yaml` of the checkout at `root`. Raises RequestError."""
     file = yamlfile.load(root / IMAGES / "versions.yaml", VersionsFile)
     pairs = [
-        (_plain(file, root, framework, entry), entry) for framework, entries in file.images.items() for entry in entries
+        (_plain_image(file, root, framework, entry), entry)
+        for framework, entries in file.images.items()
+        for entry in entries
     ]
     return Catalog(
         root=root,
@@ -156,11 +158,11 @@ def load_images(root: Path) -> Catalog:
     )
 
 
-def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> ImageSpec:
+def _plain_image(file: VersionsFile, root: Path, framework: str, entry: Entry) -> ImageSpec:
     base = None if entry.container else file.base(entry.base)
     # Vendors' containers are similar, whatever the framework.
-    among = chain.from_iterable(file.images.values()) if entry.container else file.images[framework]
-    alike = [other for other in among if (other.device, other.kind) == (entry.device, entry.kind)]
+    comparable = chain.from_iterable(file.images.values()) if entry.container else file.images[framework]
+    similar = [other for other in comparable if (other.device, other.kind) == (entry.device, entry.kind)]
     python = entry.container.python if entry.container else file.base(entry.base).python
     own = {"base", "container", "horovod", "requires_python", "compute_capabilities", "wheels_mib", "size_mib"}
     return ImageSpec(
@@ -176,8 +178,8 @@ def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> Imag
         requires_python=entry.requires_python or f"=={python}.*",
         compute_capabilities=tuple(sorted(entry.compute_capabilities, key=capability_number)),
         minimum_driver=file.cuda[entry.cuda].minimum_driver if entry.cuda else None,
-        wheels_mib=entry.wheels_mib or max(other.wheels_mib for other in alike),
-        size_mib=entry.size_mib or max((other.size_mib or 0 for other in alike), default=0),
+        wheels_mib=entry.wheels_mib or max(other.wheels_mib for other in similar),
+        size_mib=entry.size_mib or max((other.size_mib or 0 for other in similar), default=0),
         measured=entry.size_mib is not None,
         directory=root / IMAGES / framework / entry.version,
     )

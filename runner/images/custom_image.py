@@ -173,20 +173,20 @@ def find_host_software(framework: str, *, device: Device, horovod: bool) -> Host
             f"ENGINE=host: {framework} is no Python package that could be looked up; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "
             "or leave ENGINE out"
         )
-    wanted = DISTRIBUTIONS[framework]
-    called = wanted.partition("(")[0]
+    pattern = DISTRIBUTIONS[framework]
+    package = pattern.partition("(")[0]
     python = find_host_python()
     if python is None:
         raise RequestError(
-            f"ENGINE=host: no python3 but the suite's own is on PATH; put one there that has {called}, or leave ENGINE out"
+            f"ENGINE=host: no python3 but the suite's own is on PATH; put one there that has {package}, or leave ENGINE out"
         )
-    found = python.find(wanted)
+    found = python.find(pattern)
     if found is None:
         raise RequestError(
-            f"ENGINE=host: {python.path} has no {called}; put a python3 first on PATH that has, or leave ENGINE out"
+            f"ENGINE=host: {python.path} has no {package}; put a python3 first on PATH that has, or leave ENGINE out"
         )
-    beside = python.find(_HOROVOD)
-    if horovod and beside is None:
+    horovod_found = python.find(_HOROVOD)
+    if horovod and horovod_found is None:
         raise RequestError(
             f"ENGINE=host: {python.path} has no horovod; install it there, ask for another STRATEGY, or leave ENGINE out"
         )
@@ -195,7 +195,7 @@ def find_host_software(framework: str, *, device: Device, horovod: bool) -> Host
         framework=framework,
         distribution=found[0],
         version=found[1],
-        horovod=beside[1] if beside else None,
+        horovod=horovod_found[1] if horovod_found else None,
         device=device,
     )
 
@@ -206,11 +206,11 @@ def find_host_python() -> HostPython | None:
     The suite's own environment is skipped, unless a framework is installed in it, which shows that it is not the suite's alone. The Python is
     queried in the environment that jobs see, so that they find the same software.
     """
-    seen = {**passed(PASSED), "HOME": HOME}
+    environment = {**passed(PASSED), "HOME": HOME}
     for path in process.on_path("python3"):
         try:
-            told = process.run([str(path), "-c", _PROBE], env=seen, cwd=Path("/"), timeout_s=_PROBE_TIMEOUT_S)
-            found = HostPython.model_validate_json(told)
+            output = process.run([str(path), "-c", _PROBE], env=environment, cwd=Path("/"), timeout_s=_PROBE_TIMEOUT_S)
+            found = HostPython.model_validate_json(output)
         except (CommandError, OSError, ValidationError):  # a version manager's shim for a missing version
             continue
         is_suites_own = sys.prefix != sys.base_prefix and Path(found.prefix).resolve() == Path(sys.prefix).resolve()

@@ -36,7 +36,7 @@ _HEADER: Final = """\
 # inputs sha256: {inputs}
 """
 _NEWEST_GLIBC: Final = 40  # known to uv: `uv pip compile --help`
-_LOCAL: Final = re.compile(r"^([\w.-]+)==([^\s;+]+\+([^\s;]+))", re.MULTILINE)
+_LOCAL_VERSION: Final = re.compile(r"^([\w.-]+)==([^\s;+]+\+([^\s;]+))", re.MULTILINE)
 _INPUTS: Final = re.compile(r"^# inputs sha256: ([0-9a-f]{64})$", re.MULTILINE)
 
 
@@ -47,7 +47,7 @@ def write_lock(image: ImageSpec, *, upgrade: bool) -> bool:
     Raises RequestError if uv is missing or there is no solution.
     """
     current = image.lock_path.read_text(encoding="utf-8") if image.lock_path.exists() else ""
-    return replace(image.lock_path, header(image) + resolve(image, "" if upgrade else current))
+    return write_if_changed(image.lock_path, header(image) + resolve(image, "" if upgrade else current))
 
 
 def header(image: ImageSpec) -> str:
@@ -55,7 +55,7 @@ def header(image: ImageSpec) -> str:
     return _HEADER.format(inputs=inputs_sha256(image))
 
 
-def replace(path: Path, text: str) -> bool:
+def write_if_changed(path: Path, text: str) -> bool:
     """Write a generated file; return whether it changed."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
@@ -105,25 +105,27 @@ def resolve(image: ImageSpec, current: str, *, on: BaseSpec | None = None) -> st
     requirements = list(image.requirements)
     builds = {text.partition("+")[2] for text in requirements}
     with tempfile.TemporaryDirectory(prefix="dlscale-lock-") as folder:
-        wanted, lock = Path(folder) / "requirements.in", Path(folder) / "requirements.lock"
+        requirements_file, lock = Path(folder) / "requirements.in", Path(folder) / "requirements.lock"
         lock.write_text(current, encoding="utf-8")
         command = [
-            *(_uv(), "pip", "compile", "--quiet", "--generate-hashes"),
+            *(_find_uv(), "pip", "compile", "--quiet", "--generate-hashes"),
             *(("--no-binary", image.sdist) if image.sdist else ("--only-binary", ":all:")),
             *("--python", sys.executable, "--no-python-downloads"),
             *(("--python-platform", _platform(on)) if on else ("--universal",)),
             *("--python-version", on.python if on else oldest_python(image.requires_python)),
-            *("--no-header", "--no-annotate", "--output-file", lock.name, wanted.name),
+            *("--no-header", "--no-annotate", "--output-file", lock.name, requirements_file.name),
         ]
         while True:
-            wanted.write_text("\n".join(requirements) + "\n", encoding="utf-8")
-            _compile(command, image, Path(folder))
+            requirements_file.write_text("\n".join(requirements) + "\n", encoding="utf-8")
+            _run_uv(command, image, Path(folder))
             text = lock.read_text(encoding="utf-8")
             # A pin of 2.13.0 does not mean 2.13.0+cpu, which this machine's sources may have too, although PEP 440 accepts it.
-            others = [f"{name}!={version}" for name, version, build in _LOCAL.findall(text) if build not in builds]
-            if not others:
+            unwanted = [
+                f"{name}!={version}" for name, version, build in _LOCAL_VERSION.findall(text) if build not in builds
+            ]
+            if not unwanted:
                 return text
-            requirements += others
+            requirements += unwanted
             lock.write_text(current, encoding="utf-8")
 
 
@@ -131,25 +133,25 @@ def _platform(base: BaseSpec) -> str:
     return f"x86_64-manylinux_2_{min(int(base.glibc.partition('.')[2]), _NEWEST_GLIBC)}"
 
 
-def _compile(command: list[str], image: ImageSpec, folder: Path) -> None:
+def _run_uv(command: list[str], image: ImageSpec, folder: Path) -> None:
     """Run uv on pip's primary sources, and only if these have no solution also on the extra indexes. Raises RequestError."""
     # An extra index may have only some files of a version; a lock made from it would install on some Pythons only.
-    own = pip_sources()
-    extra = " ".join(filter(None, (own.get("extra-index-url"), image.extra_index)))
-    primary = {name: value for name, value in own.items() if name != "extra-index-url"}
+    sources_of_pip = pip_sources()
+    extra = " ".join(filter(None, (sources_of_pip.get("extra-index-url"), image.extra_index)))
+    primary = {name: value for name, value in sources_of_pip.items() if name != "extra-index-url"}
     failures = []
     for sources in [primary, {**primary, "extra-index-url": extra}] if extra else [primary]:
         try:
-            process.run(command, env=_environment(sources), cwd=folder)
+            process.run(command, env=_uv_environment(sources), cwd=folder)
         except CommandError as error:
             failures.append(error)
         else:
             return
     reasons = [" ".join(failure.stderr.split())[-600:] for failure in failures]
-    away = _NOT_REACHED.search(reasons[-1])
-    if away and reasons[0] != reasons[-1]:
+    unreachable = _UNREACHABLE.search(reasons[-1])
+    if unreachable and reasons[0] != reasons[-1]:
         raise RequestError(
-            f"{image.name} can't be locked: pip's own index has no answer ({reasons[0]}), and {away[1]}, asked next, can't be reached; "
+            f"{image.name} can't be locked: pip's own index has no answer ({reasons[0]}), and {unreachable[1]}, asked next, can't be reached; "
             "run this where it can be, or ask for a version that pip's index has"
         ) from failures[-1]
     raise RequestError(
@@ -157,7 +159,7 @@ def _compile(command: list[str], image: ImageSpec, folder: Path) -> None:
     ) from failures[-1]
 
 
-_NOT_REACHED: Final = re.compile(r"Failed to fetch: `?(https?://[^\s`/]+)")
+_UNREACHABLE: Final = re.compile(r"Failed to fetch: `?(https?://[^\s`/]+)")
 
 
 def oldest_python(requires_python: str) -> str:
@@ -178,20 +180,20 @@ def pip_sources() -> dict[str, str]:
     return sources
 
 
-def _environment(sources: dict[str, str]) -> dict[str, str]:
+def _uv_environment(sources: dict[str, str]) -> dict[str, str]:
     """Pass pip's sources to uv; in the environment, since an address may hold a password and every user can read argv."""
-    told = {
+    variables = {
         "UV_DEFAULT_INDEX": sources.get("index-url", ""),
         "UV_INDEX": sources.get("extra-index-url", ""),
         "UV_FIND_LINKS": ",".join(sources.get("find-links", "").split()),
         "UV_INDEX_STRATEGY": "unsafe-best-match",  # as pip does: the best version of all sources
     }
-    return {**os.environ, **{name: value for name, value in told.items() if value}}
+    return {**os.environ, **{name: value for name, value in variables.items() if value}}
 
 
-def _uv() -> str:
-    beside = Path(sys.executable).with_name("uv")
-    found = str(beside) if beside.exists() else shutil.which("uv")
+def _find_uv() -> str:
+    own = Path(sys.executable).with_name("uv")
+    found = str(own) if own.exists() else shutil.which("uv")
     if found is None:
         raise RequestError("uv, which resolves locks, is not installed; run `make .venv/ready-dev` or `pip install uv`")
     return found
@@ -217,7 +219,7 @@ def write_container(image: ImageSpec, *, report: Callable[[str], None]) -> bool:
         )
     digest = answer.digest or known
     text = f"{name}@{digest}\n" if digest else f"{_UNKNOWN_DIGEST}{name}\n"
-    return replace(image.lock_path, header(image) + text)
+    return write_if_changed(image.lock_path, header(image) + text)
 
 
 def source(image: ImageSpec) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import jinja2
 
 from runner.core.errors import DlscaleError, RequestError
-from runner.images.base import recipe
+from runner.images.base import base_dockerfile
 from runner.images.catalog import IMAGES, Catalog
-from runner.images.lock import replace, source
+from runner.images.lock import source, write_if_changed
 from runner.images.spec import ImageSpec
 
 
@@ -27,7 +27,7 @@ def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
     )
     try:
         for base in catalog.bases:
-            yield recipe(catalog.root, base), environment.get_template("base.Dockerfile.j2").render(base=base)
+            yield base_dockerfile(catalog.root, base), environment.get_template("base.Dockerfile.j2").render(base=base)
         for image in catalog.everything:
             name = f"{template(image)}.Dockerfile.j2"
             above = source(image) if image.kind == "container" else None
@@ -51,7 +51,7 @@ def template(image: ImageSpec) -> str:
 
 def write(catalog: Catalog) -> tuple[Path, ...]:
     """Write the generated files; return those that changed."""
-    return tuple(path for path, text in render(catalog) if replace(path, text))
+    return tuple(path for path, text in render(catalog) if write_if_changed(path, text))
 
 
 def check(catalog: Catalog) -> None:

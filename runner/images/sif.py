@@ -87,7 +87,7 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
             return found
         report(f"making {path} of {entry.reference}, a minute or more")
         try:
-            with _unpacked(archive, where) as tar:
+            with _unpack(archive, where) as tar:
                 follow(("apptainer", "build", "--force", str(draft), f"docker-archive:{tar}"), on_line=lambda _: None)
         except CommandError as error:
             raise RequestError(
@@ -106,15 +106,15 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
 
 
 @contextmanager
-def _unpacked(archive: Path, where: Path) -> Iterator[Path]:
+def _unpack(archive: Path, where: Path) -> Iterator[Path]:
     """Unpack an archive to a tar, which exists during the block: Podman 4.3 and Apptainer 1.4 find no header in the output of Python's gzip.
 
     Tars of killed runners are removed.
     """
     stem = f"{archive.stem}-"
-    for left in where.glob(f"{stem}*.tar"):
-        if owner.state(left.stem.removeprefix(stem)) == "gone":
-            left.unlink(missing_ok=True)
+    for stale in where.glob(f"{stem}*.tar"):
+        if owner.state(stale.stem.removeprefix(stem)) == "gone":
+            stale.unlink(missing_ok=True)
     tar = where / f"{stem}{owner.own() or os.getpid()}.tar"
     try:
         with gzip.open(archive, "rb") as packed, tar.open("wb") as file:
@@ -162,7 +162,7 @@ def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *,
     _, archive = ensure_archive(image, report=report)
     report(f"podman: loading {image.reference}")
     try:
-        with _unpacked(archive, folder(image)) as tar:
+        with _unpack(archive, folder(image)) as tar:
             ask(("podman", "load", "--quiet", "--input", str(tar)))
     except CommandError as error:
         raise RequestError(f"podman could not load {archive} ({error.last_line}); see `podman info`") from error

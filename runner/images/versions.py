@@ -25,7 +25,7 @@ def _pinned(text: str) -> str:
     return text
 
 
-def _read_by(parse: Callable[[str], object], wanted: str) -> AfterValidator:
+def _parsed_by(parse: Callable[[str], object], wanted: str) -> AfterValidator:
     """Validate a text by parsing it."""
 
     def check(text: str) -> str:
@@ -38,9 +38,9 @@ def _read_by(parse: Callable[[str], object], wanted: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Pin = Annotated[str, _read_by(_pinned, "a requirement like 'numpy==1.23.5'")]
-PythonRange = Annotated[str, _read_by(SpecifierSet, "a range of Python versions like '>=3.10,<3.13'")]
-DriverVersion = Annotated[str, _read_by(Version, "a driver version like '580.65.06'")]
+Pin = Annotated[str, _parsed_by(_pinned, "a requirement like 'numpy==1.23.5'")]
+PythonRange = Annotated[str, _parsed_by(SpecifierSet, "a range of Python versions like '>=3.10,<3.13'")]
+DriverVersion = Annotated[str, _parsed_by(Version, "a driver version like '580.65.06'")]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
 # One path component and one image tag: a version, framework or base with a slash would escape its folder.
@@ -164,13 +164,13 @@ class Entry(Frozen):
         return "wheels" if self.requirements else "debian"
 
     @model_validator(mode="after")
-    def _gpu_facts(self) -> Entry:
+    def _has_gpu_facts(self) -> Entry:
         if (self.device == "gpu") != bool(self.cuda and self.compute_capabilities):
             raise ValueError("a gpu image, and no other, has both keys 'cuda' and 'compute_capabilities'")
         return self
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Entry:
+    def _is_of_one_kind(self) -> Entry:
         of_wheels = bool(self.requirements)
         if (
             of_wheels != bool(self.requires_python)
@@ -198,7 +198,7 @@ class VersionsFile(Frozen):
         return BaseSpec(name=name, **entry.model_dump(), **self.suites[entry.suite].model_dump())
 
     @model_validator(mode="after")
-    def _agree(self) -> VersionsFile:
+    def _is_consistent(self) -> VersionsFile:
         for problem in self._problems():
             raise ValueError(problem)
         return self

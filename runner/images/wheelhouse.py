@@ -29,9 +29,9 @@ from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 
 # Concurrent downloads: enough to hide the start-up of pip.
-_AT_ONCE: Final = 4
+_DOWNLOADS: Final = 4
 _OLDEST_GLIBC: Final = 5  # manylinux_2_5 is manylinux1 (PEP 600)
-_LEGACY: Final = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64")
+_LEGACY_PLATFORMS: Final = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64")
 
 
 @dataclass(frozen=True)
@@ -57,30 +57,30 @@ def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tu
     """
     if image.base is None or image.kind != "wheels":
         return ()
-    house = cache / "wheels"
+    wheelhouse = cache / "wheels"
     target = Target.of(image.base)
     try:
-        house.mkdir(parents=True, exist_ok=True)
+        wheelhouse.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RequestError(
-            f"{house}: {error.strerror}; set DLSCALE_CACHE to a directory that can be written"
+            f"{wheelhouse}: {error.strerror}; set DLSCALE_CACHE to a directory that can be written"
         ) from error
     _ = image.lock_sha256  # raises if there is no lock
     pins = target.pins(image.lock_path.read_text(encoding="utf-8"))
-    found = {pin: _find(pin, image, house, target) for pin in pins}
+    found = {pin: _find(pin, image, wheelhouse, target) for pin in pins}
     missing = [pin for pin, wheel in found.items() if wheel is None]
     if missing:
-        free = free_mib(house)
+        free = free_mib(wheelhouse)
         if free < image.wheels_mib:
             raise RequestError(
-                f"{house} has {free} MiB free, the wheels of {image.name} need {image.wheels_mib}; free some or set DLSCALE_CACHE"
+                f"{wheelhouse} has {free} MiB free, the wheels of {image.name} need {image.wheels_mib}; free some or set DLSCALE_CACHE"
             )
 
         def download(number: int, pin: Pin) -> Path:
             report(f"fetching {pin.name} {pin.version} ({number} of {len(missing)})")
-            return _download(pin, image, house, target)
+            return _download(pin, image, wheelhouse, target)
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_DOWNLOADS) as pool:
             found.update(zip(missing, pool.map(download, count(1), missing), strict=True))
     return tuple(wheel for wheel in found.values() if wheel)
 
@@ -97,7 +97,7 @@ class Target:
         """Return the system of a base."""
         newest = int(base.glibc.partition(".")[2])
         steps = tuple(f"manylinux_2_{minor}_x86_64" for minor in range(newest, _OLDEST_GLIBC - 1, -1))
-        return cls(base.python, (*steps, *_LEGACY))
+        return cls(base.python, (*steps, *_LEGACY_PLATFORMS))
 
     def pins(self, lock: str) -> tuple[Pin, ...]:
         """Return the packages of a lock's text that are installed here."""
@@ -140,31 +140,31 @@ def read_lock(text: str) -> Iterator[Pin]:
         yield Pin(canonicalize_name(requirement.name), pin.version, requirement.marker, hashes)
 
 
-def _find(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path | None:
+def _find(pin: Pin, image: ImageSpec, wheelhouse: Path, target: Target) -> Path | None:
     """Return a package's file if the wheelhouse has it; damaged files are removed."""
-    for path in _files(pin, image, house, target):
+    for path in _files(pin, image, wheelhouse, target):
         if file_sha256(path) in pin.hashes:
             return path
         path.unlink()
     return None
 
 
-def _files(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Iterator[Path]:
+def _files(pin: Pin, image: ImageSpec, wheelhouse: Path, target: Target) -> Iterator[Path]:
     """Yield files of the wheelhouse whose names match the package and the target."""
     if pin.name == image.sdist:
-        yield from house.glob(f"{pin.name}-{pin.version}.tar.gz")
+        yield from wheelhouse.glob(f"{pin.name}-{pin.version}.tar.gz")
         return
     tags = target.tags()
-    for wheel in sorted(house.glob("*.whl")):
+    for wheel in sorted(wheelhouse.glob("*.whl")):
         try:
-            name, version, _, held = parse_wheel_filename(wheel.name)
+            name, version, _, wheel_tags = parse_wheel_filename(wheel.name)
         except InvalidWheelFilename:
             continue
-        if (name, str(version)) == (pin.name, pin.version) and not tags.isdisjoint(held):
+        if (name, str(version)) == (pin.name, pin.version) and not tags.isdisjoint(wheel_tags):
             yield wheel
 
 
-def _wheels_for(target: Target) -> Iterator[str]:
+def _target_options(target: Target) -> Iterator[str]:
     """Yield options that make pip take wheels for another system than its own."""
     yield from ("--only-binary", ":all:", "--python-version", target.python, "--implementation", "cp")
     for abi in (f"cp{target.python.replace('.', '')}", "abi3", "none"):
@@ -173,21 +173,21 @@ def _wheels_for(target: Target) -> Iterator[str]:
         yield from ("--platform", platform)
 
 
-def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
+def _download(pin: Pin, image: ImageSpec, wheelhouse: Path, target: Target) -> Path:
     # After checking its hash, pip unpacks a source distribution to read its metadata, with the runner's own locked setuptools.
     source = ("--no-binary", pin.name, "--no-build-isolation")
-    with tempfile.TemporaryDirectory(dir=house, prefix=".fetching-") as folder:
-        wanted = Path(folder) / "requirements.txt"
-        wanted.write_text(pin.line() + "\n", encoding="utf-8")
-        words = [
+    with tempfile.TemporaryDirectory(dir=wheelhouse, prefix=".fetching-") as folder:
+        requirements = Path(folder) / "requirements.txt"
+        requirements.write_text(pin.line() + "\n", encoding="utf-8")
+        options = [
             *("--no-cache-dir", "--no-deps"),
-            *(source if pin.name == image.sdist else _wheels_for(target)),
-            *("--dest", folder, "-r", str(wanted)),
+            *(source if pin.name == image.sdist else _target_options(target)),
+            *("--dest", folder, "-r", str(requirements)),
         ]
         about = f"{image.name} can't be built"
-        pip(sys.executable, "download", words, extra_index=image.extra_index, about=about, report=lambda _: None)
-        (fetched,) = (path for path in Path(folder).iterdir() if path != wanted)
-        return fetched.replace(house / fetched.name)
+        pip(sys.executable, "download", options, extra_index=image.extra_index, about=about, report=lambda _: None)
+        (fetched,) = (path for path in Path(folder).iterdir() if path != requirements)
+        return fetched.replace(wheelhouse / fetched.name)
 
 
 def file_sha256(path: Path) -> str:

@@ -13,7 +13,7 @@ import pytest
 from wheels import make_index, make_wheel
 
 from runner.core.errors import RequestError
-from runner.images.add import _inserted, add, record_size
+from runner.images.add import _with_entry, add, record_size
 from runner.images.catalog import load_images
 from runner.images.lock import check_lock
 from runner.images.render import check
@@ -135,7 +135,7 @@ def test_an_entry_has_its_place_among_those_like_it(root):
     text = (root / "images" / "versions.yaml").read_text()
     alike = [image for image in load_images(root).of("pytorch", "gpu") if "-" not in image.version]
     older = alike[0].model_copy(update={"version": "2.12.0"})
-    lines = _inserted(text, older, alike, {"version": "2.12.0", "ptx": True}).splitlines()
+    lines = _with_entry(text, older, alike, {"version": "2.12.0", "ptx": True}).splitlines()
     place = lines.index("    - version: 2.12.0")
     assert lines[place + 1 : place + 3] == ["      ptx: true", "    - version: 2.13.0"]
 

@@ -126,11 +126,11 @@ def test_a_new_base_is_a_new_image_and_the_old_one_goes(made, tmp_path):
 
 def test_an_image_is_current_when_nothing_that_it_is_made_from_has_changed():
     labels = {LABEL_INPUTS: inputs_sha256(IMAGE), LABEL_BASE: "base 1"}
-    assert is_current(IMAGE, labels, below={LABEL_BASE: "base 1"})
-    assert not is_current(IMAGE, labels, below={LABEL_BASE: "base 2"})
-    assert is_current(IMAGE, labels, below={})  # brought by `images load`, without its base
-    assert not is_current(IMAGE, {**labels, LABEL_INPUTS: "0"}, below={LABEL_BASE: "base 1"})
-    assert not is_current(IMAGE, {}, below={})
+    assert is_current(IMAGE, labels, based_on={LABEL_BASE: "base 1"})
+    assert not is_current(IMAGE, labels, based_on={LABEL_BASE: "base 2"})
+    assert is_current(IMAGE, labels, based_on={})  # brought by `images load`, without its base
+    assert not is_current(IMAGE, {**labels, LABEL_INPUTS: "0"}, based_on={LABEL_BASE: "base 1"})
+    assert not is_current(IMAGE, {}, based_on={})
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "requirements.lock"])

@@ -133,9 +133,9 @@ def test_a_changed_framework_or_patch_outdates_its_image_and_what_its_lock_names
 
 def test_it_is_outdated_once_another_image_of_the_framework_is_there():
     labels = {LABEL_INPUTS: inputs_sha256(MXNET), LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"}
-    assert is_current(MXNET, labels, below={LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"})
-    assert not is_current(MXNET, labels, below={LABEL_BASE: "base 1", LABEL_PARENT: "parent 2"})
-    assert not is_current(MXNET, labels, below={LABEL_BASE: "base 2", LABEL_PARENT: "parent 1"})
+    assert is_current(MXNET, labels, based_on={LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"})
+    assert not is_current(MXNET, labels, based_on={LABEL_BASE: "base 1", LABEL_PARENT: "parent 2"})
+    assert not is_current(MXNET, labels, based_on={LABEL_BASE: "base 2", LABEL_PARENT: "parent 1"})
 
 
 def test_the_framework_is_built_first(monkeypatch, tmp_path):
