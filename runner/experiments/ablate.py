@@ -44,7 +44,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
     scales = request.gpus or request.workers or (1,)
     if len(scales) > 1:
         raise RequestError(
-            f"{','.join(map(str, scales))} devices are a sweep, and an ablation has one scale; give one number"
+            f"{','.join(map(str, scales))} devices are a sweep, but an ablation has a single scale; give one number"
         )
     resources = discover_own(request)
     if request.data:  # losses are compared after the same iterations
@@ -75,7 +75,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
             if grow:
                 grow_batch(lines[-1], last, resources, run, repeat=request.repeat)
         except _InterruptedError:
-            shown.stage("stopped; the table has what ran")
+            shown.stage("stopped; the table shows the runs so far")
     console = open_console(soft_wrap=True)
     for found in map(ablation, ablations(runs)):
         console.print(found.terminal())

@@ -58,7 +58,7 @@ def diagnose(request: Request, *, baseline: Path | None, command: tuple[str, ...
     """
     if request.repeat < FEWEST_RUNS:
         raise RequestError(
-            f"REPEAT={request.repeat} asked, and an interval takes {FEWEST_RUNS} rounds; ask for REPEAT=5"
+            f"REPEAT={request.repeat}: an interval requires {FEWEST_RUNS} rounds or more; ask for REPEAT=5"
         )
     expected = _read(baseline) if baseline else None
     if request.cluster:  # GPUS counts the GPUs of each node here, and those of all nodes in a job
@@ -90,7 +90,7 @@ def make_baseline(places: Sequence[Path], *, out: Path) -> None:
 
 
 def _read(path: Path) -> Diagnosis:
-    with reading(path, "is not what `dlscale diagnose` measured", step="name another file"):
+    with reading(path, "is no file of `dlscale diagnose`", step="name another file"):
         return Diagnosis.model_validate_json(path.read_text(encoding="utf-8"))
 
 
@@ -121,7 +121,7 @@ class _Rounds:
         if any(other.world_size != trial.world_size for other in others):
             variable = "GPUS" if trial.device == "gpu" else "WORKERS"
             raise RequestError(
-                f"the nodes have different numbers of devices; ask for as many of each with {variable}=n"
+                f"the nodes have different numbers of devices; choose a number that all have with {variable}=n"
             )
         what = f"{title(trial)}, batch {trial.batch_per_device}, {trial.precision}"
         if expected:
@@ -160,7 +160,7 @@ class _Rounds:
         if len(kinds) > 1:
             listed = "; ".join(f"{', '.join(nodes)}: {kind}" for kind, nodes in kinds.items())
             raise RequestError(
-                f"nodes are compared with others of their kind, and these are of several ({listed}); list those of one"
+                f"only nodes of one kind are comparable, and these are of several ({listed}); list nodes of one kind"
             )
         return next(iter(kinds))
 
@@ -182,9 +182,7 @@ class _Rounds:
         runner = TrialRunner(self.request, resources, prepared, self.shown, self.command, stamp(), lambda _, __: None)
         ((_, record),) = runner.run_all([trial])
         if record.outcome.status == "interrupted":
-            raise RunFailedError(
-                "stopped; nothing is judged by a part of the rounds, the records that were made are kept"
-            )
+            raise RunFailedError("stopped; an incomplete diagnosis is not judged, its records are kept")
         self.runs.append(record.run_id)
         if record.validity.status == "invalid":
             self.failed[node] = "; ".join(record.validity.reasons)

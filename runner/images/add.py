@@ -72,8 +72,8 @@ def add(
             image, _ = _pin_requirements(image, _with_cuda_packages(followed, _cuda_release(cuda)), build=f"+{cuda}")
         except RequestError as error:
             raise RequestError(
-                f"no package source gives {framework} {version} built for CUDA {_cuda_release(cuda)}; leave out --cuda"
-                f"{f', as it comes it is built for {runtime},' if runtime else ''} or name another version"
+                f"no package source has {framework} {version} built for CUDA {_cuda_release(cuda)}; leave out --cuda"
+                f"{f' (the default build is for {runtime})' if runtime else ''} or name another version"
             ) from error
     versions = root / IMAGES / "versions.yaml"
     before = versions.read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ def _similar(catalog: Catalog, framework: str, version: str, *, on_gpu: bool) ->
     if not similar or not version[:1].isdigit():
         names = ", ".join(image.version for image in known) or "none"
         raise RequestError(
-            f"no image of {framework} made of wheels{' for GPUs' * on_gpu} is called like {version}; these are: {names}; name the new one like "
+            f"no image of {framework} made of wheels{' for GPUs' * on_gpu} is named like {version}; known: {names}; name the new one like "
             "one of them, or write its entry into images/versions.yaml"
         )
     return similar
@@ -146,9 +146,7 @@ def _base(catalog: Catalog, followed: ImageSpec, python: str | None) -> BaseSpec
     }
     if python not in similar:
         known = ", ".join(f"{number} ({base.name})" for number, base in sorted(similar.items()))
-        raise RequestError(
-            f"no base of images/versions.yaml has Python {python} for {followed.name}; these are there: {known}"
-        )
+        raise RequestError(f"no base of images/versions.yaml has Python {python} for {followed.name}; known: {known}")
     return similar[python]
 
 
@@ -166,7 +164,7 @@ def _cuda_release(cuda: str) -> str:
     """Convert `cu126` to CUDA's own number, 12.6."""
     found = re.fullmatch(r"cu(\d+)(\d)", cuda)
     if found is None:
-        raise RequestError(f"--cuda {cuda} names no CUDA release; give one as package names have it: cu126, cu130")
+        raise RequestError(f"--cuda {cuda} is not a CUDA release; write it as package names do: cu126, cu130")
     return ".".join(found.groups())
 
 
@@ -245,7 +243,7 @@ def _built_for(wheel: Path, wanted: str | None) -> tuple[str, tuple[str, ...], b
         )
     if wanted not in (None, cuda[1].decode()):
         raise RequestError(
-            f"{wheel.name} is built for CUDA {cuda[1].decode()}, {wanted} asked; leave out --cuda, or name another version"
+            f"{wheel.name} is built for CUDA {cuda[1].decode()}, not {wanted}; leave out --cuda, or name another version"
         )
     kinds = _ARCHITECTURE.findall(architectures[0])
     capabilities = tuple(dict.fromkeys(f"{int(major)}.{int(minor)}" for _, major, minor in kinds))

@@ -126,7 +126,7 @@ def _from_registry(base: BaseSpec, client: Client, dockerfile: Path, cache: Path
     except EngineError as error:
         raise RequestError(
             f"{base.reference} could not be built from {base.registry.pinned} ({error}); `dlscale images base --way mirror` "
-            f"takes this machine's Debian mirror instead"
+            f"uses this machine's Debian mirror instead"
         ) from error
 
 
@@ -136,7 +136,7 @@ def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[
         load_image(client, file)
     found = image_id(client, base.reference)
     if found is None:
-        raise RequestError(f"{archive}: holds no {base.reference}; remove this file and try again")
+        raise RequestError(f"{archive}: does not contain {base.reference}; remove this file and try again")
     return found
 
 

@@ -107,7 +107,7 @@ def ensure(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[s
             remove_unnamed(client, old.id)
     built = find_built(image, client)
     if built is None:
-        raise RequestError(f"{image.reference} was built and is not in the engine; look at its disk and its log")
+        raise RequestError(f"{image.reference} was built, but is not in the engine; check its disk and its log")
     return built
 
 
@@ -249,6 +249,6 @@ def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> t
             load_image(client, file)
         if image_id(client, entry.reference) != entry.id:
             raise RequestError(
-                f"{entry.reference}: came out of the archive with another id than it went in; make the archive again"
+                f"{entry.reference}: has another id after loading than in {MANIFEST}; create the archive again"
             )
     return manifest.images

@@ -88,7 +88,7 @@ def look_up(client: Client, reference: str) -> FoundImage:
         raise RequestError(f"--image {reference} can't be looked up ({error}); give NAME:TAG") from error
     if found is None:
         raise RequestError(
-            f"the engine has no image {reference}; type `docker pull {reference}`, or `dlscale images load` where there is no network"
+            f"the engine has no image {reference}; type `docker pull {reference}`, or without a network `dlscale images load`"
         )
     return FoundImage(
         reference=reference,
@@ -170,7 +170,7 @@ def find_host_software(framework: str, *, device: Device, horovod: bool) -> Host
     """Find the framework, and Horovod if required, in the Python of `find_host_python`. Raises RequestError."""
     if framework not in DISTRIBUTIONS:
         raise RequestError(
-            f"ENGINE=host: {framework} is no Python package that could be looked up; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "
+            f"ENGINE=host: {framework} is not a Python package; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "
             "or leave ENGINE out"
         )
     pattern = DISTRIBUTIONS[framework]
@@ -178,7 +178,7 @@ def find_host_software(framework: str, *, device: Device, horovod: bool) -> Host
     python = find_host_python()
     if python is None:
         raise RequestError(
-            f"ENGINE=host: no python3 but the suite's own is on PATH; put one there that has {package}, or leave ENGINE out"
+            f"ENGINE=host: PATH has no python3 except the suite's own; add one that has {package}, or leave ENGINE out"
         )
     found = python.find(pattern)
     if found is None:

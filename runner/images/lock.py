@@ -75,7 +75,7 @@ def check_lock(image: ImageSpec) -> None:
     found = _INPUTS.search(image.lock_path.read_text(encoding="utf-8"))
     if found is None or found[1] != inputs_sha256(image):
         raise DlscaleError(
-            f"{image.lock_path}: was not made from the requirements that images/versions.yaml has now; run `dlscale images lock`"
+            f"{image.lock_path}: is outdated, images/versions.yaml has other requirements; run `dlscale images lock`"
         )
 
 
@@ -151,11 +151,11 @@ def _run_uv(command: list[str], image: ImageSpec, folder: Path) -> None:
     unreachable = _UNREACHABLE.search(reasons[-1])
     if unreachable and reasons[0] != reasons[-1]:
         raise RequestError(
-            f"{image.name} can't be locked: pip's own index has no answer ({reasons[0]}), and {unreachable[1]}, asked next, can't be reached; "
-            "run this where it can be, or ask for a version that pip's index has"
+            f"{image.name} can't be locked: pip's index has no solution ({reasons[0]}), and the next one, {unreachable[1]}, can't be reached; "
+            "run this where it can be reached, or ask for a version that pip's index has"
         ) from failures[-1]
     raise RequestError(
-        f"{image.name} can't be locked ({reasons[-1]}); mend its requirements in images/versions.yaml"
+        f"{image.name} can't be locked ({reasons[-1]}); fix its requirements in images/versions.yaml"
     ) from failures[-1]
 
 
@@ -211,11 +211,11 @@ def write_container(image: ImageSpec, *, report: Callable[[str], None]) -> bool:
     known = image.digest or _locked_digest(image)
     answer = ask_registry(name)
     if answer.silence:
-        report(f"{name}: its registry does not answer ({answer.silence}); its digest stays {known or 'unknown'}")
+        report(f"{name}: its registry does not answer ({answer.silence}); its digest remains {known or 'unknown'}")
     if known and answer.digest and known != answer.digest:
         raise RequestError(
-            f"{name} is {answer.digest} at its registry and {known} here: the tag was moved; remove {image.lock_path}, and the digest in "
-            "images/versions.yaml if it is there, to take the new one"
+            f"{name} is {answer.digest} in its registry and {known} here: the tag was moved; to accept that, remove {image.lock_path} and any "
+            "digest in images/versions.yaml"
         )
     digest = answer.digest or known
     text = f"{name}@{digest}\n" if digest else f"{_UNKNOWN_DIGEST}{name}\n"
@@ -234,8 +234,8 @@ def without_digest(image: ImageSpec) -> str | None:
     if image.kind != "container" or "@" in source(image):
         return None
     return (
-        f"no digest is known of {image.container}; type `dlscale images lock {image.framework}:{image.version}` on a machine that reaches "
-        "its registry"
+        f"the digest of {image.container} is unknown; type `dlscale images lock {image.framework}:{image.version}` on a machine that can "
+        "reach its registry"
     )
 
 
@@ -256,8 +256,8 @@ def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str]
         else:
             return
     raise RequestError(
-        f"{wanted}, which {image.name} is made from, is not in the engine and its registry does not give it ({silence}); bring the "
-        f"image with `dlscale images load` from a machine that has it, or ask for another version"
+        f"{wanted}, the base of {image.name}, is not in the engine, and its registry does not provide it ({silence}); bring the image "
+        f"with `dlscale images load` from a machine that has it, or ask for another version"
     )
 
 

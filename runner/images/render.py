@@ -37,10 +37,10 @@ def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
             f"{folder / 'templates' / str(error.name)}: is missing; every framework in versions.yaml needs its template"
         ) from error
     except jinja2.TemplateSyntaxError as error:
-        raise RequestError(f"{error.filename}:{error.lineno}: {error.message}; mend the template") from error
+        raise RequestError(f"{error.filename}:{error.lineno}: {error.message}; fix the template") from error
     except jinja2.UndefinedError as error:
         raise RequestError(
-            f"{folder / 'templates'}: a template names what no image has ({error.message}); mend it"
+            f"{folder / 'templates'}: a template uses an unknown name ({error.message}); fix it"
         ) from error
 
 
@@ -63,7 +63,7 @@ def check(catalog: Catalog) -> None:
         held = path.read_text(encoding="utf-8")
         if held != text:
             raise DlscaleError(
-                f"{path}:{_first_difference(held, text)}: differs from what versions.yaml and the templates give; change those, "
+                f"{path}:{_first_difference(held, text)}: differs from the output of versions.yaml and the templates; change those, "
                 f"then run `dlscale images render`"
             )
     for path in sorted((catalog.root / IMAGES).glob("*/**/Dockerfile")):

@@ -72,7 +72,7 @@ def _read(where: Path) -> tuple[Path, Sif] | None:
         return None
     if path.stat().st_size != sif.size:
         raise RequestError(
-            f"{path}: is not the SIF that was made; remove {details}, and type `dlscale images sif` again"
+            f"{path}: differs from the SIF that was made; remove {details}, and type `dlscale images sif` again"
         )
     return path, sif
 
@@ -91,7 +91,7 @@ def make_sif(entry: Archived, archive: Path, *, where: Path, report: Callable[[s
                 follow(("apptainer", "build", "--force", str(draft), f"docker-archive:{tar}"), on_line=lambda _: None)
         except CommandError as error:
             raise RequestError(
-                f"{entry.reference}: apptainer could not make a SIF of {archive} ({error.last_line}); look at its disk"
+                f"{entry.reference}: apptainer could not make a SIF of {archive} ({error.last_line}); check its disk"
             ) from error
         draft.replace(path)
         made = Sif(
@@ -147,7 +147,7 @@ def find_archive(image: ImageSpec, directory: Path) -> tuple[Archived, Path]:
     entry = next((one for one in read_manifest(directory).images if one.reference == image.reference), None)
     if entry is None or not (directory / entry.file).is_file() or entry.lock_sha256 != image.lock_sha256:
         raise RequestError(
-            f"{directory}: has no {image.reference} of today's lock; write it with `dlscale images archive`"
+            f"{directory}: has no {image.reference} of the present lock; write it with `dlscale images archive`"
         )
     return entry, directory / entry.file
 
@@ -167,7 +167,7 @@ def ensure_in_podman(image: ImageSpec, ask: Callable[[tuple[str, ...]], str], *,
     except CommandError as error:
         raise RequestError(f"podman could not load {archive} ({error.last_line}); see `podman info`") from error
     if (found := _podman_id(image, ask)) is None:
-        raise RequestError(f"podman loaded {archive} and has no {image.reference}; see `podman images`")
+        raise RequestError(f"podman loaded {archive}, but has no {image.reference}; see `podman images`")
     return found
 
 

@@ -70,7 +70,7 @@ class Command(Frozen):
     @model_validator(mode="after")
     def _leaves_a_record_or_prints(self) -> Command:
         if (self.run_id is None) is (self.printed is None):
-            raise ValueError("a command leaves a record or prints its figures, one of them")
+            raise ValueError("a command either leaves a record or prints its figures")
         return self
 
 

@@ -54,12 +54,10 @@ def check_request(request: Request, resources: Resources, *, beside_host: bool) 
     for variable, given in (("GPUS", request.gpus), ("WORKERS", request.workers)):
         if given and given != (1,):
             counts = ",".join(map(str, given))
-            raise RequestError(
-                f"{variable}={counts} asked, and what the suite costs is measured on one device; ask for {variable}=1"
-            )
+            raise RequestError(f"{variable}={counts}: the overhead is measured on one device; ask for {variable}=1")
     if beside_host and resources.engine.name == "host":
         raise RequestError(
-            "--beside-host holds another engine against ENGINE=host, which is the only one asked for; leave one of them out"
+            "--beside-host compares another engine with ENGINE=host, which is the requested engine; leave out one of the two"
         )
 
 

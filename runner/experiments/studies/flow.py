@@ -108,7 +108,7 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     nothing = not requests(found)
     tables.print_plan(console, study, found, machine=machine, scale=options.scale, whole=options.dry_run or nothing)
     if nothing:
-        raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
+        raise RequestError(f"no cell of STUDY={study.id} can run on {machine.name}; the reasons are above")
     if options.dry_run:
         return 0
     out = request.out or SUITE_ROOT / "results" / machine.name
@@ -129,17 +129,17 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     tables.print_reproduction(console, reproduction, whole=text)
     console.print(f"written: {path}", style="dim", soft_wrap=True)
     if stopped:
-        console.print(f"stopped; the same command goes on from here: {shlex.join(command)}", style="yellow")
+        console.print(f"stopped; to continue, type the same command: {shlex.join(command)}", style="yellow")
     return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
 
 
-def check_program(study: Study, asked: Request) -> None:
+def check_program(study: Study, request: Request) -> None:
     """Refuse a program that no block of a study names. Raises RequestError, which lists the known ones."""
-    if not asked.command or any(block.program and block.program.is_at(asked.command[0]) for block in study.blocks):
+    if not request.command or any(block.program and block.program.is_at(request.command[0]) for block in study.blocks):
         return
     known = dict.fromkeys(block.program.file for block in study.blocks if block.program)
-    names = f"the source's were {', '.join(known)}" if known else "none of the source's is known"
-    raise RequestError(f"PROGRAM={asked.command[0]} is none of STUDY={study.id}; {names}")
+    names = f"its programs: {', '.join(known)}" if known else "the study names no program"
+    raise RequestError(f"PROGRAM={request.command[0]} is not a program of STUDY={study.id}; {names}")
 
 
 def _blocks(study: Study, names: Sequence[str]) -> list[Block]:
@@ -156,7 +156,7 @@ def _may_match(name: str, block: Block) -> bool:
 
 def _no_such_cell(name: str, study: str | None, blocks: Iterable[str]) -> RequestError:
     return RequestError(
-        f"CELLS={name}: no cell of STUDY={study} begins so; its blocks: {', '.join(dict.fromkeys(blocks))}"
+        f"CELLS={name}: no cell of STUDY={study} has this prefix; its blocks: {', '.join(dict.fromkeys(blocks))}"
     )
 
 

@@ -58,7 +58,7 @@ class Difference(Frozen):
     @model_validator(mode="after")
     def _differs(self) -> Difference:
         if self.published == self.here:
-            raise ValueError(f"{self.field}: `published` and `here` are the same; leave it out")
+            raise ValueError(f"{self.field}: `published` and `here` are equal; remove this difference")
         return self
 
 
@@ -125,7 +125,7 @@ class Program(Frozen):
     @model_validator(mode="after")
     def _has_one_log_format(self) -> Program:
         if (self.dialect is None) == (self.pattern is None):
-            raise ValueError(f"{self.file}: give `dialect` or `pattern`, whichever reads its log")
+            raise ValueError(f"{self.file}: give either `dialect` or `pattern`, to read its log")
         return self
 
     @model_validator(mode="after")
@@ -133,7 +133,7 @@ class Program(Frozen):
         for word in (*self.arguments, *self.on_gpus):
             if unknown := {name for _, name, _, _ in Formatter().parse(word) if name is not None} - PLACEHOLDERS:
                 raise ValueError(
-                    f"{self.file}: nothing stands for {{{min(unknown)}}} in {word}; known: {', '.join(sorted(PLACEHOLDERS))}"
+                    f"{self.file}: unknown placeholder {{{min(unknown)}}} in {word}; known: {', '.join(sorted(PLACEHOLDERS))}"
                 )
         return self
 
@@ -222,7 +222,7 @@ class Block(Frozen):
         for wrong, sentence in (
             (
                 bool(self.batches) == bool(own) or len(own) not in (0, len(self.points)),
-                "give `batches`, or a batch to every one of the points",
+                "give `batches`, or a batch for every point",
             ),
             (
                 bool(self.cases) != (self.concurrent is not None),
@@ -232,19 +232,19 @@ class Block(Frozen):
             (any(one.nodes > 1 for one in self.points) and not self.networks, "runs on several nodes need `networks`"),
             (
                 any(one.gpus % one.nodes for one in (*self.points, *self.short.also, *self.small.also)),
-                "the devices of a point are shared out equally to its nodes",
+                "the devices of a point must be divisible by its nodes",
             ),
             (self.framework is None and self.where.framework is None, "`where` names no framework"),
             (
                 self.program is not None and set(self.program.models) != set(self.models),
-                "`program` calls networks otherwise than `models`; name each of them",
+                "`program` must name the same networks as `models`",
             ),
             (
                 lengths.count(None) < len(lengths) - 1,
-                "iterations, epochs and samples say the same thing; give one of them",
+                "iterations, epochs and samples exclude each other; give one of them",
             ),
             *(
-                (name not in self.models, f"{one.field} differs for {name!r}, which is none of `models`")
+                (name not in self.models, f"{one.field} differs for {name!r}, which is not in `models`")
                 for one in self.differs
                 for name in sorted(one.models)
             ),
@@ -363,7 +363,7 @@ def load_study(name: str, directory: Path = DIRECTORY) -> tuple[Study, Published
         )
     study = yamlfile.load(path, Study)
     if study.id != name:
-        raise RequestError(f"{path}:1: id is {study.id!r}; name the file after it, or it after the file")
+        raise RequestError(f"{path}:1: id is {study.id!r}; rename the file or the id")
     sources = {file.stem: file for file in published.DIRECTORY.glob("*.yaml")}
     if study.source not in sources:
         raise RequestError(

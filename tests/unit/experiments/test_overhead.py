@@ -130,8 +130,8 @@ def test_the_host_is_asked_for_neither_image_nor_version():
     ("asked", "resource_changes", "beside_host", "says"),
     [
         ({}, {"framework": "caffe"}, False, "FRAMEWORK=caffe trains in its own program, which the suite only starts"),
-        ({"gpus": (1, 2)}, {}, False, "GPUS=1,2 asked, and what the suite costs is measured on one device; ask for"),
-        ({}, {"engine": EngineChoice("host", None)}, True, "--beside-host holds another engine against ENGINE=host"),
+        ({"gpus": (1, 2)}, {}, False, "GPUS=1,2: the overhead is measured on one device; ask for"),
+        ({}, {"engine": EngineChoice("host", None)}, True, "--beside-host compares another engine with ENGINE=host"),
     ],
 )
 def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, beside_host, says):

@@ -128,7 +128,7 @@ def test_a_cluster_is_asked_for_the_nodes_of_the_widest_run(run, monkeypatch, ca
 def test_a_program_that_the_source_did_not_run_is_refused(run):
     asked = Request(image="mxnet:0.7", command=("/mxnet/train_mnist.py",))
     with pytest.raises(
-        RequestError, match=r"^PROGRAM=/mxnet/train_mnist.py is none of STUDY=dell-p100; the source's were"
+        RequestError, match=r"^PROGRAM=/mxnet/train_mnist.py is not a program of STUDY=dell-p100; its programs:"
     ):
         run(Bench(), bench=asked)
 
@@ -137,7 +137,7 @@ def test_a_cluster_is_asked_for_the_nodes_of_the_cells_that_were_chosen(run, mon
     monkeypatch.setattr(flow, "become", pytest.fail)
     assert run(Bench(), bench=Request(cluster="slurm"), dry_run=True, cells=("tensorflow.1gpus", "caffe")) == 0
     assert capsys.readouterr().out.startswith("salloc --nodes=1 ")
-    with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 begins so"):
+    with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 has this prefix"):
         run(Bench(), bench=Request(cluster="slurm"), cells=("nothing",))
 
 
@@ -146,7 +146,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, tmp_path, capsys):
     (made,) = reproductions(tmp_path)
     status = {cell.id: cell.status for cell in made.cells}
     assert (status["caffe.1gpus"], status["mxnet-cpu.cpu"], status["tensorflow-cpu.cpu"]) == ("ran", "open", "open")
-    assert "goes on from here: dlscale reproduce dell-p100" in capsys.readouterr().out
+    assert "to continue, type the same command: dlscale reproduce dell-p100" in capsys.readouterr().out
 
 
 def test_a_second_call_runs_nothing_again(run, tmp_path):
@@ -164,7 +164,7 @@ def test_cells_can_be_chosen_by_the_beginning_of_their_names(run, tmp_path):
     assert asked == [("caffe", None), ("caffe", 1), ("tensorflow", None)]
     (made,) = reproductions(tmp_path)
     assert {cell.block for cell in made.cells} == {"caffe", "caffe-cpu", "tensorflow-cpu"}
-    with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 begins so"):
+    with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 has this prefix"):
         run(bench, cells=("nothing",))
 
 
@@ -197,5 +197,5 @@ def test_the_list_has_what_can_run_the_command_for_it_and_what_held_so_far(run, 
 
 
 def test_nothing_that_can_run_is_no_study(run):
-    with pytest.raises(RequestError, match="nothing of STUDY=nyu-profiling can run on here"):
+    with pytest.raises(RequestError, match="no cell of STUDY=nyu-profiling can run on here"):
         run(Bench(), study="nyu-profiling", cells=("broadcast",))

@@ -149,8 +149,8 @@ def test_tensorflow_says_what_it_was_built_for_in_a_file(root, index):
 @pytest.mark.parametrize(
     ("framework", "version", "asked", "says"),
     [
-        ("pytorch", "9.1", {"cuda": "cu130"}, r"no package source gives pytorch 9.1 built for CUDA 13.0; leave out"),
-        ("pytorch", "9.1", {"cuda": "12.6"}, r"--cuda 12.6 names no CUDA release; give one .* cu126, cu130"),
+        ("pytorch", "9.1", {"cuda": "cu130"}, r"no package source has pytorch 9.1 built for CUDA 13.0; leave out"),
+        ("pytorch", "9.1", {"cuda": "12.6"}, r"--cuda 12.6 is not a CUDA release; .* cu126, cu130"),
         (
             "pytorch",
             "9.1",
@@ -163,17 +163,17 @@ def test_tensorflow_says_what_it_was_built_for_in_a_file(root, index):
             {"python": "3.9"},
             r"no base .* has Python 3.9 .*: 3.11 \(bookworm\), 3.13 \(trixie\)$",
         ),
-        ("tensorflow", "9.1", {"cuda": "cu126"}, r"tensorflow-9.1-.* is built for CUDA 12.5, 12.6 asked; leave out"),
-        ("mxnet", "1.9.1", {"cuda": "cu117"}, "no image of mxnet made of wheels for GPUs is called like 1.9.1; these"),
+        ("tensorflow", "9.1", {"cuda": "cu126"}, r"tensorflow-9.1-.* is built for CUDA 12.5, not 12.6; leave out"),
+        ("mxnet", "1.9.1", {"cuda": "cu117"}, "no image of mxnet made of wheels for GPUs is named like 1.9.1; known"),
         ("pytorch", "9.2", {}, r"torch-9.2-py3-none-any.whl does not say which CUDA release and compute capabilities"),
         ("pytorch", "9.3", {}, r"pytorch 9.3 can't be locked \(.*torch==9.3.*"),
         (
             "pytorch",
             "9.1-rocm",
             {},
-            "no image of pytorch made of wheels is called like 9.1-rocm; these are: 2.15.0, ",
+            "no image of pytorch made of wheels is named like 9.1-rocm; known: 2.15.0, ",
         ),
-        ("caffe", "2.0", {}, "no image of caffe made of wheels is called like 2.0; these are: none"),
+        ("caffe", "2.0", {}, "no image of caffe made of wheels is named like 2.0; known: none"),
         ("torch", "9.1", {}, "unknown FRAMEWORK 'torch'"),
     ],
 )

@@ -330,7 +330,7 @@ def test_a_base_of_other_packages_is_refused_with_the_first_of_them(image, liste
 def test_a_lock_of_other_wishes_is_found_out(image):
     write(image, "apt=2.2.4\n")
     other = image.base.model_copy(update={"packages": ("caffe=1.1",)})
-    with pytest.raises(DlscaleError, match=r"packages.lock: was not made from .*; run `dlscale images lock`"):
+    with pytest.raises(DlscaleError, match=r"packages.lock: is outdated, .*; run `dlscale images lock`"):
         check_lock(image.model_copy(update={"base": other}))
 
 

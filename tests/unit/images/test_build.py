@@ -199,7 +199,7 @@ def test_a_damaged_archive_loads_nothing(directory):
 
 
 def test_an_image_that_comes_out_as_another_is_refused(directory):
-    with pytest.raises(RequestError, match="came out of the archive with another id than it went in"):
+    with pytest.raises(RequestError, match="has another id after loading than in images.json"):
         load(directory, client=Engine(becomes="another"), report=print)
 
 

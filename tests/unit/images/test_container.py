@@ -39,7 +39,7 @@ def test_where_no_registry_answers_the_lock_holds_the_tag_and_says_that_no_more_
     registry_says(monkeypatch, SILENT)
     said: list[str] = []
     assert write_container(image, report=said.append) is True
-    assert said == [f"{NAME}: its registry does not answer (no such host); its digest stays unknown"]
+    assert said == [f"{NAME}: its registry does not answer (no such host); its digest remains unknown"]
     assert image.lock_path.read_text(encoding="utf-8").splitlines()[2:] == [
         "# digest: unknown; no registry has answered yet",
         NAME,
@@ -64,7 +64,7 @@ def test_a_tag_that_was_moved_is_refused(image, monkeypatch):
     with pytest.raises(RequestError) as caught:
         write_container(image, report=pytest.fail)
     assert str(caught.value).startswith(
-        f"{NAME} is {OTHER} at its registry and {ONE} here: the tag was moved; remove {image.lock_path}"
+        f"{NAME} is {OTHER} in its registry and {ONE} here: the tag was moved; to accept that, remove {image.lock_path}"
     )
 
 
@@ -111,9 +111,7 @@ def test_one_that_can_not_be_had_is_one_sentence(image, monkeypatch, answer, eng
     registry_says(monkeypatch, answer)
     with pytest.raises(RequestError) as caught:
         ensure_container(image, client=engine, report=lambda _: None)
-    assert str(caught.value).startswith(
-        f"{NAME}@{ONE}, which caffe 0.17.3-nvidia is made from, is not in the engine and its"
-    )
+    assert str(caught.value).startswith(f"{NAME}@{ONE}, the base of caffe 0.17.3-nvidia, is not in the engine, and its")
     assert f"({why}); bring the image with `dlscale images load`" in str(caught.value)
 
 
@@ -122,7 +120,7 @@ def test_without_a_digest_nothing_is_built_even_where_the_engine_has_the_tag(ima
     registry_says(monkeypatch, SILENT)
     write_container(image, report=lambda _: None)
     with pytest.raises(
-        RequestError, match=r"no digest is known of .*; type `dlscale images lock caffe:0.17.3-nvidia` on a"
+        RequestError, match=r"the digest of .* is unknown; type `dlscale images lock caffe:0.17.3-nvidia` on a"
     ):
         ensure_container(image, client=Engine(held={NAME}), report=pytest.fail)
 

@@ -128,10 +128,10 @@ def test_the_framework_is_found_by_the_packages_that_bring_it(monkeypatch, frame
 @pytest.mark.parametrize(
     ("python", "asked", "says"),
     [
-        (PYTHON, {"framework": "caffe"}, "ENGINE=host: caffe is no Python package that could be looked up; ask for"),
+        (PYTHON, {"framework": "caffe"}, "ENGINE=host: caffe is not a Python package; ask for"),
         (PYTHON, {"framework": "pytroch"}, "unknown FRAMEWORK 'pytroch'; did you mean pytorch? Known: pytorch"),
         (PYTHON, {"framework": "mxnet"}, "ENGINE=host: /opt/torch/bin/python3 has no mxnet; put a python3 first on"),
-        (None, {}, "ENGINE=host: no python3 but the suite's own is on PATH; put one there that has torch, or leave"),
+        (None, {}, "ENGINE=host: PATH has no python3 except the suite's own; add one that has torch, or leave"),
         (PYTHON, {"strategy": "horovod"}, "ENGINE=host: /opt/torch/bin/python3 has no horovod; install it there"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_dockerfile_edited_by_hand_is_found_out_with_its_line(copied):
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join([*lines[:6], "RUN true\n", *lines[6:]]), encoding="utf-8")
     assert refusal(copied) == (
-        "images/mxnet/1.9.1/Dockerfile:7: differs from what versions.yaml and the templates give; change those, then run "
+        "images/mxnet/1.9.1/Dockerfile:7: differs from the output of versions.yaml and the templates; change those, then run "
         "`dlscale images render`"
     )
     assert write(copied) == (path,)
@@ -126,7 +126,7 @@ def test_a_change_at_the_end_or_of_the_lock_is_found_too(copied, file, change):
     [
         ("mxnet.Dockerfile.j2", None, "images/templates/mxnet.Dockerfile.j2: is missing; every framework in"),
         ("mxnet.Dockerfile.j2", "{% if %}", "images/templates/mxnet.Dockerfile.j2:1: "),
-        ("mxnet.Dockerfile.j2", "{{ image.verison }}", "images/templates: a template names what no image has ("),
+        ("mxnet.Dockerfile.j2", "{{ image.verison }}", "images/templates: a template uses an unknown name ("),
     ],
 )
 def test_a_wrong_template_is_refused(copied, name, text, sentence):

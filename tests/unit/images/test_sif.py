@@ -77,7 +77,7 @@ def test_one_that_is_not_what_was_made_is_refused():
     archive()
     path, _ = made()
     path.write_bytes(b"half")
-    with pytest.raises(RequestError, match="is not the SIF that was made"):
+    with pytest.raises(RequestError, match="differs from the SIF that was made"):
         made()
 
 
