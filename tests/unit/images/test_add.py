@@ -1,6 +1,7 @@
-"""The recipe of a framework version (docs/extending/image.md), walked in a copy of images/: what is said of a version but is not in its
-wheel, a version whose packages do not go together, half an entry after a failure, sizes that nobody measured taken for measured, Pythons
-promised that a package has no wheel for, a CPU build of this machine's locked into an image for GPUs.
+"""The recipe of a framework version (docs/extending/image.md), followed in a copy of images/.
+
+Prevents: facts about a version that its wheel does not contain, packages that are incompatible, half an entry after a failure, a size reported
+as measured that nobody measured, a Python without a wheel of some package, a CPU build of this machine locked into a GPU image.
 """
 
 import os
@@ -21,7 +22,7 @@ from runner.images.wheelhouse import file_sha256
 
 ROOT = Path(__file__).parents[3]
 ARCHITECTURES = b"\0\0sm_75 sm_80 sm_86 sm_90 sm_100 sm_120\0"
-# A part of tensorflow-2.20.0's.
+# From tensorflow-2.20.0's.
 BUILD_INFO = (
     "build_info = collections.OrderedDict([('cuda_compute_capabilities', ['sm_60', 'sm_70', 'sm_80', 'sm_89', 'compute_90']), "
     "('cuda_version', '12.5.1'), ('cudnn_version', '9')])"
@@ -50,16 +51,16 @@ def torch_for(folder, version, cuda):
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A package index with PyTorch 9.1 for CUDA 13.9, and what goes with it."""
+    """A package index with PyTorch 9.1 for CUDA 13.9, and its dependencies."""
     folder = tmp_path / "made"
     torch = torch_for(folder, "9.1", "13.9")
     dali = {"nvidia-dali-cuda120": "9.7", "nvidia-dali-cuda130": "9.7"}
     others = {**dali, "numpy": "2.2.6", "nvidia-ml-py": "13.615.71"}
     wheels = [make_wheel(folder, name.replace("-", "_"), version)[0] for name, version in others.items()]
     wheels += [make_wheel(folder, "pillow", "12.0.0", tag=f"cp3{minor}-none-any")[0] for minor in (11, 12, 13)]
-    wheels.append(make_wheel(folder, "torch", "9.1+cpu")[0])  # newer than 9.1, as PEP 440 has it
-    wheels.append(make_wheel(folder, "numpy", "9.9")[0])  # newer than what the others have
-    wheels.append(make_wheel(folder, "torch", "9.2")[0])  # says nothing of itself
+    wheels.append(make_wheel(folder, "torch", "9.1+cpu")[0])  # newer than 9.1 by PEP 440
+    wheels.append(make_wheel(folder, "numpy", "9.9")[0])  # newer than the others accept
+    wheels.append(make_wheel(folder, "torch", "9.2")[0])  # without build information
     wheels.append(make_wheel(folder, "tensorflow", "9.1")[0])
     with zipfile.ZipFile(wheels[-1], "a") as archive:
         archive.writestr("tensorflow/python/platform/build_info.py", BUILD_INFO)
@@ -82,13 +83,13 @@ def added(root, version, framework="pytorch", **asked):
     return add(root, framework, version, cache=root / "cache", report=lambda _: None, **asked)
 
 
-def test_a_version_is_one_entry_and_the_rest_is_generated(root, index):
+def test_adding_a_version_writes_one_entry_and_generates_the_rest(root, index):
     before = load_images(root)
     written = (root / "images" / "versions.yaml").read_text()
     image = added(root, "9.1")
     catalog = load_images(root)
     assert [image] == [one for one in catalog.images if one not in before.images]
-    # All that was there stays as it is, with its comments.
+    # Everything else is unchanged, including comments.
     text = (root / "images" / "versions.yaml").read_text().splitlines()
     rest = iter(text)
     assert all(line in rest for line in written.splitlines())
@@ -105,7 +106,7 @@ def test_a_version_is_one_entry_and_the_rest_is_generated(root, index):
     assert "torch==9.1+cpu" not in image.lock_path.read_text()
     check_lock(image)
     check(catalog)  # as `make verify` does
-    # Until it is built it counts as large as the largest of its kind; what is measured stays.
+    # Until it is built, its size is that of the largest of its kind; then it is the measured one.
     assert image.size_mib == max(other.size_mib for other in before.of("pytorch", "gpu") if other.kind == "wheels")
     assert record_size(root, image, 4711)
     (built,) = [image for image in load_images(root).images if image.version == "9.1"]
@@ -115,23 +116,23 @@ def test_a_version_is_one_entry_and_the_rest_is_generated(root, index):
         added(root, "9.1")
 
 
-def test_a_build_for_another_cuda_release_comes_from_the_frameworks_own_index(root, index):
+def test_a_build_for_another_cuda_release_comes_from_the_frameworks_index(root, index):
     image = added(root, "9.1", cuda="cu126")
     assert (image.version, image.cuda, image.minimum_driver) == ("9.1-cu126", "12.6", "525.60.13")
     assert image.requirements[:2] == ("torch==9.1+cu126", "nvidia-dali-cuda120==9.7")
     assert image.extra_index.endswith("/whl/cu126")
     check_lock(image)
-    assert added(root, "9.1", "tensorflow", cuda="cu125").version == "9.1"  # it has no other
+    assert added(root, "9.1", "tensorflow", cuda="cu125").version == "9.1"  # its only release
 
 
-def test_another_python_is_another_base_with_the_same_in_it(root, index):
+def test_another_python_selects_a_base_with_the_same_packages(root, index):
     image = added(root, "9.1", python="3.13")
     assert (image.version, image.base.name, image.base.python) == ("9.1-py313", "trixie-rdma-cxx", "3.13")
     assert "bookworm" not in image.dockerfile.read_text()
     assert added(root, "9.1", python="3.11").version == "9.1"
 
 
-def test_an_entry_has_its_place_among_those_like_it(root):
+def test_an_entry_is_inserted_by_version_among_similar_ones(root):
     text = (root / "images" / "versions.yaml").read_text()
     alike = [image for image in load_images(root).of("pytorch", "gpu") if "-" not in image.version]
     older = alike[0].model_copy(update={"version": "2.12.0"})
@@ -140,7 +141,7 @@ def test_an_entry_has_its_place_among_those_like_it(root):
     assert lines[place + 1 : place + 3] == ["      ptx: true", "    - version: 2.13.0"]
 
 
-def test_tensorflow_says_what_it_was_built_for_in_a_file(root, index):
+def test_tensorflows_build_info_is_read_from_its_wheel(root, index):
     image = added(root, "9.1", "tensorflow")
     assert (image.cuda, image.compute_capabilities, image.ptx) == ("12.5", ("6.0", "7.0", "8.0", "8.9", "9.0"), True)
     assert image.requirements[0] == "tensorflow[and-cuda]==9.1"
@@ -178,7 +179,7 @@ def test_tensorflow_says_what_it_was_built_for_in_a_file(root, index):
     ],
 )
 @pytest.mark.usefixtures("index")
-def test_what_can_not_be_added_leaves_nothing(root, framework, version, asked, says):
+def test_a_failed_addition_leaves_nothing(root, framework, version, asked, says):
     before = sorted(path.read_bytes() for path in (root / "images").rglob("*") if path.is_file())
     with pytest.raises(RequestError, match=says):
         added(root, version, framework, **asked)

@@ -1,8 +1,8 @@
-"""Prevents: a base that differs from one machine or day to the next for the same packages, one that tells where its packages came
-from, packages taken from a third party's source, and a user left alone where neither a registry nor a mirror answers.
+"""Prevents: a base that differs between machines or days for the same packages, one that reveals the source of its packages, packages from a third
+party's source, and no advice for a user if neither a registry nor a mirror answers.
 
-Prevents: an image of Debian packages that quietly is made of other versions than its lock names, and a user who is told so without
-being told which package, and what to do.
+Prevents: an image of Debian packages silently made of other versions than its lock names, and an error that names neither the package nor
+the remedy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def wrapped(tmp_path: Path, root: Path, name: str) -> tuple[str, bytes]:
     return identifier, target.read_bytes()
 
 
-def test_the_same_root_gives_the_same_image_byte_for_byte(tmp_path):
+def test_the_same_root_yields_the_same_image_byte_for_byte(tmp_path):
     root = a_root(tmp_path / "root.tar")
     once = wrapped(tmp_path, root, "one")
     root.touch()
@@ -62,7 +62,7 @@ def test_the_same_root_gives_the_same_image_byte_for_byte(tmp_path):
     assert wrapped(tmp_path, a_root(tmp_path / "other.tar", b"tree=2\n"), "three")[0] != once[0]
 
 
-def test_an_image_archive_is_what_engines_load(tmp_path):
+def test_an_image_archive_has_the_format_that_engines_load(tmp_path):
     root = a_root(tmp_path / "root.tar")
     identifier, _ = wrapped(tmp_path, root, "image.tar")
     with tarfile.open(tmp_path / "image.tar") as tar:
@@ -79,7 +79,7 @@ def test_an_image_archive_is_what_engines_load(tmp_path):
     assert read["config"]["Labels"] == LABELS
 
 
-def test_mmdebstrap_is_told_the_suite_its_packages_and_to_forget_this_machine(tmp_path):
+def test_mmdebstrap_gets_suite_and_packages_and_removes_traces_of_this_machine(tmp_path):
     argv = mmdebstrap(
         BASE, sources=("deb mirror bookworm main",), options=tmp_path / "apt.conf", target=tmp_path / "root.tar"
     )
@@ -103,7 +103,7 @@ Somebody main bookworm http://third.party/
 """
 
 
-def test_only_debians_own_sources_of_the_suite_are_taken(monkeypatch):
+def test_only_debians_own_sources_of_the_suite_are_used(monkeypatch):
     """A third party's repository may call itself `bookworm main` too."""
     monkeypatch.delenv(bases.MIRROR_VARIABLE, raising=False)
     monkeypatch.setattr(bases.process, "run", lambda _: INDEXTARGETS)
@@ -116,7 +116,7 @@ def test_only_debians_own_sources_of_the_suite_are_taken(monkeypatch):
 
 
 def a_machine(monkeypatch, *, has):
-    """A machine with the sources above, whose mirrors hold these releases; returns what is asked for."""
+    """A machine with the sources above, whose mirrors have these releases; returns the requests to them."""
     asked = []
 
     def run(argv):
@@ -132,8 +132,8 @@ def a_machine(monkeypatch, *, has):
     return asked
 
 
-def test_another_suite_comes_from_where_the_machines_own_comes_from(monkeypatch):
-    """A mirror keeps all suites side by side; a part that it does not have is left out, as is a third party's."""
+def test_another_suite_comes_from_the_mirrors_of_the_machines_own(monkeypatch):
+    """Mirrors keep all suites side by side; a missing part is left out, and so is a third party's."""
     asked = a_machine(
         monkeypatch, has=["http://mirror/debian/dists/bullseye", "http://mirror/security/dists/bullseye-security"]
     )
@@ -148,8 +148,8 @@ def test_another_suite_comes_from_where_the_machines_own_comes_from(monkeypatch)
 @pytest.mark.parametrize(
     "has", [[], ["http://mirror/security/dists/bullseye-security"], None], ids=["none", "fixes", "no apt"]
 )
-def test_a_machine_without_a_source_of_the_suite_is_told_what_to_do(monkeypatch, has):
-    """A suite's fixes without the suite are no source."""
+def test_a_missing_source_of_the_suite_is_an_error_with_a_remedy(monkeypatch, has):
+    """A suite's fixes without the suite itself are not a source."""
     a_machine(monkeypatch, has=has or [])
     if has is None:
         monkeypatch.setattr(
@@ -162,7 +162,7 @@ def test_a_machine_without_a_source_of_the_suite_is_told_what_to_do(monkeypatch,
     assert debian_sources("bullseye") == ("deb http://chosen/debian bullseye main",)
 
 
-def test_apts_proxy_is_passed_on_and_nothing_else(monkeypatch):
+def test_apts_proxy_settings_are_passed_on_and_no_others(monkeypatch):
     dump = 'APT::Sandbox::User "_apt";\nAcquire::http::Proxy "http://user:secret@proxy";\nAcquire::Languages "none";\nAcquire::https::CaInfo "/ca";\n'
     monkeypatch.setattr(bases.process, "run", lambda _: dump)
     assert apt_transport() == 'Acquire::http::Proxy "http://user:secret@proxy";\nAcquire::https::CaInfo "/ca";\n'
@@ -185,7 +185,7 @@ def no_apt(monkeypatch):
         ),
     ],
 )
-def test_a_mirror_that_fails_is_one_sentence(tmp_path, monkeypatch, error, sentence):
+def test_a_failing_mirror_is_reported_in_one_sentence(tmp_path, monkeypatch, error, sentence):
     def follow(*_, **__):
         raise error
 
@@ -197,7 +197,7 @@ def test_a_mirror_that_fails_is_one_sentence(tmp_path, monkeypatch, error, sente
 
 
 @pytest.mark.usefixtures("no_apt")
-def test_the_archive_says_which_packages_are_in_it(tmp_path, monkeypatch):
+def test_the_archive_is_labelled_with_its_packages(tmp_path, monkeypatch):
     seen = {}
 
     def follow(argv, *, on_line, env):
@@ -223,7 +223,7 @@ def test_the_archive_says_which_packages_are_in_it(tmp_path, monkeypatch):
 
 
 class Engine:
-    """As much of the Docker client as `ensure_base` calls."""
+    """The part of the Docker client that `ensure_base` calls."""
 
     def __init__(self, held=None):
         self.held = held
@@ -243,7 +243,7 @@ def make(tmp_path, client, said, **options):
     return ensure_base(BASE, client=client, root=tmp_path, cache=tmp_path, report=said.append, **options)
 
 
-def test_where_no_registry_answers_the_mirror_is_used_and_its_base_kept(tmp_path, monkeypatch):
+def test_without_a_registry_the_mirror_is_used_and_its_base_cached(tmp_path, monkeypatch):
     built = []
 
     def build(base, target, *, report):
@@ -260,12 +260,12 @@ def test_where_no_registry_answers_the_mirror_is_used_and_its_base_kept(tmp_path
         "no registry has debian:bookworm-slim (no such host); making Debian bookworm from this machine's mirror"
     ]
     assert make(tmp_path, client, said) == "loaded 10"
-    assert make(tmp_path, Engine(), said) == "loaded 10"  # from the cache, as on a second engine
+    assert make(tmp_path, Engine(), said) == "loaded 10"  # from the cache, as for a second engine
     assert len(built) == 1
     assert make(tmp_path, client, said, refresh=True) == "loaded 20"
 
 
-def test_the_registry_is_asked_for_the_digest_and_its_silence_is_told(monkeypatch):
+def test_the_registry_is_queried_by_digest_and_its_silence_reported(monkeypatch):
     class Silent:
         def inspect_distribution(self, reference):
             assert reference == BASE.registry.pinned
@@ -285,7 +285,7 @@ CAFFE = CATALOG.find("caffe", "1.0", "cpu")
 
 @pytest.fixture
 def image(tmp_path, monkeypatch):
-    """Caffe's image in an empty checkout; its base is there, and holds the packages that a test gives as the client."""
+    """Caffe's image in an empty checkout; its base exists, and has the packages that a test passes as the client."""
 
     def run(client, reference, argv, *, network):
         assert (reference, argv, network) == (CAFFE.base.reference, ("cat", "/usr/share/dlscale/packages.txt"), "none")
@@ -300,7 +300,7 @@ def write(image, listed):
     return write_packages(image, client=listed, cache=Path(), report=print, upgrade=False)
 
 
-def test_the_lock_is_the_bases_own_list_under_the_header(image):
+def test_the_lock_is_the_bases_package_list_after_the_header(image):
     assert write(image, "apt=2.2.4\ncaffe=1.0\n") is True
     assert write(image, "apt=2.2.4\ncaffe=1.0\n") is False
     assert image.lock_path.read_text(encoding="utf-8").splitlines()[2:] == ["apt=2.2.4", "caffe=1.0"]
@@ -316,7 +316,7 @@ def test_the_lock_is_the_bases_own_list_under_the_header(image):
         ("apt=2.2.4\nbash=5\ncaffe=1.1\n", 2, "bash: 5 instead of nothing"),
     ],
 )
-def test_a_base_of_other_packages_is_refused_with_the_first_of_them(image, listed, count, difference):
+def test_a_base_with_other_packages_is_refused_with_the_first_difference(image, listed, count, difference):
     write(image, "apt=2.2.4\ncaffe=1.0\n")
     with pytest.raises(RequestError) as caught:
         check_packages(image, client=listed)
@@ -327,13 +327,13 @@ def test_a_base_of_other_packages_is_refused_with_the_first_of_them(image, liste
     )
 
 
-def test_a_lock_of_other_wishes_is_found_out(image):
+def test_a_lock_of_other_packages_is_detected(image):
     write(image, "apt=2.2.4\n")
     other = image.base.model_copy(update={"packages": ("caffe=1.1",)})
     with pytest.raises(DlscaleError, match=r"packages.lock: is outdated, .*; run `dlscale images lock`"):
         check_lock(image.model_copy(update={"base": other}))
 
 
-def test_every_package_that_versions_yaml_pins_is_locked_in_that_version():
+def test_every_package_pinned_in_versions_yaml_is_locked_in_that_version():
     locked = CAFFE.lock_path.read_text(encoding="utf-8").splitlines()
     assert set(CAFFE.base.packages) <= set(locked)

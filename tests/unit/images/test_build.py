@@ -1,5 +1,5 @@
-"""Prevents: an image that is stale and not built again, one that is current and is, a build begun on a disk too small for it, and
-an archive that is loaded though a file in it is damaged.
+"""Prevents: a stale image that is not built again, a current one that is, a build started on too small a disk, and an archive that is loaded
+although a file in it is damaged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Image:
 
 
 class Engine:
-    """As much of the Docker client as building and archiving call; a build takes the labels it is given."""
+    """The part of the Docker client that building and archiving call; a build gets the labels that it is given."""
 
     def __init__(self, steps=(), becomes=None):
         self.held, self.steps, self.removed, self.pruned, self.builds = {}, steps, [], [], []
@@ -87,7 +87,7 @@ class Engine:
 
 @pytest.fixture
 def made(monkeypatch, tmp_path):
-    """An image whose base and wheels need nothing made or fetched."""
+    """An image whose base and wheels need not be made or fetched."""
     wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     monkeypatch.setattr(build, "ensure_base", lambda *_, **__: "base 1")
@@ -99,7 +99,7 @@ def make(image, client, tmp_path, said=None):
     return ensure(image, client=client, cache=tmp_path / "cache", report=(said if said is not None else []).append)
 
 
-def test_an_image_is_built_once_without_a_network_and_cleared_up_after(made, tmp_path):
+def test_an_image_is_built_once_without_a_network_and_then_pruned(made, tmp_path):
     client = Engine()
     assert make(made, client, tmp_path).id == "built 1"
     client.held[made.reference].labels["dlscale.lock.sha256"] = made.lock_sha256
@@ -113,7 +113,7 @@ def test_an_image_is_built_once_without_a_network_and_cleared_up_after(made, tmp
     assert client.pruned == [{"dangling": True, "label": "dlscale.builder=dlscale/mxnet:1.9.1"}]
 
 
-def test_a_new_base_is_a_new_image_and_the_old_one_goes(made, tmp_path):
+def test_a_new_base_causes_a_new_build_and_removes_the_old_image(made, tmp_path):
     client = Engine()
     make(made, client, tmp_path)
     assert find_built(made, client).current
@@ -124,17 +124,17 @@ def test_a_new_base_is_a_new_image_and_the_old_one_goes(made, tmp_path):
     assert client.removed == ["built 1"]
 
 
-def test_an_image_is_current_when_nothing_that_it_is_made_from_has_changed():
+def test_an_image_is_current_if_its_inputs_are_unchanged():
     labels = {LABEL_INPUTS: inputs_sha256(IMAGE), LABEL_BASE: "base 1"}
     assert is_current(IMAGE, labels, based_on={LABEL_BASE: "base 1"})
     assert not is_current(IMAGE, labels, based_on={LABEL_BASE: "base 2"})
-    assert is_current(IMAGE, labels, based_on={})  # brought by `images load`, without its base
+    assert is_current(IMAGE, labels, based_on={})  # loaded by `images load`, without its base
     assert not is_current(IMAGE, {**labels, LABEL_INPUTS: "0"}, based_on={LABEL_BASE: "base 1"})
     assert not is_current(IMAGE, {}, based_on={})
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "requirements.lock"])
-def test_every_input_counts(tmp_path, name):
+def test_changing_any_input_changes_the_digest(tmp_path, name):
     shutil.copytree(IMAGE.directory, tmp_path / "copy")
     copy = IMAGE.model_copy(update={"directory": tmp_path / "copy"})
     assert inputs_sha256(copy) == inputs_sha256(IMAGE)
@@ -146,7 +146,7 @@ def test_every_input_counts(tmp_path, name):
         inputs_sha256(copy)
 
 
-def test_a_step_that_fails_is_named_with_its_last_words(made, tmp_path):
+def test_a_failed_step_is_reported_with_its_last_output(made, tmp_path):
     client = Engine(
         steps=[
             {"stream": "Step 1/2 : FROM base"},
@@ -198,12 +198,12 @@ def test_a_damaged_archive_loads_nothing(directory):
     assert client.loaded == []
 
 
-def test_an_image_that_comes_out_as_another_is_refused(directory):
+def test_an_image_with_another_id_after_loading_is_refused(directory):
     with pytest.raises(RequestError, match="has another id after loading than in images.json"):
         load(directory, client=Engine(becomes="another"), report=print)
 
 
-def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
+def test_a_missing_archive_or_image_is_reported_in_one_sentence(tmp_path):
     with pytest.raises(
         RequestError, match=r"holds no readable images.json \(No such file.*; name a directory that `dlscale images"
     ):
@@ -226,7 +226,7 @@ def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
         (["pytorch"], "gpu", ["2.6.0", "2.15.0", "2.15.0-horovod"]),
     ],
 )
-def test_names_mean_images(names, device, expected):
+def test_names_select_images(names, device, expected):
     assert [image.tag for image in select(CATALOG, names, device)] == expected
 
 
@@ -243,7 +243,7 @@ def test_an_unknown_name_is_refused(name, sentence):
     assert str(caught.value) == sentence
 
 
-def test_the_context_holds_each_file_whole(made, tmp_path):
+def test_the_context_contains_every_file_completely(made, tmp_path):
     wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
     contexts = [io.BytesIO(), io.BytesIO()]
     for context in contexts:
@@ -255,8 +255,8 @@ def test_the_context_holds_each_file_whole(made, tmp_path):
         assert tar.extractfile(f"wheels/{wheel.name}").read() == b"wheel"
 
 
-def test_an_image_that_is_there_waits_for_no_other_images_build(made, tmp_path):
-    """A compile takes minutes, and every run of every other image would stand still meanwhile."""
+def test_an_existing_image_does_not_wait_for_another_build(made, tmp_path):
+    """A compile takes minutes, during which the runs of all other images would wait."""
     client = Engine()
     make(made, client, tmp_path)
     (tmp_path / "cache").mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
-"""Prevents: an image chosen that has no machine code for the GPU (every kernel launch fails after minutes of set-up), a driver too
-old for the image's CUDA found out inside the container, and a default version that is not the newest.
+"""Prevents: an image without machine code for the GPU (every kernel launch fails after minutes of set-up), a driver too old for the
+image's CUDA that only shows inside the container, and a default version that is not the newest.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def image(version: str) -> ImageSpec:
         ("2.15.0", "12.1", True),
     ],
 )
-def test_an_image_supports_the_gpus_that_its_machine_code_runs_on(version, capability, expected):
+def test_an_image_supports_the_gpus_of_its_machine_code_and_ptx(version, capability, expected):
     assert image(version).supports(capability) is expected
 
 
 @given(major=st.integers(1, 20), minor=st.integers(0, 9), higher=st.integers(0, 9))
-def test_support_never_ends_within_a_major_version(major, minor, higher):
-    """A compute capability that runs implies that all later minor versions of it do."""
+def test_support_extends_to_later_minor_versions(major, minor, higher):
+    """If a compute capability is supported, so are all later minor versions of it."""
     for spec in load_images(ROOT).images:
         if spec.supports(f"{major}.{minor}") and higher >= minor:
             assert spec.supports(f"{major}.{higher}")
@@ -92,7 +92,7 @@ def test_support_never_ends_within_a_major_version(major, minor, higher):
         ("1.9.1", "1.0", True),
     ],
 )
-def test_a_driver_is_compared_by_number_and_not_by_letter(version, driver, expected):
+def test_drivers_are_compared_as_numbers_not_as_text(version, driver, expected):
     assert image(version).runs_with(driver) is expected
 
 
@@ -101,21 +101,21 @@ def test_a_driver_is_compared_by_number_and_not_by_letter(version, driver, expec
     [
         ("mxnet", None, "gpu", "1.9.1-cu112"),
         ("pytorch", None, "cpu", "2.13.0-cpu"),
-        ("pytorch", None, "gpu", "2.15.0"),  # as text, 2.6.0 is newer
+        ("pytorch", None, "gpu", "2.15.0"),  # as text, 2.6.0 is greater
         ("pytorch", "2.13", "cpu", "2.13.0-cpu"),
         ("pytorch", "2.13.0", "cpu", "2.13.0-cpu"),
         ("pytorch", "2.6", "gpu", "2.6.0"),
         ("pytorch", "2.15.0", "gpu", "2.15.0"),
     ],
 )
-def test_a_version_is_meant_by_a_beginning_of_its_own_and_the_newest_by_none(framework, typed, device, expected):
+def test_a_unique_prefix_selects_a_version_and_none_the_newest(framework, typed, device, expected):
     assert CATALOG.find(framework, typed, device).version == expected
 
 
 def test_the_default_is_the_newest_that_fits_the_gpus():
     assert CATALOG.find("pytorch", None, "gpu", gpus=[gpu("7.0")], driver="580.65.06").version == "2.6.0"
     assert CATALOG.find("pytorch", None, "gpu", gpus=[gpu("9.0")], driver="560.28").version == "2.6.0"
-    # Where nothing fits, the newest is named for the check to refuse.
+    # If none fits, the newest is returned, for the check to refuse.
     assert CATALOG.find("mxnet", None, "gpu", gpus=[gpu("9.0")], driver="580.65.06").version == "1.9.1-cu112"
     CATALOG.check_fit(image("2.15.0"), [gpu("9.0")], "580.65.06")
     CATALOG.check_fit(image("1.9.1"), [gpu("9.0")], None)
@@ -129,7 +129,7 @@ def test_the_default_is_the_newest_that_fits_the_gpus():
         (("mxnet", "1.9.1-cu112", "cpu"), "mxnet 1.9.1-cu112 is built for DEVICE=gpu, not cpu; versions for cpu:"),
     ],
 )
-def test_an_unknown_image_is_refused_with_the_nearest_names(arguments, sentence):
+def test_an_unknown_image_is_refused_with_similar_names(arguments, sentence):
     with pytest.raises(RequestError) as caught:
         CATALOG.find(*arguments)
     assert str(caught.value).startswith(sentence)
@@ -156,21 +156,21 @@ def test_an_unknown_image_is_refused_with_the_nearest_names(arguments, sentence)
         ),
     ],
 )
-def test_an_image_that_can_not_run_is_refused_with_those_that_can(version, capabilities, driver, sentence):
+def test_an_image_that_cannot_run_is_refused_with_those_that_can(version, capabilities, driver, sentence):
     with pytest.raises(RequestError) as caught:
         CATALOG.check_fit(image(version), [gpu(c) for c in capabilities], driver)
     assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize("typed", ["2", "2.1", ""])
-def test_a_beginning_of_several_versions_or_of_half_a_number_means_none(typed):
-    """2.1 is not 2.15.0, and 2 may be 2.6.0 as well."""
+def test_an_ambiguous_prefix_or_half_a_number_selects_nothing(typed):
+    """2.1 is not 2.15.0, and 2 could also be 2.6.0."""
     with pytest.raises(RequestError, match="unknown VERSION"):
         CATALOG.find("pytorch", typed, "gpu")
 
 
 def test_mxnet_runs_on_hopper_in_its_vendors_container():
-    """MXNet's own wheels hold no code for it: no MXNet ran on an H100."""
+    """MXNet's own wheels have no code for it: MXNet did not run on an H100."""
     assert VENDOR.find("mxnet", None, "gpu", gpus=[gpu("8.6")], driver="580.65.06").version == "1.9.1-cu112"
     assert VENDOR.find("mxnet", None, "gpu", gpus=[gpu("9.0")], driver="580.65.06").version == "1.9.1-nvidia"
     assert VENDOR.find("mxnet", "1.9.1", "gpu", gpus=[gpu("9.0")]).version == "1.9.1-nvidia"
@@ -179,7 +179,7 @@ def test_mxnet_runs_on_hopper_in_its_vendors_container():
     assert str(caught.value).endswith("no code for compute capability 9.0; versions that do: 1.9.1-nvidia")
 
 
-def test_horovod_that_a_container_brings_is_found_where_horovod_is_asked_for():
+def test_a_container_that_includes_horovod_is_found_for_horovod():
     asked = {"gpus": [gpu("6.0")], "driver": "580.65.06"}
     found = VENDOR.find("mxnet", None, "gpu", horovod=True, **asked)
     assert found.version == "1.9.1-nvidia"
@@ -190,20 +190,20 @@ def test_horovod_that_a_container_brings_is_found_where_horovod_is_asked_for():
         VENDOR.with_horovod(VENDOR.find("mxnet", "1.9.1-cu112", "gpu", horovod=True))
 
 
-def test_an_older_version_is_built_only_where_it_is_named():
-    """Each version that was added made `make images` minutes longer."""
+def test_an_older_version_is_built_only_if_named():
+    """Each added version made `make images` minutes longer."""
     found = {image.tag for image in load_images(ROOT).newest if image.device == "cpu"}
     assert {"2.13.0-cpu", "2.13.0-cpu-horovod", "1.0"} <= found
     assert "2.16.2-cpu" not in found
 
 
-def test_a_version_of_several_pythons_is_meant_by_its_number():
+def test_a_version_number_selects_among_builds_for_several_pythons():
     both = examples.catalog("2.15.0", "2.15.0-py313")
     assert both.find("pytorch", "2.15", "gpu").version == both.find("pytorch", None, "gpu").version == "2.15.0"
     assert both.find("pytorch", "2.15.0-py313", "gpu").base.python == "3.13"
 
 
-def test_a_lock_that_is_gone_is_named_with_the_way_to_make_it():
+def test_a_missing_lock_is_reported_with_the_command_that_makes_it():
     lost = image("1.9.1").model_copy(update={"directory": Path("/nowhere")})
     with pytest.raises(RequestError, match=r"/nowhere/requirements.lock: can't be read .*`dlscale images lock`"):
         _ = lost.lock_sha256
@@ -233,7 +233,7 @@ SMALL = "size_mib: 652\n"
         ("nvidia/caffe:20.03-py3", "nvidia/caffe", "string should match pattern"),
     ],
 )
-def test_a_wrong_versions_file_is_refused(tmp_path, old, new, sentence):
+def test_an_invalid_versions_file_is_refused(tmp_path, old, new, sentence):
     text = (ROOT / "images/versions.yaml").read_text(encoding="utf-8").replace("version: 2.6.0\n", 'version: "2.6.0"\n')
     assert old in text
     (tmp_path / "images").mkdir()
@@ -243,8 +243,8 @@ def test_a_wrong_versions_file_is_refused(tmp_path, old, new, sentence):
     assert sentence in str(caught.value)
 
 
-def test_the_key_of_a_base_is_what_it_is_made_from():
-    """Facts that bases learned to hold later would otherwise rebuild every image of every user."""
+def test_the_key_of_a_base_depends_on_its_contents_only():
+    """Otherwise, fields added later would rebuild every image of every user."""
     base = CATALOG.find("mxnet", "1.9.1", "cpu").base
     assert base.reference == "dlscale/base:bookworm-8d6705acfbb9"
     assert len({base.reference for base in CATALOG.bases}) == len(CATALOG.bases)

@@ -1,6 +1,6 @@
 """`dlscale doctor` as a whole.
 
-Prevents: a GPU image said to fit a machine without GPUs; a doctor that fails on the very machine that is ill (no engine, no driver).
+Prevents: a GPU image that is said to fit a machine without GPUs; a doctor that fails on the very machine that needs it (no engine, no driver).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def test_hopper_cannot_run_a_wheel_without_code_for_it():
     assert found["pytorch 2.6.0"] is None
 
 
-def test_a_container_runs_where_its_digest_is_known():
-    """`can run here`, and then `images build` refused it."""
+def test_a_container_can_run_only_if_its_digest_is_known():
+    """It said `can run here`, and `images build` refused the image."""
     found = fits(examples.gpu_node(2))
     containers = [image for image in load_images(examples.ROOT).images if image.container and image.supports("9.0")]
     assert containers
@@ -61,7 +61,7 @@ def _no_engine(monkeypatch):
 
 
 @pytest.mark.usefixtures("_no_engine")
-def test_a_machine_without_docker_is_examined_all_the_same(capsys):
+def test_a_machine_without_docker_is_examined_too(capsys):
     doctor.examine_machine(as_json=True)
     found = {finding["subject"]: finding for finding in json.loads(capsys.readouterr().out)}
     assert found["engine docker"]["level"] == "warn"

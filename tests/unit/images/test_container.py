@@ -1,5 +1,5 @@
-"""Prevents: a vendor's container whose tag was moved to other software without anybody noticing, a digest that nobody has seen, and a
-build that starts though the container can't be had.
+"""Prevents: a vendor's container whose tag was silently moved to other software, a digest that nobody has verified, and a build that starts
+although the container is not available.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def registry_says(monkeypatch, answer):
 SILENT = Answer(None, "no such host")
 
 
-def test_where_no_registry_answers_the_lock_holds_the_tag_and_says_that_no_more_is_known(image, monkeypatch):
+def test_without_a_registry_the_lock_has_the_tag_and_an_unknown_digest(image, monkeypatch):
     registry_says(monkeypatch, SILENT)
     said: list[str] = []
     assert write_container(image, report=said.append) is True
@@ -48,7 +48,7 @@ def test_where_no_registry_answers_the_lock_holds_the_tag_and_says_that_no_more_
     check_lock(image)
 
 
-def test_a_digest_once_told_is_kept_and_used(image, monkeypatch):
+def test_a_known_digest_is_kept_and_used(image, monkeypatch):
     registry_says(monkeypatch, Answer(ONE, None))
     write_container(image, report=pytest.fail)
     assert source(image) == f"{NAME}@{ONE}"
@@ -57,7 +57,7 @@ def test_a_digest_once_told_is_kept_and_used(image, monkeypatch):
     assert source(image) == f"{NAME}@{ONE}"
 
 
-def test_a_tag_that_was_moved_is_refused(image, monkeypatch):
+def test_a_moved_tag_is_refused(image, monkeypatch):
     registry_says(monkeypatch, Answer(ONE, None))
     write_container(image, report=pytest.fail)
     registry_says(monkeypatch, Answer(OTHER, None))
@@ -85,7 +85,7 @@ class Engine:
         self.held.add(reference)
 
 
-def test_one_that_is_not_there_is_pulled_by_its_digest_and_then_used_without_asking_anybody(image, monkeypatch):
+def test_a_missing_container_is_pulled_by_digest_and_later_used_offline(image, monkeypatch):
     asked = registry_says(monkeypatch, Answer(ONE, None))
     write_container(image, report=pytest.fail)
     engine, said = Engine(), []
@@ -105,7 +105,7 @@ def test_one_that_is_not_there_is_pulled_by_its_digest_and_then_used_without_ask
         (Answer(ONE, None), Engine(error=APIError("500", explanation="disk full")), "disk full"),
     ],
 )
-def test_one_that_can_not_be_had_is_one_sentence(image, monkeypatch, answer, engine, why):
+def test_an_unavailable_container_is_reported_in_one_sentence(image, monkeypatch, answer, engine, why):
     registry_says(monkeypatch, Answer(ONE, None))
     write_container(image, report=pytest.fail)
     registry_says(monkeypatch, answer)
@@ -115,7 +115,7 @@ def test_one_that_can_not_be_had_is_one_sentence(image, monkeypatch, answer, eng
     assert f"({why}); bring the image with `dlscale images load`" in str(caught.value)
 
 
-def test_without_a_digest_nothing_is_built_even_where_the_engine_has_the_tag(image, monkeypatch):
+def test_without_a_digest_nothing_is_built_even_if_the_engine_has_the_tag(image, monkeypatch):
     """A tag can be moved: two machines built different images of the same name."""
     registry_says(monkeypatch, SILENT)
     write_container(image, report=lambda _: None)
@@ -125,7 +125,7 @@ def test_without_a_digest_nothing_is_built_even_where_the_engine_has_the_tag(ima
         ensure_container(image, client=Engine(held={NAME}), report=pytest.fail)
 
 
-def test_a_digest_of_versions_yaml_is_locked_unless_a_registry_has_another(image, monkeypatch):
+def test_a_digest_in_versions_yaml_is_locked_unless_a_registry_has_another(image, monkeypatch):
     image = image.model_copy(update={"digest": ONE})
     registry_says(monkeypatch, SILENT)
     write_container(image, report=lambda _: None)
@@ -138,7 +138,7 @@ def test_a_digest_of_versions_yaml_is_locked_unless_a_registry_has_another(image
 
 
 @pytest.mark.parametrize("image", [i for i in CATALOG.images if i.kind == "container"], ids=lambda image: image.name)
-def test_no_digest_is_committed_that_is_none(image):
-    """A digest comes from a registry's answer alone, whole."""
+def test_every_committed_digest_is_complete(image):
+    """A digest comes only from a registry's answer, and in full."""
     reference = source(image)
     assert reference == image.container or len(reference.removeprefix(f"{image.container}@sha256:")) == 64

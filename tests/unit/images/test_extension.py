@@ -1,5 +1,5 @@
-"""Prevents: Horovod built into the wrong framework's image, an image with Horovod that outlives a change of the framework below it or
-of a patch, one that is picked where nobody asked for Horovod, and one that is built before its parent.
+"""Prevents: Horovod built into another framework's image, an image with Horovod that is not outdated by a change of its parent or of a patch,
+one that is chosen without a request for Horovod, and one that is built before its parent.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MXNET = CATALOG.with_horovod(PLAIN)
 
 @pytest.fixture
 def copied(tmp_path):
-    """The catalog of a copy of images/, free to be changed."""
+    """The catalog of a copy of images/, which tests may change."""
     shutil.copytree(ROOT / "images", tmp_path / "images")
     return load_images(tmp_path)
 
 
-def test_it_is_called_after_both_and_is_the_frameworks_own_version():
+def test_its_name_has_both_versions_and_its_version_is_the_frameworks():
     assert MXNET.name == "mxnet 1.9.1 with horovod 0.28.1"
     assert (MXNET.framework, MXNET.version, MXNET.reference) == ("mxnet", "1.9.1", "dlscale/mxnet:1.9.1-horovod")
     assert (MXNET.extension, PLAIN.extension, MXNET.parent) == ("horovod", None, PLAIN)
@@ -47,17 +47,17 @@ def test_it_is_called_after_both_and_is_the_frameworks_own_version():
         (("caffe", "1.0", "cpu"), "these have: mxnet 1.9.1, mxnet 1.9.1-nvidia, pytorch 2.13.0-cpu, "),
     ],
 )
-def test_an_image_without_it_is_refused_with_those_that_have_it(image, those):
+def test_an_image_without_horovod_is_refused_with_those_that_have_it(image, those):
     with pytest.raises(RequestError, match=f"{image[0]} {image[1]} has no image with Horovod; {those}"):
         CATALOG.with_horovod(CATALOG.find(*image))
 
 
-def test_nothing_that_chooses_a_plain_image_chooses_one_with_horovod():
+def test_selecting_plain_images_never_selects_one_with_horovod():
     chosen = [image for name in CATALOG.frameworks for image in CATALOG.of(name)]
     assert {image.extension for image in (*chosen, *CATALOG.images)} == {None}
 
 
-def test_its_dockerfile_takes_the_framework_compiles_on_one_base_and_runs_on_another():
+def test_its_dockerfile_extends_the_framework_compiles_on_one_base_and_runs_on_another():
     lines = dict(render(CATALOG))[MXNET.dockerfile].splitlines()
     starts = [line.split()[1] for line in lines if line.startswith("FROM ")]
     assert starts == [PLAIN.reference, MXNET.build_base.reference, MXNET.base.reference]
@@ -69,7 +69,7 @@ def test_its_dockerfile_takes_the_framework_compiles_on_one_base_and_runs_on_ano
     assert "g++" not in MXNET.base.packages
 
 
-def test_cudas_compiler_builds_it_and_is_not_in_it():
+def test_cudas_compiler_is_used_by_the_build_but_not_installed():
     image = CATALOG.with_horovod(CATALOG.find("pytorch", "2.15.0", "gpu"))
     assert "nvidia-cuda-nvcc" in image.build_requirements
     assert {pin.name for pin in read_lock(image.lock_path.read_text(encoding="utf-8"))} > set(image.build_requirements)
@@ -77,11 +77,11 @@ def test_cudas_compiler_builds_it_and_is_not_in_it():
     assert "HOROVOD_GPU_OPERATIONS=NCCL" in builder
     assert "HOROVOD_BUILD_CUDA_CC_LIST=75,80,86,90,100,120" in builder
     for name in image.build_requirements:
-        assert f"/^{name}==/,/[^\\\\]$/d" in builder  # struck from what goes into the environment
+        assert f"/^{name}==/,/[^\\\\]$/d" in builder  # removed from the requirements of the environment
     assert "/compiler" not in runtime
 
 
-def test_pytorchs_gpu_images_failed_to_find_a_c_compiler_for_triton():
+def test_pytorchs_gpu_images_have_a_c_compiler_for_triton():
     wanted = ("pytorch", "gpu", "wheels")
     gpu = [image for image in CATALOG.everything if (image.framework, image.device, image.kind) == wanted]
     assert {image.extension for image in gpu} == {None, "horovod"}
@@ -89,7 +89,7 @@ def test_pytorchs_gpu_images_failed_to_find_a_c_compiler_for_triton():
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
-def test_every_framework_that_horovod_serves_has_it_on_cpus_and_each_patch_says_why(framework):
+def test_every_supported_framework_has_horovod_on_cpus_and_each_patch_says_why(framework):
     plain = CATALOG.find(framework, None, "cpu")
     image = CATALOG.with_horovod(plain)
     assert image.parent == plain
@@ -98,8 +98,8 @@ def test_every_framework_that_horovod_serves_has_it_on_cpus_and_each_patch_says_
         assert len(comment.split()) > 10, path
 
 
-def test_packages_that_it_shares_with_its_parent_have_the_parents_version():
-    """The framework was tested with these; a second version would replace the first without a word."""
+def test_packages_shared_with_the_parent_have_the_parents_version():
+    """The framework was tested with these; a second version would silently replace the first."""
     for image in CATALOG.extended:
         held = {pin.name: pin.version for pin in read_lock(image.parent.lock_path.read_text(encoding="utf-8"))}
         own = {pin.name: pin.version for pin in read_lock(image.lock_path.read_text(encoding="utf-8"))}
@@ -115,8 +115,8 @@ def test_packages_that_it_shares_with_its_parent_have_the_parents_version():
     ],
     ids=["parent", "patch", "parent's template"],
 )
-def test_a_changed_framework_or_patch_outdates_its_image_and_what_its_lock_names(copied, changed, lock_too):
-    """Its lock alone names, by digest, all that is in the image."""
+def test_a_changed_parent_or_patch_outdates_the_image_and_its_lock(copied, changed, lock_too):
+    """Its lock alone identifies, by digest, everything in the image."""
     image = copied.with_horovod(copied.find("mxnet", "1.9.1", "cpu"))
     check_lock(image)
     before = inputs_sha256(image)
@@ -127,7 +127,7 @@ def test_a_changed_framework_or_patch_outdates_its_image_and_what_its_lock_names
         check_lock(image)
 
 
-def test_it_is_outdated_once_another_image_of_the_framework_is_there():
+def test_it_is_outdated_once_the_parent_is_another_image():
     labels = {LABEL_INPUTS: inputs_sha256(MXNET), LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"}
     assert is_current(MXNET, labels, based_on={LABEL_BASE: "base 1", LABEL_PARENT: "parent 1"})
     assert not is_current(MXNET, labels, based_on={LABEL_BASE: "base 1", LABEL_PARENT: "parent 2"})
@@ -146,7 +146,7 @@ def test_the_framework_is_built_first(monkeypatch, tmp_path):
     assert built == [PLAIN.reference, MXNET.reference]
 
 
-def test_the_source_is_fetched_as_a_source_and_checked_each_time(tmp_path, monkeypatch):
+def test_the_source_distribution_is_fetched_and_checked_each_time(tmp_path, monkeypatch):
     sources = tmp_path / "sources"
     sdist, sha256 = make_sdist(sources, "horovod", "0.28.1")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

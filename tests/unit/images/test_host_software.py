@@ -1,10 +1,10 @@
 """ENGINE=host: the suite's programs on the machine's own Python and framework.
 
 Prevents: jobs started in the suite's own environment, which has no framework, or by a version manager's shim that starts nothing; another
-framework's version, or another Python's, taken for the same software; a variable that picks an image taken without a word; a record that
-counts as one of an image; a Horovod that is asked for and not there; a dry run that prints something else than what runs.
+version of the framework or of Python taken for the same software; an image option that is silently accepted; a record that counts as one of an
+image; Horovod requested but missing; a dry run that prints other commands than it runs.
 
-The command lines of dry runs are held against golden files; `DLSCALE_GOLDEN=write make test` writes them again.
+The command lines of dry runs are compared with golden files; `DLSCALE_GOLDEN=write make test` rewrites them.
 """
 
 import json
@@ -38,7 +38,7 @@ PYTHON = HostPython(path="/opt/torch/bin/python3", prefix="/opt/torch", version=
 
 
 def install(folder, *installed, path=None, prefix=None, script=None):
-    """A `python3` in a folder that says what it has."""
+    """Write a `python3` that reports these packages to a folder."""
     told = {"path": path or f"{folder}/python3", "prefix": prefix or "/opt", "version": "3.12.3"}
     text = script or f"cat <<'END'\n{json.dumps(told | {'installed': installed})}\nEND\n"
     folder.mkdir(exist_ok=True)
@@ -56,10 +56,10 @@ def software(**changes):
     return HostSoftware.model_validate(fields | {"horovod": None, "device": "cpu"} | changes)
 
 
-# Which Python
+# Choice of the Python
 
 
-def test_the_first_python_on_path_is_taken_by_the_name_that_it_gives_itself(monkeypatch, tmp_path):
+def test_the_first_python_on_path_is_used_by_its_own_executable_path(monkeypatch, tmp_path):
     first = install(tmp_path / "shims", ("torch", "2.11.0+cu130"), path="/opt/versions/3.12/bin/python3")
     second = install(tmp_path / "second", ("torch", "1.0"))
     on_path(monkeypatch, first, second)
@@ -69,14 +69,14 @@ def test_the_first_python_on_path_is_taken_by_the_name_that_it_gives_itself(monk
 
 
 def in_own_environment(monkeypatch, tmp_path):
-    """As if the suite were installed in an environment of its own; returns it."""
+    """Pretend that the suite has an environment of its own; return its path."""
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     monkeypatch.setattr(sys, "prefix", sys.prefix if sys.prefix != "/usr" else str(tmp_path))
     return sys.prefix
 
 
-def test_what_does_not_start_or_is_the_suites_own_is_passed_over(monkeypatch, tmp_path):
-    """One that it shares with a framework is as good as any."""
+def test_pythons_that_fail_to_start_or_are_the_suites_own_are_skipped(monkeypatch, tmp_path):
+    """An environment shared with a framework is acceptable."""
     prefix = in_own_environment(monkeypatch, tmp_path)
     broken = install(tmp_path / "shim", script="echo 'version 3.9 is not installed' >&2; exit 127\n")
     babbling = install(tmp_path / "babbling", script="echo hello\n")
@@ -89,24 +89,24 @@ def test_what_does_not_start_or_is_the_suites_own_is_passed_over(monkeypatch, tm
     assert find_host_python().path == f"{shared}/python3"
 
 
-def test_a_folder_of_path_that_can_not_be_looked_into_is_passed_over(monkeypatch, tmp_path):
-    """As root's own are for a user who became another with root's PATH; here, one whose name is longer than any can be."""
+def test_an_unreadable_folder_on_path_is_skipped(monkeypatch, tmp_path):
+    """E.g. root's folders, for a user who switched users and kept root's PATH; here, a name longer than the system's limit."""
     theirs = install(tmp_path / "theirs", ("torch", "2.0"))
     on_path(monkeypatch, str(tmp_path / ("x" * 300)), theirs)
     assert find_host_python().path == f"{theirs}/python3"
 
 
 def test_a_real_python_describes_itself(monkeypatch, tmp_path):
-    """The interpreter that runs this test, from a folder of PATH, under the variables that jobs see and no others."""
+    """The interpreter that runs this test, found in a folder of PATH, in the environment of jobs only."""
     on_path(monkeypatch, install(tmp_path / "shims", script=f'exec {sys.executable} "$@"\n'))
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    monkeypatch.setattr(sys, "base_prefix", sys.prefix)  # as if the suite were installed in no environment of its own
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)  # as if the suite had no environment of its own
     found = find_host_python()
     assert (found.path, found.version) == (sys.executable, sys.version.split()[0])
     assert found.find("pytest")[1] == pytest.__version__
 
 
-# What of it
+# Its framework
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_real_python_describes_itself(monkeypatch, tmp_path):
         ("pytorch", (("Torch", "2.0"), ("torch", "1.0")), ("torch", "2.0")),  # an import finds the first
     ],
 )
-def test_the_framework_is_found_by_the_packages_that_bring_it(monkeypatch, framework, installed, found):
+def test_the_framework_is_found_by_the_packages_that_provide_it(monkeypatch, framework, installed, found):
     monkeypatch.setattr(custom_image, "find_host_python", lambda: PYTHON.model_copy(update={"installed": installed}))
     image = find_host_software(framework, device="cpu", horovod=False)
     assert (image.distribution, image.version) == found
@@ -135,7 +135,7 @@ def test_the_framework_is_found_by_the_packages_that_bring_it(monkeypatch, frame
         (PYTHON, {"strategy": "horovod"}, "ENGINE=host: /opt/torch/bin/python3 has no horovod; install it there"),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_sentence(monkeypatch, python, asked, says):
+def test_missing_software_is_refused_in_one_sentence(monkeypatch, python, asked, says):
     monkeypatch.setattr(custom_image, "find_host_python", lambda: python)
     monkeypatch.setattr(cluster, "inspect_local", examples.node)
     with pytest.raises(RequestError) as caught:
@@ -158,18 +158,18 @@ MOUNT = (Mount(source="/opt", target="/opt"),)
         ({"framework": "pytorch", "nodes": 2}, "ENGINE=host emulates no nodes and runs on no"),
     ],
 )
-def test_what_picks_an_image_or_another_machine_is_refused(asked, says):
+def test_options_that_select_an_image_or_another_machine_are_refused(asked, says):
     with pytest.raises(RequestError) as caught:
         refuse_contradictions(Request.model_validate({"engine": "host"} | asked))
     assert str(caught.value).startswith(says)
 
 
-def test_a_study_is_not_run_on_a_framework_that_nobody_named():
+def test_a_study_does_not_run_on_an_unnamed_framework():
     with pytest.raises(RequestError, match=r"^ENGINE=host .* add FRAMEWORK=mxnet, pytorch or tensorflow$"):
         refuse_contradictions(Request(engine="host"))
 
 
-# What is planned and runs
+# Planning and running
 
 
 def trial(image):
@@ -178,7 +178,7 @@ def trial(image):
     )[0]
 
 
-def test_the_key_tells_software_apart_and_the_same_one_not():
+def test_the_key_differs_exactly_if_the_software_does():
     key = trial(software()).key
     newer = PYTHON.model_copy(update={"version": "3.13.0"})
     elsewhere = PYTHON.model_copy(update={"path": "/usr/bin/python3"})
@@ -190,7 +190,7 @@ def test_the_key_tells_software_apart_and_the_same_one_not():
     assert key not in others
 
 
-def test_a_trial_is_named_by_the_version_and_is_none_of_an_image_of_that_version():
+def test_a_run_on_host_software_does_not_count_for_an_image_of_its_version():
     image = next(image for image in planned.CATALOG.images if image.name == "pytorch 2.13.0-cpu")
     found = trial(software(version="2.13.0-cpu"))
     assert (found.framework, found.version) == ("pytorch", "2.13.0-cpu")
@@ -199,7 +199,7 @@ def test_a_trial_is_named_by_the_version_and_is_none_of_an_image_of_that_version
     assert support_matrix([image], [ran]) != support_matrix([image], [])
 
 
-def test_preparing_takes_it_as_it_is(monkeypatch):
+def test_preparing_host_software_changes_nothing(monkeypatch):
     monkeypatch.setattr(custom_image, "find_host_python", lambda: PYTHON)
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image"))
@@ -234,7 +234,7 @@ def test_a_dry_run_prints_the_exact_command_lines(monkeypatch, capsys, name):
     assert lines == expected(path, lines)
 
 
-def test_the_doctor_tells_what_there_is_and_misses_nothing_where_there_is_none(monkeypatch):
+def test_the_doctor_lists_host_software_and_does_not_require_it(monkeypatch):
     monkeypatch.setattr(doctor, "find_host_python", lambda: PYTHON)
     assert [fact.version for fact in doctor.host_facts()] == ["torch 2.11.0+cu130 of /opt/torch/bin/python3"]
     for nothing in (None, PYTHON.model_copy(update={"installed": (("numpy", "2.1.0"),)})):

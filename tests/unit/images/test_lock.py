@@ -1,5 +1,5 @@
-"""Prevents: a lock that no longer is what versions.yaml asks for, a lock that names this machine's package sources, and one that
-installs on some of the allowed Pythons only.
+"""Prevents: a lock that does not match versions.yaml, a lock that names this machine's package sources, and one that installs on only some of
+the allowed Pythons.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CATALOG = load_images(Path(__file__).parents[3])
 
 
 @pytest.mark.parametrize("image", CATALOG.images, ids=lambda image: image.name)
-def test_the_committed_locks_are_what_versions_yaml_asks_for_and_hold_no_address(image):
+def test_the_committed_locks_match_versions_yaml_and_contain_no_address(image):
     check_lock(image)
     text = image.lock_path.read_text(encoding="utf-8")
     assert not re.search(r"://|--(index|extra|find|trusted)|/(opt|home|root)/", text)
@@ -29,11 +29,11 @@ def test_the_committed_locks_are_what_versions_yaml_asks_for_and_hold_no_address
     ("requires_python", "expected"),
     [(">=3.10,<3.13", "3.10"), ("==3.11.*", "3.11"), (">=3.11,<3.15", "3.11"), (">3.9", "3.10")],
 )
-def test_a_lock_is_resolved_from_the_oldest_python_on(requires_python, expected):
+def test_a_lock_is_resolved_for_the_oldest_allowed_python_and_later(requires_python, expected):
     assert oldest_python(requires_python) == expected
 
 
-def test_numpy_is_locked_for_both_sides_of_python_3_12():
+def test_numpy_is_locked_before_and_from_python_3_12():
     text = CATALOG.find("mxnet", "1.9.1", "cpu").lock_path.read_text(encoding="utf-8")
     assert "numpy==1.23.5 ; python_full_version < '3.12'" in text
     assert "numpy==1.26.4 ; python_full_version >= '3.12'" in text
@@ -44,7 +44,7 @@ def test_numpy_is_locked_for_both_sides_of_python_3_12():
     [{"requirements": ("mxnet==1.9.0",)}, {"requires_python": ">=3.10"}],
     ids=["requirements", "requires_python"],
 )
-def test_a_lock_made_from_something_else_is_found_out(changes):
+def test_an_outdated_lock_is_detected(changes):
     image = CATALOG.images[0].model_copy(update=changes)
     with pytest.raises(DlscaleError, match=r"requirements.lock: is outdated, .* has other requirements; run `dlscale"):
         check_lock(image)
@@ -52,15 +52,15 @@ def test_a_lock_made_from_something_else_is_found_out(changes):
     assert inputs_sha256(undecided) == inputs_sha256(CATALOG.images[0])
 
 
-def test_pips_sources_are_read_as_pip_prints_them(monkeypatch):
-    """Later lines win in pip, and several addresses are one quoted word with line breaks in it."""
+def test_pips_sources_are_read_from_its_configuration(monkeypatch):
+    """In pip, later lines take precedence, and several addresses are one quoted word with line breaks in it."""
     printed = "global.index-url='a'\nglobal.timeout='5'\nglobal.extra-index-url='b\\nc d'\n:env:.index-url='e'\n:env:.find-links='f g'\n"
     monkeypatch.setattr(lock.process, "run", lambda _: printed)
     assert pip_sources() == {"index-url": "e", "extra-index-url": "b c d", "find-links": "f g"}
 
 
-def test_a_lock_is_resolved_by_what_pip_would_ask(monkeypatch, tmp_path):
-    """And the addresses go by environment: one may hold a password, and anybody can read a command's arguments."""
+def test_a_lock_is_resolved_from_pips_sources(monkeypatch, tmp_path):
+    """Addresses are passed by environment: one may hold a password, and every user can read argv."""
     calls = []
 
     def run(argv, *, env=None, cwd=None):
@@ -86,8 +86,8 @@ def test_a_lock_is_resolved_by_what_pip_would_ask(monkeypatch, tmp_path):
     check_lock(image)
 
 
-def test_extra_indexes_are_asked_only_if_the_first_has_no_answer(monkeypatch, tmp_path):
-    """An extra index may hold a few files of a version, and the lock would then lack the hashes of all others."""
+def test_extra_indexes_are_used_only_if_the_first_has_no_solution(monkeypatch, tmp_path):
+    """An extra index may have only some files of a version; the lock would lack the hashes of all others."""
     asked = []
 
     def run(argv, *, env=None, cwd=None):
@@ -104,8 +104,8 @@ def test_extra_indexes_are_asked_only_if_the_first_has_no_answer(monkeypatch, tm
     assert asked == [None, "b c"]
 
 
-def test_an_index_that_can_not_be_reached_is_told_from_a_version_that_is_not_there(monkeypatch, tmp_path):
-    """`images add pytorch 2.14.1-cpu` without a network blamed the DNS, and sent to an entry that it had not written."""
+def test_an_unreachable_index_is_distinguished_from_a_missing_version(monkeypatch, tmp_path):
+    """Without a network, `images add pytorch 2.14.1-cpu` blamed the DNS, and referred to an entry that it had not written."""
     said = iter(["Because there is no version of tiny==2", "Failed to fetch: `https://elsewhere/whl/tiny/` dns error"])
 
     def run(argv, *, env=None, cwd=None):

@@ -1,5 +1,5 @@
-"""Prevents: a Dockerfile edited by hand that the next `images render` silently undoes, and an image whose build reaches for a
-network, runs as root, or is not the base and lock that its label says.
+"""Prevents: a Dockerfile edited by hand that the next `images render` silently reverts, and an image whose build uses a network, runs as root,
+or does not match the base and lock on its label.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CATALOG = load_images(ROOT)
 
 @pytest.fixture
 def copied(tmp_path) -> Catalog:
-    """The catalog of a copy of images/, free to be spoilt."""
+    """The catalog of a copy of images/, which tests may damage."""
     shutil.copytree(ROOT / "images", tmp_path / "images")
     return load_images(tmp_path)
 
@@ -30,18 +30,18 @@ def refusal(catalog: Catalog) -> str:
     return str(caught.value).removeprefix(f"{catalog.root}/")
 
 
-def test_the_committed_dockerfiles_are_what_is_rendered():
+def test_the_committed_dockerfiles_equal_the_rendered_ones():
     check(CATALOG)
 
 
 @pytest.mark.parametrize("image", CATALOG.everything, ids=lambda image: image.name)
-def test_every_image_has_what_the_house_asks_for(image):
+def test_every_image_follows_the_house_rules(image):
     text = dict(render(CATALOG))[image.dockerfile]
     lines = text.splitlines()
     assert "do not edit" in lines[0]
     assert f'dlscale.lock.sha256="{image.lock_sha256}"' in text
     assert ("--no-index" in text) == ("--require-hashes" in text) == (image.kind == "wheels")
-    # The smoke test comes last, as the user that will train.
+    # The smoke test is last, and runs as the user that will train.
     assert lines.index("USER 10001:10001") > max(n for n, line in enumerate(lines) if line.startswith("COPY "))
     number = image.version.partition("-")[0]
     expected = {
@@ -64,7 +64,7 @@ def test_every_image_has_what_the_house_asks_for(image):
     ],
     ids=lambda part: getattr(part, "name", ""),
 )
-def test_an_image_stands_on_its_base(image, expected):
+def test_an_image_is_based_on_its_base(image, expected):
     lines = dict(render(CATALOG))[image.dockerfile].splitlines()
     assert [line.split()[1] for line in lines if line.startswith("FROM ")] == [base.reference for base in expected]
 
@@ -78,15 +78,15 @@ def test_mxnets_gpu_image_finds_each_cuda_library():
 
 
 @pytest.mark.parametrize("base", CATALOG.bases, ids=lambda base: base.name)
-def test_a_registrys_base_is_pinned_by_digest(base):
+def test_a_base_from_a_registry_is_pinned_by_digest(base):
     text = dict(render(CATALOG))[ROOT / "images/base" / base.name / "Dockerfile"]
     assert f"\nFROM debian@{base.registry.digest}\n" in text
     assert all(f"      {package}" in text for package in base.packages)
-    # Brought to the suite's last state where that is what the lock holds; else as the digest has it.
+    # Updated to the suite's last state if the lock requires it; otherwise as the digest has it.
     assert ("apt-get upgrade" in text) == base.locked
 
 
-def test_a_dockerfile_edited_by_hand_is_found_out_with_its_line(copied):
+def test_a_dockerfile_edited_by_hand_is_reported_with_its_line(copied):
     path = copied.images[0].dockerfile
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join([*lines[:6], "RUN true\n", *lines[6:]]), encoding="utf-8")
@@ -115,7 +115,7 @@ def test_a_dockerfile_edited_by_hand_is_found_out_with_its_line(copied):
     ],
     ids=["longer", "no last line's end", "shorter", "lock"],
 )
-def test_a_change_at_the_end_or_of_the_lock_is_found_too(copied, file, change):
+def test_a_change_at_the_end_or_in_the_lock_is_detected_too(copied, file, change):
     path = getattr(copied.images[0], file)
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     assert "images/mxnet/1.9.1/Dockerfile:" in refusal(copied)
@@ -129,7 +129,7 @@ def test_a_change_at_the_end_or_of_the_lock_is_found_too(copied, file, change):
         ("mxnet.Dockerfile.j2", "{{ image.verison }}", "images/templates: a template uses an unknown name ("),
     ],
 )
-def test_a_wrong_template_is_refused(copied, name, text, sentence):
+def test_an_invalid_template_is_refused(copied, name, text, sentence):
     path = copied.root / "images/templates" / name
     path.unlink() if text is None else path.write_text(text, encoding="utf-8")
     with pytest.raises(RequestError) as caught:

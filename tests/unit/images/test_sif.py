@@ -1,4 +1,4 @@
-"""Images as files. Prevents: a SIF of an older lock that runs under the new one's name, half of a SIF, and a job whose record names another."""
+"""Images as files. Prevents: a SIF of an older lock that runs under the new one's name, half a SIF, and a job whose record names another image."""
 
 import gzip
 from pathlib import Path
@@ -46,7 +46,7 @@ def made():
     return sif.ensure_sif(IMAGE, report=lambda _: None)
 
 
-def test_a_sif_is_made_once_and_says_what_of():
+def test_a_sif_is_made_once_and_describes_its_source():
     archive()
     path, details = made()
     assert path.read_bytes() == b"SIF of layers"
@@ -60,7 +60,7 @@ def test_a_sif_is_made_once_and_says_what_of():
     assert [one.suffix for one in path.parent.iterdir() if one.suffix in (".draft", ".tar")] == []
 
 
-def test_one_of_another_lock_is_made_again_and_where_that_can_not_be_refused():
+def test_a_sif_of_another_lock_is_made_again_or_else_refused():
     archive(lock="0" * 64)
     with pytest.raises(RequestError, match=r"on a machine with Docker type `dlscale images archive DIR mxnet:1\.9\.1`"):
         made()
@@ -73,7 +73,7 @@ def test_one_of_another_lock_is_made_again_and_where_that_can_not_be_refused():
     assert made()[0] == second
 
 
-def test_one_that_is_not_what_was_made_is_refused():
+def test_a_sif_that_was_changed_is_refused():
     archive()
     path, _ = made()
     path.write_bytes(b"half")
@@ -81,7 +81,7 @@ def test_one_that_is_not_what_was_made_is_refused():
         made()
 
 
-def test_podman_loads_an_image_that_it_lacks_or_has_of_another_lock():
+def test_podman_loads_an_image_that_is_missing_or_of_another_lock():
     archive()
     has, asked = [f"{ID} {'0' * 64}"], []
 
@@ -100,8 +100,8 @@ def test_podman_loads_an_image_that_it_lacks_or_has_of_another_lock():
     assert asked == ["image", "load", "image", "image"]
 
 
-def test_the_tar_that_a_killed_runner_left_is_removed_and_that_of_another_machines_runner_stays():
-    """As large as the image, and nothing else would ever look at it."""
+def test_the_tar_of_a_killed_runner_is_removed_unless_it_ran_on_another_machine():
+    """It is as large as the image, and nothing else would remove it."""
     archive()
     place, mine, started = owner.own().rsplit(".", 2)
     gone, unknown = (f"{place}.{mine}.{int(started) - 1}", f"{'0' * 8}{place[8:]}.{mine}.{started}")

@@ -1,5 +1,5 @@
-"""Prevents: wheels chosen for the Python that runs the suite instead of the image's, a damaged or forged wheel built into an image,
-and a second package index asked for what the machine has itself.
+"""Prevents: wheels chosen for the Python that runs the suite instead of the image's, a damaged or forged wheel built into an image, and a
+second package index queried for packages that the machine's own sources have.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def test_a_lock_is_read_with_its_hashes_and_markers():
     assert first.line() == f"numpy===1.23.5 --hash=sha256:{'a' * 64} --hash=sha256:{'b' * 64}"
 
 
-def test_markers_are_judged_for_the_images_python():
-    """pip would judge them for the interpreter that runs it: on Python 3.12, the image would get the other numpy."""
+def test_markers_are_evaluated_for_the_images_python():
+    """pip would evaluate them for its own interpreter: on Python 3.12, the image would get the wrong numpy."""
     assert [(pin.name, pin.version) for pin in TARGET.pins(LOCK)] == [
         ("numpy", "1.23.5"),
         ("typing-extensions", "4.16.0"),
@@ -76,7 +76,7 @@ def test_every_pin_of_the_committed_locks_has_a_hash_and_one_version(image):
         st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.sets(st.binary(min_size=32, max_size=32), min_size=1)
     )
 )
-def test_reading_what_was_written_gives_the_same_pins(packages):
+def test_pins_survive_a_round_trip(packages):
     pins = [Pin(name, "1.0", None, frozenset(digest.hex() for digest in digests)) for name, digests in packages.items()]
     assert list(read_lock("\n".join(pin.line().replace(" --", " \\\n    --") for pin in pins))) == pins
 
@@ -108,7 +108,7 @@ def locked(tmp_path: Path, lines: str, **changes) -> ImageSpec:
 
 def test_wheels_are_fetched_once_and_checked_each_time(tmp_path, sources, monkeypatch):
     _, one = make_wheel(sources, "tiny", "1.2")
-    # Another system's wheel of the same version: its hash is in the lock, and it must not be taken.
+    # A wheel of the same version for another system: its hash is in the lock, but it must not be used.
     _, other = make_wheel(sources, "native", "2.0", tag="cp310-cp310-manylinux_2_17_x86_64")
     _, right = make_wheel(sources, "native", "2.0", tag="cp311-cp311-manylinux_2_17_x86_64")
     image = locked(
@@ -151,7 +151,7 @@ def test_a_forged_or_missing_wheel_is_refused(tmp_path, sources, there, sentence
     assert list((tmp_path / "cache/wheels").iterdir()) == []
 
 
-def test_the_images_own_index_is_asked_for_what_is_missing(tmp_path, sources, monkeypatch):
+def test_the_images_own_index_is_used_for_missing_packages(tmp_path, sources, monkeypatch):
     wheel, sha256 = make_wheel(sources, "tiny", "1.2")
     index = make_index(tmp_path / "index", wheel)
     wheel.unlink()
