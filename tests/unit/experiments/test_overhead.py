@@ -1,6 +1,5 @@
-"""Prevents: the suite's own time counted as the program's, or the program's as the suite's; sides that train something else than was asked
-for; figures of which no raw clock and no record is left, or that come out otherwise a second time; a container's cost against other
-software; a run of somebody else taken for a side's.
+"""Prevents: the suite's own time counted as the program's, or the reverse; sides that run another training than requested; figures without raw
+clocks and records, or that differ when recomputed; a container's cost computed against other software; another user's run taken for a side's.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ FIELDS = {"rank": 0, "container": "x"}
 
 
 def said(*, first_step, stops, imported=2.0, began=10.0):
-    """A program that starts at `began` by its own clock, and whose first step the runner heard of at `first_step` by its own."""
+    """A program that starts at `began` by its own clock, and whose first step the runner receives at `first_step` by its clock."""
     return (
         Phase(event="phase", t=began + imported, received=0.0, name="import", seconds=imported, **FIELDS),
         FirstStep(event="first_step", t=began + 4, received=first_step, **FIELDS),
@@ -61,18 +60,18 @@ def said(*, first_step, stops, imported=2.0, began=10.0):
     )
 
 
-def test_a_program_lives_from_its_process_to_its_last_event():
+def test_a_programs_time_is_from_process_start_to_last_event():
     found = [event for event in events(examples.trial()) if not isinstance(event, Phase | RunStop)]
     built = Phase(event="phase", t=15.0, received=0.0, name="model", seconds=9.0, **FIELDS)
     first, second = (said(first_step=0.0, stops=t) for t in (30.0, 31.5))
     assert program_s([*found, *first, built, second[-1]]) == 21.5
 
 
-# What the sides are asked
+# Requests of the sides
 
 
 def as_request(monkeypatch, *words):
-    """What the command line makes of words."""
+    """Return the request of these command-line arguments."""
     caught = {}
     monkeypatch.setattr(flow, "measure_overhead", lambda request, **more: caught.update(request=request, **more))
     monkeypatch.setattr(benching, "bench", lambda request, **_: caught.update(request=request) or 0)
@@ -92,7 +91,7 @@ EVERYTHING = (
     [(), EVERYTHING, ("--preset=tuned", "--gpus=1"), ("--version=2.13.0-cpu",)],
     ids=["nothing", "everything", "tuned", "version"],
 )
-def test_each_side_trains_what_was_asked_for(monkeypatch, words):
+def test_each_side_runs_the_requested_trial(monkeypatch, words):
     asked = as_request(monkeypatch, "overhead", "--framework=pytorch", *words)["request"]
     looked = planned.resources("pytorch", "gpu" if asked.gpus else "cpu", workload=planned.workload_of(asked.model))
     trial = plan(asked, looked)[0]
@@ -104,8 +103,8 @@ def test_each_side_trains_what_was_asked_for(monkeypatch, words):
         assert plan(again, looked) == (trial,)
 
 
-def test_every_flag_that_describes_the_training_is_passed_on():
-    """A flag that `overhead` gains and its sides do not get would measure something else."""
+def test_every_option_of_the_training_is_passed_on():
+    """A new flag of `overhead` that its sides do not get would be ignored by the measurement."""
     import typer
 
     flags = {name for p in typer.main.get_command(cli.app).commands["overhead"].params for name in p.opts}
@@ -114,7 +113,7 @@ def test_every_flag_that_describes_the_training_is_passed_on():
     assert flags - about - which == {f"--{name.replace('_', '-')}" for name in flow.PASSED}
 
 
-def test_the_host_is_asked_for_neither_image_nor_version():
+def test_the_host_side_gets_neither_image_nor_version():
     looked = planned.resources("pytorch")
     asked = Request(framework="pytorch", version=looked.image.version, precision="bf16", workers=(1,))
     words = flow.bench_arguments(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
@@ -134,7 +133,7 @@ def test_the_host_is_asked_for_neither_image_nor_version():
         ({}, {"engine": EngineChoice("host", None)}, True, "--beside-host compares another engine with ENGINE=host"),
     ],
 )
-def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, beside_host, says):
+def test_requests_that_leave_nothing_to_measure_are_refused(asked, resource_changes, beside_host, says):
     framework = resource_changes.pop("framework", "pytorch")
     with pytest.raises(RequestError) as caught:
         flow.check_request(
@@ -158,24 +157,24 @@ def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, besi
         ({"framework": "tensorflow", "device": "gpu"}, False),
     ],
 )
-def test_the_bare_loop_is_beside_what_it_can_do_alike(changes, has):
+def test_the_bare_loop_is_a_side_only_if_it_can_do_the_same_training(changes, has):
     assert flow.has_bare_loop(examples.trial(**{"framework": "pytorch", **changes})) is has
 
 
-def test_pytorchs_bare_loop_is_told_what_the_program_is_told():
+def test_pytorchs_bare_loop_gets_the_arguments_of_the_program():
     asked = {"device": "gpu", "precision": "bf16", "techniques": ("channels-last",)}
     words = flow.bare_arguments(examples.trial(framework="pytorch", **asked))
     assert words[-3:] == ("--device=gpu", "--precision=bf16", "--techniques=channels-last")
     assert words[:-3] == flow.bare_arguments(examples.trial(framework="mxnet"))
 
 
-# What comes of them
+# Figures of the sides
 
 SAID = {"framework_version": "2.11.0", "python": "3.12.3"}
 
 
 def told(name, rate, *, first_step=107.0, stops=30.0, software=None, engine="docker", status="valid"):
-    """A run of 4000 samples at `rate` samples/s whose program lives 20 s, unless it stops at another time."""
+    """A run of 4000 samples at `rate` samples/s, whose program runs for 20 s unless `stops` says otherwise."""
     path, found = measured(100, rate, run_id=name, status=status)
     measurement = found.measurement.model_copy(update={"samples": 4000, "training_time_s": 4000 / rate})
     given = provenance(gpus=found.provenance.gpus, **{**SAID, **(software or {})})
@@ -208,18 +207,18 @@ def reported(runs=RUNS):
     return overhead_report(RAW, overhead_figures(RAW, runs))
 
 
-def test_every_figure_by_hand():
+def test_every_figure_equals_the_one_computed_by_hand():
     found = overhead_figures(RAW, RUNS)
     first, second = found.rounds
     assert list(second) == ["bare", "host", "unwatched", "suite"]
     assert found.ratios_to("unwatched") == (pytest.approx(0.99), pytest.approx(0.98))
     assert found.ratios_to("host") == (pytest.approx(0.9), pytest.approx(0.98))
     assert found.ratios_to("bare") == (pytest.approx(0.66), pytest.approx(980 / 1500))
-    # The command took 22.5 s and 23.5 s, its program 20 s of them: it was imported from 10 to 12 and stopped at 30.
+    # The command took 22.5 s and 23.5 s, its program 20 s of that: imports from 10 to 12, stop at 30.
     assert (first["suite"].outside_s, second["suite"].outside_s) == (pytest.approx(2.5), pytest.approx(3.5))
-    # The first step was heard of at 107, 7 s after the command began; the bare loop's came 5.5 s after its own start.
+    # The first step was received at 107, 7 s after the command's start; the bare loop's ended 5.5 s after its own start.
     assert found.delays_s[0] == pytest.approx(1.5)
-    # All rounds: as many samples of each run at 990/s and 980/s, against 1000/s; against 1100/s and 1000/s.
+    # All rounds: equally many samples at 990/s and 980/s, against 1000/s; against 1100/s and 1000/s.
     both = 2 / (1 / 990 + 1 / 980)
     assert {name: ratio for name, (ratio, _) in found.together.items()} == {
         "unwatched": pytest.approx(both / 1000),
@@ -229,8 +228,8 @@ def test_every_figure_by_hand():
     assert {ci95 for _, ci95 in found.together.values()} == {None}
 
 
-def test_from_three_rounds_on_the_ratio_of_all_rounds_has_an_interval():
-    """Suite 990, 980 and 990/s, bare loop always 1500/s: the logarithms' variance is (ln 990/980)² ÷ 3, with 2 degrees of freedom."""
+def test_with_three_rounds_the_ratio_of_all_rounds_has_an_interval():
+    """Suite 990, 980 and 990/s, bare loop always 1500/s: the variance of the logarithms is (ln 990/980)² ÷ 3, with 2 degrees of freedom."""
     found = overhead_figures(RAW.model_copy(update={"rounds": (*RAW.rounds, RAW.rounds[0])}), RUNS)
     factor = math.exp(4.30265 * math.log(990 / 980) / 3)
     ratio, ci95 = found.together["bare"]
@@ -238,7 +237,7 @@ def test_from_three_rounds_on_the_ratio_of_all_rounds_has_an_interval():
     assert costs(found).rows[2] == ("throughput ÷ bare loop", "3", "0.6600", "0.6533", "0.6600", "0.6578 ± 0.0096")
 
 
-def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
+def test_the_tables_have_every_figure_and_omit_sides_that_did_not_run():
     found = overhead_figures(RAW, RUNS)
     assert [row[:5] for row in costs(found).rows] == [
         ("throughput ÷ unwatched", "2", "0.9850", "0.9800", "0.9900"),
@@ -262,7 +261,7 @@ def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
     assert [row[0] for row in costs(alone).rows] == ["throughput ÷ unwatched", "outside of the program (s)"]
 
 
-def test_the_file_of_figures_has_each_command_with_its_run():
+def test_the_csv_has_each_command_with_its_run():
     lines = list(csv.DictReader(io.StringIO(reported().files()["overhead-x.csv"])))
     assert [(line["round"], line["side"], line["run"]) for line in lines] == [
         *(("1", "suite", "s1"), ("1", "unwatched", "u1"), ("1", "host", "h1"), ("1", "bare", "")),
@@ -273,7 +272,7 @@ def test_the_file_of_figures_has_each_command_with_its_run():
     assert (lines[3]["rate"], lines[3]["program_s"], lines[3]["first_step_s"]) == ("1500.0", "", "5.5")
 
 
-def test_other_software_on_the_host_has_no_ratio_and_is_told():
+def test_other_software_on_the_host_has_no_ratio_and_is_named():
     other = {name: told(name, 1000.0, engine="host", software={"python": "3.11.2"}) for name in ("h1", "h2")}
     found = overhead_figures(RAW, RUNS | other)
     assert (found.ratios_to("host"), found.together["host"][0], found.differs) == ((None, None), None, ("Python",))
@@ -283,25 +282,25 @@ def test_other_software_on_the_host_has_no_ratio_and_is_told():
     assert "host (images/s)" in rounds(found).columns
 
 
-def test_a_run_that_may_not_be_used_has_no_figure_and_a_degraded_one_is_named():
+def test_an_invalid_run_has_no_figure_and_a_degraded_one_is_named():
     with pytest.raises(RunFailedError, match="^s1 has no throughput: made up$"):
         overhead_figures(RAW, RUNS | {"s1": told("s1", 990.0, status="invalid")})
     found = overhead_figures(RAW, RUNS | {"u2": told("u2", 1000.0, status="degraded")})
     assert found.notes == ("u2 degraded: made up",)
 
 
-# What is left on file
+# Files
 
 
 def put(folder, raw=RAW, runs=RUNS):
-    """Leave the runs and the file of an overhead in a folder."""
+    """Write the runs and the file of an overhead to a folder."""
     for name, one in runs.items():
         directory = leave(folder, (name, one.record))
         (directory / EVENTS).write_text("".join(event.model_dump_json() + "\n" for event in one.events))
     (folder / raw.file).write_text(raw.to_json())
 
 
-def test_the_file_is_what_its_schema_says_and_reads_back(tmp_path):
+def test_the_file_matches_its_schema_and_can_be_read_back(tmp_path):
     put(tmp_path, runs={})
     path = tmp_path / "overhead-x.json"
     assert read_overhead(path) == RAW
@@ -313,14 +312,14 @@ def test_the_file_is_what_its_schema_says_and_reads_back(tmp_path):
     with pytest.raises(RequestError, match=r"schema 2 is newer than this version's 1; update dlscale"):
         read_overhead(path)
     clocks = {"side": "suite", "began_s": 1.0, "ended_s": 2.0}
-    alone = json.loads(BARE.model_dump_json())  # without the suite beside it, its report was a traceback
+    alone = json.loads(BARE.model_dump_json())  # without the suite's side, the report was a traceback
     for bad in ([], *({**fields, "rounds": own} for own in ([], [[clocks]], [[alone]]))):
         path.write_text(json.dumps(bad))
         with pytest.raises(RequestError, match="is no file of `dlscale overhead`"):
             read_overhead(path)
 
 
-def test_a_report_makes_the_same_figures_from_what_is_on_file(tmp_path):
+def test_a_report_yields_the_same_figures_from_file(tmp_path):
     put(tmp_path)
     report([tmp_path], out=tmp_path / "out")
     found = reported({name: dataclasses.replace(one, directory=tmp_path / name) for name, one in RUNS.items()})
@@ -329,7 +328,7 @@ def test_a_report_makes_the_same_figures_from_what_is_on_file(tmp_path):
     assert "What the suite costs" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_an_overhead_whose_run_is_gone_costs_itself_only(tmp_path, capsys):
+def test_an_overhead_whose_run_is_gone_does_not_fail_the_report(tmp_path, capsys):
     put(tmp_path, runs={name: one for name, one in RUNS.items() if name != "u2"})
     report([tmp_path], out=tmp_path / "out")
     assert "not drawn: overhead-x.json: " in capsys.readouterr().out
@@ -342,7 +341,7 @@ def test_an_overhead_whose_run_is_gone_costs_itself_only(tmp_path, capsys):
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Commands that leave a record each and take no time; another run ends in the same place during each of them."""
+    """Commands that each leave a record and take no time; meanwhile, another run ends in the same directory."""
     ran = []
 
     def run(argv):
@@ -384,7 +383,7 @@ def machine(monkeypatch, tmp_path):
 REQUEST = Request(framework="pytorch", device="cpu", workers=(1,), repeat=2)
 
 
-def test_rounds_alternate_and_leave_their_clocks_and_reports(machine, tmp_path):
+def test_rounds_alternate_and_leave_their_times_and_reports(machine, tmp_path):
     flow.measure_overhead(REQUEST, beside_host=True, command=("dlscale", "overhead", "--beside-host"))
     (path,) = tmp_path.glob("overhead-*.json")
     raw = read_overhead(path)
@@ -392,7 +391,7 @@ def test_rounds_alternate_and_leave_their_clocks_and_reports(machine, tmp_path):
         ["suite", "unwatched", "host", "bare"],
         ["bare", "host", "unwatched", "suite"],
     ]
-    # The bare loop is the fourth and the fifth of what was started; a run of another command is nobody's.
+    # The bare loop is started fourth and fifth; the run of another command belongs to no side.
     assert [one.run_id for own in raw.rounds for one in own] == [
         *("run1", "run2", "run3", None),
         *(None, "run6", "run7", "run8"),
@@ -411,7 +410,7 @@ def test_rounds_alternate_and_leave_their_clocks_and_reports(machine, tmp_path):
     assert path.with_suffix(".md").is_file()
 
 
-def test_what_ended_before_a_failure_stays_on_file(machine, monkeypatch, tmp_path):
+def test_rounds_before_a_failure_stay_on_file(machine, monkeypatch, tmp_path):
     of_first_round = 4
     good = flow.run
 
@@ -427,13 +426,13 @@ def test_what_ended_before_a_failure_stays_on_file(machine, monkeypatch, tmp_pat
     assert len(read_overhead(path).rounds) == 1
 
 
-def test_a_command_that_leaves_no_record_is_no_side(machine, monkeypatch):
+def test_a_command_without_a_record_is_an_error(machine, monkeypatch):
     monkeypatch.setattr(flow, "run", lambda _: None)
     with pytest.raises(RunFailedError, match="left no record there"):
         flow.measure_overhead(REQUEST, beside_host=False, command=("dlscale", "overhead"))
 
 
-def test_a_host_without_the_framework_is_refused_before_anything_starts(machine, monkeypatch):
+def test_a_host_without_the_framework_is_refused_before_any_run(machine, monkeypatch):
     asked = []
 
     def look(request):

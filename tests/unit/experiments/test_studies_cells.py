@@ -1,8 +1,8 @@
-"""A study turned into requests for a machine.
+"""Requests of a study for a machine.
 
-Prevents: a run of a source that silently is none of the plan; a curve whose devices are not the same at each scale; a batch of a node
-taken for that of a device; a short run that varies less than the whole one; a change against the source that nobody is told; a reason
-that does not say what there is; a request that `bench` itself would refuse.
+Prevents: a run of a source that is silently missing from the plan; a curve whose devices differ between scales; a batch per node taken for one
+per device; a short run that varies less than the full one; an undeclared difference from the source; a reason that does not say what the
+machine has; a request that `bench` itself would refuse.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ def laid_out(study, machine, scale="full", asked=NOTHING):
 
 
 def made_up(**changes):
-    """A study of one block on the wires and the GPU of the source of dell-p100."""
+    """A study of one block with the wires and the GPU of dell-p100's source."""
     block = {
         "id": "own",
         "says": "made up",
@@ -69,7 +69,7 @@ def made_up(**changes):
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("scale", ["full", "small"])
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_cell_runs_or_says_why_not_and_bench_takes_its_request(name, scale, machine):
+def test_every_cell_has_a_request_that_bench_accepts_or_a_reason(name, scale, machine):
     found = laid_out(STUDIES[name], machine, scale)
     assert found
     for cell in found.values():
@@ -80,20 +80,20 @@ def test_every_cell_runs_or_says_why_not_and_bench_takes_its_request(name, scale
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_small_study_varies_what_the_whole_one_does(name):
+def test_a_small_study_varies_the_same_conditions_as_the_full_one(name):
     whole, short = (laid_out(STUDIES[name], MACHINES["4 GPUs"], scale) for scale in ("full", "small"))
     assert set(whole) <= set(short)
     for id_, cell in whole.items():
         assert short[id_].where == cell.where
         assert (short[id_].request is None) == (cell.request is None)
-    # As many different batches as before, in the same order.
+    # The same number of different batches, in the same order.
     for block in STUDIES[name].blocks:
         own = [max(1, batch // block.small.batch_divisor) for batch in block.batches]
         assert own == sorted(set(own))
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_ids_are_unique_and_a_whole_study_has_nothing_beside_the_sources_runs(name):
+def test_ids_are_unique_and_a_full_study_has_the_sources_runs_only(name):
     study = STUDIES[name]
     source = load_source(DIRECTORY / f"{study.source}.yaml")
     for scale in ("full", "small"):
@@ -102,8 +102,8 @@ def test_ids_are_unique_and_a_whole_study_has_nothing_beside_the_sources_runs(na
         assert scale == "small" or not any(cell.extra for cell in every)
 
 
-def test_figure_3_of_the_p100_paper_is_a_strong_curve_on_one_node_and_nodes_of_144_beyond():
-    """Table 2 has 144 for all of 1 to 16 GPUs; MXNet takes that as a node's, so that a GPU has 144, 72, 36, 36, 36, 36."""
+def test_figure_3_of_the_p100_paper_is_strong_scaling_on_one_node_and_144_per_node_beyond():
+    """Table 2 has 144 for 1 to 16 GPUs; in MXNet that is per node, so that a GPU has 144, 72, 36, 36, 36, 36."""
     found = laid_out(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
     one = found["mxnet-googlenet.1gpus"].request
     assert one == found["mxnet-googlenet.2gpus"].request == found["mxnet-googlenet.4gpus"].request
@@ -122,7 +122,7 @@ def test_figure_3_of_the_p100_paper_is_a_strong_curve_on_one_node_and_nodes_of_1
 
 
 def test_batches_and_iterations_of_table_2():
-    """Inception-BN has 64, 128, 256, 256, 256, 256 a node of 1, 2, 4, 4, 4, 4 GPUs; NV-Caffe 128 × 4,000 = 256 × 2,000 = 512 × 1,000."""
+    """Inception-BN has 64, 128, 256, 256, 256, 256 per node of 1, 2, 4, 4, 4, 4 GPUs; NV-Caffe 128 × 4,000 = 256 × 2,000 = 512 × 1,000."""
     found = laid_out(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
     own = [cell for id_, cell in found.items() if id_.startswith("mxnet-inception-bn.")]
     assert {(cell.request.batch, cell.request.scaling) for cell in own} == {(64, "weak")}
@@ -155,17 +155,17 @@ NO_CODE = "mxnet 1.9.1-cu112 has no code for compute capability 9.0"
         ("nyu-profiling", gpu_machine(2), "broadcast.alexnet.2gpus.batch4", None),
     ],
 )
-def test_what_can_not_run_says_why(study, machine, cell, why):
+def test_a_cell_that_cannot_run_says_why(study, machine, cell, why):
     found = laid_out(STUDIES[study], machine, "small")[cell].why
     assert found is None if why is None else why in found
 
 
-def test_a_batch_that_its_devices_can_not_share_is_no_run():
+def test_a_batch_that_devices_cannot_share_equally_is_not_run():
     study = made_up(batches=(), points=(Point(gpus=3, batch=64),), batch_of="all")
     assert laid_out(study, cpu_machine(8))["own.3gpus"].why == "a batch of 64 is not shared equally by 3 devices"
 
 
-def test_without_gpus_workers_stand_for_them():
+def test_without_gpus_workers_replace_them():
     found = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
     request = found["tensorflow.2gpus"].request
     assert (request.device, request.workers, request.gpus, request.batch) == ("cpu", (1, 2), None, 4)
@@ -173,7 +173,7 @@ def test_without_gpus_workers_stand_for_them():
     assert found["caffe.1gpus"].where.device is None
 
 
-def test_a_paper_of_processors_has_all_cores_as_one_device_even_beside_gpus():
+def test_a_paper_about_cpus_uses_all_cores_as_one_device_even_with_gpus():
     cell = laid_out(STUDIES["dell-p100"], gpu_machine(4))["caffe-cpu.cpu"]
     assert (cell.request.device, cell.request.workers, cell.request.version) == ("cpu", (1,), "1.0")
     assert cell.where.gpu is None
@@ -191,7 +191,7 @@ def test_networks_become_rates_of_emulated_links():
     assert Altered(field="network", published="Ethernet", here="emulated nodes, 1gbit") in slow.altered
 
 
-def test_scales_beside_the_sources_own_stand_in_only_where_those_do_not_fit():
+def test_extra_scales_are_run_only_if_the_sources_own_do_not_fit():
     small = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
     assert small["mxnet-googlenet.2gpus.2nodes.eth"].extra
     roomy = laid_out(STUDIES["dell-p100"], cpu_machine(16), "small")
@@ -203,21 +203,21 @@ def test_scales_beside_the_sources_own_stand_in_only_where_those_do_not_fit():
     [
         ("cern-wgan", gpu_machine(4, misfits={"1.15.5-nvidia": "not built here"}), "batch.1gpus.batch16", "2.21.0"),
         ("cern-wgan", gpu_machine(1), "batch.1gpus.batch16", "1.15.5-nvidia"),
-        # Four GPUs are to train: TensorFlow 1.15 of NVIDIA trains on one.
+        # Four GPUs are required, but NVIDIA's TensorFlow 1.15 trains on one.
         ("dell-p100", gpu_machine(4), "tensorflow.4gpus", "2.21.0"),
     ],
 )
-def test_the_next_version_is_taken_where_the_first_does_not_run_or_knows_one_device(study, machine, cell, version):
+def test_the_next_version_is_used_if_the_first_does_not_run_or_is_limited_to_one_device(study, machine, cell, version):
     assert laid_out(STUDIES[study], machine)[cell].request.version == version
 
 
-def test_the_gpu_is_named_as_the_source_names_it():
+def test_the_gpu_has_the_sources_name():
     found = laid_out(STUDIES["uw-hardware"], gpu_machine(1, gpu="v100"))
     assert found["infer.vgg16.1gpus.batch1"].where.gpu == "v100"
     assert laid_out(STUDIES["uw-hardware"], gpu_machine(1))["infer.vgg16.1gpus.batch1"].where.gpu is None
 
 
-def test_ten_thousand_images_are_inferred_at_once_or_one_by_one():
+def test_ten_thousand_images_are_inferred_in_one_batch_or_one_by_one():
     found = laid_out(STUDIES["uw-hardware"], gpu_machine(1))
     one, all_ = (found[f"infer.vgg16.1gpus.batch{batch}"].request for batch in (1, 10000))
     assert (one.batch, one.iterations, all_.batch, all_.iterations) == (1, 10000, 10000, 1)
@@ -227,7 +227,7 @@ def test_ten_thousand_images_are_inferred_at_once_or_one_by_one():
     assert {altered.field for altered in short.altered} >= {"batch", "iterations"}
 
 
-def test_the_three_ways_of_two_trainings_are_one_request():
+def test_the_three_cases_of_two_trainings_are_one_request():
     found = laid_out(STUDIES["uw-hardware"], gpu_machine(4))
     own = {id_: cell for id_, cell in found.items() if id_.startswith("concurrent-vgg16.4gpus.")}
     assert {cell.pick.case for cell in own.values()} == {"one", "sequential", "together"}
@@ -236,7 +236,7 @@ def test_the_three_ways_of_two_trainings_are_one_request():
     assert own["concurrent-vgg16.4gpus.together"].request.concurrent == 2
 
 
-def test_what_learns_has_real_images_and_what_is_timed_has_those_that_were_given():
+def test_cells_that_need_real_images_get_the_sample_and_others_only_the_users():
     found = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small")
     assert found["train.vgg16.1gpus.batch64"].request.data == SAMPLE
     assert found["quantised.cpu.int8"].request.data == SAMPLE
@@ -249,7 +249,7 @@ def test_what_learns_has_real_images_and_what_is_timed_has_those_that_were_given
     assert given["concurrent-dense.2gpus.one"].request.data is None
 
 
-def test_counters_are_not_asked_for_where_no_gpu_has_them():
+def test_counters_are_not_requested_without_a_gpu():
     request = laid_out(STUDIES["cern-wgan"], cpu_machine())["batch.1gpus.batch16"].request
     assert request.profile == ("kernels",)
     assert (request.profile_after, request.profile_iterations) == (300, 5)
@@ -259,7 +259,7 @@ def test_counters_are_not_asked_for_where_no_gpu_has_them():
     )
 
 
-def test_calls_of_a_whole_program_are_recorded_where_its_own_framework_can():
+def test_calls_of_a_whole_program_are_recorded_only_in_the_sources_framework():
     for machine, framework, kinds in (
         (gpu_machine(1), None, ("kernels", "metrics", "calls")),
         (gpu_machine(1), "mxnet", ("kernels", "metrics")),
@@ -291,7 +291,7 @@ ON_TWO, OF_CASE = Pick(devices=2, nodes=2, link=SLOW), Pick(devices=4, case="tog
         (OF_CASE, {}, False, False),
     ],
 )
-def test_a_cell_takes_runs_of_its_own_scale_wire_and_case_and_wants_its_baseline(pick, trial, takes, wants):
+def test_a_cell_takes_runs_of_its_scale_wire_and_case_and_needs_its_baseline(pick, trial, takes, wants):
     made = examples.trial(**trial)
     assert (pick.takes(made), pick.wants(made)) == (takes, wants)
 
@@ -303,8 +303,8 @@ def test_another_framework_can_stand_in():
     assert Altered(field="framework", published="tensorflow", here="pytorch") in found[0].altered
 
 
-def test_what_is_otherwise_in_a_framework_that_stands_in_is_told_of_that_one_alone():
-    """TensorFlow takes a GPU whole and its parameter servers update asynchronously; no other framework does either."""
+def test_differences_of_a_stand_in_framework_are_declared_for_it_only():
+    """TensorFlow allocates all GPU memory, and its parameter servers update asynchronously; no other framework does either."""
     own = {"gpu memory", "updates"}
     for framework, expected in ((None, set()), ("tensorflow", set()), ("pytorch", own)):
         found = laid_out(STUDIES["uw-hardware"], gpu_machine(4), asked=Request(framework=framework))
@@ -313,8 +313,8 @@ def test_what_is_otherwise_in_a_framework_that_stands_in_is_told_of_that_one_alo
         assert {row[0] for row in rows} & own == expected
 
 
-def test_what_is_asked_of_bench_reaches_every_run():
-    """An image that is given, or what is installed, has no VERSION; with another framework goes no strategy of the source's."""
+def test_options_of_bench_apply_to_every_run():
+    """A user's image and installed software have no VERSION; with another framework, the source's strategy is dropped."""
     given = Usable(framework="pytorch", version="own:1", device="gpu", given=True)
     machine = gpu_machine(2).model_copy(update={"images": (given,)})
     asked = Request(framework="pytorch", image="own:1", mounts=(Mount(source="/opt", target="/opt"),))
@@ -328,7 +328,7 @@ def test_what_is_asked_of_bench_reaches_every_run():
     refuse_contradictions(request)
 
 
-def test_a_version_that_no_study_names_is_taken_and_one_that_is_asked_for_alone():
+def test_a_version_that_no_study_names_is_used_and_a_requested_one_exclusively():
     newer = Usable(framework="tensorflow", version="2.99.0", device="gpu")
     machine = gpu_machine(1, misfits={"1.15.5-nvidia": "not built here"})
     machine = machine.model_copy(update={"images": (*machine.images, newer)})
@@ -348,7 +348,7 @@ def own_program(study, path, machine, **more):
 @pytest.mark.parametrize(
     ("study", "cell", "path", "flags", "batch"),
     [
-        # 144 of a node, shared by two GPUs.
+        # 144 per node, shared by two GPUs.
         (
             "dell-p100",
             "mxnet-googlenet.2gpus",
@@ -356,7 +356,7 @@ def own_program(study, path, machine, **more):
             "--network=googlenet --batch-size=144 --data-shape=256 --data-dir=/dlscale/data --num-epochs=1 --gpus=0,1",
             72,
         ),
-        # 256 samples of all four, 1,000 iterations of them; Bazel's program has no ending.
+        # 256 samples on all four, 1,000 iterations each; a program built by Bazel has no file extension.
         (
             "dell-p100",
             "tensorflow.4gpus",
@@ -376,14 +376,14 @@ def own_program(study, path, machine, **more):
         ),
     ],
 )
-def test_the_sources_own_program_has_the_sources_flags(study, cell, path, flags, batch):
+def test_the_sources_own_program_gets_the_sources_flags(study, cell, path, flags, batch):
     request = own_program(study, path, gpu_machine(4))[cell].request
     assert request.command == ("python", path, *flags.split())
     assert (request.image, request.batch, request.repeat, request.profile) == ("mxnet:0.7", batch, 3, ())
     refuse_contradictions(request)
 
 
-def test_what_the_source_ran_by_another_program_or_on_several_nodes_is_none_of_its_own_program():
+def test_a_program_runs_only_its_own_blocks_on_one_node():
     found = own_program("dell-p100", "/mxnet/train_imagenet.py", gpu_machine(4))
     assert {cell.block for cell in found.values() if cell.request} == {"mxnet-googlenet", "mxnet-inception-bn"}
     assert found["caffe.1gpus"].why == "the source ran another program than /mxnet/train_imagenet.py"
@@ -393,7 +393,7 @@ def test_what_the_source_ran_by_another_program_or_on_several_nodes_is_none_of_i
     assert bare["mxnet-googlenet.4gpus"].why == "4 GPUs, here are 2 GPUs"
 
 
-def test_on_hosts_and_on_slurm_every_run_is_on_them_but_trainings_at_once():
+def test_on_hosts_and_on_slurm_all_runs_but_concurrent_trainings_use_them():
     for name, study in STUDIES.items():
         for cell in laid_out(study, gpu_machine(4, 4, hosts="slurm")).values():
             assert (cell.request or Request(hosts="slurm")).hosts == "slurm", (name, cell.id)
@@ -401,7 +401,7 @@ def test_on_hosts_and_on_slurm_every_run_is_on_them_but_trainings_at_once():
     assert "one machine" in found["concurrent-vgg16.4gpus.one"].why
 
 
-def test_every_change_against_the_source_is_told():
+def test_every_difference_from_the_source_is_listed():
     study = made_up(
         where={"framework": "mxnet", "version": "0.7.0", "data": "real", "dataset": "ILSVRC2012"},
         epochs=1,
@@ -423,7 +423,7 @@ def test_every_change_against_the_source_is_told():
     assert (short.request.iterations, short.request.epochs, short.request.repeat) == (500, None, study.repeat)
 
 
-def test_what_a_study_declares_is_part_of_every_cell_and_a_small_one_says_what_the_source_leaves_out():
+def test_declared_differences_are_in_every_cell_and_a_small_study_names_unstated_settings():
     study = made_up(
         differs=(
             {"field": "loss", "published": "smoothed", "here": "plain"},

@@ -1,7 +1,7 @@
-"""What docs/studies.md says of each source.
+"""The coverage table of docs/studies.md.
 
-Prevents: a metric of a source that no row has; a difference that a study declares and the table leaves out; `can't` without end, or for a
-device that an image does run on.
+Prevents: a metric of a source without a row; a declared difference that the table omits; too many rows with `can't`, or one for a device that an
+image supports.
 """
 
 import examples
@@ -17,7 +17,7 @@ STUDIES = {name: read(DIRECTORY / f"{name}.yaml", Study) for name in study_names
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_metric_that_a_source_measured_or_concluded_from_is_shown_and_every_block_is_for_something(name):
+def test_every_metric_of_a_source_is_shown_and_every_block_is_used(name):
     study, source = load_study(name)
     has = {figure.metric for figure in source.figures if is_measured(figure)}
     has |= {part.metric for finding in source.findings for part in finding.parts}
@@ -25,7 +25,7 @@ def test_every_metric_that_a_source_measured_or_concluded_from_is_shown_and_ever
     assert {block.id for block in study.blocks} == {block for shown in study.shows for block in shown.blocks}
 
 
-def test_at_most_six_things_can_not_be_run_and_no_image_runs_on_their_devices():
+def test_at_most_six_items_cannot_be_run_and_no_image_supports_their_devices():
     reasons = [shown.cant for study in STUDIES.values() for shown in study.shows if shown.cant]
     assert len(reasons) <= 6
     assert all("compute capability 3." in reason for reason in reasons)
@@ -70,12 +70,12 @@ def made_up(differs, **changes):
         ),
     ],
 )
-def test_a_difference_is_told_where_it_bears_on_what_is_shown(differs, changes, metrics, told):
+def test_a_difference_is_listed_if_it_concerns_a_shown_metric(differs, changes, metrics, told):
     study = made_up(differs, **changes)
     assert state(study, Shown(what="Figure 1", metrics=metrics, blocks=("own",))) == told
 
 
-def test_what_is_data_alone_is_covered_and_what_can_not_be_says_why():
+def test_items_without_runs_are_covered_as_data_or_say_why_not():
     study = made_up(())
     assert state(study, Shown(what="Table 1")) == "covered as data"
     assert state(study, Shown(what="Figure 1", cant="Kepler")) == "can't: Kepler"

@@ -1,7 +1,7 @@
-"""Where a run differs from its source's.
+"""Differences between a run and its source's.
 
-Prevents: software, a device, a setting or a wire in a table that was planned and is not what ran; a difference to the source that is not
-named, or is declared where a record could tell; what a study decided itself passed off as the source's.
+Prevents: planned instead of actual software, device, setting or wire in a table; a difference from the source that is not named, or is declared
+although records contain it; a decision of the study passed off as the source's.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PLANNED = (
 
 
 def run(*, run_id="run-1", status="valid", said=None, gpus=(), transport=None, **changes):
-    """A run that says of itself what is `said`."""
+    """A run whose program reports `said`."""
     made = record(run_id=run_id, trial=examples.trial(**changes), status=status)
     told = {"framework": "pytorch", "framework_version": "2.11.0+cu130", "gpus": gpus} | (said or {})
     update = {"provenance": provenance().model_copy(update=told)}
@@ -74,7 +74,7 @@ def run(*, run_id="run-1", status="valid", said=None, gpus=(), transport=None, *
 
 
 def told(*runs, model="resnet50", altered=PLANNED, study=STUDY, **where):
-    """The cell as its runs have it, and the differences by their fields."""
+    """The cell completed from its runs, and the differences by field."""
     stated = {"framework": "tensorflow", "version": "1.3.0", "model": model, "gpus": 1, "nodes": 1, **where}
     cell = Cell(id="c", block="block", where=stated, altered=altered)
     ran = from_records(CellRun(cell=cell, runs=runs), study=study, published=SOURCE).cell
@@ -87,7 +87,7 @@ class TestMerged:
         Difference(field="image_size", published="not stated", here="64"),
     )
 
-    def test_what_is_declared_and_what_is_found_stand_together(self):
+    def test_declared_and_found_differences_are_merged(self):
         found = merged(self.DECLARED, [Altered(field="data", published="ImageNet", here="synthetic images")])
         assert [(one.field, one.declared) for one in found] == [
             ("optimizer", True),
@@ -95,8 +95,8 @@ class TestMerged:
             ("data", False),
         ]
 
-    def test_a_setting_that_the_source_leaves_out_is_not_said_to_be_its_own(self):
-        """A small study of images of 64 pixels, which the study had chosen, was said to be cut from the source's 64 to 32."""
+    def test_an_unstated_setting_is_not_attributed_to_the_source(self):
+        """The study had chosen 64 pixels; its small scale was reported as reducing the source's 64 to 32."""
         (_, size) = merged(self.DECLARED, [Altered(field="image_size", published="64", here="32")])
         assert size == Altered(field="image_size", published="not stated", here="32")
 
@@ -105,7 +105,7 @@ class TestWhatRan:
     @pytest.mark.parametrize(
         ("runs", "found"),
         [
-            # The table of cern-wgan had PyTorch 2.15.0, the image that was planned.
+            # The table of cern-wgan listed PyTorch 2.15.0, of the planned image.
             ([{}], {"framework": ("tensorflow", "pytorch"), "version": ("1.3.0", "2.11.0+cu130")}),
             ([{}, {"framework_version": "2.15.0"}], {"version": ("1.3.0", "2.11.0+cu130 and 2.15.0")}),
             ([{"framework": "tensorflow", "framework_version": "1.3.0+nv"}], {"framework": None, "version": None}),
@@ -115,28 +115,28 @@ class TestWhatRan:
             ([], {"version": ("1.3.0", "2.15.0"), "optimizer": ("Adam", "SGD")}),  # a cell without runs keeps its plan
         ],
     )
-    def test_software_is_that_of_the_records_and_named_where_it_is_not_the_sources(self, runs, found):
+    def test_software_comes_from_records_and_is_named_if_it_differs(self, runs, found):
         _, by_field = told(*(run(run_id=f"run-{number}", said=said) for number, said in enumerate(runs)))
         assert {field: by_field.get(field) for field in found} == found
 
-    def test_what_is_so_of_another_framework_alone_is_held_against_the_one_that_ran(self):
+    def test_differences_of_a_stand_in_apply_to_the_framework_that_ran(self):
         own = {"framework": "tensorflow", "version": "1.15.5"}
         assert "updates" not in told(run(**own, said=own), altered=())[1]
         assert told(run(framework="pytorch"))[1]["updates"] == ("asynchronous", "synchronous")
 
-    def test_a_version_that_the_source_leaves_out_is_named(self):
+    def test_an_unstated_version_is_a_named_difference(self):
         assert told(run(), version=None)[1]["version"] == ("not stated", "2.11.0+cu130")
 
-    def test_a_run_that_did_not_get_so_far_has_what_was_asked_for(self):
+    def test_a_run_that_failed_early_has_the_requested_version(self):
         said = {"framework": None, "framework_version": None}
         assert told(run(said=said, framework="mxnet", version="1.9.1"))[1]["version"] == ("1.3.0", "1.9.1")
 
-    def test_invalid_runs_do_not_count_unless_there_are_no_others(self):
+    def test_invalid_runs_count_only_if_there_are_no_others(self):
         bad = run(run_id="bad", status="invalid", said={"framework_version": "9.9"})
         assert told(run(), bad)[1]["version"] == ("1.3.0", "2.11.0+cu130")
         assert told(bad)[1]["version"] == ("1.3.0", "9.9")
 
-    def test_the_gpu_is_the_one_of_the_record(self):
+    def test_the_gpu_comes_from_the_record(self):
         ran, found = told(run(device="gpu", gpus=(H200,)), gpu=None)
         assert ran.where.gpu == "v100"
         assert "gpu" not in found
@@ -146,18 +146,18 @@ class TestWhatRan:
         assert found["gpu"] == ("V100", "NVIDIA A100")
 
     @pytest.mark.parametrize(("own", "found"), [("bf16", ("fp32", "bf16")), ("fp32", None)])
-    def test_precision_is_held_against_a_stated_one(self, own, found):
+    def test_precision_is_compared_with_a_stated_one(self, own, found):
         study = STUDY.model_copy(update={"differs": ()})
         assert told(run(precision=own), study=study, precision="fp32")[1].get("precision") == found
 
-    def test_settings_are_those_of_the_record(self):
-        """The study says 400 iterations today; its runs on file had 300."""
+    def test_settings_come_from_the_record(self):
+        """The study now has 400 iterations; its runs on file had 300."""
         _, found = told(run(iterations=300, batch_per_device=16, global_batch=16, precision="bf16"))
         assert found["precision"] == ("not stated", "bf16")
         assert found["iterations"] == ("not stated", "300 iterations")
         assert found["batch"] == ("not stated", "16")
 
-    def test_a_network_alone_has_its_own_differences(self):
+    def test_a_difference_of_one_network_applies_to_it_only(self):
         assert "optimizer" not in told(run(), model="vgg16")[1]
 
     @pytest.mark.parametrize(
@@ -171,13 +171,13 @@ class TestWhatRan:
             ("ib", 1, "nvlink", None, None),  # nothing crosses a network on one node
         ],
     )
-    def test_wires_are_those_that_the_evidence_has(self, network, nodes, used, emulated, here):
+    def test_wires_come_from_the_evidence(self, network, nodes, used, emulated, here):
         own = run(world_size=2, processes=2, nodes=nodes, transport={"used": used, "emulated": emulated})
         _, found = told(own, network=network, gpus=2, nodes=nodes)
         assert found.get("network", (None, None))[1] == here
 
-    def test_a_wire_that_carried_more_than_the_sources_could_is_another(self):
-        """Of hosts nobody tells how fast they are joined; 1e9 bytes in each step are 8e9 bits."""
+    def test_a_wire_that_carried_more_than_the_sources_could_is_a_difference(self):
+        """The link rate between hosts is unknown; 1e9 bytes per step are 8e9 bits."""
         two = {"world_size": 2, "processes": 2, "nodes": 2}
         for gbit, other in ((90, False), (110, True)):
             made = run(**two, transport={"used": "infiniband", "sent_bytes_per_step": {"a": 1e9}})
@@ -189,7 +189,7 @@ class TestWhatRan:
             "infiniband, 110 Gb/s and more",
         )
 
-    def test_a_reproduction_says_what_each_cell_ran_in(self):
+    def test_a_reproduction_lists_the_software_of_each_cell(self):
         request = Request(framework="mxnet", version="1.9.1", model="resnet50", workers=(1,))
         where = {"framework": "tensorflow", "model": "resnet50", "gpus": 1}
         cell = Cell(id="c", block="block", where=where, request=request, pick=Pick(devices=1))
@@ -213,7 +213,7 @@ class TestWhatRan:
         assert (rate.repeats, rate.degraded) == (2, 1)
 
 
-# What an independent reading of the five sources found, beside what records tell.
+# Differences found by an independent reading of the five sources, in addition to those in records.
 @pytest.mark.parametrize(
     ("study", "block", "model", "fields"),
     [
@@ -242,13 +242,13 @@ class TestWhatRan:
         ("nyu-profiling", "broadcast", "vgg16", {"gpus", "profiler"}),
     ],
 )
-def test_the_studies_declare_where_they_differ(study, block, model, fields):
+def test_the_studies_declare_their_differences(study, block, model, fields):
     found, _ = load_study(study)
     assert fields <= {one.field for one in found.declared(found.block(block), model)}
 
 
-def test_a_program_that_stood_for_the_sources_before_still_differs_where_it_did():
-    """Records of Arjovsky's WGAN would have been said to be the source's network, once the study had that."""
+def test_a_former_stand_in_keeps_its_differences():
+    """Records of Arjovsky's WGAN would have counted as the source's network once the study used that."""
     study, _ = load_study("cern-wgan")
     block = study.block("batch")
     told = {one.field for one in study.declared(block, "wgan", ran="wgan")}
@@ -256,7 +256,7 @@ def test_a_program_that_stood_for_the_sources_before_still_differs_where_it_did(
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_no_study_declares_what_records_tell_and_every_cell_of_it_differs_in_something(name):
+def test_no_study_declares_what_records_contain_and_every_cell_has_a_difference(name):
     study, own = load_study(name)
     declared = [one for block in study.blocks for model in block.models for one in study.declared(block, model)]
     assert not {one.field for one in declared} & {"framework", "version", "gpu", "cpu", "network", "CUDA", "cuDNN"}

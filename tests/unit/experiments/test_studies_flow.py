@@ -1,7 +1,7 @@
-"""What a study runs, takes from file, and says while it does.
+"""What a study runs, reuses from file, and reports meanwhile.
 
-Prevents: a run on file of another image, scale or link taken for the one that is asked for; an invalid run that is never tried again; a
-failed cell that ends the study; Ctrl-C that loses what is done; a guess of the time left before anything is known.
+Prevents: a run on file of another image, scale or link that is reused for the requested one; an invalid run that is never repeated; a failed
+cell that ends the study; finished runs lost by Ctrl-C; an ETA before anything is known.
 """
 
 import json
@@ -23,7 +23,7 @@ IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, l
 
 
 class Bench:
-    """Stands in for `bench.run`: notes what was asked, and leaves a record for each scale."""
+    """Stands in for `bench.run`: notes the requests, and leaves a record for each scale."""
 
     def __init__(self, *, fails=None, stops=None, lacks=None):
         self.asked, self.fails, self.stops, self.lacks = [], fails, stops, lacks
@@ -80,7 +80,7 @@ def reproductions(out):
     ]
 
 
-def test_a_study_runs_each_request_once_and_leaves_its_tables(run, tmp_path, capsys):
+def test_a_study_runs_each_request_once_and_writes_its_tables(run, tmp_path, capsys):
     bench = Bench()
     assert run(bench) == 0
     assert len(bench.asked) == len(set(bench.asked))
@@ -106,8 +106,8 @@ def test_a_cell_that_fails_does_not_end_the_study(run, tmp_path):
     assert status["tensorflow-cpu.cpu"] == ("ran", None)
 
 
-def test_what_this_machine_can_not_run_is_skipped_and_no_failure(run, tmp_path):
-    """A wire, or a network of a framework that stands in, is found missing by the plan alone, before anything starts."""
+def test_cells_that_this_machine_cannot_run_are_skipped_without_failure(run, tmp_path):
+    """A missing wire, or a network that a stand-in framework lacks, only shows in planning, before anything starts."""
     assert run(Bench(lacks="mxnet")) == 0
     (made,) = reproductions(tmp_path)
     assert {(cell.status, cell.why) for cell in made.cells if cell.block == "mxnet-cpu"} == {
@@ -115,8 +115,8 @@ def test_what_this_machine_can_not_run_is_skipped_and_no_failure(run, tmp_path):
     }
 
 
-def test_a_cluster_is_asked_for_the_nodes_of_the_widest_run(run, monkeypatch, capsys):
-    """Figure 3 of the source has 16 GPUs on 4 nodes; the command in the job is the one that was typed."""
+def test_slurm_allocates_the_nodes_of_the_widest_run(run, monkeypatch, capsys):
+    """Figure 3 of the source has 16 GPUs on 4 nodes; the job runs the typed command."""
     asked = {"bench": Request(cluster="slurm"), "dry_run": True}
     monkeypatch.setattr(flow, "become", pytest.fail)
     assert run(Bench(), **asked) == 0
@@ -133,7 +133,7 @@ def test_a_program_that_the_source_did_not_run_is_refused(run):
         run(Bench(), bench=asked)
 
 
-def test_a_cluster_is_asked_for_the_nodes_of_the_cells_that_were_chosen(run, monkeypatch, capsys):
+def test_slurm_allocates_the_nodes_of_the_chosen_cells(run, monkeypatch, capsys):
     monkeypatch.setattr(flow, "become", pytest.fail)
     assert run(Bench(), bench=Request(cluster="slurm"), dry_run=True, cells=("tensorflow.1gpus", "caffe")) == 0
     assert capsys.readouterr().out.startswith("salloc --nodes=1 ")
@@ -141,7 +141,7 @@ def test_a_cluster_is_asked_for_the_nodes_of_the_cells_that_were_chosen(run, mon
         run(Bench(), bench=Request(cluster="slurm"), cells=("nothing",))
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, tmp_path, capsys):
+def test_ctrl_c_keeps_finished_runs_and_prints_how_to_continue(run, tmp_path, capsys):
     assert run(Bench(stops="mxnet")) == 3
     (made,) = reproductions(tmp_path)
     status = {cell.id: cell.status for cell in made.cells}
@@ -149,17 +149,17 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, tmp_path, capsys):
     assert "to continue, type the same command: dlscale reproduce dell-p100" in capsys.readouterr().out
 
 
-def test_a_second_call_runs_nothing_again(run, tmp_path):
+def test_a_second_call_reuses_all_runs(run, tmp_path):
     run(Bench())
     before = {path.name for path in tmp_path.iterdir() if path.is_dir()}
     run(Bench())
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == before
 
 
-def test_cells_can_be_chosen_by_the_beginning_of_their_names(run, tmp_path):
+def test_cells_can_be_chosen_by_prefix(run, tmp_path):
     bench = Bench()
     run(bench, cells=("caffe", "tensorflow-cpu"))
-    # A core in place of a GPU computes with one thread, the processor that the source means with one a core.
+    # A core that stands for a GPU computes with one thread, the source's own processor with one per core.
     asked = [(request.framework, request.threads) for request in bench.asked]
     assert asked == [("caffe", None), ("caffe", 1), ("tensorflow", None)]
     (made,) = reproductions(tmp_path)
@@ -168,7 +168,7 @@ def test_cells_can_be_chosen_by_the_beginning_of_their_names(run, tmp_path):
         run(bench, cells=("nothing",))
 
 
-def test_a_dry_run_starts_nothing_writes_nothing_and_says_why_runs_can_not(run, tmp_path, capsys):
+def test_a_dry_run_starts_and_writes_nothing_and_gives_the_reasons(run, tmp_path, capsys):
     bench = Bench()
     assert run(bench, dry_run=True) == 0
     assert bench.asked == []
@@ -176,7 +176,7 @@ def test_a_dry_run_starts_nothing_writes_nothing_and_says_why_runs_can_not(run, 
     assert "4 GPUs, here are 2 CPU cores" in capsys.readouterr().out
 
 
-def test_the_list_has_what_can_run_the_command_for_it_and_what_held_so_far(run, monkeypatch, tmp_path, capsys):
+def test_the_list_has_runnable_cells_their_command_and_the_latest_verdicts(run, monkeypatch, tmp_path, capsys):
     run(Bench(), cells=("caffe",))
     monkeypatch.setattr(flow, "SUITE_ROOT", tmp_path.parent)
     tmp_path.rename(tmp_path.parent / "results")
@@ -196,6 +196,6 @@ def test_the_list_has_what_can_run_the_command_for_it_and_what_held_so_far(run, 
     assert own["last"]["findings"] == {"not testable here": 20, "indicated": 1}
 
 
-def test_nothing_that_can_run_is_no_study(run):
+def test_a_study_without_runnable_cells_is_refused(run):
     with pytest.raises(RequestError, match="no cell of STUDY=nyu-profiling can run on here"):
         run(Bench(), study="nyu-profiling", cells=("broadcast",))

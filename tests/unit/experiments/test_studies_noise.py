@@ -1,7 +1,7 @@
 """Differences and ratios against their noise.
 
-Prevents: two figures within noise called different; a ratio whose interval is not that of its figures; a handful of values that pretends to
-a significance which no exchange of them could give; a difference of a hundredth called one because it was measured well.
+Prevents: two figures within noise called different; a ratio whose interval does not follow from its figures; significance claimed for so few
+values that no permutation could show it; a precisely measured difference of 1 % that counts as one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runner.experiments.studies.noise import Amount, contrast, difference, mean_
 
 
 def amount(value, half=None):
-    """A figure with an interval of many runs; without one, of too few."""
+    """A figure with an interval over many runs, or without one, of too few runs."""
     return Amount(value, None if half is None else Interval(low=value - half, high=value + half))
 
 
@@ -32,12 +32,12 @@ def test_difference_adds_half_widths_in_quadrature():
     assert (apart.low, apart.high) == pytest.approx((5, 15))
 
 
-def test_difference_takes_the_side_that_each_end_is_on():
+def test_difference_uses_the_half_width_on_each_side():
     apart = difference(Amount(10.0, Interval(low=9.0, high=14.0)), exact(4.0))
     assert (apart.low, apart.high) == (5.0, 10.0)
 
 
-def test_ratio_is_made_of_logarithms_spread_in_quadrature():
+def test_ratio_adds_half_widths_of_logarithms_in_quadrature():
     made = ratio(Amount(20.0, Interval(low=10.0, high=40.0)), exact(10.0))
     assert (made.value, made.low, made.high) == pytest.approx((2, 1, 4))
     one, other = (Amount(1.0, Interval(low=math.exp(-ln), high=math.exp(ln))) for ln in (3, 4))
@@ -45,7 +45,7 @@ def test_ratio_is_made_of_logarithms_spread_in_quadrature():
     assert (made.low, made.high) == pytest.approx((math.exp(-5), math.exp(5)))
 
 
-def test_ratio_to_nothing_is_none_and_one_that_may_be_has_no_interval():
+def test_ratio_to_zero_is_none_and_to_possibly_zero_has_no_interval():
     assert ratio(amount(1.0), amount(0.0)) is None
     assert ratio(amount(1.0), amount(1.0, 2.0)).ci95 is None
 
@@ -59,8 +59,8 @@ def test_ratio_to_nothing_is_none_and_one_that_may_be_has_no_interval():
         (amount(100, 4), "within noise"),
     ],
 )
-def test_order_is_told_where_the_interval_of_the_difference_excludes_nothing(other, stands):
-    # Half-widths 3 and 4 make 5: a difference of 5.1 is one, of 4.9 is none.
+def test_order_is_decided_if_the_interval_of_the_difference_excludes_zero(other, stands):
+    # Half-widths 3 and 4 combine to 5: 5.1 is a difference, 4.9 is not.
     assert order(amount(100, 3), other) == stands
 
 
@@ -69,8 +69,8 @@ def test_exact_figures_are_equal_or_not():
     assert order(exact(1.01), exact(1.0)) == "above"
 
 
-def test_a_figure_of_too_few_runs_differs_from_another_by_more_than_counts_as_none_or_not_at_all():
-    """Prevents a finding told from two single runs that are a thousandth apart: nothing says that the next ones are."""
+def test_a_figure_of_too_few_runs_differs_only_by_more_than_the_negligible_share():
+    """Prevents a finding based on two single runs that differ by 0.1 %: the next ones need not."""
     assert [order(amount(value), amount(100.0)) for value in (104.0, 106.0, 96.0, 94.0)] == [
         *("within noise", "above", "within noise", "below")
     ]
@@ -78,7 +78,7 @@ def test_a_figure_of_too_few_runs_differs_from_another_by_more_than_counts_as_no
     assert order(amount(100.0, 0.1), amount(104.0)) == "within noise"
 
 
-def test_what_one_side_of_rests_on_too_few_runs_has_no_interval():
+def test_a_difference_with_too_few_runs_on_one_side_has_no_interval():
     for made in (difference(amount(10, 1), amount(5)), ratio(amount(10, 1), amount(5)), ratio(amount(10), exact(5))):
         assert (made.ci95, made.exact) == (None, False)
     assert ratio(exact(10), exact(5)) == Amount(2.0, exact=True)
@@ -93,8 +93,8 @@ def test_the_mean_of_runs_has_students_interval():
     assert mean_of([9.0, 11.0]) == Amount(10.0)
 
 
-def test_a_ratio_of_two_throughputs_is_that_of_their_runs():
-    """The same interval from the figures of a table as from the runs themselves."""
+def test_a_ratio_of_throughputs_has_the_interval_of_their_runs():
+    """A table's figures yield the same interval as the runs themselves."""
     runs = {rate: [GlobalWindows.of_rate(rate * math.exp(x)) for x in (-0.03, 0.0, 0.01)] for rate in (100, 180)}
     one, two = (Amount(pooled_rate(own), rate_interval(own), 2) for own in runs.values())
     made, told = ratio(two, one), ratio_interval(runs[180], runs[100])
@@ -102,7 +102,7 @@ def test_a_ratio_of_two_throughputs_is_that_of_their_runs():
     assert made.freedom == pytest.approx(4)
 
 
-def test_the_difference_of_few_runs_takes_welchs_degrees_of_freedom():
+def test_the_difference_of_few_runs_uses_welchs_degrees_of_freedom():
     """Standard errors 1 and 1 of 3 runs each: t(4) × sqrt(2) = 2.77645 × 1.41421, less than sqrt(2) × t(2)."""
     three = Amount(10.0, Interval(low=10 - 4.30265, high=10 + 4.30265), 2)
     apart = difference(three, three)
@@ -114,23 +114,23 @@ def values(*numbers):
     return [amount(number) for number in numbers]
 
 
-def test_contrast_of_values_that_hardly_differ_is_none_however_sure():
+def test_contrast_of_nearly_equal_values_is_none_however_precise():
     found = contrast([{"a": [amount(100, 0.1)], "b": [amount(104, 0.1)]}])
     assert found.differs is False
     assert found.spread == pytest.approx(4 / 102)
 
 
-def test_contrast_by_exchange():
+def test_contrast_by_permutation():
     apart = contrast([{"a": values(1, 2, 3, 4), "b": values(11, 12, 13, 14)}])
     assert apart.differs is True
-    # 2 of the 70 ways to deal eight values to two levels are as far apart: p = 1/35, give or take that of a sample of them.
+    # 2 of the 70 ways to assign eight values to two levels differ as much: p = 1/35, up to sampling error.
     assert "p = 0.02" in apart.how or "p = 0.03" in apart.how
     mixed = contrast([{"a": values(1, 12, 3, 14), "b": values(11, 2, 13, 5)}])
     assert mixed.differs is False
 
 
-def test_contrast_exchanges_within_blocks_alone():
-    # Each model is far from the other; from one GPU to the next each grows by as much, in all six of them.
+def test_contrast_permutes_within_blocks_only():
+    # The models differ widely; each grows equally from one GPU to the next, in all six.
     blocks = [{"k80": values(base), "p40": values(base + 2)} for base in (1, 10, 20, 30, 40, 50)]
     assert contrast(blocks).differs is True
 
@@ -150,12 +150,12 @@ PAIR = {"a": [amount(10.0, HALF)], "b": [amount(12.1, HALF)]}
         (PAIR | {name: [amount(11.0, HALF)] for name in "cde"}, False),
     ],
 )
-def test_contrast_of_few_values_goes_by_intervals_for_all_pairs_and_without_them_can_not_tell(block, differs):
+def test_contrast_of_few_values_uses_intervals_or_is_undecided(block, differs):
     assert contrast([block]).differs is differs
 
 
 @given(st.floats(0.1, 1e6), st.floats(0.1, 1e6), st.floats(0.01, 0.9), st.floats(0.01, 0.9))
-def test_order_turns_round_with_its_figures(one, other, share, its):
+def test_order_is_antisymmetric(one, other, share, its):
     a, b = amount(one, one * share), amount(other, other * its)
     turned = {"above": "below", "below": "above", "within noise": "within noise", "equal": "equal"}
     assert order(b, a) == turned[order(a, b)]

@@ -1,7 +1,7 @@
 """Runs of a cell as observations.
 
-Prevents: repeats averaged as rates; an invalid run in a figure; a speedup against the wrong run; two trainings at once counted one after the
-other; a figure of a GPU given for a CPU; a figure that is missing without a reason; days of training told from images of another size.
+Prevents: repeats pooled by averaging rates; an invalid run in a figure; a speedup against the wrong run; concurrent trainings counted as
+consecutive; a GPU's figure reported for a CPU; a missing figure without a reason; a full training extrapolated from images of another size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def cell(**where):
 
 
 def looked_at(runs, *, here=CPU, **where):
-    """Observations by metric (those over time apart), and what is missing by metric."""
+    """Return observations by metric, without those over time, and missing ones by metric."""
     found, missing = observed([CellRun(cell=cell(**where), runs=tuple(runs))], published=DELL, machine=here)
     by_metric = {}
     for one in found:
@@ -45,7 +45,7 @@ def looked_at(runs, *, here=CPU, **where):
 
 
 def run(seconds=0.1, *, run_id="run-1", status="valid", update=None, **changes):
-    """A run of a trial of 40 iterations at batch 32, of so many seconds each."""
+    """A run of 40 iterations at batch 32, of `seconds` each."""
     trial = examples.trial(**changes)
     figures = measure(events(trial, seconds=seconds), started=0.0, unit="images/s")
     found = record(run_id=run_id, trial=trial, status=status)
@@ -54,7 +54,7 @@ def run(seconds=0.1, *, run_id="run-1", status="valid", update=None, **changes):
 
 class TestRates:
     def test_repeats_are_pooled_by_samples_and_seconds(self):
-        # 2 × 1,280 images in 4 + 12 s are 160 a second; the mean of their rates, 320 and 106.7, would be 213.
+        # 2 × 1,280 images in 4 + 12 s are 160/s; the mean of the rates, 320 and 106.7, would be 213.
         found, _ = looked_at([run(0.1, run_id="a"), run(0.3, run_id="b", repeat=2)], gpus=1)
         (rate,) = found["throughput"]
         assert rate.value == pytest.approx(160)
@@ -62,8 +62,8 @@ class TestRates:
         assert (rate.repeats, rate.degraded, rate.runs) == (2, 0, ("a", "b"))
         assert found["iteration_time"][0].value == pytest.approx(0.2)
 
-    def test_three_repeats_have_an_interval_over_them(self):
-        """Steps of 0.1 s, 2 % more and 2 % less on the scale of logarithms: t(2) × 0.02 ÷ sqrt(3)."""
+    def test_three_repeats_have_an_interval(self):
+        """Steps of 0.1 s, 2 % more and 2 % less on a logarithmic scale: t(2) × 0.02 ÷ sqrt(3)."""
         steps = [0.1 * math.exp(x) for x in (-0.02, 0.0, 0.02)]
         found, _ = looked_at([run(step, run_id=str(n), repeat=n) for n, step in enumerate(steps, start=1)], gpus=1)
         (rate,), (time,) = found["throughput"], found["iteration_time"]
@@ -72,8 +72,8 @@ class TestRates:
         assert rate.ci95.high / rate.value == pytest.approx(factor)
         assert time.value / time.ci95.low == pytest.approx(factor)
 
-    def test_an_iteration_is_as_long_whatever_throughput_counts(self):
-        """The time of a GAN's iteration came out as many times too short as its critic reads batches."""
+    def test_iteration_time_does_not_depend_on_the_unit_of_throughput(self):
+        """A GAN's iteration time was too short by the factor of batches that its critic reads."""
         one = run(0.1)
         windows = tuple(w.model_copy(update={"units": 5.0 * w.samples}) for w in one.measurement.windows)
         throughput = one.measurement.throughput.model_copy(update={"value": one.measurement.throughput.value * 5})
@@ -87,8 +87,8 @@ class TestRates:
         assert found["throughput"][0].value == pytest.approx(320)
         assert found["throughput"][0].runs == ("a",)
 
-    def test_the_device_is_that_of_the_record(self):
-        """A run from file was said to be of the machine that the study was asked for on."""
+    def test_the_device_comes_from_the_record(self):
+        """A run on file was attributed to the machine of the present study."""
         one = swept.measured(64, 1000)[1]
         found, _ = looked_at([one], here=GPU.model_copy(update={"device_name": "NVIDIA A100"}), gpus=1)
         assert found["throughput"][0].device_name == "NVIDIA H200"
@@ -98,8 +98,8 @@ class TestRates:
         assert "throughput" not in found
         assert missing["throughput"] == "made up"
 
-    def test_the_time_of_a_whole_program_leaves_out_what_the_suite_does_beside_it(self):
-        """The source takes it from the time stamps of a log: 100 s in all, of which 2 make the container, 20 + 8 are the suite's own passes."""
+    def test_the_time_of_a_whole_program_excludes_the_suites_own_passes(self):
+        """The source takes it from a log's time stamps: 100 s in total, of which 2 create the container and 20 + 8 are the suite's own passes."""
         spent = {"build": 7.0, "create": 2.0, "total": 100.0, "import": 5.0, "probe_compute": 20.0, "input_alone": 8.0}
         one = run(0.1)
         one = one.model_copy(update={"outcome": one.outcome.model_copy(update={"phases_s": spent})})
@@ -119,15 +119,15 @@ class TestRates:
         assert time.ci95.high - time.value == pytest.approx(4.30265 * math.sqrt(304) / math.sqrt(3))
         assert found["samples_per_run"][0].value == 1280
 
-    def test_windows_one_by_one_count_iterations_from_the_first_of_warmup(self):
+    def test_windows_count_iterations_including_warmup(self):
         found, _ = looked_at([run(0.1)], gpus=1)
         windows = found["iteration_time over time"]
         assert [one.iterations for one in windows[:3]] == [6, 8, 10]
         assert windows[-1].iterations == 44
         assert windows[0].value == pytest.approx(0.1)
 
-    def test_inference_has_times_of_its_own(self):
-        """The time of a batch was that of an iteration, of which several are under way at once."""
+    def test_inference_has_total_time_and_time_per_batch(self):
+        """The time per batch was that of an iteration, of which several overlap."""
         alone = Percentiles(p50=0.125, p90=0.2, p99=0.3, repeats=16)
         update = {"latency": LatencyFigures(with_transfer=alone, without_transfer=None), "in_flight": 4}
         found, _ = looked_at([run(0.1, mode="infer", update=update)], gpus=1, mode="inference")
@@ -141,11 +141,11 @@ class TestQuality:
         own = {"epoch": number, "iterations": 4, "train_loss": 2.0, "val_loss": None, "validation_samples": 100}
         return EpochFigures(**own, accuracy_percent=accuracy, seconds=1.0, elapsed_s=number)
 
-    def test_curves(self):
+    def test_learning_curves_are_observed_per_epoch(self):
         curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0)))
         found, _ = looked_at([run(update={"epochs": curve})], gpus=1)
         assert [(one.epoch, one.value) for one in found["accuracy"]] == [(1, 50.0), (2, 80.0)]
-        assert found["accuracy"][0].ci95 is None  # of one process
+        assert found["accuracy"][0].ci95 is None  # of a single process
         assert len(found["train_loss"]) == 2
         assert "val_loss" not in found
         assert found["epochs_to_converge"][0].value == 2
@@ -153,11 +153,11 @@ class TestQuality:
     @pytest.mark.parametrize(
         ("accuracies", "low", "high"),
         [
-            ((50.0, 50.0, 50.0), 40.4, 59.6),  # Wilson's interval of 50 of 100: three repeats of one seed are one
+            ((50.0, 50.0, 50.0), 40.4, 59.6),  # Wilson's interval of 50 of 100: three repeats of one seed count as one
             ((30.0, 50.0, 70.0), 50 - 4.303 * 20 / 3**0.5, 50 + 4.303 * 20 / 3**0.5),  # Student's
         ],
     )
-    def test_an_accuracy_is_as_sure_as_its_repeats_and_its_images_allow(self, accuracies, low, high):
+    def test_the_interval_of_an_accuracy_is_the_wider_of_repeats_and_images(self, accuracies, low, high):
         runs = [
             run(run_id=str(nth), repeat=nth, update={"epochs": (self.epoch(1, value),)})
             for nth, value in enumerate(accuracies, start=1)
@@ -197,16 +197,16 @@ class TestCases:
         assert set(found) <= {"total_time"}
         return found["total_time"][0].value if found else missing["total_time"]
 
-    def test_at_once_is_from_the_first_begin_to_the_last_end_and_one_after_the_other_their_sum(self):
+    def test_concurrent_time_is_first_start_to_last_end_and_consecutive_time_the_sum(self):
         for case, total in (("together", 6), ("sequential", 9)):
             own = (self.training(1, case, start=100, seconds=4), self.training(2, case, start=101, seconds=5))
             assert self.total(*own) == total
         assert self.total(self.training(1, "one")) == 4
 
-    def test_half_a_case_is_none(self):
+    def test_an_incomplete_case_is_missing(self):
         assert "not all of the trainings" in self.total(self.training(1, "together"))
 
-    def test_repeats_are_cases_of_their_own(self):
+    def test_each_repeat_is_a_separate_case(self):
         own = [
             self.training(number, "together", start=100 * repeat + number, repeat=repeat)
             for repeat in (1, 2)
@@ -216,7 +216,7 @@ class TestCases:
 
 
 class TestDevices:
-    def test_of_a_gpu(self):
+    def test_telemetry_of_a_gpu_is_observed(self):
         found, missing = looked_at([swept.measured(64, 1000)[1]], here=GPU, gpus=1)
         assert found["gpu_utilisation_avg"][0].value == pytest.approx(90)
         assert found["power_avg"][0].value == pytest.approx(600)
@@ -227,7 +227,7 @@ class TestDevices:
         assert "temperature_avg" in missing
         assert "gpu_memory" in missing
 
-    def test_temperature_is_told_between_its_extremes(self):
+    def test_temperature_has_mean_and_extremes(self):
         one = swept.measured(64, 1000)[1]
         (gpu,) = one.telemetry.gpus
         warm = gpu.model_copy(update={"temperature_c": Range(min=50, avg=60, max=65)})
@@ -236,13 +236,13 @@ class TestDevices:
         assert [found[f"temperature_{end}"][0].value for end in ("min", "avg", "max")] == [50, 60, 65]
         assert found["temperature_avg"][0].unit == "°C"
 
-    def test_a_cpu_in_place_of_one_has_none(self):
+    def test_a_cpu_that_stands_for_a_gpu_has_no_gpu_telemetry(self):
         found, missing = looked_at([swept.measured(64, 1000)[1]], gpus=1)
         assert "gpu_utilisation_avg" not in found
         assert missing["gpu_utilisation_avg"] == "no NVIDIA device"
         assert missing["fp32_utilisation"] == "no NVIDIA device"
 
-    def test_runs_that_nobody_watched_say_so(self):
+    def test_runs_without_telemetry_say_so(self):
         _, missing = looked_at([run()], gpus=1)
         assert "not watched" in missing["power_avg"]
 
@@ -260,8 +260,8 @@ class TestPasses:
         assert found["kernel_concurrency"][0].value == 0
         assert {one.name for one in found["kernel_time_share"]}
 
-    def test_fp32_utilisation_is_told_weighted_and_as_the_plain_mean(self):
-        """CERN's report counts each kernel alike, however short."""
+    def test_fp32_utilisation_is_reported_weighted_and_as_a_plain_mean(self):
+        """CERN's report weights all kernels equally, however short."""
         one = self.traced()
         counters = Counters(
             fp32_percent=40.0,
@@ -299,7 +299,7 @@ class TestPasses:
         _, missing = looked_at([self.traced()], here=GPU, gpus=1)
         assert missing["nccl_broadcast_time_share"] == "one device broadcasts nothing"
 
-    def test_calls(self):
+    def test_shares_of_calls_are_of_all_seconds_of_calls(self):
         own = {
             "cudaLaunchKernel": ("launch", 6.0),
             "cudaMalloc": ("memory_management", 3.0),
@@ -311,8 +311,8 @@ class TestPasses:
         (own,) = found["memory_api_time_shares"]
         assert (own.name, own.value, own.method) == ("cudaMalloc", 100, "of calls about memory in whole steps")
 
-    def test_calls_about_memory_are_those_of_the_whole_process_where_it_was_recorded(self):
-        """A donut of the source's: its parts are a whole, start-up included; cuDeviceGetAttribute is one of them, a launch none."""
+    def test_memory_calls_are_those_of_the_whole_process_if_recorded(self):
+        """A donut chart of the source: parts of the whole process, start-up included; cuDeviceGetAttribute is one, a launch is not."""
         steps = self.traced(**studied.calls({"cudaMalloc": ("memory_management", 3.0)}))
         whole = {
             "cudaLaunchKernel": ("launch", 6.0),
@@ -326,13 +326,13 @@ class TestPasses:
         assert own == {"cudaMalloc": 25, "cuDeviceGetAttribute": 50, "cudaSetDevice": 25}
         assert {one.method for one in found["memory_api_time_shares"]} == {"of calls about memory in the whole process"}
 
-    def test_steps_that_allocate_nothing_have_no_calls_for_memory(self):
+    def test_steps_that_allocate_nothing_have_no_memory_calls(self):
         own = studied.calls({"cudaDeviceGetAttribute": ("attributes", 1.0)})
         found, missing = looked_at([self.traced(**own)], here=GPU, gpus=1)
         assert "memory_api_time_shares" not in found
         assert missing["memory_api_time_shares"].startswith("nothing was allocated")
 
-    def test_copies_to_a_device(self):
+    def test_copies_to_a_device_have_size_throughput_and_overlap(self):
         rate = {"throughput_gb_s": 4.0, "mean_bytes": 1e6}
         to = Copies(direction="HtoD", count=4, seconds=0.001, bytes=4_000_000, overlap_percent=5.0, **rate)
         back = Copies(direction="DtoH", count=1, seconds=1.0, bytes=1, overlap_percent=0.0, **rate)
@@ -365,10 +365,10 @@ class TestDerived:
         found = next(made for made in derived([one, two], DELL) if made.metric == "speedup" and made.where.gpus == 2)
         assert (found.repeats, found.degraded, found.altered) == (1, 1, ("data", "optimizer"))
 
-    def test_nothing_without_one_device(self):
+    def test_without_a_one_device_run_there_is_no_speedup(self):
         assert not [one for one in derived([observation(180, gpus=2)], DELL) if one.metric == "speedup"]
 
-    def test_days_are_those_of_the_fastest_run_on_one_node(self):
+    def test_full_training_time_is_that_of_the_fastest_run_on_one_node(self):
         own = [
             observation(1000, gpus=4, nodes=1),
             observation(100, gpus=1, nodes=1),
@@ -378,12 +378,12 @@ class TestDerived:
         assert whole.value == pytest.approx(90 * 1281167 / 1000)
         assert whole.method.startswith("extrapolated: 90 epochs of 1,281,167 images")
 
-    def test_smaller_images_tell_no_days(self):
+    def test_smaller_images_yield_no_full_training_time(self):
         own = observation(1000, gpus=4, nodes=1, altered=("image_size",))
         assert not [one for one in derived([own], DELL) if one.metric == "full_training_time"]
 
-    def test_the_share_of_its_time_that_a_run_needs_for_its_samples_is_of_one_run(self):
-        """1,000 samples at 100 a second are 10 s, of 12.5 s in all; those of another scale do not count."""
+    def test_the_steady_time_share_compares_figures_of_one_run(self):
+        """1,000 samples at 100/s take 10 s of 12.5 s; those of another scale do not count."""
         samples = observation(1000, metric="samples_per_run", unit="images", gpus=1)
         seconds = observation(12.5, metric="training_time", unit="s", gpus=1, ci95=(12, 13))
         rates = [observation(100, gpus=1, ci95=(99, 101)), observation(190, gpus=2)]

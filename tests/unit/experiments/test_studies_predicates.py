@@ -1,13 +1,13 @@
-"""A source's findings against observations.
+"""A source's findings tested on observations.
 
-Prevents: a comparison that holds by noise; a trend claimed from one level; one GPU held against another because a finding forgot to name it;
-a CPU that stands for a GPU held against a CPU; a finding of one GPU tested on another; a case that fails hidden among those that hold; days
-compared with seconds; a run too short to be steady called steady.
+Prevents: a comparison that holds by noise; a trend claimed from one level; different GPUs compared because a finding does not name one; a CPU
+that stands for a GPU compared with a CPU; a finding about one GPU tested on another; a failing case hidden among passing ones; days compared
+with seconds; a run too short to be steady called steady.
 
-The findings of published sources, asked of their own figures and of whole studies.
+The findings of published sources, tested on their own figures and on whole studies.
 
-Prevents: a finding that contradicts the figures of its own source, so that one of them was copied wrong or is read wrong; a finding
-that can't be asked, or that gets a verdict without a reason or without runs.
+Prevents: a finding that contradicts the figures of its own source, because one of them was copied or understood wrongly; a finding that can't be
+tested, or whose verdict has no reason or no runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BLOCK = Runs(framework="pytorch", mode="training")
 
 
 def ask(predicate, *observations, device="gpu", runs=(), **hardware):
-    """The answer to a predicate as a file has it, of a source with one kind of GPU, `v100`; of the throughput unless it names another metric."""
+    """Answer a predicate, written as in a file, for a source with one GPU model, `v100`; the metric is throughput by default."""
     metric = {} if predicate["type"] == "all" else {"metric": "throughput"}
     parsed = TypeAdapter(Predicate).validate_python(metric | predicate)
     made_up = source(findings=(), **hardware).model_copy(update={"runs": runs})
@@ -78,7 +78,7 @@ IDLE = BATCH | {"metric": "power_avg", "lhs": {"state": "training"}, "rhs": {"st
 
 
 def seen(value, *, half=None, **more):
-    """One figure, give or take `half`."""
+    """One figure ± `half`."""
     return observation(value, ci95=(value - half, value + half) if half else None, **more)
 
 
@@ -87,7 +87,7 @@ def batches(small, large, **more):
 
 
 def on(*values, half=None):
-    """A figure of each GPU."""
+    """One figure per GPU."""
     return [seen(value, half=half, gpu=name) for name, value in zip(GPUS, values, strict=False)]
 
 
@@ -100,7 +100,7 @@ def util(value, half=None, **more):
 
 
 def windows(*seconds):
-    """Times of an iteration, of ten each."""
+    """Iteration times, of ten iterations each."""
     of = {"metric": "iteration_time", "unit": "s", "model": "a"}
     return [observation(value, iterations=10 * place, **of) for place, value in enumerate(seconds, start=1)]
 
@@ -131,8 +131,8 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
 @pytest.mark.parametrize(
     ("predicate", "observations", "holds"),
     [
-        # Along an axis: never the wrong way beyond noise, and further at the end than at the beginning.
-        (RISING, rates((1, 100), (2, 198), (4, 195), half=4), True),  # a step back within noise
+        # Along an axis: no step the wrong way beyond noise, and the end beyond the beginning.
+        (RISING, rates((1, 100), (2, 198), (4, 195), half=4), True),  # a step back, within noise
         (RISING | {"direction": "decreasing"}, rates((1, 100), (2, 90)), True),
         (RISING | {"direction": "decreasing"}, rates((1, 100), (2, 190)), False),
         (RISING | {"levels": LEVELS}, rates((1, 100), (3, 50)), None),
@@ -140,7 +140,7 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         (FALLS, on(30, 20, 10), True),
         (FALLS, on(30, 20, 25), False),
         (FALLS, on(30, 26, 10, half=4), False),
-        # Of two, half-widths 3 and 4 make 5 for the difference to 100.
+        # Half-widths 3 and 4 combine to 5 for the difference from 100.
         *(
             (BATCH | {"op": op}, [seen(left, half=3, batch=256), seen(100, half=4, batch=64)], holds)
             for op, left, holds in (
@@ -151,18 +151,18 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         ({"type": "compare", "lhs": {"gpus": 2}, "op": ">", "rhs": {"gpus": 1}}, [observation(2, gpus=2, global_batch=64), observation(1, gpus=1, global_batch=32)], True),
         (NODES, [FOUR_GPUS, SLOWER_TWO, observation(400, gpus=4, nodes=2)], True),
         (NODES, [FOUR_GPUS, SLOWER_TWO], None),
-        # Training unless said otherwise, and inference if there is nothing else.
+        # Training by default, and inference if there is nothing else.
         (BATCH, [*TRAINING, *INFERENCE], True),
         (BATCH, INFERENCE, False),
         (BATCH | {"for_all": {"mode": "inference"}}, [*TRAINING, *INFERENCE], False),
-        # Idle is a state of its own.
+        # Idle is a separate state.
         (IDLE, [observation(200, **POWER), observation(20, state="idle", **POWER)], True),
         (IDLE, [observation(200, **POWER)], None),
-        # The tolerance is a share of the value; of several runs on the other side, the nearest counts.
+        # The tolerance is relative to the value; of several runs on the other side, the best match counts.
         *((HALF, wires(eth), holds) for eth, holds in ((60, True), (61, False), (40, True), (39, False))),
         (HALF, wires(1, ib=0), None),
         (WIDE, [observation(400, gpus=4, batch_per_gpu=64), *(observation(v, gpus=1, batch_per_gpu=b) for v, b in ((100, 64), (50, 32)))], True),
-        # Differences of a hundredth are none, and without an interval nothing tells.
+        # 1 % is no difference; without an interval it is undecided.
         (ALIKE, on(30, 30.5, 10, half=1), True),
         (ALIKE, on(30, 20, 10, half=1), False),
         (ALIKE, on(30), None),
@@ -171,7 +171,7 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         (ALIKE | {"differs": True}, on(30, 20), None),
         ({"type": "no_difference", "metric": "samples_per_run", "over": ["gpus"]}, samples(1000, 1040), True),
         ({"type": "no_difference", "metric": "samples_per_run", "over": ["gpus"]}, samples(1000, 1200), False),
-        # A side is told beyond noise.
+        # A bound is decided beyond noise.
         (BELOW, [util(90)], True),
         (BELOW, [util(99, 2)], False),
         (BELOW | {"op": "<="}, [util(101, 2)], True),
@@ -182,14 +182,14 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         (BELOW | {"select": {"model": "a"}}, [util(90, model="a"), util(100, model="b")], True),
         (DAY, [days(0.9)], True),
         (DAY, [days(1.1)], False),
-        # A speedup of one device is nobody's merit.
+        # The speedup of one device is true by definition.
         (BELOW | {"metric": "scaling_efficiency", "op": ">="}, [observation(100, metric="scaling_efficiency", unit="%", gpus=1, method="by definition")], None),
         (STEADY, windows(9, 1, 1, 1, 1, 1), True),
         (STEADY, windows(1, 1.1, 1.2, 1.3, 1.4, 1.5), False),
         (STEADY, windows(1, 1, 1), None),
         (AFTER, windows(*[9] * 30, *[1] * 6), True),
         (AFTER, windows(*[1] * 30, 1.5, *[1] * 7), False),
-        # A kernel is looked for by a part of its name, on its GPU.
+        # A kernel is found by a part of its name, on its GPU.
         (KERNEL, [kernel("void cudnn::winograd3x3Kernel<float>", gpu="k80", batch=4), kernel("sgemm", gpu="k80", batch=8)], True),
         (KERNEL, [kernel("sgemm", gpu="k80")], False),
         (KERNEL, [kernel("winograd3x3Kernel")], None),
@@ -200,16 +200,16 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
         (BOTH, [observation(1, model="a")], None),
     ],
 )  # fmt: skip
-def test_a_predicate_holds_or_does_not_or_can_not_be_told(predicate, observations, holds):
+def test_a_predicate_holds_fails_or_is_undecided(predicate, observations, holds):
     assert ask(predicate, *observations).holds is holds
 
 
-def test_one_case_that_fails_is_enough():
+def test_one_failing_case_is_enough():
     for_all = BATCH | {"for_all": {"model": ["a", "b", "c"]}}
     assert ask(for_all, *batches(10, 20, model="a"), *batches(20, 10, model="b")).holds is False
 
 
-def test_curves_over_two_networks_share_their_one_node_and_the_fastest_network_counts_where_none_is_named():
+def test_curves_share_runs_on_one_node_and_the_fastest_network_is_the_default():
     one = observation(100, gpus=1, nodes=1)
     ib, eth = (observation(value, gpus=2, nodes=2, network=name) for value, name in ((190, "ib"), (60, "eth")))
     known = [{"id": "ib", "name": "InfiniBand", "gbit_s": 100}, {"id": "eth", "name": "Ethernet", "gbit_s": 10}]
@@ -219,13 +219,13 @@ def test_curves_over_two_networks_share_their_one_node_and_the_fastest_network_c
 
 @given(st.lists(st.floats(1.06, 10), min_size=2, max_size=6))
 def test_a_rising_series_holds_and_its_reverse_fails(steps):
-    """Each level is at least 6 % above the one before: 5 % apart is as good as the same."""
+    """Each level is at least 6 % above the previous one: up to 5 % counts as equal."""
     rising = list(itertools.accumulate(steps, operator.mul))
     assert ask(RISING, *rates(*enumerate(rising, start=1))).holds is True
     assert ask(RISING, *rates(*enumerate(reversed(rising), start=1))).holds is False
 
 
-def test_a_cpu_in_place_of_a_gpu_is_not_held_against_a_cpu():
+def test_a_cpu_that_stands_for_a_gpu_is_not_compared_with_a_cpu():
     faster = {"type": "compare", "lhs": {"build": "nv"}, "op": ">", "rhs": {"build": "intel", "device": "cpu"}}
     own = observation(90, build="intel", gpus=0, device="cpu")
     reference = own.model_copy(update={"where": own.where.model_copy(update={"device": "cpu"})})
@@ -234,7 +234,7 @@ def test_a_cpu_in_place_of_a_gpu_is_not_held_against_a_cpu():
     assert ask(faster, reference, observation(500, build="nv", gpus=1)).holds is True
 
 
-def test_no_difference_of_each_call_by_itself():
+def test_no_difference_is_tested_for_each_call_separately():
     alike = {"type": "no_difference", "metric": "memory_api_time_shares", "over": ["model"]}
     of = {"metric": "memory_api_time_shares", "unit": "%", "half": 1}
     own = (("free", "a", 10), ("free", "b", 10), ("alloc", "a", 50), ("alloc", "b", 90))
@@ -243,7 +243,7 @@ def test_no_difference_of_each_call_by_itself():
     assert answer.why.startswith("alloc: a and b are 57% apart")
 
 
-def test_a_finding_of_every_gpu_is_one_of_gpus_and_of_some_is_of_those():
+def test_a_finding_about_all_gpus_applies_here_and_one_about_some_does_not():
     runs = (BLOCK.model_copy(update={"models": ("resnet50",), "gpu": ("v100", "k80")}),)
     here = [observation(value, batch=batch) for value, batch in ((10, 4), (20, 8))]
     rises = {"type": "monotonic", "over": "batch", "direction": "increasing"}
@@ -258,8 +258,8 @@ SOURCES = {one.id: one for one in published.load_all() if one.findings}
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_source_holds_what_it_concludes_where_it_prints_the_figures(name):
-    """Its text and its tables were copied by different hands; what one says, the other shows."""
+def test_a_sources_printed_figures_support_its_findings(name):
+    """Text and tables of a source were copied independently; they must agree."""
     own = SOURCES[name]
     against = [judged(finding, printed(own)) for finding in own.findings]
     assert all(map(is_told, against))
@@ -268,7 +268,7 @@ def test_a_source_holds_what_it_concludes_where_it_prints_the_figures(name):
     assert failed == []
 
 
-def test_enough_of_them_can_be_told_from_print():
+def test_enough_findings_can_be_tested_on_printed_figures():
     verdicts = [judged(f, printed(SOURCES[name])).verdict for name in SOURCES for f in SOURCES[name].findings]
     assert verdicts.count("holds") >= 48
 
@@ -282,7 +282,7 @@ def is_told(judgement):
 
 @pytest.mark.parametrize("study", STUDIES)
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_every_finding_can_be_asked_of_a_whole_study(study, device):
+def test_every_finding_can_be_tested_on_a_whole_study(study, device):
     gpus = {"device": "gpu", "devices": (8,), "device_name": "NVIDIA H200"}
     reproduction = studied.reproduced(study, studied.machine(**gpus if device == "gpu" else {}), repeats=1)
     assert all(map(is_told, reproduction.judgements))
@@ -291,10 +291,10 @@ def test_every_finding_can_be_asked_of_a_whole_study(study, device):
     assert {run for judgement in reproduction.judgements for run in judgement.runs} <= known
 
 
-def test_profiles_of_a_study_answer_its_findings():
+def test_profiles_of_a_study_decide_its_findings():
     """Launches take 95 % of the calls below batch 64 and 60 % at 64, broadcasts 53 % of the time at batch 4 and less with each step up.
 
-    A pass is run once, so that none of it is settled.
+    A profiling pass runs once, so that its verdicts are only indicated.
     """
     here = studied.machine(device="gpu", devices=(2,), device_name="NVIDIA H200")
     verdicts = {one.finding.id: one.verdict for one in studied.reproduced("nyu-profiling", here).judgements}
@@ -314,14 +314,14 @@ def test_profiles_of_a_study_answer_its_findings():
     assert {name for name, verdict in on_cpu.items() if verdict == "indicated"} == {"nyu.maxpool_backward_rises"}
 
 
-def test_findings_on_degraded_runs_say_so_and_on_invalid_ones_nothing():
-    """Findings were judged on degraded runs, and on runs of two windows, as if they were not."""
+def test_findings_on_degraded_runs_are_indicated_and_on_invalid_ones_untestable():
+    """Findings on degraded runs, and on runs of two windows, were judged like any others."""
     study, source, found = studied.study_runs(
         "tbd-analysis", studied.machine(device="gpu", devices=(4,), gpu="titanxp")
     )
 
     def verdicts(status):
-        """One of the three runs of each cell is in doubt, or gone."""
+        """Set this validity on one of the three runs of each cell."""
         runs = []
         for cell in found:
             first = [

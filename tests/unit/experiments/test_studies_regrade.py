@@ -1,5 +1,6 @@
-"""Prevents: a verdict on file that its own records no longer give, one that was edited by hand, software on file that did not run, and a
-reproduction that outlives its runs without a word."""
+"""Prevents: a verdict on file that its own records no longer yield, one that was edited by hand, software on file that did not run, and a
+reproduction that silently outlives its runs.
+"""
 
 import json
 import shutil
@@ -20,7 +21,7 @@ COMMITTED = sorted((SUITE_ROOT / "results").rglob(f"*{SUFFIX}"))
 
 @pytest.fixture
 def copied(tmp_path):
-    """A committed reproduction with its records, which may be changed."""
+    """A copy of a committed reproduction with its records, which tests may change."""
     path = COMMITTED[0]
     runs = {run for cell in json.loads(path.read_text())["cells"] for run in cell["runs"]}
     for run in runs:
@@ -29,14 +30,14 @@ def copied(tmp_path):
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
-def test_a_committed_study_comes_out_the_same(path):
+def test_a_committed_study_is_rejudged_the_same(path):
     old, new = judge_again(path)
     assert new == old
     assert old.observations
     assert {cell.status for cell in old.cells} >= {"ran"}
 
 
-def test_an_edited_figure_and_an_edited_verdict_are_mended(copied, capsys):
+def test_edited_figures_and_verdicts_are_restored(copied, capsys):
     regrade_all(copied.parent)
     honest = copied.read_text()
     fields = json.loads(honest)
@@ -51,7 +52,7 @@ def test_an_edited_figure_and_an_edited_verdict_are_mended(copied, capsys):
     assert copied.with_name(copied.name.replace(SUFFIX, ".md")).exists()
 
 
-def test_a_study_whose_runs_are_gone_says_which(copied):
+def test_a_study_with_missing_runs_names_them(copied):
     run = json.loads(copied.read_text())["cells"][0]["runs"][0]
     shutil.rmtree(copied.parent / run)
     with pytest.raises(RequestError, match=f"{run}: holds no record.json"):
@@ -59,7 +60,7 @@ def test_a_study_whose_runs_are_gone_says_which(copied):
 
 
 def leave(out, name, here):
-    """A made-up reproduction with the records of its runs."""
+    """Write a made-up reproduction with the records of its runs."""
     study, source, found = studied.study_runs(name, here)
     made = judge(study, published=source, runs=found, machine=here, scale="small", made_at=studied.NOW)
     for run in (run for cell in found for run in cell.runs):
@@ -71,16 +72,16 @@ def leave(out, name, here):
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_every_study_comes_out_the_same_from_its_file(tmp_path, name):
-    """What a study looked at beside its records was asked of the plan, which is gone: of the backward pass, launches of whole steps came."""
+def test_every_study_is_rejudged_the_same_from_its_file(tmp_path, name):
+    """Facts outside the records came from the plan, which is gone: launches of whole steps were reported for the backward pass."""
     old, new = judge_again(
         leave(tmp_path, name, studied.machine(device="gpu", devices=(4,), device_name="NVIDIA H200"))
     )
     assert new == old
 
 
-def test_a_study_of_before_is_read_and_told_by_its_records(tmp_path):
-    """cern-wgan was said to have run PyTorch 2.15.0, which was planned; its records had 2.11.0+cu130."""
+def test_a_study_of_an_earlier_version_is_rejudged_by_its_records(tmp_path):
+    """cern-wgan was reported with the planned PyTorch 2.15.0; its records had 2.11.0+cu130."""
     path = leave(tmp_path, "cern-wgan", studied.machine())
     fields = json.loads(path.read_text())
     planned = [{"field": "version", "published": "1.3.0", "here": "2.15.0"}]
@@ -108,8 +109,8 @@ def test_a_study_of_before_is_read_and_told_by_its_records(tmp_path):
     assert "2.15.0" not in tables.markdown(new)
 
 
-def test_a_finding_of_a_kind_that_is_no_more_is_that_of_its_source(copied):
-    """A reproduction of an earlier version could not be read, and was judged no more."""
+def test_a_finding_with_a_removed_predicate_is_replaced_by_its_sources(copied):
+    """A reproduction of an earlier version could no longer be read or judged."""
     fields = json.loads(copied.read_text())
     known = fields["judgements"][0]["finding"]["predicate"]
     fields["judgements"][0]["finding"]["predicate"] = {"type": "largest", "over": "gpu", "at": "v100"}
@@ -120,7 +121,7 @@ def test_a_finding_of_a_kind_that_is_no_more_is_that_of_its_source(copied):
 
 
 @pytest.mark.parametrize("content", [b"{}", b"\xff"], ids=["empty", "no UTF-8"])
-def test_a_file_that_is_none_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_reproduction_is_refused(tmp_path, content):
     path = tmp_path / f"x{SUFFIX}"
     path.write_bytes(content)
     with pytest.raises(RequestError, match="is no reproduction of a study") as caught:

@@ -1,7 +1,7 @@
 """The files of workloads/studies.
 
-Prevents: a study that names a source, a network, a model, an image or a case that there is not, and finds out after an hour; a wrong key
-that silently does not apply; a row of a source that no study runs.
+Prevents: a study that names a source, network, model, image or case that does not exist, which only shows after an hour; a misspelt key that is
+silently ignored; a row of a source that no study runs.
 """
 
 import re
@@ -42,7 +42,7 @@ def loaded(tmp_path, text):
     return load_study("whole", tmp_path)
 
 
-def test_a_whole_file_is_read_with_its_source(tmp_path):
+def test_a_file_is_loaded_with_its_source(tmp_path):
     study, source = loaded(tmp_path, WHOLE)
     assert (study.id, source.id, study.repeat) == ("whole", "dell-emc-2016-p100", 3)
     assert study.tolerance("throughput").share == 0.1
@@ -111,7 +111,7 @@ def test_a_whole_file_is_read_with_its_source(tmp_path):
         ("id: whole", "id: hole", 1, "id is 'hole'"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path, old, new, line, told):
+def test_mistakes_are_reported_with_their_line(tmp_path, old, new, line, told):
     assert old in WHOLE
     with pytest.raises(RequestError) as raised:
         loaded(tmp_path, WHOLE.replace(old, new, 1))
@@ -119,7 +119,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, old, new, line, told):
     assert re.search(rf"whole\.yaml:{line}: ", str(raised.value)), raised.value
 
 
-def test_a_mode_that_the_framework_has_no_program_for_is_named(tmp_path):
+def test_a_mode_without_a_program_of_the_framework_is_refused(tmp_path):
     text = WHOLE.replace("framework: mxnet", "framework: caffe").replace("iterations: 10", "mode: converge")
     with pytest.raises(
         RequestError, match=r"whole.yaml:11: block one: MODE=converge of googlenet has no framework 'caffe'"
@@ -133,20 +133,20 @@ def test_two_blocks_of_one_name_are_refused(tmp_path):
         loaded(tmp_path, WHOLE + block)
 
 
-def test_an_unknown_study_is_answered_with_those_that_there_are():
+def test_an_unknown_study_is_refused_with_the_known_ones():
     with pytest.raises(RequestError, match=r"unknown STUDY 'dell-p10'; did you mean dell-p100\? Known: dell-p100, "):
         load_study("dell-p10")
 
 
 def test_the_log_of_tensorflows_trainer_of_2016_is_read():
-    """As inception_train.py prints it, every tenth step."""
+    """As inception_train.py prints it every ten steps."""
     study, _ = load_study("dell-p100")
     (line,) = study.block("tensorflow").program.pattern.lines
     said = "2016-10-20 10:11:12.131415: step 20, loss = 13.02 (64.1 examples/sec; 0.998 sec/batch)"
     assert re.search(line, said).groupdict() == {"step": "20", "loss": "13.02", "rate": "64.1"}
 
 
-def test_the_five_studies_are_there():
+def test_the_five_studies_exist():
     assert study_names() == ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
 
 

@@ -1,8 +1,7 @@
-"""A study in words, on a terminal and as Markdown.
+"""A study on a terminal and as Markdown.
 
-Prevents: a figure without its unit, its interval or the number of its runs; a verdict whose reason is not shown; a reason said once for
-every run instead of once; a run that was not come to and looks as if it had been; software named that did not run; a bar in a text that
-breaks a table in two.
+Prevents: a figure without its unit, its interval or its number of runs; a verdict without its reason; a reason repeated for every run; a run
+that did not start but looks as if it had run; software listed that did not run; a bar in a text that breaks a table in two.
 """
 
 import io
@@ -97,7 +96,7 @@ def made(**changes):
     return Reproduction.model_validate(values | changes)
 
 
-def test_published_stands_beside_measured_with_interval_and_verdict():
+def test_published_and_measured_figures_have_interval_and_verdict():
     assert tables.figures(made()).rows == (
         (
             "googlenet.1",
@@ -111,7 +110,7 @@ def test_published_stands_beside_measured_with_interval_and_verdict():
     )
 
 
-def test_what_is_in_doubt_says_why_before_what_differs():
+def test_doubts_are_listed_before_differences():
     doubted = comparison(verdict="indicated", doubts=("degraded runs", "2 runs"), fields=("image_size",))
     assert tables.figures(made(comparisons=(doubted,))).rows[0][-1] == "indicated: degraded runs; 2 runs; image size"
     judgement = Judgement(finding=FINDING, verdict="not indicated", why="1, 2", runs=("a", "b"), doubts=("1 run",))
@@ -120,7 +119,7 @@ def test_what_is_in_doubt_says_why_before_what_differs():
     )
 
 
-def test_what_can_not_be_compared_names_the_fields_and_what_was_not_measured_says_why():
+def test_incomparable_figures_name_the_fields_and_missing_ones_the_reason():
     other = made(
         comparisons=(
             comparison(
@@ -140,8 +139,8 @@ def test_what_can_not_be_compared_names_the_fields_and_what_was_not_measured_say
     assert rows[3][5] == "1.066"
 
 
-def test_runs_are_listed_with_what_they_ran_in_but_those_that_can_not_be():
-    """All software is said where the runs of a cell differ in it."""
+def test_runs_are_listed_with_their_software_except_impossible_ones():
+    """All software is listed if the runs of a cell differ in it."""
     nothing = (ABSENT,) * 4
     assert list(tables.runs(made()).rows) == [
         (
@@ -157,7 +156,7 @@ def test_runs_are_listed_with_what_they_ran_in_but_those_that_can_not_be():
     ]
 
 
-def test_each_reason_and_each_change_is_said_once():
+def test_each_reason_and_each_difference_is_listed_once():
     changed = (
         Altered(field="iterations", published="1 epoch", here="4 iterations"),
         Altered(field="image_size", published="224", here="32"),
@@ -177,7 +176,7 @@ def test_each_reason_and_each_change_is_said_once():
     ]
 
 
-def test_what_several_cells_have_otherwise_is_one_row_a_block():
+def test_a_difference_of_several_cells_is_one_row_per_block():
     def cell(id_, here):
         altered = (Altered(field="batch", published="not stated", here=here),)
         return CellOutcome(id=id_, block=id_[0], where=WHERE, status="ran", altered=altered)
@@ -200,7 +199,7 @@ def test_markdown_has_every_table_and_no_broken_row():
     assert text.endswith("\n")
 
 
-def test_what_the_source_prints_no_figure_of_has_a_table_of_its_own_where_it_was_measured():
+def test_measured_quantities_without_a_printed_figure_have_their_own_table():
     assert "## Also measured" not in tables.markdown(made())
     of = Conditions(model="a", gpus=1)
     warm = RATE.model_copy(update={"metric": "temperature_max", "unit": "°C", "value": 61.5, "ci95": None, "where": of})
@@ -209,7 +208,7 @@ def test_what_the_source_prints_no_figure_of_has_a_table_of_its_own_where_it_was
     assert "| temperature max | model a, gpus 1 | 61.5" in text
 
 
-def test_flop_as_the_source_counts_stands_beside_the_suites_own_count_where_the_source_is_about_it():
+def test_flop_by_counters_and_the_suites_count_are_shown_if_findings_use_them():
     counted = [
         RATE.model_copy(update={"metric": name, "unit": "x", "value": value, "ci95": None})
         for name, value in (("average_flop_count", 5e7), ("average_flop_count_of_model", 6e7))
@@ -222,7 +221,7 @@ def test_flop_as_the_source_counts_stands_beside_the_suites_own_count_where_the_
     assert "| average flop count of model |" in text
 
 
-def test_a_terminal_gets_what_was_measured_and_judged_and_the_rest_counted():
+def test_a_terminal_shows_measured_and_judged_rows_and_counts_the_rest():
     bare = comparison(figure="googlenet.16", measured=None, ratio=None, ratio_ci95=None, verdict="not measured")
     untold = Judgement(
         finding=FINDING.model_copy(update={"says": "nobody knows"}), verdict="not testable here", why="no"

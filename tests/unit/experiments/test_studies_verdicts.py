@@ -1,10 +1,10 @@
-"""Published figures beside what was measured in their place, and a whole reproduction.
+"""Published figures with their measured counterparts, and a whole reproduction.
 
-Prevents: a figure called reproduced on other hardware, from a run that differs in anything, from degraded runs or from one; an absolute
-figure judged where only its shape can be; a run of one batch, network or GPU that stands for another; a table that names what was planned in
-place of what ran; a cell that was not run without its reason.
+Prevents: a figure called reproduced on other hardware, from a run with any difference, from degraded runs or from one run; an absolute figure
+judged if only its shape can be; a run of one batch, network or GPU compared with a figure of another; a table of planned instead of actual
+software; a skipped cell without its reason.
 
-After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden file again; read the difference before committing it.
+After an intended change, `DLSCALE_GOLDEN=write make test` rewrites the golden file; read the difference before committing it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CURVE = table(rate(1, 100), rate(2, 190), rate(4, 360))
 
 
 def against(published, *observations, device="gpu", cells=()):
-    """Comparisons by figure and metric."""
+    """Return comparisons by figure and metric."""
     evidence = Evidence(
         published=published, observations=observations, cells=cells, device=device, device_name="Example CPU"
     )
@@ -60,7 +60,7 @@ def against(published, *observations, device="gpu", cells=()):
 
 
 def here(value, **more):
-    """As three valid runs would show it, 1 % apart."""
+    """A figure of three valid runs, 1 % apart."""
     known = {"repeats": 3, "ci95": (0.99 * value, 1.01 * value)}
     return observation(value, **({"model": "resnet50", "gpu": "v100", "gpus": 1} | known | more))
 
@@ -80,12 +80,12 @@ def day(count):
 @pytest.mark.parametrize(
     ("tables", "observations", "figure", "verdict", "fields"),
     [
-        # On the same hardware the tolerance decides.
+        # On the same hardware, the tolerance decides.
         *((CURVE, [here(value)], "g1", "reproduced", ()) for value in (114, 86)),
         *((CURVE, [here(value)], "g1", "differs", ()) for value in (116, 84)),
         (DAY, [day(0.9)], "d", "reproduced", ()),
         (DAY, [day(1.1)], "d", "differs", ()),
-        # Other hardware, and a run that differs in anything: a rate of a run that was only shorter was called reproduced.
+        # Other hardware, and any other difference: the rate of a run that was only shorter was called reproduced.
         (CURVE, [here(100, **ELSEWHERE)], "g1", "not comparable", ("gpu (V100 there, NVIDIA H200 here)",)),
         (CURVE, [here(100, gpu=None, degraded=3)], "g1", "not comparable", ("gpu (V100 there, Example here)",)),
         (CURVE, [here(100, gpu=None, device="cpu")], "g1", "not comparable", ("gpu (V100 there, Example here)",)),
@@ -93,18 +93,18 @@ def day(count):
             (CURVE, [here(100, altered=(field,))], "g1", "not comparable", (field,))
             for field in ("image_size", "iterations", "normalization")
         ),
-        # A shape that differs in anything agrees at most.
+        # With any difference, a shape agrees at most.
         (CURVE, [here(1.9, gpus=2, **SPEEDUP, altered=("optimizer",))], "g2", "shape agrees", ("optimizer",)),
         (CURVE, [here(1.8, gpus=2, **SPEEDUP | ELSEWHERE)], "g2", "shape agrees", ("gpu (V100 there, NVIDIA H200 here)",)),
         (CURVE, [here(2.9, gpus=4, **SPEEDUP | ELSEWHERE)], "g4", "shape differs", ("gpu (V100 there, NVIDIA H200 here)",)),
-        # Nobody can tell which of several runs it is of; a batch that the study chose is named once.
+        # Several runs match the figure; a batch that the study chose is named once.
         (CURVE, [here(100, batch=32), here(90, batch=16)], "g1", "not comparable", (NO_BATCH,)),
         (CURVE, [here(100, batch=32, altered=("batch",)), here(90, batch=16, altered=("batch",))], "g1", "not comparable", (NO_BATCH,)),
         (POWER, [here(100, metric="power_avg", unit="W")], "p", "not comparable", ("tolerance (the study states none)",)),
         (CURVE, [here(100, extra=True)], "g1", "not measured", ()),
     ],
 )  # fmt: skip
-def test_a_figure_is_reproduced_where_nothing_differs_and_else_its_shape_alone_is_judged(
+def test_a_figure_is_reproduced_only_without_differences_otherwise_its_shape_is_judged(
     tables, observations, figure, verdict, fields
 ):
     found = against(source(tables), *observations)
@@ -114,7 +114,7 @@ def test_a_figure_is_reproduced_where_nothing_differs_and_else_its_shape_alone_i
         assert one.ratio == pytest.approx(one.measured.value / float(one.published) / (86400 if figure == "d" else 1))
 
 
-def test_the_interval_of_the_ratio_is_the_figures_and_a_derived_speedup_has_no_figure_on_one_device():
+def test_the_ratio_has_the_figures_interval_and_no_speedup_is_derived_for_one_device():
     found = against(source(CURVE), here(50, ci95=(45, 55)))
     own = found["g1", "throughput"].ratio_ci95
     assert (own.low, own.high) == (pytest.approx(0.45), pytest.approx(0.55))
@@ -133,14 +133,14 @@ def test_the_interval_of_the_ratio_is_the_figures_and_a_derived_speedup_has_no_f
     ],
 )
 @pytest.mark.parametrize(("measured", "verdict"), [(100, "indicated"), (200, "not indicated")])
-def test_too_little_settles_nothing(measured, verdict, basis, doubts):
-    """One degraded run of two windows was called a reproduction."""
+def test_too_few_runs_are_inconclusive(measured, verdict, basis, doubts):
+    """One degraded run of two windows was called reproduced."""
     found = against(source(CURVE), here(measured, **basis))["g1", "throughput"]
     assert (found.verdict, found.doubts, found.fields) == (verdict, doubts, ())
     assert found.ratio == pytest.approx(measured / 100)
 
 
-def test_a_ratio_is_made_of_the_two_runs_that_it_is_of():
+def test_a_ratio_uses_the_two_runs_that_it_names():
     row = {"id": "half", "value": 0.5, "network": "eth", "versus": {"network": "ib"}}
     half = table(row, metric="throughput_ratio", unit="x", gpus=2)
     wires = [{"id": "ib", "name": "InfiniBand", "gbit_s": 100}, {"id": "eth", "name": "Ethernet", "gbit_s": 10}]
@@ -150,7 +150,7 @@ def test_a_ratio_is_made_of_the_two_runs_that_it_is_of():
     assert found.verdict == "reproduced"
 
 
-def test_what_was_not_measured_has_its_reason():
+def test_a_missing_measurement_has_its_reason():
     cell = Cell(id="c", block="block", where={"model": "resnet50", "gpus": 4}, why="4 GPUs, here are 2 CPU cores")
     found = against(source(CURVE), here(100), cells=[CellRun(cell=cell)])
     assert found["g4", "throughput"].why == "4 GPUs, here are 2 CPU cores"
@@ -159,7 +159,7 @@ def test_what_was_not_measured_has_its_reason():
     assert of_cpu.why == "a GPU is to be held against a CPU, and here is only Example CPU"
 
 
-def test_specifications_are_no_figures():
+def test_specifications_are_not_compared():
     peak = table({"id": "peak", "value": 14}, metric="fp32_peak", unit="TFLOP/s") | {"kind": "spec"}
     assert against(source(peak)) == {}
 
@@ -179,7 +179,7 @@ def made_up_cell(id_, where, **more):
 
 
 def made_up():
-    """A study of three scales on two cores, with a finding of each verdict."""
+    """A study of three scales on two cores, with a finding for each verdict."""
     predicates = {
         "rises": {"type": "monotonic", "over": "gpus", "direction": "increasing", "levels": [1, 2, 4]},
         "doubles": {"type": "ratio", "num": {"gpus": 2}, "den": {"gpus": 1}, "value": 2, "rel_tol": 0.05},
@@ -213,7 +213,7 @@ def made_up():
 
 class TestReproduction:
     def test_golden(self):
-        """Up to ten digits: the last ones of a bootstrap are the processor's."""
+        """Compared to ten digits: the last ones of a bootstrap depend on the processor."""
         found = made_up()
         text = json.dumps(rounded(json.loads(found.model_dump_json(exclude_defaults=True))), indent=1) + "\n"
         assert text == expected(GOLDEN, text)
@@ -238,7 +238,7 @@ class TestReproduction:
         dell = studied.reproduced("dell-p100", studied.machine(), repeats=1)
         assert {one.metric for one in dell.observations if one.iterations is not None} == {"throughput"}
 
-    def test_a_cell_without_a_usable_run_failed_and_one_not_come_to_is_open(self):
+    def test_a_cell_without_usable_runs_failed_and_one_that_did_not_start_is_open(self):
         cell = made_up_cell("c", {"model": "resnet50", "gpus": 1})
         (run,) = studied.ran(cell, studied.machine(), repeats=1).runs
         invalid = run.model_copy(update={"validity": Validity(status="invalid", reasons=("lost a rank",))})
