@@ -155,7 +155,7 @@ def fetch_base(base: BaseSpec, *, cache: Path, report: Callable[[str], None], re
 def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]) -> str:
     """Make the base from this machine's Debian mirror, as the image archive `target`; return the image's id.
 
-    Meanwhile, a root of the same size is next to the archive.
+    Needs as much disk again for a root next to the archive.
     Raises NoBaseError if there is no mmdebstrap, no Debian source on this machine, or a package is not available.
     """
     root = target.with_suffix(".root.tar")

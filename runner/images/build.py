@@ -148,7 +148,7 @@ def _build(
 
 
 def is_current(image: ImageSpec, labels: Mapping[str, str], *, based_on: Mapping[str, str]) -> bool:
-    """Whether a build would yield an image with these labels now; the images in `based_on` are compared, those missing in the engine are not."""
+    """Whether a build now would yield an image with these labels; `based_on` has the ids that must match, of images in the engine."""
     return labels.get(LABEL_INPUTS) == inputs_sha256(image) and all(
         labels.get(key) == based_on[key] for key in based_on
     )

@@ -88,7 +88,7 @@ def look_up(client: Client, reference: str) -> FoundImage:
         raise RequestError(f"--image {reference} can't be looked up ({error}); give NAME:TAG") from error
     if found is None:
         raise RequestError(
-            f"the engine has no image {reference}; type `docker pull {reference}`, or without a network `dlscale images load`"
+            f"the engine has no image {reference}; type `docker pull {reference}`, or `dlscale images load` without a network"
         )
     return FoundImage(
         reference=reference,
@@ -157,8 +157,8 @@ class HostSoftware(Software):
     @property
     def software(self) -> str:
         """Identifies the software as exactly as possible: all versions, and the Python that has them."""
-        beside = f" with {_HOROVOD} {self.horovod}" if self.horovod else ""
-        return f"{self.reference} {self.python.version}{beside}"
+        with_horovod = f" with {_HOROVOD} {self.horovod}" if self.horovod else ""
+        return f"{self.reference} {self.python.version}{with_horovod}"
 
     @property
     def flags(self) -> tuple[str, ...]:

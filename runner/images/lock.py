@@ -98,7 +98,7 @@ def inputs_sha256(image: ImageSpec) -> str:
 
 
 def resolve(image: ImageSpec, current: str, *, on: BaseSpec | None = None) -> str:
-    """Resolve the requirements with uv, for all Pythons that the image allows, or only for the system that it runs `on`.
+    """Resolve the requirements with uv, for all Pythons that the image allows, or, with `on`, only for that base.
 
     Pins in `current` are kept while they are valid. Raises RequestError if uv is missing or there is no solution.
     """

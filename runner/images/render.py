@@ -60,10 +60,10 @@ def check(catalog: Catalog) -> None:
     for path, text in expected.items():
         if not path.exists():
             raise DlscaleError(f"{path}: is missing; run `dlscale images render`")
-        held = path.read_text(encoding="utf-8")
-        if held != text:
+        committed = path.read_text(encoding="utf-8")
+        if committed != text:
             raise DlscaleError(
-                f"{path}:{_first_difference(held, text)}: differs from the output of versions.yaml and the templates; change those, "
+                f"{path}:{_first_difference(committed, text)}: differs from the output of versions.yaml and the templates; change those, "
                 f"then run `dlscale images render`"
             )
     for path in sorted((catalog.root / IMAGES).glob("*/**/Dockerfile")):
@@ -71,7 +71,7 @@ def check(catalog: Catalog) -> None:
             raise DlscaleError(f"{path}: belongs to no image in versions.yaml; remove its folder")
 
 
-def _first_difference(held: str, text: str) -> int:
+def _first_difference(committed: str, rendered: str) -> int:
     """Return the number, from 1, of the first line in which two texts differ."""
-    pairs = zip(f"{held}\n\0".splitlines(), f"{text}\n\1".splitlines(), strict=False)
+    pairs = zip(f"{committed}\n\0".splitlines(), f"{rendered}\n\1".splitlines(), strict=False)
     return next(number for number, (one, other) in enumerate(pairs, start=1) if one != other)

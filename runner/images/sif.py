@@ -61,7 +61,7 @@ def find_sif(image: ImageSpec) -> tuple[Path, Sif] | None:
 
 
 def _read(where: Path) -> tuple[Path, Sif] | None:
-    """Return the SIF in a folder, if any."""
+    """Return the SIF in a folder, if any. Raises RequestError if its size is wrong."""
     details = where / _DETAILS
     if not details.exists():
         return None
@@ -192,7 +192,7 @@ def squashfs(image: ImageSpec) -> Path:
 
 
 def here(argv: tuple[str, ...]) -> str:
-    """Run a command on this machine, as its `ask`."""
+    """Run a command on this machine: the local `ask`."""
     return run(argv, timeout_s=None)
 
 

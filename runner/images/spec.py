@@ -147,9 +147,9 @@ class ImageSpec(Software):
         (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
         """
         wanted = capability_number(capability)
-        held = [capability_number(text) for text in self.compute_capabilities]
-        machine_code = any(major == wanted[0] and minor <= wanted[1] for major, minor in held)
-        return machine_code or (self.ptx and bool(held) and max(held) <= wanted)
+        capabilities = [capability_number(text) for text in self.compute_capabilities]
+        machine_code = any(major == wanted[0] and minor <= wanted[1] for major, minor in capabilities)
+        return machine_code or (self.ptx and bool(capabilities) and max(capabilities) <= wanted)
 
     def runs_with(self, driver: str) -> bool:
         """Whether a driver is new enough for the image's CUDA release."""

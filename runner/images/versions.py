@@ -1,4 +1,4 @@
-"""The format of images/versions.yaml, as types that refuse what no image could be built from."""
+"""The format of images/versions.yaml, as types that refuse entries that no image could be built from."""
 
 from __future__ import annotations
 

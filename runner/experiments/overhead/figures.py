@@ -1,7 +1,7 @@
 """Figures and report of `dlscale overhead`, from the times of its commands (`overhead-....json`) and the records of their runs.
 
-The file lies next to the records and holds no figures: recomputed from file, they are the same. A throughput ratio is of the two sides of
-one round, which ran one after the other; next to the median there is the ratio of all rounds, with its interval over the runs of both
+The file lies next to the records and holds no figures: recomputed from file, they are the same. A throughput ratio compares the two sides
+of one round, which ran one after the other; next to the median there is the ratio of all rounds, with its interval over the runs of both
 sides. A ratio to ENGINE=host requires the same software on the same machine; otherwise there is none.
 """
 
@@ -81,7 +81,7 @@ class Overhead(Frozen):
         name: of its reports, `overhead-` and its start time.
         made_at: when the last of these rounds ended; UTC.
         command: the argv that started it.
-        commit: of the suite's checkout; None if it is not one.
+        commit: of the suite; None if it is not a checkout.
         rounds: the commands of each, in the order in which they ran.
     """
 
@@ -128,7 +128,7 @@ def overhead_schema() -> str:
 
 @dataclass(frozen=True)
 class RunOnFile:
-    """One run on file."""
+    """A run read from its directory."""
 
     directory: Path
     record: RunRecord
@@ -266,7 +266,7 @@ LEGEND: Final = (
     f"loop, of all measured iterations); {PLUS_MINUS}"
 )
 RATIO_DIGITS: Final = 4
-"""Decimals of a ratio of one round: costs are about one part in a hundred."""
+"""Decimals of a ratio of one round: the costs of interest are about 1 %."""
 
 
 def from_file(raw: Overhead, folder: Path) -> Report:

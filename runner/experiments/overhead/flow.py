@@ -46,7 +46,7 @@ PASSED: Final = ("batch", "image_size", "precision", "preset", "techniques", "th
 
 
 def check_request(request: Request, resources: Resources, *, beside_host: bool) -> None:
-    """Refuse a request that leaves nothing to measure. Raises RequestError: the framework's own binary is the loop, several devices, or host against host."""
+    """Raise RequestError if there is nothing to measure: the framework's own binary is the loop, there are several devices, or ENGINE=host twice."""
     if resources.image.framework not in BARE:
         raise RequestError(
             f"FRAMEWORK={resources.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
@@ -66,7 +66,7 @@ def bench_arguments(
 ) -> tuple[str, ...]:
     """Return the arguments after `dlscale` for one side; the caller adds the directory of its record.
 
-    With engine `host`, it uses the installed software, with all others the image of the resources. `telemetry_hz` 0 means no samplers.
+    Engine `host` uses the installed software, all others the image of the resources. `telemetry_hz` 0 turns samplers off.
     """
     return (
         "bench",
@@ -83,7 +83,7 @@ def bench_arguments(
 
 
 def has_bare_loop(trial: Trial) -> bool:
-    """Whether the bare loop is the same training, of a classifier; only PyTorch's loop has devices, precisions and techniques.
+    """Whether the bare loop can do the same training, of a classifier; only PyTorch's loop supports devices, precisions and techniques.
 
     Networks with a weight decay of their own have an optimizer, or further classifiers, that the loop lacks.
     """

@@ -116,7 +116,7 @@ class BlockContext:
 
     @property
     def image(self) -> Usable | None:
-        """The image to run, nearest to the source's version, else newest; multi-device ones first if the source used several. None if none runs."""
+        """The image with the version nearest to the source's, else the newest; multi-device ones first if the source used several. None if none runs."""
         usable = [image for image in self._images() if image.misfit is None]
         several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
         return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
@@ -165,7 +165,7 @@ class BlockContext:
         )
 
     def _why_too_small(self, point: Point, image: Usable) -> str | None:
-        """Say why devices or nodes are too few, or why the image can't use them; None if a point fits."""
+        """Say why devices or nodes are too few, or why the image can't use them; None if the point fits."""
         machine, each = self.machine, point.gpus // point.nodes
         wanted = f"{point.gpus} GPUs" + (f" on {point.nodes} nodes" if point.nodes > 1 else "")
         if (point.gpus > 1 and image.alone) or (point.nodes > 1 and image.one_node):
@@ -274,7 +274,7 @@ def _conditions(context: BlockContext, setup: Setup) -> Conditions:
 
 
 def _planned_differences(context: BlockContext, setup: Setup) -> Iterator[Altered]:
-    """Yield every difference from the source's run that the plan knows, except device and warm-up."""
+    """Yield every difference from the source's run that follows from the plan, except device and warm-up."""
     block, where, image = context.block, context.block.where, context.image
     wire = next((wire.name for wire in context.source.hardware.wires if wire.id == setup.network), None)
     emulated = link(context, setup.network)
@@ -390,7 +390,7 @@ def _plan_program(context: BlockContext, setup: Setup) -> Planned:
 
 
 def _program_differences(context: BlockContext) -> Iterator[Altered]:
-    """Yield the one difference that the user's request makes to it: its data."""
+    """Yield the only difference that the user's request can cause: the data."""
     where, data = context.block.where, context.user_request.data
     if where.data == "real" and data:
         yield Altered(field="data", published=where.dataset or "real images", here=f"those of {data.name}")

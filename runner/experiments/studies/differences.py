@@ -202,8 +202,8 @@ def _framework(record: RunRecord) -> str:
 
 def _version(record: RunRecord) -> str:
     """Return the version by the framework itself, or the requested one if a run did not get that far."""
-    asked = record.trial.version if isinstance(record.trial, Trial) else record.image.reference
-    return record.provenance.framework_version or asked
+    requested = record.trial.version if isinstance(record.trial, Trial) else record.image.reference
+    return record.provenance.framework_version or requested
 
 
 def _cudnn_version(cudnn: str | None) -> str | None:

@@ -39,7 +39,7 @@ CHANGES_WITH: Final[Mapping[str, frozenset[str]]] = {
     "case": _SIZES | {"gpus"},
     "network": frozenset({"system", "strategy"}),
 }
-"""By condition, all others that change with it."""
+"""For each condition, all others that change with it."""
 
 _NO_CONDITION: Final = frozenset({"versus", "note", "run", "container", "memory", "theory_tflops"})
 CONDITIONS: Final = (
@@ -56,7 +56,7 @@ _REDUNDANT: Final = frozenset({"batch_per_gpu", "global_batch", "dataset"})
 _NEED_NO_NAME: Final = frozenset(
     {"framework", "build", "model", "gpu", "device", "case", "mode", "precision", "network", "technique", "state"}
 )
-"""Conditions whose value needs no name."""
+"""Conditions whose value is clear without their name."""
 
 _MODES: Final = {"train": "training", "converge": "training", "infer": "inference"}
 
@@ -164,14 +164,14 @@ def agreement(
 def best_matches(
     one: Observation, among: Iterable[Observation], *, may_differ: frozenset[str], same: Sequence[str] = ()
 ) -> tuple[Observation, ...]:
-    """Return the comparable observations that agree with `one` in most conditions: several if there is a tie."""
+    """Return the comparable observations that agree with `one` in the most conditions; several in a tie."""
     found = [(other, agreement(one, other, may_differ=may_differ, same=same)) for other in among]
     most = max((count for _, count in found if count is not None), default=0)
     return tuple(other for other, count in found if count == most)
 
 
 def curves(observations: Sequence[Observation], axis: Axis) -> tuple[tuple[Observation, ...], ...]:
-    """Group observations into curves, which differ along an axis and in what changes with it.
+    """Group observations into curves, whose points differ along an axis and in what changes with it.
 
     The curves of several networks share the points that need no network. A level has one point: the source's own scale precedes an extra one,
     fewer nodes precede more.

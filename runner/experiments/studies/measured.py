@@ -143,7 +143,7 @@ def _per_iteration(runs: Runs, trial: Trial) -> float:
 
 
 def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:
-    """Add rate and iteration time per window, over the repeats; `iterations` counts those done by its end, including warm-up."""
+    """Add rate and iteration time of each window, pooled over repeats; `iterations` counts those done by its end, warm-up included."""
     joined = [(one, metrics.global_windows(one.measurement.windows)) for one in cell.measured]
     known = [(one, windows) for one, windows in joined if windows is not None]
     runs = [one for one, _ in known]
@@ -220,7 +220,7 @@ def converged_at(curve: Sequence[tuple[int, float]]) -> int:
 
 
 def _mean_accuracy(percents: Sequence[float], samples: int) -> Amount:
-    """Average runs of equally many samples; the interval is the wider of that over runs and that of a proportion of samples.
+    """Average runs on equally many samples; the interval is the wider of the one over runs and the one of a proportion of samples.
 
     Runs of one seed may agree to the last digit, which gives no certainty about other images.
     """

@@ -62,7 +62,7 @@ INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
 
 
 class Usable(Frozen):
-    """Software that a study may run in: `alone` trains on one device only, `one_node` on one node only; `misfit` says why it can't run here.
+    """Software for a study: if `alone`, it trains on one device only, if `one_node`, on one node only; `misfit` says why it can't run here.
 
     `given` software is not an image of the suite, but another image or what the machine has installed.
     """

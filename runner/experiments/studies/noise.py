@@ -71,7 +71,7 @@ def mean_of(values: Sequence[float]) -> Amount:
 
 
 def difference(a: Amount, b: Amount) -> Amount:
-    """Subtract: a - b, without an interval if one of them is not exact and has none."""
+    """Return a - b, without an interval if one of them is not exact and has none."""
     value = a.value - b.value
     if not (a.known and b.known) or (a.exact and b.exact):
         return Amount(value, exact=a.exact and b.exact)
@@ -84,7 +84,7 @@ def difference(a: Amount, b: Amount) -> Amount:
 
 
 def ratio(a: Amount, b: Amount) -> Amount | None:
-    """Divide: a ÷ b, without an interval if `difference` has none, or if one of theirs reaches 0. None if b is 0."""
+    """Return a ÷ b, without an interval if `difference` has none, or if one of theirs reaches 0. None if b is 0."""
     if b.value == 0:
         return None
     value = a.value / b.value
@@ -115,7 +115,7 @@ def order(a: Amount, b: Amount) -> Order:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Whether figures differ between levels (None: undecidable), (largest - smallest) ÷ mean of the levels' means, and by which test."""
+    """Whether figures differ between levels (None: undecided), the spread (largest - smallest) ÷ mean of the levels' means, and the test."""
 
     differs: bool | None
     spread: float

@@ -25,7 +25,7 @@ AXES: Final = {
     "global_batch": "batch of all devices",
     "gpu_index": "number of the device",
 }
-"""Numeric conditions, by preference as an axis, with the axis labels."""
+"""Numeric conditions that can be an axis, in order of preference, with its label."""
 LEGEND_ORDER: Final = (
     *("framework", "build", "model", "variant", "mode", "device", "gpu", "network", "gpus", "batch_per_gpu", "batch"),
     *("global_batch", "precision", "strategy", "technique", "case", "state", "name", "epoch", "iterations"),
@@ -101,14 +101,14 @@ def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point
         if compared.published is not None:
             where = _legend_conditions(compared.conditions.stated)
             yield (compared.metric, compared.unit), Point(where, float(compared.published), published=True)
-    for seen in _observed(reproduction):
-        more = {"case": seen.case, "epoch": seen.epoch, "name": seen.name, "iterations": seen.iterations}
-        more["state"] = "idle" if seen.state == "idle" else None
+    for one in _observed(reproduction):
+        more = {"case": one.case, "epoch": one.epoch, "name": one.name, "iterations": one.iterations}
+        more["state"] = "idle" if one.state == "idle" else None
         known = {name: value for name, value in more.items() if value is not None}
-        where = _legend_conditions({**seen.where.stated, **known})
-        degraded = seen.degraded > 0
-        point = Point(where, seen.value, published=False, ci95=seen.ci95, runs=seen.runs, degraded=degraded)
-        yield (seen.metric, seen.unit), point
+        where = _legend_conditions({**one.where.stated, **known})
+        degraded = one.degraded > 0
+        point = Point(where, one.value, published=False, ci95=one.ci95, runs=one.runs, degraded=degraded)
+        yield (one.metric, one.unit), point
 
 
 def _observed(reproduction: Reproduction) -> Iterable[Observation]:

@@ -195,8 +195,8 @@ def _answer_pairs(
         pairs = list(pairs_of(left, right, pool, same=predicate.same if isinstance(predicate, Compare) else ()))
         for one, other in pairs:
             label = _pair_label(one, other, left, pairs)
-            held = _compare if isinstance(predicate, Compare) else _ratio
-            answers.append(held(predicate, one, other, label))  # type: ignore[arg-type]
+            test = _compare if isinstance(predicate, Compare) else _ratio
+            answers.append(test(predicate, one, other, label))  # type: ignore[arg-type]
         if not pairs:
             answers.append(_no_pair(predicate.metric, left, right, pool, evidence))
     return answers

@@ -125,7 +125,7 @@ def _outcome(run: CellRun) -> CellOutcome:
 
 
 def _is_kept(one: Observation, published: Published) -> bool:
-    """Whether an observation is kept; single windows are, only for quantities that a finding follows over time."""
+    """Whether to keep an observation: single windows only of quantities that a finding follows over time."""
     parts = (part for finding in published.findings for part in finding.parts)
     return one.iterations is None or one.metric in {part.metric for part in parts if isinstance(part, Steady)}
 

@@ -51,7 +51,7 @@ from runner.run import bench as benching
 FIELDS = {"rank": 0, "container": "x"}
 
 
-def said(*, first_step, stops, imported=2.0, began=10.0):
+def events_of(*, first_step, stops, imported=2.0, began=10.0):
     """A program that starts at `began` by its own clock, and whose first step the runner receives at `first_step` by its clock."""
     return (
         Phase(event="phase", t=began + imported, received=0.0, name="import", seconds=imported, **FIELDS),
@@ -63,7 +63,7 @@ def said(*, first_step, stops, imported=2.0, began=10.0):
 def test_a_programs_time_is_from_process_start_to_last_event():
     found = [event for event in events(examples.trial()) if not isinstance(event, Phase | RunStop)]
     built = Phase(event="phase", t=15.0, received=0.0, name="model", seconds=9.0, **FIELDS)
-    first, second = (said(first_step=0.0, stops=t) for t in (30.0, 31.5))
+    first, second = (events_of(first_step=0.0, stops=t) for t in (30.0, 31.5))
     assert program_s([*found, *first, built, second[-1]]) == 21.5
 
 
@@ -173,13 +173,13 @@ def test_pytorchs_bare_loop_gets_the_arguments_of_the_program():
 SAID = {"framework_version": "2.11.0", "python": "3.12.3"}
 
 
-def told(name, rate, *, first_step=107.0, stops=30.0, software=None, engine="docker", status="valid"):
+def run_on_file(name, rate, *, first_step=107.0, stops=30.0, software=None, engine="docker", status="valid"):
     """A run of 4000 samples at `rate` samples/s, whose program runs for 20 s unless `stops` says otherwise."""
     path, found = measured(100, rate, run_id=name, status=status)
     measurement = found.measurement.model_copy(update={"samples": 4000, "training_time_s": 4000 / rate})
     given = provenance(gpus=found.provenance.gpus, **{**SAID, **(software or {})})
     changed = {"measurement": measurement, "provenance": given, "engine": engine}
-    return RunOnFile(path, found.model_copy(update=changed), said(first_step=first_step, stops=stops))
+    return RunOnFile(path, found.model_copy(update=changed), events_of(first_step=first_step, stops=stops))
 
 
 def command(side, name, *, began=100.0, took=22.5):
@@ -188,7 +188,7 @@ def command(side, name, *, began=100.0, took=22.5):
 
 BARE = Command(side="bare", began_s=0.0, ended_s=9.0, printed=Printed(rate_per_s=1500.0, first_step_s=5.5))
 RUNS = {
-    name: told(name, rate, engine="host" if name.startswith("h") else "docker")
+    name: run_on_file(name, rate, engine="host" if name.startswith("h") else "docker")
     for name, rate in {"s1": 990.0, "u1": 1000.0, "h1": 1100.0, "s2": 980.0, "u2": 1000.0, "h2": 1000.0}.items()
 }
 RAW = Overhead(
@@ -273,7 +273,7 @@ def test_the_csv_has_each_command_with_its_run():
 
 
 def test_other_software_on_the_host_has_no_ratio_and_is_named():
-    other = {name: told(name, 1000.0, engine="host", software={"python": "3.11.2"}) for name in ("h1", "h2")}
+    other = {name: run_on_file(name, 1000.0, engine="host", software={"python": "3.11.2"}) for name in ("h1", "h2")}
     found = overhead_figures(RAW, RUNS | other)
     assert (found.ratios_to("host"), found.together["host"][0], found.differs) == ((None, None), None, ("Python",))
     assert found.notes == ("not comparable with host: Python 3.12.3 beside 3.11.2",)
@@ -284,15 +284,15 @@ def test_other_software_on_the_host_has_no_ratio_and_is_named():
 
 def test_an_invalid_run_has_no_figure_and_a_degraded_one_is_named():
     with pytest.raises(RunFailedError, match="^s1 has no throughput: made up$"):
-        overhead_figures(RAW, RUNS | {"s1": told("s1", 990.0, status="invalid")})
-    found = overhead_figures(RAW, RUNS | {"u2": told("u2", 1000.0, status="degraded")})
+        overhead_figures(RAW, RUNS | {"s1": run_on_file("s1", 990.0, status="invalid")})
+    found = overhead_figures(RAW, RUNS | {"u2": run_on_file("u2", 1000.0, status="degraded")})
     assert found.notes == ("u2 degraded: made up",)
 
 
 # Files
 
 
-def put(folder, raw=RAW, runs=RUNS):
+def write_overhead(folder, raw=RAW, runs=RUNS):
     """Write the runs and the file of an overhead to a folder."""
     for name, one in runs.items():
         directory = leave(folder, (name, one.record))
@@ -301,7 +301,7 @@ def put(folder, raw=RAW, runs=RUNS):
 
 
 def test_the_file_matches_its_schema_and_can_be_read_back(tmp_path):
-    put(tmp_path, runs={})
+    write_overhead(tmp_path, runs={})
     path = tmp_path / "overhead-x.json"
     assert read_overhead(path) == RAW
     fields = json.loads(path.read_text())
@@ -320,7 +320,7 @@ def test_the_file_matches_its_schema_and_can_be_read_back(tmp_path):
 
 
 def test_a_report_yields_the_same_figures_from_file(tmp_path):
-    put(tmp_path)
+    write_overhead(tmp_path)
     report([tmp_path], out=tmp_path / "out")
     found = reported({name: dataclasses.replace(one, directory=tmp_path / name) for name, one in RUNS.items()})
     for name, content in found.files().items():
@@ -329,7 +329,7 @@ def test_a_report_yields_the_same_figures_from_file(tmp_path):
 
 
 def test_an_overhead_whose_run_is_gone_does_not_fail_the_report(tmp_path, capsys):
-    put(tmp_path, runs={name: one for name, one in RUNS.items() if name != "u2"})
+    write_overhead(tmp_path, runs={name: one for name, one in RUNS.items() if name != "u2"})
     report([tmp_path], out=tmp_path / "out")
     assert "not drawn: overhead-x.json: " in capsys.readouterr().out
     assert not (tmp_path / "out" / "overhead-x.md").exists()
@@ -347,12 +347,12 @@ def machine(monkeypatch, tmp_path):
     def run(argv):
         words = argv[3:]
         ran.append(words)
-        told_now = told(f"run{len(ran)}", 1000.0)
-        mine = told_now.record.model_copy(
-            update={"provenance": told_now.record.provenance.model_copy(update={"command": ("dlscale", *words)})}
+        latest = run_on_file(f"run{len(ran)}", 1000.0)
+        mine = latest.record.model_copy(
+            update={"provenance": latest.record.provenance.model_copy(update={"command": ("dlscale", *words)})}
         )
-        put_run(tmp_path, mine, told_now.events)
-        put_run(tmp_path, told_now.record.model_copy(update={"run_id": f"another{len(ran)}"}), told_now.events)
+        put_run(tmp_path, mine, latest.events)
+        put_run(tmp_path, latest.record.model_copy(update={"run_id": f"another{len(ran)}"}), latest.events)
 
     def put_run(folder, record, said_there):
         directory = leave(folder, (record.run_id, record))

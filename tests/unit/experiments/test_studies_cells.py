@@ -36,7 +36,7 @@ MACHINES = {
 }
 
 
-def laid_out(study, machine, scale="full", asked=NOTHING):
+def planned_cells(study, machine, scale="full", asked=NOTHING):
     source = load_source(DIRECTORY / f"{study.source}.yaml")
     return {
         cell.id: cell
@@ -70,7 +70,7 @@ def made_up(**changes):
 @pytest.mark.parametrize("scale", ["full", "small"])
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_cell_has_a_request_that_bench_accepts_or_a_reason(name, scale, machine):
-    found = laid_out(STUDIES[name], machine, scale)
+    found = planned_cells(STUDIES[name], machine, scale)
     assert found
     for cell in found.values():
         assert (cell.request is None) == (cell.why is not None)
@@ -81,7 +81,7 @@ def test_every_cell_has_a_request_that_bench_accepts_or_a_reason(name, scale, ma
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_small_study_varies_the_same_conditions_as_the_full_one(name):
-    whole, short = (laid_out(STUDIES[name], MACHINES["4 GPUs"], scale) for scale in ("full", "small"))
+    whole, short = (planned_cells(STUDIES[name], MACHINES["4 GPUs"], scale) for scale in ("full", "small"))
     assert set(whole) <= set(short)
     for id_, cell in whole.items():
         assert short[id_].where == cell.where
@@ -104,7 +104,7 @@ def test_ids_are_unique_and_a_full_study_has_the_sources_runs_only(name):
 
 def test_figure_3_of_the_p100_paper_is_strong_scaling_on_one_node_and_144_per_node_beyond():
     """Table 2 has 144 for 1 to 16 GPUs; in MXNet that is per node, so that a GPU has 144, 72, 36, 36, 36, 36."""
-    found = laid_out(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
+    found = planned_cells(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
     one = found["mxnet-googlenet.1gpus"].request
     assert one == found["mxnet-googlenet.2gpus"].request == found["mxnet-googlenet.4gpus"].request
     assert (one.gpus, one.batch, one.scaling, one.epochs, one.image_size) == ((1, 2, 4), 144, "strong", 1, 256)
@@ -123,10 +123,10 @@ def test_figure_3_of_the_p100_paper_is_strong_scaling_on_one_node_and_144_per_no
 
 def test_batches_and_iterations_of_table_2():
     """Inception-BN has 64, 128, 256, 256, 256, 256 per node of 1, 2, 4, 4, 4, 4 GPUs; NV-Caffe 128 × 4,000 = 256 × 2,000 = 512 × 1,000."""
-    found = laid_out(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
+    found = planned_cells(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
     own = [cell for id_, cell in found.items() if id_.startswith("mxnet-inception-bn.")]
     assert {(cell.request.batch, cell.request.scaling) for cell in own} == {(64, "weak")}
-    request = laid_out(STUDIES["dell-p100"], gpu_machine(4))["caffe.4gpus"].request
+    request = planned_cells(STUDIES["dell-p100"], gpu_machine(4))["caffe.4gpus"].request
     assert (request.framework, request.version, request.gpus) == ("caffe", "0.17.3-nvidia", (1, 2, 4))
     assert (request.batch, request.iterations, request.scaling) == (128, 4000, "weak")
 
@@ -156,17 +156,17 @@ NO_CODE = "mxnet 1.9.1-cu112 has no code for compute capability 9.0"
     ],
 )
 def test_a_cell_that_cannot_run_says_why(study, machine, cell, why):
-    found = laid_out(STUDIES[study], machine, "small")[cell].why
+    found = planned_cells(STUDIES[study], machine, "small")[cell].why
     assert found is None if why is None else why in found
 
 
 def test_a_batch_that_devices_cannot_share_equally_is_not_run():
     study = made_up(batches=(), points=(Point(gpus=3, batch=64),), batch_of="all")
-    assert laid_out(study, cpu_machine(8))["own.3gpus"].why == "a batch of 64 is not shared equally by 3 devices"
+    assert planned_cells(study, cpu_machine(8))["own.3gpus"].why == "a batch of 64 is not shared equally by 3 devices"
 
 
 def test_without_gpus_workers_replace_them():
-    found = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
+    found = planned_cells(STUDIES["dell-p100"], cpu_machine(), "small")
     request = found["tensorflow.2gpus"].request
     assert (request.device, request.workers, request.gpus, request.batch) == ("cpu", (1, 2), None, 4)
     assert (found["caffe-cpu.cpu"].where.gpus, found["caffe-cpu.cpu"].where.device) == (0, "cpu")
@@ -174,13 +174,13 @@ def test_without_gpus_workers_replace_them():
 
 
 def test_a_paper_about_cpus_uses_all_cores_as_one_device_even_with_gpus():
-    cell = laid_out(STUDIES["dell-p100"], gpu_machine(4))["caffe-cpu.cpu"]
+    cell = planned_cells(STUDIES["dell-p100"], gpu_machine(4))["caffe-cpu.cpu"]
     assert (cell.request.device, cell.request.workers, cell.request.version) == ("cpu", (1,), "1.0")
     assert cell.where.gpu is None
 
 
 def test_networks_become_rates_of_emulated_links():
-    found = laid_out(STUDIES["tbd-analysis"], cpu_machine(), "small")
+    found = planned_cells(STUDIES["tbd-analysis"], cpu_machine(), "small")
     slow = found["machines.2gpus.2nodes.batch16.eth1g"]
     fast = found["machines.2gpus.2nodes.batch16.ib100g"]
     assert slow.request == fast.request
@@ -192,9 +192,9 @@ def test_networks_become_rates_of_emulated_links():
 
 
 def test_extra_scales_are_run_only_if_the_sources_own_do_not_fit():
-    small = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
+    small = planned_cells(STUDIES["dell-p100"], cpu_machine(), "small")
     assert small["mxnet-googlenet.2gpus.2nodes.eth"].extra
-    roomy = laid_out(STUDIES["dell-p100"], cpu_machine(16), "small")
+    roomy = planned_cells(STUDIES["dell-p100"], cpu_machine(16), "small")
     assert not any(cell.extra for cell in roomy.values() if cell.block == "mxnet-googlenet")
 
 
@@ -208,27 +208,27 @@ def test_extra_scales_are_run_only_if_the_sources_own_do_not_fit():
     ],
 )
 def test_the_next_version_is_used_if_the_first_does_not_run_or_is_limited_to_one_device(study, machine, cell, version):
-    assert laid_out(STUDIES[study], machine)[cell].request.version == version
+    assert planned_cells(STUDIES[study], machine)[cell].request.version == version
 
 
 def test_the_gpu_has_the_sources_name():
-    found = laid_out(STUDIES["uw-hardware"], gpu_machine(1, gpu="v100"))
+    found = planned_cells(STUDIES["uw-hardware"], gpu_machine(1, gpu="v100"))
     assert found["infer.vgg16.1gpus.batch1"].where.gpu == "v100"
-    assert laid_out(STUDIES["uw-hardware"], gpu_machine(1))["infer.vgg16.1gpus.batch1"].where.gpu is None
+    assert planned_cells(STUDIES["uw-hardware"], gpu_machine(1))["infer.vgg16.1gpus.batch1"].where.gpu is None
 
 
 def test_ten_thousand_images_are_inferred_in_one_batch_or_one_by_one():
-    found = laid_out(STUDIES["uw-hardware"], gpu_machine(1))
+    found = planned_cells(STUDIES["uw-hardware"], gpu_machine(1))
     one, all_ = (found[f"infer.vgg16.1gpus.batch{batch}"].request for batch in (1, 10000))
     assert (one.batch, one.iterations, all_.batch, all_.iterations) == (1, 10000, 10000, 1)
-    short = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small")["infer.vgg16.1gpus.batch10000"]
+    short = planned_cells(STUDIES["uw-hardware"], cpu_machine(), "small")["infer.vgg16.1gpus.batch10000"]
     assert short.where.batch == 10000
     assert short.request.batch * short.request.iterations < 10000
     assert {altered.field for altered in short.altered} >= {"batch", "iterations"}
 
 
 def test_the_three_cases_of_two_trainings_are_one_request():
-    found = laid_out(STUDIES["uw-hardware"], gpu_machine(4))
+    found = planned_cells(STUDIES["uw-hardware"], gpu_machine(4))
     own = {id_: cell for id_, cell in found.items() if id_.startswith("concurrent-vgg16.4gpus.")}
     assert {cell.pick.case for cell in own.values()} == {"one", "sequential", "together"}
     assert len({cell.request for cell in own.values()}) == 1
@@ -237,23 +237,23 @@ def test_the_three_cases_of_two_trainings_are_one_request():
 
 
 def test_cells_that_need_real_images_get_the_sample_and_others_only_the_users():
-    found = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small")
+    found = planned_cells(STUDIES["uw-hardware"], cpu_machine(), "small")
     assert found["train.vgg16.1gpus.batch64"].request.data == SAMPLE
     assert found["quantised.cpu.int8"].request.data == SAMPLE
     assert found["infer.vgg16.1gpus.batch1"].request.data is None
     assert found["concurrent-dense.2gpus.one"].request.data is None
-    profiled = laid_out(STUDIES["nyu-profiling"], cpu_machine(), "small")
+    profiled = planned_cells(STUDIES["nyu-profiling"], cpu_machine(), "small")
     assert profiled["steps.vgg16.1gpus.batch4"].request.data == SAMPLE
-    given = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small", asked=Request(data=Path("/own")))
+    given = planned_cells(STUDIES["uw-hardware"], cpu_machine(), "small", asked=Request(data=Path("/own")))
     assert given["infer.vgg16.1gpus.batch1"].request.data == Path("/own")
     assert given["concurrent-dense.2gpus.one"].request.data is None
 
 
 def test_counters_are_not_requested_without_a_gpu():
-    request = laid_out(STUDIES["cern-wgan"], cpu_machine())["batch.1gpus.batch16"].request
+    request = planned_cells(STUDIES["cern-wgan"], cpu_machine())["batch.1gpus.batch16"].request
     assert request.profile == ("kernels",)
     assert (request.profile_after, request.profile_iterations) == (300, 5)
-    assert laid_out(STUDIES["cern-wgan"], gpu_machine(1))["batch.1gpus.batch16"].request.profile == (
+    assert planned_cells(STUDIES["cern-wgan"], gpu_machine(1))["batch.1gpus.batch16"].request.profile == (
         "kernels",
         "metrics",
     )
@@ -265,7 +265,7 @@ def test_calls_of_a_whole_program_are_recorded_only_in_the_sources_framework():
         (gpu_machine(1), "mxnet", ("kernels", "metrics")),
         (cpu_machine(), None, ("kernels",)),
     ):
-        found = laid_out(STUDIES["nyu-profiling"], machine, asked=Request(framework=framework))
+        found = planned_cells(STUDIES["nyu-profiling"], machine, asked=Request(framework=framework))
         assert found["steps.alexnet.1gpus.batch64"].request.profile == kinds
 
 
@@ -297,7 +297,7 @@ def test_a_cell_takes_runs_of_its_scale_wire_and_case_and_needs_its_baseline(pic
 
 
 def test_another_framework_can_stand_in():
-    found = [*laid_out(STUDIES["cern-wgan"], gpu_machine(1), asked=Request(framework="pytorch")).values()]
+    found = [*planned_cells(STUDIES["cern-wgan"], gpu_machine(1), asked=Request(framework="pytorch")).values()]
     assert {(cell.request.framework, cell.request.version) for cell in found} == {("pytorch", "2.15.0")}
     assert {cell.where.framework for cell in found} == {"tensorflow"}
     assert Altered(field="framework", published="tensorflow", here="pytorch") in found[0].altered
@@ -307,7 +307,7 @@ def test_differences_of_a_stand_in_framework_are_declared_for_it_only():
     """TensorFlow allocates all GPU memory, and its parameter servers update asynchronously; no other framework does either."""
     own = {"gpu memory", "updates"}
     for framework, expected in ((None, set()), ("tensorflow", set()), ("pytorch", own)):
-        found = laid_out(STUDIES["uw-hardware"], gpu_machine(4), asked=Request(framework=framework))
+        found = planned_cells(STUDIES["uw-hardware"], gpu_machine(4), asked=Request(framework=framework))
         assert {one.field.replace("_", " ") for one in found["gpus.2gpus"].altered} & own == expected
         rows = differences([cell for cell in found.values() if cell.block == "gpus"]).rows
         assert {row[0] for row in rows} & own == expected
@@ -318,11 +318,11 @@ def test_options_of_bench_apply_to_every_run():
     given = Usable(framework="pytorch", version="own:1", device="gpu", given=True)
     machine = gpu_machine(2).model_copy(update={"images": (given,)})
     asked = Request(framework="pytorch", image="own:1", mounts=(Mount(source="/opt", target="/opt"),))
-    found = laid_out(STUDIES["nyu-profiling"], machine, asked=asked)
+    found = planned_cells(STUDIES["nyu-profiling"], machine, asked=asked)
     request = found["broadcast.alexnet.2gpus.batch4"].request
     assert (request.image, request.mounts, request.version) == ("own:1", asked.mounts, None)
     assert request.strategy == "dp"
-    host = laid_out(STUDIES["tbd-analysis"], machine, asked=Request(framework="pytorch", engine="host"))
+    host = planned_cells(STUDIES["tbd-analysis"], machine, asked=Request(framework="pytorch", engine="host"))
     request = host["one-machine.2gpus.batch16"].request
     assert (request.engine, request.framework, request.version, request.strategy) == ("host", "pytorch", None, None)
     refuse_contradictions(request)
@@ -332,8 +332,8 @@ def test_a_version_that_no_study_names_is_used_and_a_requested_one_exclusively()
     newer = Usable(framework="tensorflow", version="2.99.0", device="gpu")
     machine = gpu_machine(1, misfits={"1.15.5-nvidia": "not built here"})
     machine = machine.model_copy(update={"images": (*machine.images, newer)})
-    assert laid_out(STUDIES["cern-wgan"], machine)["batch.1gpus.batch16"].request.version == "2.99.0"
-    old = laid_out(STUDIES["dell-p100"], gpu_machine(4), asked=Request(version="1.15"))
+    assert planned_cells(STUDIES["cern-wgan"], machine)["batch.1gpus.batch16"].request.version == "2.99.0"
+    old = planned_cells(STUDIES["dell-p100"], gpu_machine(4), asked=Request(version="1.15"))
     assert "tensorflow 1.15.5-nvidia trains on one device" in old["tensorflow.4gpus"].why
     assert old["tensorflow.1gpus"].request.version == "1.15.5-nvidia"
     assert old["caffe.1gpus"].why == "there is no image of caffe 1.15 for a GPU"
@@ -342,7 +342,7 @@ def test_a_version_that_no_study_names_is_used_and_a_requested_one_exclusively()
 def own_program(study, path, machine, **more):
     given = Usable(framework="", version="mxnet:0.7", device=machine.device, given=True)
     asked = Request(image="mxnet:0.7", command=(path,), data=Path("/imagenet"), **more)
-    return laid_out(STUDIES[study], machine.model_copy(update={"images": (given,)}), asked=asked)
+    return planned_cells(STUDIES[study], machine.model_copy(update={"images": (given,)}), asked=asked)
 
 
 @pytest.mark.parametrize(
@@ -395,9 +395,9 @@ def test_a_program_runs_only_its_own_blocks_on_one_node():
 
 def test_on_hosts_and_on_slurm_all_runs_but_concurrent_trainings_use_them():
     for name, study in STUDIES.items():
-        for cell in laid_out(study, gpu_machine(4, 4, hosts="slurm")).values():
+        for cell in planned_cells(study, gpu_machine(4, 4, hosts="slurm")).values():
             assert (cell.request or Request(hosts="slurm")).hosts == "slurm", (name, cell.id)
-    found = laid_out(STUDIES["uw-hardware"], gpu_machine(4, 4, hosts="slurm"))
+    found = planned_cells(STUDIES["uw-hardware"], gpu_machine(4, 4, hosts="slurm"))
     assert "one machine" in found["concurrent-vgg16.4gpus.one"].why
 
 
@@ -409,15 +409,15 @@ def test_every_difference_from_the_source_is_listed():
         short=Shorter(iterations=500),
         small=Shorter(iterations=4, image_size=32),
     )
-    cell = laid_out(study, cpu_machine(), "small")["own.1gpus"]
+    cell = planned_cells(study, cpu_machine(), "small")["own.1gpus"]
     assert set(cell.altered) == {
         Altered(field="version", published="0.7.0", here="1.9.1"),
         Altered(field="data", published="ILSVRC2012", here="synthetic images"),
         Altered(field="iterations", published="1 epoch", here="4 iterations"),
         Altered(field="image_size", published="224", here="32"),
     }
-    assert laid_out(study, cpu_machine())["own.1gpus"].altered == cell.altered[:2]
-    short = laid_out(study, cpu_machine(), "short")["own.1gpus"]
+    assert planned_cells(study, cpu_machine())["own.1gpus"].altered == cell.altered[:2]
+    short = planned_cells(study, cpu_machine(), "short")["own.1gpus"]
     fewer = Altered(field="iterations", published="1 epoch", here="500 iterations")
     assert short.altered == (*cell.altered[:2], fewer)
     assert (short.request.iterations, short.request.epochs, short.request.repeat) == (500, None, study.repeat)
@@ -431,7 +431,7 @@ def test_declared_differences_are_in_every_cell_and_a_small_study_names_unstated
         ),
         small=Shorter(image_size=32),
     )
-    whole, small = (laid_out(study, cpu_machine(), scale)["own.1gpus"].altered for scale in ("full", "small"))
+    whole, small = (planned_cells(study, cpu_machine(), scale)["own.1gpus"].altered for scale in ("full", "small"))
     loss = Altered(field="loss", published="smoothed", here="plain", declared=True)
     version = Altered(field="version", published="0.7.0", here="1.9.1")
     chosen = Altered(field="image_size", published="not stated", here="224", declared=True)

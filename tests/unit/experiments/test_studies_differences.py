@@ -67,13 +67,13 @@ PLANNED = (
 def run(*, run_id="run-1", status="valid", said=None, gpus=(), transport=None, **changes):
     """A run whose program reports `said`."""
     made = record(run_id=run_id, trial=examples.trial(**changes), status=status)
-    told = {"framework": "pytorch", "framework_version": "2.11.0+cu130", "gpus": gpus} | (said or {})
-    update = {"provenance": provenance().model_copy(update=told)}
+    reported = {"framework": "pytorch", "framework_version": "2.11.0+cu130", "gpus": gpus} | (said or {})
+    update = {"provenance": provenance().model_copy(update=reported)}
     update["transport"] = made.transport.model_copy(update=transport or {})
     return made.model_copy(update=update)
 
 
-def told(*runs, model="resnet50", altered=PLANNED, study=STUDY, **where):
+def differs(*runs, model="resnet50", altered=PLANNED, study=STUDY, **where):
     """The cell completed from its runs, and the differences by field."""
     stated = {"framework": "tensorflow", "version": "1.3.0", "model": model, "gpus": 1, "nodes": 1, **where}
     cell = Cell(id="c", block="block", where=stated, altered=altered)
@@ -116,49 +116,49 @@ class TestWhatRan:
         ],
     )
     def test_software_comes_from_records_and_is_named_if_it_differs(self, runs, found):
-        _, by_field = told(*(run(run_id=f"run-{number}", said=said) for number, said in enumerate(runs)))
+        _, by_field = differs(*(run(run_id=f"run-{number}", said=said) for number, said in enumerate(runs)))
         assert {field: by_field.get(field) for field in found} == found
 
     def test_differences_of_a_stand_in_apply_to_the_framework_that_ran(self):
         own = {"framework": "tensorflow", "version": "1.15.5"}
-        assert "updates" not in told(run(**own, said=own), altered=())[1]
-        assert told(run(framework="pytorch"))[1]["updates"] == ("asynchronous", "synchronous")
+        assert "updates" not in differs(run(**own, said=own), altered=())[1]
+        assert differs(run(framework="pytorch"))[1]["updates"] == ("asynchronous", "synchronous")
 
     def test_an_unstated_version_is_a_named_difference(self):
-        assert told(run(), version=None)[1]["version"] == ("not stated", "2.11.0+cu130")
+        assert differs(run(), version=None)[1]["version"] == ("not stated", "2.11.0+cu130")
 
     def test_a_run_that_failed_early_has_the_requested_version(self):
         said = {"framework": None, "framework_version": None}
-        assert told(run(said=said, framework="mxnet", version="1.9.1"))[1]["version"] == ("1.3.0", "1.9.1")
+        assert differs(run(said=said, framework="mxnet", version="1.9.1"))[1]["version"] == ("1.3.0", "1.9.1")
 
     def test_invalid_runs_count_only_if_there_are_no_others(self):
         bad = run(run_id="bad", status="invalid", said={"framework_version": "9.9"})
-        assert told(run(), bad)[1]["version"] == ("1.3.0", "2.11.0+cu130")
-        assert told(bad)[1]["version"] == ("1.3.0", "9.9")
+        assert differs(run(), bad)[1]["version"] == ("1.3.0", "2.11.0+cu130")
+        assert differs(bad)[1]["version"] == ("1.3.0", "9.9")
 
     def test_the_gpu_comes_from_the_record(self):
-        ran, found = told(run(device="gpu", gpus=(H200,)), gpu=None)
+        ran, found = differs(run(device="gpu", gpus=(H200,)), gpu=None)
         assert ran.where.gpu == "v100"
         assert "gpu" not in found
         other = H200.model_copy(update={"name": "NVIDIA A100"})
-        ran, found = told(run(device="gpu", gpus=(other,)), gpu="v100")
+        ran, found = differs(run(device="gpu", gpus=(other,)), gpu="v100")
         assert ran.where.gpu is None
         assert found["gpu"] == ("V100", "NVIDIA A100")
 
     @pytest.mark.parametrize(("own", "found"), [("bf16", ("fp32", "bf16")), ("fp32", None)])
     def test_precision_is_compared_with_a_stated_one(self, own, found):
         study = STUDY.model_copy(update={"differs": ()})
-        assert told(run(precision=own), study=study, precision="fp32")[1].get("precision") == found
+        assert differs(run(precision=own), study=study, precision="fp32")[1].get("precision") == found
 
     def test_settings_come_from_the_record(self):
         """The study now has 400 iterations; its runs on file had 300."""
-        _, found = told(run(iterations=300, batch_per_device=16, global_batch=16, precision="bf16"))
+        _, found = differs(run(iterations=300, batch_per_device=16, global_batch=16, precision="bf16"))
         assert found["precision"] == ("not stated", "bf16")
         assert found["iterations"] == ("not stated", "300 iterations")
         assert found["batch"] == ("not stated", "16")
 
     def test_a_difference_of_one_network_applies_to_it_only(self):
-        assert "optimizer" not in told(run(), model="vgg16")[1]
+        assert "optimizer" not in differs(run(), model="vgg16")[1]
 
     @pytest.mark.parametrize(
         ("network", "nodes", "used", "emulated", "here"),
@@ -173,7 +173,7 @@ class TestWhatRan:
     )
     def test_wires_come_from_the_evidence(self, network, nodes, used, emulated, here):
         own = run(world_size=2, processes=2, nodes=nodes, transport={"used": used, "emulated": emulated})
-        _, found = told(own, network=network, gpus=2, nodes=nodes)
+        _, found = differs(own, network=network, gpus=2, nodes=nodes)
         assert found.get("network", (None, None))[1] == here
 
     def test_a_wire_that_carried_more_than_the_sources_could_is_a_difference(self):
@@ -183,8 +183,8 @@ class TestWhatRan:
             made = run(**two, transport={"used": "infiniband", "sent_bytes_per_step": {"a": 1e9}})
             step = made.measurement.step_time_s.model_copy(update={"p50": 8 / gbit})
             made = made.model_copy(update={"measurement": made.measurement.model_copy(update={"step_time_s": step})})
-            assert ("network" in told(made, network="ib", nodes=2, gpus=2)[1]) is other
-        assert told(made, network="ib", nodes=2, gpus=2)[1]["network"] == (
+            assert ("network" in differs(made, network="ib", nodes=2, gpus=2)[1]) is other
+        assert differs(made, network="ib", nodes=2, gpus=2)[1]["network"] == (
             "InfiniBand, 100 Gb/s",
             "infiniband, 110 Gb/s and more",
         )
@@ -251,8 +251,8 @@ def test_a_former_stand_in_keeps_its_differences():
     """Records of Arjovsky's WGAN would have counted as the source's network once the study used that."""
     study, _ = load_study("cern-wgan")
     block = study.block("batch")
-    told = {one.field for one in study.declared(block, "wgan", ran="wgan")}
-    assert told - {one.field for one in study.declared(block, "wgan")} == {"algorithm", "optimizer"}
+    differs = {one.field for one in study.declared(block, "wgan", ran="wgan")}
+    assert differs - {one.field for one in study.declared(block, "wgan")} == {"algorithm", "optimizer"}
 
 
 @pytest.mark.parametrize("name", study_names())

@@ -35,7 +35,7 @@ def cell(**where):
     return Cell(id="cell", block="block", where={"framework": "mxnet", "model": "resnet18", **where}, **more)
 
 
-def looked_at(runs, *, here=CPU, **where):
+def observe(runs, *, here=CPU, **where):
     """Return observations by metric, without those over time, and missing ones by metric."""
     found, missing = observed([CellRun(cell=cell(**where), runs=tuple(runs))], published=DELL, machine=here)
     by_metric = {}
@@ -55,7 +55,7 @@ def run(seconds=0.1, *, run_id="run-1", status="valid", update=None, **changes):
 class TestRates:
     def test_repeats_are_pooled_by_samples_and_seconds(self):
         # 2 × 1,280 images in 4 + 12 s are 160/s; the mean of the rates, 320 and 106.7, would be 213.
-        found, _ = looked_at([run(0.1, run_id="a"), run(0.3, run_id="b", repeat=2)], gpus=1)
+        found, _ = observe([run(0.1, run_id="a"), run(0.3, run_id="b", repeat=2)], gpus=1)
         (rate,) = found["throughput"]
         assert rate.value == pytest.approx(160)
         assert (rate.ci95, rate.freedom) == (None, None)
@@ -65,7 +65,7 @@ class TestRates:
     def test_three_repeats_have_an_interval(self):
         """Steps of 0.1 s, 2 % more and 2 % less on a logarithmic scale: t(2) × 0.02 ÷ sqrt(3)."""
         steps = [0.1 * math.exp(x) for x in (-0.02, 0.0, 0.02)]
-        found, _ = looked_at([run(step, run_id=str(n), repeat=n) for n, step in enumerate(steps, start=1)], gpus=1)
+        found, _ = observe([run(step, run_id=str(n), repeat=n) for n, step in enumerate(steps, start=1)], gpus=1)
         (rate,), (time,) = found["throughput"], found["iteration_time"]
         factor = math.exp(4.30265 * 0.02 / math.sqrt(3))
         assert (rate.repeats, rate.freedom, time.freedom) == (3, 2, 2)
@@ -78,23 +78,23 @@ class TestRates:
         windows = tuple(w.model_copy(update={"units": 5.0 * w.samples}) for w in one.measurement.windows)
         throughput = one.measurement.throughput.model_copy(update={"value": one.measurement.throughput.value * 5})
         counted = one.measurement.model_copy(update={"windows": windows, "throughput": throughput})
-        found, _ = looked_at([one.model_copy(update={"measurement": counted})], gpus=1)
+        found, _ = observe([one.model_copy(update={"measurement": counted})], gpus=1)
         assert found["throughput"][0].value == pytest.approx(1600)
         assert found["iteration_time"][0].value == pytest.approx(0.1)
 
     def test_invalid_runs_are_left_out(self):
-        found, _ = looked_at([run(0.1, run_id="a"), run(9.9, run_id="b", status="invalid")], gpus=1)
+        found, _ = observe([run(0.1, run_id="a"), run(9.9, run_id="b", status="invalid")], gpus=1)
         assert found["throughput"][0].value == pytest.approx(320)
         assert found["throughput"][0].runs == ("a",)
 
     def test_the_device_comes_from_the_record(self):
         """A run on file was attributed to the machine of the present study."""
         one = swept.measured(64, 1000)[1]
-        found, _ = looked_at([one], here=GPU.model_copy(update={"device_name": "NVIDIA A100"}), gpus=1)
+        found, _ = observe([one], here=GPU.model_copy(update={"device_name": "NVIDIA A100"}), gpus=1)
         assert found["throughput"][0].device_name == "NVIDIA H200"
 
     def test_without_a_usable_run_the_reason_is_kept(self):
-        found, missing = looked_at([run(status="invalid")], gpus=1)
+        found, missing = observe([run(status="invalid")], gpus=1)
         assert "throughput" not in found
         assert missing["throughput"] == "made up"
 
@@ -103,24 +103,24 @@ class TestRates:
         spent = {"build": 7.0, "create": 2.0, "total": 100.0, "import": 5.0, "probe_compute": 20.0, "input_alone": 8.0}
         one = run(0.1)
         one = one.model_copy(update={"outcome": one.outcome.model_copy(update={"phases_s": spent})})
-        found, _ = looked_at([one], gpus=1, whole_time=True)
+        found, _ = observe([one], gpus=1, whole_time=True)
         assert found["training_time"][0].value == pytest.approx(70)
         assert "start-up" in found["training_time"][0].method
         fewer = Altered(field="iterations", published="4,000 iterations", here="20 iterations")
-        found, missing = looked_at([one], gpus=1, whole_time=True, altered=(fewer,))
+        found, missing = observe([one], gpus=1, whole_time=True, altered=(fewer,))
         assert "start-up" in missing["training_time"]
         assert found["samples_per_run"][0].value == 1280
 
     def test_training_time_is_the_mean_of_the_repeats_with_its_interval(self):
         """4, 8 and 36 s."""
-        found, _ = looked_at([run(s, run_id=str(n), repeat=n) for n, s in enumerate((0.1, 0.2, 0.9), start=1)], gpus=1)
+        found, _ = observe([run(s, run_id=str(n), repeat=n) for n, s in enumerate((0.1, 0.2, 0.9), start=1)], gpus=1)
         time = found["training_time"][0]
         assert (time.value, time.freedom) == (pytest.approx(16), 2)
         assert time.ci95.high - time.value == pytest.approx(4.30265 * math.sqrt(304) / math.sqrt(3))
         assert found["samples_per_run"][0].value == 1280
 
     def test_windows_count_iterations_including_warmup(self):
-        found, _ = looked_at([run(0.1)], gpus=1)
+        found, _ = observe([run(0.1)], gpus=1)
         windows = found["iteration_time over time"]
         assert [one.iterations for one in windows[:3]] == [6, 8, 10]
         assert windows[-1].iterations == 44
@@ -130,7 +130,7 @@ class TestRates:
         """The time per batch was that of an iteration, of which several overlap."""
         alone = Percentiles(p50=0.125, p90=0.2, p99=0.3, repeats=16)
         update = {"latency": LatencyFigures(with_transfer=alone, without_transfer=None), "in_flight": 4}
-        found, _ = looked_at([run(0.1, mode="infer", update=update)], gpus=1, mode="inference")
+        found, _ = observe([run(0.1, mode="infer", update=update)], gpus=1, mode="inference")
         assert found["inference_time"][0].value == pytest.approx(4)
         assert found["time_per_batch"][0].value == pytest.approx(0.125)
         assert "training_time" not in found
@@ -143,7 +143,7 @@ class TestQuality:
 
     def test_learning_curves_are_observed_per_epoch(self):
         curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0)))
-        found, _ = looked_at([run(update={"epochs": curve})], gpus=1)
+        found, _ = observe([run(update={"epochs": curve})], gpus=1)
         assert [(one.epoch, one.value) for one in found["accuracy"]] == [(1, 50.0), (2, 80.0)]
         assert found["accuracy"][0].ci95 is None  # of a single process
         assert len(found["train_loss"]) == 2
@@ -162,7 +162,7 @@ class TestQuality:
             run(run_id=str(nth), repeat=nth, update={"epochs": (self.epoch(1, value),)})
             for nth, value in enumerate(accuracies, start=1)
         ]
-        found, _ = looked_at(runs, gpus=1)
+        found, _ = observe(runs, gpus=1)
         assert found["accuracy"][0].ci95.low == pytest.approx(low, abs=0.05)
         assert found["accuracy"][0].ci95.high == pytest.approx(high, abs=0.05)
 
@@ -180,7 +180,7 @@ class TestQuality:
             agree_percent=95,
             fit_iterations=4,
         )
-        found, _ = looked_at([run(mode="infer", update={"accuracy": figures})], gpus=1)
+        found, _ = observe([run(mode="infer", update={"accuracy": figures})], gpus=1)
         assert found["accuracy"][0].value == 70
         assert found["accuracy"][0].epoch is None
 
@@ -193,7 +193,7 @@ class TestCases:
         return run(run_id=f"{case}-{number}-{repeat}", concurrent=concurrent, repeat=repeat, update=update)
 
     def total(self, *runs):
-        found, missing = looked_at(list(runs), gpus=4, case="a case")
+        found, missing = observe(list(runs), gpus=4, case="a case")
         assert set(found) <= {"total_time"}
         return found["total_time"][0].value if found else missing["total_time"]
 
@@ -217,7 +217,7 @@ class TestCases:
 
 class TestDevices:
     def test_telemetry_of_a_gpu_is_observed(self):
-        found, missing = looked_at([swept.measured(64, 1000)[1]], here=GPU, gpus=1)
+        found, missing = observe([swept.measured(64, 1000)[1]], here=GPU, gpus=1)
         assert found["gpu_utilisation_avg"][0].value == pytest.approx(90)
         assert found["power_avg"][0].value == pytest.approx(600)
         idle = next(one for one in found["power_avg"] if one.state == "idle")
@@ -232,18 +232,18 @@ class TestDevices:
         (gpu,) = one.telemetry.gpus
         warm = gpu.model_copy(update={"temperature_c": Range(min=50, avg=60, max=65)})
         one = one.model_copy(update={"telemetry": one.telemetry.model_copy(update={"gpus": (warm,)})})
-        found, _ = looked_at([one], here=GPU, gpus=1)
+        found, _ = observe([one], here=GPU, gpus=1)
         assert [found[f"temperature_{end}"][0].value for end in ("min", "avg", "max")] == [50, 60, 65]
         assert found["temperature_avg"][0].unit == "°C"
 
     def test_a_cpu_that_stands_for_a_gpu_has_no_gpu_telemetry(self):
-        found, missing = looked_at([swept.measured(64, 1000)[1]], gpus=1)
+        found, missing = observe([swept.measured(64, 1000)[1]], gpus=1)
         assert "gpu_utilisation_avg" not in found
         assert missing["gpu_utilisation_avg"] == "no NVIDIA device"
         assert missing["fp32_utilisation"] == "no NVIDIA device"
 
     def test_runs_without_telemetry_say_so(self):
-        _, missing = looked_at([run()], gpus=1)
+        _, missing = observe([run()], gpus=1)
         assert "not watched" in missing["power_avg"]
 
 
@@ -255,7 +255,7 @@ class TestPasses:
         return found.model_copy(update=update)
 
     def test_utilisation_is_the_union_of_kernels(self):
-        found, _ = looked_at([self.traced()], here=GPU, gpus=1)
+        found, _ = observe([self.traced()], here=GPU, gpus=1)
         assert found["gpu_compute_utilisation"][0].value == pytest.approx(60)  # 0.3 of 0.5 s
         assert found["kernel_concurrency"][0].value == 0
         assert {one.name for one in found["kernel_time_share"]}
@@ -283,7 +283,7 @@ class TestPasses:
             flop_per_kernel=1.5e6,
         )
         one = one.model_copy(update={"profile": one.profile.model_copy(update={"counters": counters})})
-        found, _ = looked_at([one], here=GPU, gpus=1)
+        found, _ = observe([one], here=GPU, gpus=1)
         assert found["fp32_utilisation"][0].value == 40
         assert found["fp32_utilisation_unweighted"][0].value == 12.5
         assert found["average_flop_count"][0].value == 1.5e6
@@ -291,12 +291,12 @@ class TestPasses:
 
     def test_shares_are_of_all_seconds_of_work(self):
         work = {"convolution_winograd": 30, "broadcast": 20, "copy_htod": 40, "pooling_backward": 10}
-        found, _ = looked_at([self.traced(categories=studied.categories(work), world_size=2)], here=GPU, gpus=2)
+        found, _ = observe([self.traced(categories=studied.categories(work), world_size=2)], here=GPU, gpus=2)
         shares = {"winograd": 30, "nccl_broadcast": 20, "compute": 40, "maxpoolbackward": 10}
         assert {name: found[f"{name}_time_share"][0].value for name in shares} == shares
 
     def test_one_gpu_broadcasts_nothing(self):
-        _, missing = looked_at([self.traced()], here=GPU, gpus=1)
+        _, missing = observe([self.traced()], here=GPU, gpus=1)
         assert missing["nccl_broadcast_time_share"] == "one device broadcasts nothing"
 
     def test_shares_of_calls_are_of_all_seconds_of_calls(self):
@@ -305,7 +305,7 @@ class TestPasses:
             "cudaMalloc": ("memory_management", 3.0),
             "cudaEventDestroy": ("event", 1.0),
         }
-        found, _ = looked_at([self.traced(**studied.calls(own))], here=GPU, gpus=1)
+        found, _ = observe([self.traced(**studied.calls(own))], here=GPU, gpus=1)
         assert found["cudaLaunchKernel_api_time_share"][0].value == pytest.approx(60)
         assert found["cudaEventDestroy_api_time_share"][0].value == pytest.approx(10)
         (own,) = found["memory_api_time_shares"]
@@ -321,14 +321,14 @@ class TestPasses:
             "cudaSetDevice": ("other", 1.0),
         }
         process = self.traced(kind="calls", **studied.calls(whole))
-        found, _ = looked_at([steps, process], here=GPU, gpus=1)
+        found, _ = observe([steps, process], here=GPU, gpus=1)
         own = {one.name: one.value for one in found["memory_api_time_shares"]}
         assert own == {"cudaMalloc": 25, "cuDeviceGetAttribute": 50, "cudaSetDevice": 25}
         assert {one.method for one in found["memory_api_time_shares"]} == {"of calls about memory in the whole process"}
 
     def test_steps_that_allocate_nothing_have_no_memory_calls(self):
         own = studied.calls({"cudaDeviceGetAttribute": ("attributes", 1.0)})
-        found, missing = looked_at([self.traced(**own)], here=GPU, gpus=1)
+        found, missing = observe([self.traced(**own)], here=GPU, gpus=1)
         assert "memory_api_time_shares" not in found
         assert missing["memory_api_time_shares"].startswith("nothing was allocated")
 
@@ -337,13 +337,13 @@ class TestPasses:
         to = Copies(direction="HtoD", count=4, seconds=0.001, bytes=4_000_000, overlap_percent=5.0, **rate)
         back = Copies(direction="DtoH", count=1, seconds=1.0, bytes=1, overlap_percent=0.0, **rate)
         copies = (to, back)
-        found, _ = looked_at([self.traced(copies=copies)], here=GPU, gpus=1)
+        found, _ = observe([self.traced(copies=copies)], here=GPU, gpus=1)
         assert found["copy_size"][0].value == pytest.approx(1)
         assert found["copy_throughput"][0].value == pytest.approx(4)
         assert found["copy_overlap"][0].value == pytest.approx(5)
 
     def test_on_a_cpu_kernels_are_missing_with_their_reason(self):
-        _, missing = looked_at([self.traced()], gpus=1)
+        _, missing = observe([self.traced()], gpus=1)
         assert missing["gpu_compute_utilisation"] == missing["copy_size"] == "no NVIDIA device"
 
 

@@ -36,7 +36,7 @@ from runner.results.published.model import Runs
 BLOCK = Runs(framework="pytorch", mode="training")
 
 
-def ask(predicate, *observations, device="gpu", runs=(), **hardware):
+def answer_to(predicate, *observations, device="gpu", runs=(), **hardware):
     """Answer a predicate, written as in a file, for a source with one GPU model, `v100`; the metric is throughput by default."""
     metric = {} if predicate["type"] == "all" else {"metric": "throughput"}
     parsed = TypeAdapter(Predicate).validate_python(metric | predicate)
@@ -201,44 +201,44 @@ SLOWER_TWO = observation(10, gpus=2, nodes=2)
     ],
 )  # fmt: skip
 def test_a_predicate_holds_fails_or_is_undecided(predicate, observations, holds):
-    assert ask(predicate, *observations).holds is holds
+    assert answer_to(predicate, *observations).holds is holds
 
 
 def test_one_failing_case_is_enough():
     for_all = BATCH | {"for_all": {"model": ["a", "b", "c"]}}
-    assert ask(for_all, *batches(10, 20, model="a"), *batches(20, 10, model="b")).holds is False
+    assert answer_to(for_all, *batches(10, 20, model="a"), *batches(20, 10, model="b")).holds is False
 
 
 def test_curves_share_runs_on_one_node_and_the_fastest_network_is_the_default():
     one = observation(100, gpus=1, nodes=1)
     ib, eth = (observation(value, gpus=2, nodes=2, network=name) for value, name in ((190, "ib"), (60, "eth")))
     known = [{"id": "ib", "name": "InfiniBand", "gbit_s": 100}, {"id": "eth", "name": "Ethernet", "gbit_s": 10}]
-    assert ask(RISING, one, ib, eth, wires=known).holds is True
-    assert ask(RISING | {"for_all": {"network": "eth"}}, one, ib, eth, wires=known).holds is None
+    assert answer_to(RISING, one, ib, eth, wires=known).holds is True
+    assert answer_to(RISING | {"for_all": {"network": "eth"}}, one, ib, eth, wires=known).holds is None
 
 
 @given(st.lists(st.floats(1.06, 10), min_size=2, max_size=6))
 def test_a_rising_series_holds_and_its_reverse_fails(steps):
     """Each level is at least 6 % above the previous one: up to 5 % counts as equal."""
     rising = list(itertools.accumulate(steps, operator.mul))
-    assert ask(RISING, *rates(*enumerate(rising, start=1))).holds is True
-    assert ask(RISING, *rates(*enumerate(reversed(rising), start=1))).holds is False
+    assert answer_to(RISING, *rates(*enumerate(rising, start=1))).holds is True
+    assert answer_to(RISING, *rates(*enumerate(reversed(rising), start=1))).holds is False
 
 
 def test_a_cpu_that_stands_for_a_gpu_is_not_compared_with_a_cpu():
     faster = {"type": "compare", "lhs": {"build": "nv"}, "op": ">", "rhs": {"build": "intel", "device": "cpu"}}
     own = observation(90, build="intel", gpus=0, device="cpu")
     reference = own.model_copy(update={"where": own.where.model_copy(update={"device": "cpu"})})
-    answer = ask(faster, reference, observation(500, build="nv", gpus=1, device="cpu"), device="cpu")
+    answer = answer_to(faster, reference, observation(500, build="nv", gpus=1, device="cpu"), device="cpu")
     assert (answer.holds, answer.why) == (None, "a GPU is to be held against a CPU, and here is only Example")
-    assert ask(faster, reference, observation(500, build="nv", gpus=1)).holds is True
+    assert answer_to(faster, reference, observation(500, build="nv", gpus=1)).holds is True
 
 
 def test_no_difference_is_tested_for_each_call_separately():
     alike = {"type": "no_difference", "metric": "memory_api_time_shares", "over": ["model"]}
     of = {"metric": "memory_api_time_shares", "unit": "%", "half": 1}
     own = (("free", "a", 10), ("free", "b", 10), ("alloc", "a", 50), ("alloc", "b", 90))
-    answer = ask(alike, *(seen(value, name=name, model=model, **of) for name, model, value in own))
+    answer = answer_to(alike, *(seen(value, name=name, model=model, **of) for name, model, value in own))
     assert answer.holds is False
     assert answer.why.startswith("alloc: a and b are 57% apart")
 
@@ -247,10 +247,10 @@ def test_a_finding_about_all_gpus_applies_here_and_one_about_some_does_not():
     runs = (BLOCK.model_copy(update={"models": ("resnet50",), "gpu": ("v100", "k80")}),)
     here = [observation(value, batch=batch) for value, batch in ((10, 4), (20, 8))]
     rises = {"type": "monotonic", "over": "batch", "direction": "increasing"}
-    every = ask(rises | {"for_all": {"gpu": ["v100", "k80"]}}, *here, runs=runs)
+    every = answer_to(rises | {"for_all": {"gpu": ["v100", "k80"]}}, *here, runs=runs)
     assert every.holds is True
     assert every.why.endswith("(on Example in place of V100 and k80)")
-    assert ask(rises | {"for_all": {"gpu": "k80"}}, *here, runs=runs).why == "no k80 here, but Example"
+    assert answer_to(rises | {"for_all": {"gpu": "k80"}}, *here, runs=runs).why == "no k80 here, but Example"
 
 
 STUDIES = ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
@@ -262,7 +262,7 @@ def test_a_sources_printed_figures_support_its_findings(name):
     """Text and tables of a source were copied independently; they must agree."""
     own = SOURCES[name]
     against = [judged(finding, printed(own)) for finding in own.findings]
-    assert all(map(is_told, against))
+    assert all(map(is_decided, against))
     declared = {figure for each in own.contradictions for figure in each.figures}
     failed = [one.finding.id for one in against if one.verdict == "does not hold" and one.finding.id not in declared]
     assert failed == []
@@ -273,7 +273,7 @@ def test_enough_findings_can_be_tested_on_printed_figures():
     assert verdicts.count("holds") >= 48
 
 
-def is_told(judgement):
+def is_decided(judgement):
     assert judgement.verdict in {"holds", "does not hold", "not testable here", *INDICATED.values()}
     assert (judgement.verdict in INDICATED.values()) == bool(judgement.doubts)
     assert judgement.why
@@ -285,7 +285,7 @@ def is_told(judgement):
 def test_every_finding_can_be_tested_on_a_whole_study(study, device):
     gpus = {"device": "gpu", "devices": (8,), "device_name": "NVIDIA H200"}
     reproduction = studied.reproduced(study, studied.machine(**gpus if device == "gpu" else {}), repeats=1)
-    assert all(map(is_told, reproduction.judgements))
+    assert all(map(is_decided, reproduction.judgements))
     assert all((one.verdict == "not testable here") is not bool(one.runs) for one in reproduction.judgements)
     known = {run for one in reproduction.cells for run in one.runs}
     assert {run for judgement in reproduction.judgements for run in judgement.runs} <= known

@@ -59,7 +59,7 @@ def test_a_study_with_missing_runs_names_them(copied):
         judge_again(copied)
 
 
-def leave(out, name, here):
+def write_study(out, name, here):
     """Write a made-up reproduction with the records of its runs."""
     study, source, found = studied.study_runs(name, here)
     made = judge(study, published=source, runs=found, machine=here, scale="small", made_at=studied.NOW)
@@ -75,14 +75,14 @@ def leave(out, name, here):
 def test_every_study_is_rejudged_the_same_from_its_file(tmp_path, name):
     """Facts outside the records came from the plan, which is gone: launches of whole steps were reported for the backward pass."""
     old, new = judge_again(
-        leave(tmp_path, name, studied.machine(device="gpu", devices=(4,), device_name="NVIDIA H200"))
+        write_study(tmp_path, name, studied.machine(device="gpu", devices=(4,), device_name="NVIDIA H200"))
     )
     assert new == old
 
 
 def test_a_study_of_an_earlier_version_is_rejudged_by_its_records(tmp_path):
     """cern-wgan was reported with the planned PyTorch 2.15.0; its records had 2.11.0+cu130."""
-    path = leave(tmp_path, "cern-wgan", studied.machine())
+    path = write_study(tmp_path, "cern-wgan", studied.machine())
     fields = json.loads(path.read_text())
     planned = [{"field": "version", "published": "1.3.0", "here": "2.15.0"}]
     for cell in fields["cells"]:
