@@ -1,1 +1,1 @@
-"""What all rooms speak: requests, trials, container specs, events, records, errors, units. Imports no other room."""
+"""Types that all rooms share: requests, trials, container specs, events, records, errors, units. Imports no other room."""

@@ -1,4 +1,4 @@
-"""Where what can be fetched or built again is kept between runs: wheels, environments, bases, packed data."""
+"""The cache between runs of everything that can be fetched or built again: wheels, environments, bases, packed data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """`$DLSCALE_CACHE`, else `dlscale` in the user's cache directory (XDG Base Directory Specification)."""
+    """Return `$DLSCALE_CACHE`, else `dlscale` in the user's cache directory (XDG Base Directory Specification)."""
     chosen = os.environ.get("DLSCALE_CACHE")
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlscale"
 
 
 @cache
 def suite_digest() -> str:
-    """What this version of the suite is, by its programs: what another one made of the same records may be something else."""
+    """Hash the runner's source: another version may derive other things from the same records."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
@@ -29,9 +29,9 @@ def suite_digest() -> str:
 
 @contextmanager
 def alone(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold a file lock, so that two runs do not make the same thing; the kernel lets go of it when this process dies, however it does.
+    """Hold a file lock, so that two runs do not build the same thing; the kernel releases it even if this process is killed.
 
-    `waiting` is called once if another process holds it.
+    `waiting` is called once if another process holds the lock.
     """
     with path.open("w") as file:
         try:
@@ -43,6 +43,6 @@ def alone(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def free_mib(path: Path) -> int:
-    """Free disk in MiB where `path` is, or will be once its missing parents are made."""
+    """Return the free disk space in MiB at `path`, or at its nearest existing parent."""
     existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
     return shutil.disk_usage(existing).free // 2**20

@@ -1,6 +1,6 @@
-"""Where text for people goes, and advice in the words of whoever asked: where the command line has flags, `make` has variables.
+"""Consoles for text that users read, and advice in their terms: flags on the command line, variables under `make`.
 
-Names of files, hosts and images are printed as they are, never read as markup or as the name of an emoji.
+Names of files, hosts and images are printed unmodified, never interpreted as markup or as emoji codes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from runner.core.request import OF_COMMAND, Request
 
 
 class _Console(Console):
-    """A console on which nothing that was read, heard or typed is a command to the terminal."""
+    """A console that strips terminal control sequences from all text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Give what is to be written, each text as text; Rich's own control codes are no text."""
+        """Yield the segments to write, with text stripped of control sequences; Rich's own control segments pass."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 def complain(sentences: Iterable[str]) -> None:
-    """Say on standard error, a line each, what was passed over."""
+    """Print notices on standard error, one a line."""
     console = open_console(stderr=True, soft_wrap=True)
     for sentence in sentences:
         console.print(spoken(sentence))
@@ -40,36 +40,36 @@ def complain(sentences: Iterable[str]) -> None:
 def open_console(
     *, stderr: bool = False, soft_wrap: bool = False, width: int | None = None, file: IO[str] | None = None
 ) -> Console:
-    """A console on standard output, standard error or a file; `soft_wrap` leaves long lines whole."""
+    """Open a console on standard output, standard error or a file; `soft_wrap` leaves long lines whole."""
     return _Console(
         stderr=stderr, soft_wrap=soft_wrap, width=width, file=file, markup=False, emoji=False, highlight=False
     )
 
 
 def open_screen() -> Console:
-    """A console for tables: as wide as the terminal, or as `COLUMNS` says; 200 columns for a file or another program, where nothing has to fit a screen."""
+    """Open a console for tables: as wide as the terminal or `COLUMNS`; 200 columns if output goes to a file or a pipe."""
     console = open_console()
     return console if console.is_terminal or os.environ.get("COLUMNS") else open_console(width=200)
 
 
 def no_console() -> Console:
-    """A console that says nothing."""
+    """Return a console that prints nothing."""
     return Console(quiet=True)
 
 
-# Nobody reads the pipe any more; the terminal has hung up.
+# The pipe's reader is gone; the terminal has hung up.
 _GONE: Final = frozenset({errno.EPIPE, errno.EIO})
 
 
 def outlast() -> None:
-    """Let this process, and those that inherit its output, go on writing to nowhere once nobody reads it, and `?` for what it can't encode."""
+    """Discard the output of this process and its children once its reader is gone; write `?` for characters that can't be encoded."""
     for name in ("stdout", "stderr"):
-        if stream := getattr(sys, name):  # None where whoever started this process has closed it
+        if stream := getattr(sys, name):  # None if this process was started with the stream closed
             setattr(sys, name, _Outlasting(stream))
 
 
 class _Outlasting(io.TextIOWrapper):
-    """An open stream whose file becomes /dev/null when its reader is gone."""
+    """An open stream whose file descriptor is redirected to /dev/null when its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(
@@ -103,19 +103,19 @@ class _Outlasting(io.TextIOWrapper):
 UNDER_MAKE: Final = "DLSCALE_MAKE"
 """Set in the environment by the Makefile."""
 _UNITS: Final = re.compile("_(mib|ms|s)$")
-_PRINTING: Final = {"beside_host", "csv", "json", "markdown", "verbose"}  # switches of single commands
+_PRINTING: Final = {"beside_host", "csv", "json", "markdown", "verbose"}  # switches that only some commands have
 _SWITCHES: Final = {name for name, field in Request.model_fields.items() if field.annotation is bool} | _PRINTING
 _OF_NONE: Final = {"command", "links", "mounts"} | OF_COMMAND.keys()
 _OTHERS: Final = {"mount", "link_rate", "link_delay", "format", "program", "source"} | _PRINTING
 _VARIABLES: Final = {_UNITS.sub("", name) for name in Request.model_fields} - _OF_NONE | _OTHERS
 _TARGETS: Final = ("doctor", "clean", "studies")
-"""Commands that advice names alone, and that are targets too."""
-# A command line in backticks, or a flag with its value: a word in capitals, or one that is no word of the sentence.
+"""Commands that advice names without arguments, and that are also targets of make."""
+# A command line in backticks, or a flag with its value: a word in capitals, or one with `:`, `/` or `.` in it.
 _SPOKEN: Final = re.compile(r"`dlscale ([^`]+)`|--([a-z][a-z-]*)(?:[= ]([A-Z]+\b|[^\s;,]*[:/.][^\s;,]+))?")
 
 
 def spoken(sentence: str) -> str:
-    """A sentence for the user; under `make`, `--oversubscribe` becomes `OVERSUBSCRIBE=1`."""
+    """Put a sentence in the user's terms: under `make`, `--oversubscribe` becomes `OVERSUBSCRIBE=1`."""
     return _SPOKEN.sub(_in_words_of_make, sentence) if os.environ.get(UNDER_MAKE) else sentence
 
 

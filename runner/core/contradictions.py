@@ -1,4 +1,4 @@
-"""What a request may not combine, refused before anything is looked at. Each function gives the sentences that speak against a request."""
+"""Refuses contradictory requests before anything is inspected. Each function yields the sentences that object to a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runner.core.errors import RequestError, shorten
 from runner.core.request import BARE_ENGINES, BY_COMMAND, NARROWED, OF_COMMAND, SLURM, Request
 
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
-# What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
+# The options of an external program; all others describe the suite's own training programs.
 OF_EXTERNAL: Final = frozenset(
     {"image", "mounts", "command", "gpus", "workers", "device", "batch", "scaling", "warmup", "repeat", "data"}
     | {"engine", "out", "timeout_s", "inactivity_timeout_s", "telemetry_hz", "idle_s"}
@@ -21,14 +21,14 @@ OF_EXTERNAL: Final = frozenset(
 
 
 def request_of(options: Mapping[str, object]) -> Request:
-    """Make a request of options by name; what is None is left out, so that the request knows which fields were set."""
+    """Build a request from options by name. None counts as unset, so that the request knows which fields were set."""
     request = Request.model_validate({name: value for name, value in options.items() if value is not None})
     refuse_contradictions(request)
     return request
 
 
 def refuse_contradictions(request: Request) -> None:
-    """Refuse options that exclude each other, that lack what they are about, or that would be ignored."""
+    """Refuse options that exclude each other, that lack an option they depend on, or that would be ignored."""
     first = (_of_clusters, _of_nodes, _of_profile, _of_devices, _of_modes)
     for of_subject in (*first, _of_concurrent, _of_input, _of_length, _of_image):
         if sentence := next(of_subject(request), None):
@@ -36,7 +36,7 @@ def refuse_contradictions(request: Request) -> None:
 
 
 def _of_nodes(request: Request) -> Iterator[str]:
-    """Several nodes where there is one machine, or a program that knows one; a network where there is one node."""
+    """Several nodes with only one machine or a single-node program; a network with only one node."""
     several = request.hosts is not None or request.cluster is not None or (request.nodes or 1) > 1
     if several and request.framework == "caffe":
         yield (
@@ -68,7 +68,7 @@ def _of_nodes(request: Request) -> Iterator[str]:
 
 
 def _of_clusters(request: Request) -> Iterator[str]:
-    """Nodes of Slurm beside others, and engines that are not there."""
+    """Slurm's nodes combined with others, and engines that don't run there."""
     several = request.hosts is not None or (request.nodes or 1) > 1
     slurm = SLURM in (request.hosts, request.cluster)
     if several and not slurm and request.engine not in (None, "docker", *(BY_COMMAND if request.hosts else ())):
@@ -92,7 +92,7 @@ def _of_clusters(request: Request) -> Iterator[str]:
 
 
 def _of_profile(request: Request) -> Iterator[str]:
-    """Settings of a pass under a profiler that nobody asked for, or that does not know them."""
+    """Settings of a profiling pass that was not requested, or that has no such setting."""
     if not request.profile:
         if settings := sorted(name for name in request.model_fields_set if name.startswith("profile_")):
             variables = " and ".join(name.removesuffix("_s").upper() for name in settings)
@@ -109,7 +109,7 @@ def _of_profile(request: Request) -> Iterator[str]:
 
 
 def _of_devices(request: Request) -> Iterator[str]:
-    """Both kinds of device."""
+    """GPUs and CPU workers together."""
     if request.gpus and (request.workers or request.device == "cpu"):
         other = "WORKERS" if request.workers else "DEVICE=cpu"
         yield f"GPUS and {other} exclude each other; ask for GPUS=n, or for DEVICE=cpu WORKERS=n"
@@ -118,7 +118,7 @@ def _of_devices(request: Request) -> Iterator[str]:
 
 
 def _of_modes(request: Request) -> Iterator[str]:
-    """What a mode would ignore."""
+    """Options that the mode would ignore."""
     if request.mode == "infer":
         if request.profile:
             yield "PROFILE looks into training, and MODE=infer does not train; leave one of them out"
@@ -133,7 +133,7 @@ def _of_modes(request: Request) -> Iterator[str]:
 
 
 def _of_concurrent(request: Request) -> Iterator[str]:
-    """What has no meaning beside trainings at once on one machine."""
+    """Options that make no sense with concurrent trainings on one machine."""
     if not request.concurrent:
         return
     if request.mode != "train":
@@ -150,7 +150,7 @@ def _of_concurrent(request: Request) -> Iterator[str]:
 
 
 def _of_input(request: Request) -> Iterator[str]:
-    """Ways to read data where there are none to read, or where they can't be gone."""
+    """Ways to read data that need real data, a GPU or a training."""
     for variable, value in (("DECODE=gpu", request.decode == "gpu"), ("LOADER_WORKERS", request.loader_workers)):
         if value and request.data is None:
             yield f"{variable} is about real data, and none are given; add DATA=DIR, or leave it out"
@@ -162,7 +162,7 @@ def _of_input(request: Request) -> Iterator[str]:
 
 
 def _of_length(request: Request) -> Iterator[str]:
-    """The same thing said twice."""
+    """Two options that set the same thing."""
     if request.techniques and request.preset == "tuned":
         yield "PRESET=tuned is all techniques that there are here, TECHNIQUES some; give one of them"
     if request.xla and "xla" in request.techniques:
@@ -172,7 +172,7 @@ def _of_length(request: Request) -> Iterator[str]:
 
 
 def _of_image(request: Request) -> Iterator[str]:
-    """Options of the suite's own programs beside a command line that is not, the other way round, and half of a request about an image."""
+    """Options of the suite's programs with a user's command and vice versa, and incomplete requests about an image."""
     if request.image is None:
         yield from _without_image(request)
         return
@@ -188,7 +188,7 @@ def _of_image(request: Request) -> Iterator[str]:
 
 
 def _of_program_in_image(request: Request) -> Iterator[str]:
-    """What does not say which of the suite's programs an image is to run."""
+    """The user's image for a program of the suite, but no framework, or options that do not apply."""
     image = f"--image {request.image}"
     if request.framework is None:
         yield (
@@ -201,7 +201,7 @@ def _of_program_in_image(request: Request) -> Iterator[str]:
 
 
 def _of_command(request: Request) -> Iterator[str]:
-    """What a command line of the user's can't be asked, or lacks."""
+    """Options that do not apply to a user's command, and those that it lacks."""
     if misplaced := sorted(request.model_fields_set - OF_EXTERNAL):
         flags = " and ".join("--" + re.sub("_(mib|ms|s)$", "", name).replace("_", "-") for name in misplaced)
         verb = "describes" if len(misplaced) == 1 else "describe"
@@ -226,14 +226,14 @@ def _of_command(request: Request) -> Iterator[str]:
 
 
 def _of_command_alone(request: Request, step: str) -> Iterator[str]:
-    """What only a command line of the user's can be asked."""
+    """Options that apply to a user's command alone."""
     for name, does in OF_COMMAND.items():
         if getattr(request, name):
             yield f"--{name} {does} a command of yours; {step}"
 
 
 def _without_image(request: Request) -> Iterator[str]:
-    """What says something about an image that nobody gave, or picks one where the machine's own software runs as it is."""
+    """Options about an image when none is given, or that choose one although the host's own installation runs."""
     if request.engine == "host" and not request.command:
         if request.framework is None:
             yield "ENGINE=host runs a framework that is installed here, and none is named; add FRAMEWORK=mxnet, pytorch or tensorflow"

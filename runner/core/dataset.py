@@ -1,4 +1,4 @@
-"""Data sets on disk: folders of class folders with JPEGs, what was packed from them, utterances, tokens. Looks, and changes nothing."""
+"""Inspects data sets on disk: class folders with JPEGs, packed forms of them, utterances, tokens. Changes nothing."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from runner.core.frozen import Frozen
 from runner.core.trial import Dataset
 from runner.core.workload import DataKind
 
-# Of each class in the order of names, the last of so many images is kept for validation (`class_folders.py` of the programs splits alike).
+# In each class every fifth image, in order of name, is kept for validation (`class_folders.py` splits alike in the programs).
 VALIDATION_EVERY: Final = 5
 JPEG_SUFFIXES: Final = frozenset({".jpg", ".jpeg"})
 TOKEN_BYTES: Final = 2
-# Of a file of tokens, so many go into its digest: all of some hundred gigabytes would take minutes.
+# Tokens of a file that its digest samples: reading some hundred gigabytes would take minutes.
 LOOKED_AT: Final = 4096
-# On every ext4 disk, root's own: no class, and nothing that a job misses.
+# Exists on every ext4 file system, readable by root only; it is no class and holds no samples.
 LOST_AND_FOUND: Final = "lost+found"
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed form of a data set, which one framework's programs read, and the program of `workloads/` that makes it of a folder.
+    """A packed form of a data set, which one framework's programs read, and the program of `workloads/` that packs a folder.
 
-    `beside` are suffixes of further files that belong to it. `sized`: all its images are of one size, so that each size is packed anew.
-    `needed`: the framework reads nothing else.
+    `beside` are the suffixes of its companion files. `sized`: all its images have one size, so that each size needs its own.
+    `needed`: the framework reads no other form.
     """
 
     suffix: str  # of the file, or of the directory
@@ -58,7 +58,7 @@ PACKED_FOR: Final[Mapping[str, Packed]] = {form.framework: form for form in _FOR
 
 
 class PackIndex(Frozen):
-    """What `data pack` writes beside a packed data set; `size` is the height and width of all images in pixels, None where each has its own."""
+    """The index that `data pack` writes next to a packed data set; `size` is the height and width of all images in pixels, None if they differ."""
 
     classes: tuple[str, ...]
     images: int
@@ -67,9 +67,9 @@ class PackIndex(Frozen):
 
 
 def inspect(path: Path, kind: DataKind = "images", *, by_others: bool = False) -> Dataset:
-    """Look at what DATA names, of the kind that the workload reads; a RequestError where the job can't read it, or it holds no sample.
+    """Inspect DATA as the kind of data that the workload reads. Raises RequestError if the job can't read it, or if it has no samples.
 
-    `by_others`: somebody else than who runs the suite has to be able to read all of it, as jobs of root in containers do.
+    `by_others`: all of it must be readable by other users, since root's jobs in containers run as another user.
     """
     if not path.exists():
         raise RequestError(f"DATA={path} does not exist; `dlscale data sample DIR` writes a small data set to try with")
@@ -91,13 +91,13 @@ def inspect(path: Path, kind: DataKind = "images", *, by_others: bool = False) -
 
 
 def refuse_closed(path: Path) -> None:
-    """Refuse a folder or file that only its owner may read where root runs the suite: inside a container the job is somebody else."""
+    """Refuse a folder or file that other users may not read: in a container the job runs as another user."""
     if _is_closed(path):
         raise RequestError(_closed(path, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}"))
 
 
 def refuse_closed_folders(folders: Sequence[Path], *, user: str) -> None:
-    """Refuse to show jobs of a user folders that they may not read. RequestError: with the command that opens one."""
+    """Refuse to mount folders that jobs of a user may not read. The RequestError gives the command that makes one readable."""
     for folder in folders:
         if user == IMAGE_USER and folder.is_dir():
             refuse_closed(folder)
@@ -114,7 +114,7 @@ def _closed(path: Path, step: str) -> str:
 
 
 class _Files:
-    """The files of a data set below `root`: each is refused where the job could not read it. `digest` is over their names and sizes."""
+    """The files of a data set below `root`, all readable by the job. `digest` is over their names and sizes."""
 
     def __init__(self, root: Path, *, by_others: bool) -> None:
         self.digest = hashlib.sha256()
@@ -131,7 +131,7 @@ class _Files:
         self.digest.update(f"{name}\0{file.stat().st_size}\0".encode())
 
     def check(self, file: Path) -> None:
-        """Refuse a file that others may not read, or that is in a folder which they may not enter, where they have to."""
+        """If others must be able to read it, refuse a file that they may not read, or in a folder that they may not enter."""
         if not self._by_others:
             return
         folders = () if file.parent in self._open else reversed(file.relative_to(self._root).parents)
@@ -142,7 +142,7 @@ class _Files:
 
 
 def place(path: Path) -> Path:
-    """The folder that a job needs to read a data set: its own, or the one that a packed one lies in with its index."""
+    """Return the folder that a job needs to read a data set: the data set itself, or the folder of a packed one and its index."""
     return path.parent if path.suffix in PACKED else path
 
 
@@ -179,7 +179,7 @@ def _inspect_audio(path: Path, files: _Files) -> Dataset:
 
 
 def _inspect_tokens(path: Path, *, by_others: bool) -> Dataset:
-    """A file of token numbers of 16 bits, of which each counts as a sample."""
+    """Inspect a file of 16-bit token numbers; each counts as a sample."""
     size = path.stat().st_size if path.is_file() else 0
     if not size or size % TOKEN_BYTES:
         raise RequestError(
@@ -218,13 +218,13 @@ def _inspect_packed(path: Path, form: Packed, files: _Files) -> Dataset:
 
 
 def jpegs(root: Path) -> Iterator[Path]:
-    """The JPEGs in the class folders of `root`, in a fixed order; a folder that can't be looked into is a RequestError."""
+    """Yield the JPEGs in the class folders of `root` in a fixed order. Raises RequestError for a folder that can't be read."""
     for folder in sorted(entry for entry in root.iterdir() if entry.is_dir()):
         yield from sorted(image for image in _files(folder) if image.suffix.lower() in JPEG_SUFFIXES)
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files below a folder. Links are followed, but into no folder twice, as the programs do (`class_folders.py`)."""
+    """Yield all files below a folder. Links are followed, but no folder is visited twice, as in the programs (`class_folders.py`)."""
     seen: set[str] = set()
     for parent, folders, names in os.walk(folder, onerror=_refuse_unseen, followlinks=True):
         real = os.path.realpath(parent)

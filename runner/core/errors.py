@@ -1,13 +1,13 @@
-"""Every error a user can cause, and the exit code that each ends with.
+"""Every error that a user can cause, and its exit code.
 
     DlscaleError          one sentence: what, where, and the next step
     ├── RequestError      2  the request can't be met; nothing was started
-    │   └── NoBaseError       no base image can be had here, so no container either
-    ├── RunFailedError    3  a run started and did not end well
-    └── SlowerError       4  runs are slower than they may be
+    │   └── NoBaseError       no base image is available, so no container can run
+    ├── RunFailedError    3  a run started and failed
+    └── SlowerError       4  runs are slower than allowed
 
-What the system says of a file of the user's and nobody foresaw becomes such a sentence as well (`about_a_file`). Anything else that
-escapes is a bug: it keeps its traceback and exits with 1.
+An unforeseen system error about a user's file becomes such a sentence as well (`about_a_file`). Any other exception that escapes is a
+bug: it keeps its traceback and exits with 1.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
-# What the system says of a path that is wrong, closed or full; nobody's mistake in the code.
+# A path that is wrong or inaccessible: the user's error, not a bug.
 _OF_A_PATH: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
     | {errno.ELOOP, errno.ENAMETOOLONG}
 )
-# The same of a device, which is said without a path when a file was open already.
+# A disk that is read-only, full or failing, or a file too large for it. The error names no path if the file was already open.
 _OF_A_DISK: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _AROUND: Final = 60
 _KNOWN: Final = 8
-"""Names that a sentence about an unknown one lists."""
+"""At most so many known names are listed for an unknown one."""
 
 
 class DlscaleError(Exception):
@@ -43,23 +43,23 @@ class RequestError(DlscaleError):
 
 
 class NoBaseError(RequestError):
-    """Neither a registry nor a Debian mirror gives the base, so that no image can be built here."""
+    """Neither a registry nor a Debian mirror provides the base image, so no image can be built here."""
 
 
 class RunFailedError(DlscaleError):
-    """A run started and a rank failed, hung, ran out of time or could not be recorded."""
+    """A run started, and a rank failed, hung or timed out, or the run could not be recorded."""
 
     exit_code = 3
 
 
 class SlowerError(DlscaleError):
-    """Runs are slower than others of the same trials, by more than was allowed."""
+    """Runs are slower than others of the same trials by more than the allowed margin."""
 
     exit_code = 4
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Name the known values for an error sentence, those most like `name` first."""
+    """List the known values for an error sentence, those most similar to `name` first."""
     names = sorted(known)
     return ", ".join(dict.fromkeys([*_alike(name, names), *names]))
 
@@ -70,7 +70,7 @@ def _alike(name: str, names: Sequence[str]) -> list[str]:
 
 
 def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> str:
-    """The sentence about a name that nothing has: what it is most like, and which there are, at most eight.
+    """Return the sentence about an unknown name: the most similar one, and at most eight known names.
 
     ``unknown("MODEL", "resnet51", ["vgg16", "resnet50"])`` is ``"unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50, vgg16"``.
     """
@@ -87,7 +87,7 @@ def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> 
 
 
 def about_a_file(error: OSError | UnicodeError) -> str | None:
-    """A sentence for an error that a path of the user's or what is there caused; None for any other error, which is a bug."""
+    """Return a sentence for an error that a user's path, or the file there, caused; None for any other error, which is a bug."""
     if isinstance(error, OSError):
         name = None if error.filename is None else readable(str(error.filename))
         if error.errno in _OF_A_DISK or (name and error.errno in _OF_A_PATH):
@@ -100,31 +100,31 @@ def about_a_file(error: OSError | UnicodeError) -> str | None:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text from the system, such as the name of a file, was UTF-8: Python keeps other bytes as lone surrogates."""
+    """Whether a text from the system, such as a file name, was UTF-8: Python keeps other bytes as lone surrogates."""
     return text.encode("utf-8", "ignore").decode() == text
 
 
 def readable(text: str) -> str:
-    r"""A text from the system for a sentence: the byte 0xff, which is no UTF-8, becomes `\udcff`."""
+    r"""Escape bytes that are not UTF-8 in a text from the system, so that it can be printed: 0xff becomes `\udcff`."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-# Control sequences of terminals (ECMA-48: ESC [ ... and OSC strings, which may lack their end), then whatever else is no letter.
+# Terminal control sequences (ECMA-48: ESC [ ... and OSC strings, possibly unterminated), then all other control characters.
 _CODES: Final = re.compile(
     r"\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 
 
 def printable(text: str) -> str:
-    """A text that somebody else's program wrote, without what a terminal would do at its word; tabs and ends of lines stay."""
+    """Strip terminal control sequences from the output of another program; tabs and line feeds stay."""
     return _CODES.sub("", text)
 
 
 def shorten(text: str) -> str:
-    """A value for a sentence that stays on one line of the screen."""
+    """Shorten a value to 60 characters, so that its sentence fits on one line of the screen."""
     return text if len(text) <= _AROUND else f"{text[: _AROUND - 3]}..."
 
 
 def one_line(said: object) -> str:
-    """What a library says, which may be of several lines, for a sentence."""
+    """Join the lines of a library's message for use in a sentence."""
     return " ".join(str(said).split())

@@ -1,4 +1,4 @@
-"""`Frozen`: what a value of the suite is made of, how it is read from a file, and what is made of it once."""
+"""`Frozen`: base class of the suite's values, with what reads them safely from files and caches what is derived from them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from runner.core.errors import RequestError, is_utf8, one_line, printable, short
 
 
 class Frozen(BaseModel):
-    """A value: never changed, without a key that nobody reads, and finite in every number, also in one that is read from a text."""
+    """A value: immutable, without unknown keys, and with finite numbers only, even if they are parsed from text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=120)]
-"""What files are named by: a folder of somebody else's records may not say where on this machine a report is written."""
+"""A value that names files: records from elsewhere must not determine where on this machine a report is written."""
 
 
-# What may be no figure, or a code to a terminal; quick searches, as each record is searched.
+# Quick searches for what may be a non-finite number or a terminal control sequence: every record is searched.
 _NO_FIGURES: Final = ("NaN", "Infinity")
 _HUGE: Final = re.compile(r"[eE]\+?\d{3}\d*[\s,\]}]")
 _CODES: Final = ("\\u", "\\b", "\\f", "\\r")
-# Each byte of UTF-8 for its kind, so that one search each finds a number of more than 64 bits, a control and a surrogate.
+# Maps each byte of UTF-8 to a kind, so that one search each finds an integer beyond 64 bits, a control character and a surrogate.
 _BYTES_OF_KIND: Final = {
     "0": string.digits.encode(),
     "a": f"{string.ascii_letters}_.".encode(),
@@ -45,7 +45,7 @@ _KINDS: Final = bytes(
     next((ord(kind) for kind, own in _BYTES_OF_KIND.items() if byte in own), ord(" ")) for byte in range(256)
 )
 _REFUSED: Final = (b" " + b"0" * 19, b"~", b"Cc", b"Ss")
-# A text that pydantic would take for such a number.
+# A text that pydantic would parse as an integer beyond 64 bits.
 _AS_NUMBER: Final = re.compile(r"\s*[+-]?[\d_]{19,}(?:\.\d*)?\s*")
 _MOST: Final = 2**63
 _Value = TypeVar("_Value")
@@ -53,9 +53,9 @@ _Made = TypeVar("_Made")
 
 
 class Once(Generic[_Value, _Made]):
-    """A function that makes its answer for each value once, and keeps it as long as that value lives.
+    """Caches a function's result for each value, for the lifetime of that value.
 
-    Values are told apart by which one they are: records would be compared by all that is in them.
+    Values are compared by identity: records compare all their fields, which is slow.
     """
 
     def __init__(self, make: Callable[[_Value], _Made]) -> None:
@@ -63,7 +63,7 @@ class Once(Generic[_Value, _Made]):
         self._known: dict[int, tuple[weakref.ref[_Value], _Made]] = {}
 
     def __call__(self, value: _Value) -> _Made:
-        """The answer."""
+        """Return the result for a value."""
         if id(value) not in self._known:
             place, known = id(value), self._known
             known[place] = weakref.ref(value, lambda _: known.pop(place, None)), self._make(value)
@@ -71,9 +71,9 @@ class Once(Generic[_Value, _Made]):
 
 
 def load_fields(text: str, *, of: Callable[[str], float | None] | None = None) -> dict[str, Any]:
-    """An object of JSON whose numbers are all finite, of 64 bits where they are whole, and whose texts hold no code to a terminal.
+    """Parse a JSON object, and strip terminal control sequences from its texts.
 
-    All else is a ValueError, but for numbers that are not finite where `of` says what they are taken for.
+    Raises ValueError for an integer beyond 64 bits, for text that is not UTF-8, and, unless `of` converts it, for a non-finite number.
     """
     read = of or _finite
     fields: dict[str, Any] = (
@@ -85,17 +85,17 @@ def load_fields(text: str, *, of: Callable[[str], float | None] | None = None) -
 
 
 def known(word: str) -> float | None:
-    """A number; None for one that is not finite."""
+    """Convert a number; None if it is not finite."""
     return found if math.isfinite(found := float(word)) else None
 
 
 def is_plain(text: str) -> bool:
-    """Whether nothing in a JSON is for `load_fields` to refuse or to take out."""
+    """Whether a JSON text contains nothing that `load_fields` would refuse or strip."""
     return is_plain_but_for_figures(text) and not (any(word in text for word in _NO_FIGURES) or _HUGE.search(text))
 
 
 def is_plain_but_for_figures(text: str) -> bool:
-    """Whether a JSON holds no code to a terminal and no number of more than 64 bits: all else a `Frozen` refuses by itself."""
+    """Whether a JSON text contains no terminal control sequence and no integer beyond 64 bits; a `Frozen` itself refuses all else."""
     kinds = text.encode(errors="surrogatepass").translate(_KINDS)
     return not any(refused in kinds for refused in _REFUSED) and not (
         "\\" in text and any(code in text for code in _CODES)
@@ -115,7 +115,7 @@ def _whole(word: str) -> int:
 
 
 def _without_codes(value: Any) -> Any:
-    """What JSON holds, every text in it without a code to a terminal."""
+    """Strip terminal control sequences from every text in a JSON value."""
     if isinstance(value, str):
         if not is_utf8(value):
             raise ValueError("a text in it is not UTF-8")
@@ -130,7 +130,7 @@ def _without_codes(value: Any) -> Any:
 
 
 def misfit(error: ValidationError) -> str:
-    """Where the first thing of a file is that does not fit its model, and why."""
+    """Describe the first error of a validation: where, and why."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
     return one_line(f"at {where} ({first['msg']})" if where else first["msg"])
@@ -138,19 +138,19 @@ def misfit(error: ValidationError) -> str:
 
 @contextmanager
 def reading(path: Path, what: str, *, step: str) -> Iterator[None]:
-    """Read a file into a value; where it can't be read or is damaged, the RequestError says `what` it is not, why, and the next step."""
+    """Turn errors of reading a file into a RequestError that says `what` is wrong, why, and the next step."""
     try:
         yield
     except ValidationError as error:
         raise RequestError(f"{path}: {what}, {misfit(error)}; {step}") from error
-    # ValueError: no JSON, or no UTF-8.
+    # ValueError: not JSON, or not UTF-8.
     except (OSError, ValueError, LookupError, RecursionError, AttributeError) as error:
         why = getattr(error, "strerror", None) or one_line(error)
         raise RequestError(f"{path}: {what} ({why}); {step}") from error
 
 
 def refuse_newer(fields: Mapping[str, Any], path: Path, *, newest: int) -> None:
-    """Refuse what a newer version of the suite wrote, by the number of the schema that a file has."""
+    """Refuse a file that a newer version of the suite wrote, by its schema number."""
     version = fields.get("schema")
     if isinstance(version, int) and version > newest:
         raise RequestError(f"{path}: schema {version} is newer than this version's {newest}; update dlscale to read it")

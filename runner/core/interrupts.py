@@ -1,7 +1,7 @@
-"""What ends a command from outside: Ctrl-C, SIGTERM (`timeout`, a batch system) and SIGHUP (a terminal that is closed).
+"""Handles the signals that stop a command: Ctrl-C, SIGTERM (`timeout`, a batch system) and SIGHUP (a closed terminal).
 
-Each raises KeyboardInterrupt wherever the command is. While a run is under way they only mark it as stopped, however many come: it ends in
-order and leaves its record, and the command tells of it.
+Each raises KeyboardInterrupt wherever the command is. During a run any number of them only marks the run as stopped: it shuts down in
+order and writes its record, and the command reports it.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from types import FrameType
 from typing import Final
 
 _NAMES: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-# What a command that was interrupted before it had anything to show ends with, whatever it was interrupted by.
+# Exit code of a command that any of these signals interrupted before it had results.
 INTERRUPTED: Final = 128 + signal.SIGINT
 _came: list[int] = []
 _stopped_a_run: list[int] = []
 
 
 class Stopped:
-    """Whether a run is to end before its time, and by what. No `threading.Event`: its lock may be held by whom the signal interrupts."""
+    """Whether a signal has stopped a run, and which. No `threading.Event`: the interrupted code may hold its lock."""
 
     by: str | None = None
 
     @property
     def reason(self) -> str:
-        """In words, for a record."""
+        """The reason as a record states it."""
         return f"stopped by {self.by}"
 
 
 def listen() -> None:
-    """Have all of them raise KeyboardInterrupt, but for those that whoever started this process has it ignore (`nohup`)."""
+    """Make these signals raise KeyboardInterrupt, except those that this process was started to ignore (`nohup`)."""
     for number in _heeded():
         signal.signal(number, _interrupt)
     sys.unraisablehook = _again
 
 
 def ignore() -> None:
-    """Have none of them do anything: what the command had to do is done, and its exit code is known."""
+    """Ignore these signals from now on: the command is done and its exit code is known."""
     for number in _heeded():
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def held(stopped: Stopped) -> Iterator[None]:
-    """Have them mark a run as stopped and raise nothing, for as long as the block lasts; of the main thread."""
+    """Within the block, signals mark a run as stopped and raise nothing. Call it in the main thread."""
 
     def mark(number: int, _: FrameType | None) -> None:
         _came.append(number)
@@ -63,9 +63,9 @@ def held(stopped: Stopped) -> Iterator[None]:
 
 
 def ended(code: int | str | None) -> tuple[int | str | None, str | None]:
-    """What a command that would exit with `code` exits with, and a sentence where nothing else has said that it was stopped.
+    """Return the exit code for a command that would exit with `code`, and a sentence if nothing has reported the interruption yet.
 
-    A shell expects 128 and the signal's number; after Ctrl-C a run's record says it, and the code with it.
+    A shell expects 128 plus the signal's number. After Ctrl-C `code` is kept: it is 130, or that of a stopped run, whose record says why.
     """
     if not _came:
         return code, None
@@ -79,12 +79,12 @@ def _heeded() -> list[signal.Signals]:
 
 def _interrupt(number: int, _: FrameType | None) -> None:
     _came.append(number)
-    if not _stopped_a_run:  # or the command is at its end already, which an impatient second one would cut off
+    if not _stopped_a_run:  # a second signal must not cut short the command's exit after a stopped run
         raise KeyboardInterrupt
 
 
 def _again(lost: sys.UnraisableHookArgs) -> None:
-    """Raise once more what fell into a finalizer or a weak reference's callback, where Python prints it and goes on."""
+    """Send the signal again if it interrupted a finalizer or a weak reference's callback: Python prints such errors and continues."""
     if not (_came and lost.exc_type is KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return

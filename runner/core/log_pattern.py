@@ -1,4 +1,4 @@
-"""`LogPattern`: how a log that is in no dialect is read, by regular expressions whose named groups say what a line tells."""
+"""`LogPattern`: reads a log that is in no dialect by regular expressions whose named groups say what each value is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runner.core.errors import nearest
 from runner.core.frozen import Frozen
 
 TIMES: Final = ("ms", "s", "mean_ms", "mean_s", "total_s", "steps_per_s", "rate", "device_rate")
-"""Groups that tell how fast a training is."""
+"""Groups that hold a time or a rate."""
 GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ms": "milliseconds of one step",
@@ -54,7 +54,7 @@ Regex = Annotated[str, Field(max_length=1000), AfterValidator(_readable)]
 
 
 class LogPattern(Frozen):
-    """Regular expressions, each searched for in every line (what several find in one belongs together), and what samples are, in the plural."""
+    """Regular expressions, each applied to every line (all matches in a line belong together), and the plural noun for samples."""
 
     lines: Annotated[tuple[Regex, ...], Field(min_length=1, max_length=20)]
     unit: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")] = "samples"

@@ -1,4 +1,4 @@
-"""The figures of a run, as its record keeps them. Seconds are wall time; None is a figure that can't be had."""
+"""Types of a record's figures. Seconds are wall time; None is an unavailable figure."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from runner.core.frozen import Frozen
 StepMethod = Literal["step", "window-mean", "latency"]
 
 FEWEST_RUNS: Final = 3
-"""Runs from which an interval is taken; what rests on fewer shows their number instead."""
+"""The fewest runs that give an interval; figures of fewer runs show the number of runs instead."""
 
 
 class Interval(Frozen):
-    """A 95 % confidence interval over runs, each a process started anew, in the unit of the figure that it belongs to."""
+    """A 95 % confidence interval over runs, each a newly started process, in the unit of its figure."""
 
     low: float
     high: float
 
     @property
     def half_width(self) -> float:
-        """Half the distance between the ends: the figure after `±`."""
+        """Half the interval's width: the figure after `±`."""
         return (self.high - self.low) / 2
 
     def scaled(self, factor: float) -> Interval:
-        """The interval of the figure times a positive factor."""
+        """Return the interval of the figure times a positive factor."""
         return Interval(low=self.low * factor, high=self.high * factor)
 
 
 class RawWindow(Frozen):
-    """One window of one rank as the program wrote it.
+    """One window of one rank as the program reported it.
 
-    `start` is in seconds of that rank's monotonic clock; `units` is the amount of what throughput counts where that is not the sample.
-    `iterations` and `first_step_s`, the time of the first of them, tell what closing a window costs; None where a program can't time a step.
+    `start` is in seconds of that rank's monotonic clock; `units` is the amount that throughput counts, if not samples. `first_step_s`, the
+    time of the first of its `iterations`, shows the cost of closing a window; None if the program can't time steps.
     """
 
     rank: int
@@ -50,7 +50,7 @@ class RawWindow(Frozen):
 class Throughput(Frozen):
     """Global samples, or units, ÷ synchronized wall seconds of one run, in `unit` such as `images/s`.
 
-    `ci95` is null, as an interval is over runs and a record is of one; older records hold one over windows, which nothing reads.
+    `ci95` is null: an interval is over runs, and a record is of one run. Older records have one over windows, which nothing reads.
     """
 
     value: float
@@ -61,8 +61,8 @@ class Throughput(Frozen):
 class StepTime(Frozen):
     """Percentiles of the step time in seconds, and how steps were timed.
 
-    With `latency` a step is a batch of inference by itself, from its input to its predictions on the host; where several are under way at
-    once it is a `step`, from the answer to one to that to the next.
+    In inference, `latency` is the time from a single batch's input to its predictions on the host; with several batches in flight, `step` is
+    the time between the answers to consecutive batches.
     """
 
     p50: float
@@ -72,15 +72,15 @@ class StepTime(Frozen):
 
 
 class Steadiness(Frozen):
-    """Where the steady state begins, and what that leaves out: throughput × `kept_s` = `kept`, always.
+    """The start of the steady state, and the amounts left out and kept; throughput × `kept_s` = `kept` always holds.
 
     Attributes:
         first_window: index of the first window that counts.
-        steady: False when the rate never settled; then all windows count.
-        drift: relative difference between the mean rates of the later and the earlier half of the counted windows.
-        left_out_s: seconds of the windows before it: a transient.
+        steady: False if the rate never settled; all windows count then.
+        drift: relative difference between the mean rates of the later and the earlier half of the windows that count.
+        left_out_s: seconds of the windows before `first_window`: the transient.
         kept_s: seconds of the windows that count.
-        kept: what was processed in them, in the unit of the throughput.
+        kept: amount processed in them, in the unit of the throughput.
     """
 
     first_window: int
@@ -92,16 +92,16 @@ class Steadiness(Frozen):
 
 
 class Evaluation(Frozen):
-    """Losses of one process' devices on the batch that all ranks share, after `iteration` iterations; None where not finite."""
+    """Losses of one process's devices on a batch that all ranks share, after `iteration` iterations; None for losses that are not finite."""
 
     iteration: int
     losses: tuple[float | None, ...]
 
 
 class Used(Frozen):
-    """What one container used: CPU seconds within the measured windows, and memory in MiB at their end and at most in its life.
+    """Resources of one container: CPU seconds within the measured windows, memory in MiB at their end, and its lifetime peak.
 
-    None where the kernel does not tell.
+    None if the kernel does not report them.
     """
 
     cpu_s: float | None
@@ -110,27 +110,27 @@ class Used(Frozen):
 
 
 class CompiledGraphs(Frozen):
-    """Graphs that compilers made anew, and those that an earlier run had left."""
+    """Number of graphs that were compiled in this run, and that were cached by an earlier run."""
 
     fresh: int
     kept: int
 
 
 class Exchange(Frozen):
-    """One size of the probe: an exchange of `size_bytes` among all devices of the job, by itself; rates in 1e9 bytes a second."""
+    """One message size of the probe: a separate exchange of `size_bytes` among all devices of the job; rates in 1e9 bytes a second."""
 
     operation: str  # `all_reduce` or `push_pull` (`workloads/probe.py`); a collective's `all_gather`, ... (`workloads/collectives.py`)
     size_bytes: int
     seconds: float  # median of the timed exchanges, on rank 0
     algbw_gb_s: float  # bytes ÷ seconds
-    busbw_gb_s: float  # what had to leave each device in that time
-    wrong: int | None  # elements of the result that were not what they had to be; of a collective on the worst rank
+    busbw_gb_s: float  # bytes that have to leave each device ÷ seconds
+    wrong: int | None  # wrong elements of the result; for a collective, on the worst rank
 
 
 class Backward(Frozen):
-    """One forward and backward pass on one device, in seconds: what an exchange that overlaps with it has to wait for.
+    """One forward and backward pass on one device, in seconds: when an overlapping exchange can start.
 
-    `gradients` are (bytes to be exchanged, seconds since the backward pass began at which they are there), in their order.
+    `gradients` are (bytes to exchange, seconds from the start of the backward pass until they are ready), in order.
     """
 
     forward_s: float
@@ -139,17 +139,17 @@ class Backward(Frozen):
 
 
 class StepParts(Frozen):
-    """A mean step of the windows that count, in seconds: `step_s` = input + compute + stragglers + communication, none of them negative.
+    """Mean step of the windows that count, in seconds: `step_s` = input + compute + stragglers + communication, none of them negative.
 
     Attributes:
         step_s: wall time of a step.
-        input_waited_s: how long the loop waited for its next batch, the longest of the ranks in each window; None where it does not tell.
-        input_s: the part of it that compute did not hide.
-        compute_s: on one device all but the input; on several a forward and backward pass without any exchange, mean over ranks.
-        stragglers_s: what the slowest rank takes longer for that, and all others wait; None on one device.
-        communication_s: the exchange that compute did not hide, and the update of the weights; None on one device, whose update is compute.
-        exchange_alone_s: what the probe says of an exchange of all gradients by itself, in a single message; no part of the sum.
-        inseparable: why input, compute, stragglers and communication are None; None where they can be told apart.
+        input_waited_s: time that the loop waited for its next batch, of the slowest rank in each window; None if the program does not report it.
+        input_s: the part of that wait that compute did not hide.
+        compute_s: on one device everything except input; on several a forward and backward pass without exchange, mean over ranks.
+        stragglers_s: extra time of the slowest rank, for which the others wait; None on one device.
+        communication_s: exposed communication and the update of the weights; None on one device, whose update is compute.
+        exchange_alone_s: the probe's estimate of exchanging all gradients in a single message; not part of the sum.
+        inseparable: why input, compute, stragglers and communication are None; None if they could be separated.
     """
 
     step_s: float
@@ -164,7 +164,7 @@ class StepParts(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _of_older(cls, fields: Any) -> Any:
-        """Records used to have parts that could be negative: what they were made of is in the raw files."""
+        """Drop the parts of older records, which could be negative; `dlscale regrade` recomputes them from the raw files."""
         if not isinstance(fields, dict) or "rest_s" not in fields:
             return fields
         kept = {name: fields.get(name) for name in ("step_s", "input_waited_s", "exchange_alone_s")}
@@ -172,13 +172,13 @@ class StepParts(Frozen):
 
 
 class EpochFigures(Frozen):
-    """One epoch: losses in nats, the share of validation samples that were classified right, and the time of its training.
+    """One epoch: losses in nats, accuracy on the validation samples, and training time.
 
     Attributes:
-        train_loss: mean of the ranks' mean losses over the epoch; None where one is not finite.
-        val_loss: mean loss of a validation sample; None where it is not finite.
-        seconds: of training, of the slowest rank; validation is in no figure of time.
-        elapsed_s: the same, from the first epoch on.
+        train_loss: mean of the ranks' mean losses over the epoch; None if one is not finite.
+        val_loss: mean loss of the validation samples; None if it is not finite.
+        seconds: training time of the slowest rank; no time includes validation.
+        elapsed_s: training time since the start of the first epoch.
     """
 
     epoch: int
@@ -192,11 +192,11 @@ class EpochFigures(Frozen):
 
 
 class AccuracyFigures(Frozen):
-    """Accuracy of predictions at a precision, and of the same network in `reference` precision on the same samples.
+    """Accuracy of predictions at a precision, and of the same network at `reference` precision on the same samples.
 
     Attributes:
         agree_percent: share of samples for which both predict the same class.
-        fit_iterations: for how many iterations the network was trained before; without any, accuracy is chance.
+        fit_iterations: iterations of training before inference; with 0, accuracy is at chance level.
     """
 
     precision: str
@@ -209,12 +209,12 @@ class AccuracyFigures(Frozen):
 
     @property
     def difference(self) -> float:
-        """What the precision costs, in percentage points; negative where it loses."""
+        """Change of accuracy from the reference, in percentage points; negative for a loss."""
         return self.percent - self.reference_percent
 
 
 class BatchUsed(Frozen):
-    """The batch that inference ran with; `reason` says why it is not the one asked for."""
+    """The batch of an inference run; `reason` says why it is not the requested one."""
 
     asked: int
     used: int
@@ -231,12 +231,12 @@ class Percentiles(Frozen):
 
 
 class LatencyFigures(Frozen):
-    """How long a batch of inference takes that has the device to itself.
+    """Latency of an inference batch that has the device to itself.
 
     Attributes:
-        with_transfer: from its samples in the host's memory to its predictions there.
-        without_transfer: from its samples in the device's memory until the device is done; None where nothing is transferred, as on CPUs,
-            and where the program can't tell.
+        with_transfer: from its samples in host memory to its predictions there.
+        without_transfer: from its samples in device memory until the device is done; None if nothing is transferred, as on CPUs, or if
+            the program can't tell.
     """
 
     with_transfer: Percentiles
@@ -244,11 +244,11 @@ class LatencyFigures(Frozen):
 
 
 class GenerationFigures(Frozen):
-    """How fast a language model answers a batch of prompts that has the device to itself.
+    """Generation speed of a language model for a batch of prompts that has the device to itself.
 
     Attributes:
-        first_token: from the prompts in the host's memory to the first token of each (time to first token).
-        step: from one token of each to the next (decode latency); None where one token was generated.
+        first_token: time to first token, from the prompts in host memory.
+        step: decode latency, from one token of each prompt to the next; None if only one token was generated.
         prefill_tokens_per_s: tokens of the prompts ÷ time to first token.
         decode_tokens_per_s: tokens after the first ÷ their time.
     """
@@ -263,7 +263,7 @@ class GenerationFigures(Frozen):
 
 
 class Peak(Frozen):
-    """What all devices of a run could do together at its precision: dense, in 1e12 FLOP/s, and 1e9 bytes/s of memory where that is known."""
+    """Total dense peak of a run's devices at its precision, in 1e12 FLOP/s, and of their memory in 1e9 bytes/s, if known."""
 
     tflops: float
     bandwidth_gb_s: float | None
@@ -271,7 +271,7 @@ class Peak(Frozen):
 
 
 def utilisation_percent(achieved_tflops: float | None, peak_tflops: float | None) -> tuple[float | None, bool]:
-    """Achieved ÷ peak in percent, and whether it was more than 100 and is None for that."""
+    """Return achieved ÷ peak in percent, or None if unknown or above 100; and whether it is above 100."""
     if achieved_tflops is None or not peak_tflops:
         return None, False
     above = achieved_tflops > peak_tflops
@@ -279,24 +279,24 @@ def utilisation_percent(achieved_tflops: float | None, peak_tflops: float | None
 
 
 class FlopFigures(Frozen):
-    """Model FLOP of one run, and where it stands under the roofline of its devices.
+    """Model FLOP of one run, and its position under the roofline of its devices.
 
     The roofline: S. Williams, A. Waterman and D. Patterson, "Roofline: an insightful visual performance model for multicore
     architectures", CACM 52(4), 2009. Model FLOP utilisation: A. Chowdhery et al., "PaLM", https://arxiv.org/abs/2204.02311, appendix B.
 
     Attributes:
-        forward_flop_per_sample, backward_flop_per_sample: by `method`.
-        achieved_tflops: both times the throughput, of all devices; None without a throughput.
-        peak_tflops: dense, of all devices at the precision of the run; None where it is not known.
-        peak_source: what the peak is made from, or `unavailable: <reason>`.
-        mfu_percent: achieved ÷ peak; None without both, and where it would be more than 100.
-        above_peak: whether it would be: the peak or the count is wrong for this run, and says nothing of it.
-        bandwidth_gb_s: peak of the devices' memory, of all of them, in 1e9 bytes a second.
-        dram_bytes_per_sample: what really went between the devices and their memory.
-        intensity_flop_per_byte: achieved FLOP for each of those bytes.
-        ridge_flop_per_byte: peak FLOP/s ÷ peak bandwidth: below it memory bounds what can be achieved, above it arithmetic.
-        roofline: which of the two.
-        roofline_source: where the bytes were counted, or `unavailable: <reason>`.
+        forward_flop_per_sample, backward_flop_per_sample: counted by `method`.
+        achieved_tflops: their sum × throughput, of all devices; None without a throughput.
+        peak_tflops: dense peak of all devices at the run's precision; None if unknown.
+        peak_source: origin of the peak, or `unavailable: <reason>`.
+        mfu_percent: achieved ÷ peak; None if either is unknown, or if it would exceed 100.
+        above_peak: whether it would exceed 100: the peak or the FLOP count is wrong for this run.
+        bandwidth_gb_s: total peak bandwidth of the devices' memory, in 1e9 bytes a second.
+        dram_bytes_per_sample: measured traffic between the devices and their memory.
+        intensity_flop_per_byte: achieved FLOP ÷ that traffic.
+        ridge_flop_per_byte: peak FLOP/s ÷ peak bandwidth: below it memory is the bound, above it arithmetic.
+        roofline: which of the two is the bound.
+        roofline_source: how the traffic was counted, or `unavailable: <reason>`.
     """
 
     forward_flop_per_sample: float
@@ -316,27 +316,27 @@ class FlopFigures(Frozen):
 
 
 class Measurement(Frozen):
-    """All figures of one run, from its events; empty or None where the program tells nothing of them.
+    """All figures of one run, from its events; empty or None if the program does not report them.
 
     Attributes:
-        state_bytes: what each rank held at the end of the weights and of what their updates keep; of programs whose ranks may hold parts.
-        gradient_bytes: what a device hands over to be exchanged in one step.
-        probe: exchanges that were timed before the first step, as gradients are exchanged.
-        collectives: all-gather, reduce-scatter and all-to-all, timed likewise; `size_bytes` are the shares of all devices together.
-        no_collectives: which of them the program can't time, and why; None where it times all, or there is one device or no probe.
-        step_parts: where the time of a step went.
-        backward: when the gradients of a step on one device are there, where the program tells.
-        flop: what the arithmetic of the model came to, also from what its devices are.
-        epochs: how a training that is watched converged.
-        accuracy, batch, latency: what inference came to, and ran with.
-        generation: what a language model answers with, by batch.
-        cache_difference: how much a score made with kept keys and values differs from that of the whole sequence, as a part of the largest.
-        in_flight: batches of inference that were under way at once while throughput was measured; with 1 each was answered before the next
-            was handed over, so that the throughput of a GPU is that of a host that waits.
-        input_alone_per_s: samples a second that the input pipelines of all ranks deliver while nobody trains.
-        compiled: how many graphs of the network compilers made, on all ranks.
-        effects: what each technique changed, where the program tells: operators that read channels-last or cast what they multiply, weights
-            that were updated by larger calls. On the rank where that was least; 0 of a technique without effect.
+        state_bytes: bytes of weights and optimizer state that each rank held at the end; from programs whose ranks may hold parts.
+        gradient_bytes: bytes that a device contributes to the exchange of one step.
+        probe: exchanges timed before the first step, by the method that exchanges gradients.
+        collectives: all-gather, reduce-scatter and all-to-all, timed likewise; `size_bytes` is the sum of all devices' shares.
+        no_collectives: the collectives that the program can't time, and why; None if it times all, and on one device or without a probe.
+        step_parts: attribution of the step time.
+        backward: when the gradients of a step are ready on one device, if the program reports it.
+        flop: model FLOP, MFU and roofline; also depends on the devices.
+        epochs: figures of a convergence training.
+        accuracy, batch, latency: results and batch of inference.
+        generation: speed of a language model's generation, by batch.
+        cache_difference: difference between scores with and without the key-value cache, relative to the largest score.
+        in_flight: inference batches in flight while throughput was measured; with 1, each is answered before the next is submitted, so that
+            a GPU's throughput includes the host's waits.
+        input_alone_per_s: samples a second that the input pipelines of all ranks deliver while no rank trains.
+        compiled: number of the network's graphs that were compiled, on all ranks.
+        effects: changes by each technique, if the program reports them: operators that read channels-last or cast their operands, weights
+            that are updated by larger calls. On the rank with the fewest; 0 for a technique without effect.
     """
 
     throughput: Throughput | None

@@ -1,4 +1,4 @@
-"""A machine of a job, typed: its cores, memory, GPUs, network interfaces and RDMA ports. `cluster` reads them; nothing is looked up here."""
+"""Types of a machine of a job: cores, memory, GPUs, network interfaces and RDMA ports. `cluster` fills them; nothing is inspected here."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NicKind = Literal["ethernet", "wireless", "infiniband", "bond", "loopback", "vir
 
 
 class Nic(Frozen):
-    """A network interface; `state` is the kernel's operstate (loopback's is always unknown), `mtu` in bytes.
+    """A network interface; `state` is the kernel's operstate (a loopback's is always `unknown`), `mtu` is in bytes.
 
-    `speed_mbit` is None where the driver does not know one (virtio, veth, a link that is down).
+    `speed_mbit` is None if the driver reports none (virtio, veth, a link that is down).
     """
 
     name: str
@@ -27,7 +27,7 @@ class Nic(Frozen):
 
 
 class Hca(Frozen):
-    """One port of an RDMA adapter; its link layer is InfiniBand, or Ethernet for RoCE, its rate as the kernel words it: "400 Gb/sec (4X NDR)"."""
+    """One port of an RDMA adapter; the link layer is InfiniBand, or Ethernet for RoCE; the rate is the kernel's text: "400 Gb/sec (4X NDR)"."""
 
     name: str
     port: int
@@ -37,7 +37,7 @@ class Hca(Frozen):
 
 
 class Gpu(Frozen):
-    """One NVIDIA GPU that this process may use; `index` is NVML's, in PCI bus order, as nvidia-smi shows it and CDI names count."""
+    """One NVIDIA GPU that this process may use; `index` is NVML's, in PCI bus order, as in nvidia-smi and CDI names."""
 
     index: int
     uuid: str
@@ -47,7 +47,7 @@ class Gpu(Frozen):
     nvlinks: int = 0
 
 
-# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h) that make a GPU slower than its settings say.
+# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h) that mean that a GPU runs slower than its settings allow.
 SLOWDOWNS: Final = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -58,9 +58,9 @@ SLOWDOWNS: Final = {
 
 
 class Processor(Frozen):
-    """An x86 processor, family and model in decimal as CPUID has them; others name neither vendor nor family.
+    """An x86 processor, with family and model in decimal as CPUID reports them; other architectures report neither vendor nor family.
 
-    `core_threads` are the logical CPUs of each physical core, in the kernel's list format; empty where the kernel does not tell.
+    `core_threads` are the logical CPUs of each physical core in the kernel's list format; empty if the kernel does not report them.
     """
 
     vendor: str
@@ -71,32 +71,32 @@ class Processor(Frozen):
 
 
 class Node(Frozen):
-    """One machine, as far as this process may use it."""
+    """The part of one machine that this process may use."""
 
     name: str
-    cores: tuple[int, ...]  # ids of the logical CPUs that it may run on, no more than `cpu_quota` can keep busy
-    cpu_quota: float | None  # cores' worth of CPU time that the control groups allow
+    cores: tuple[int, ...]  # ids of the logical CPUs that it may run on, at most as many as `cpu_quota` can keep busy
+    cpu_quota: float | None  # limit of the control groups, in cores; None without one
     cpu_model: str | None
-    memory_mib: int  # installed, or the control groups' limit where that is lower
-    counts_energy: bool  # whether its kernel counts what its processors use, though maybe not for everyone to read
+    memory_mib: int  # installed, or the control groups' limit if that is lower
+    counts_energy: bool  # whether its kernel counts the processors' energy, possibly readable by root only
     gpus: tuple[Gpu, ...]
     gpu_reason: str | None  # why there are no GPUs
     nics: tuple[Nic, ...]
     hcas: tuple[Hca, ...]
     driver: str | None
-    cuda_driver: str | None  # the newest CUDA version that the driver speaks
-    ports: tuple[int, ...]  # of TCP, that were free a moment ago, where the ranks of a job find each other
+    cuda_driver: str | None  # the newest CUDA version that the driver supports
+    ports: tuple[int, ...]  # TCP ports for the rendezvous of ranks; they were free when the node was inspected
 
 
 @dataclass(frozen=True)
 class Member:
-    """A node that a request may use; `said` is what the hosts file says of its wires, `slots` how many of its devices, None for all."""
+    """A node that a request may use; `said` has its wires from the hosts file, `slots` limits its devices, None to all."""
 
     node: Node
     said: NodeWires
     slots: int | None = None
 
     def devices(self, device: Device) -> int:
-        """How many devices a job may have of it."""
+        """Return the number of its devices that a job may use."""
         there = len(self.node.gpus) if device == "gpu" else len(self.node.cores)
         return there if self.slots is None else min(there, self.slots)

@@ -1,4 +1,4 @@
-"""A word of the command line → a value, or a RequestError that names the variable and says what to type instead."""
+"""Parses command-line arguments: returns a value, or raises a RequestError that names the variable and says what to type instead."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from runner.core.errors import RequestError, shorten, unknown
 from runner.core.log_pattern import LogPattern
 from runner.core.wire import Link, parse_delay, parse_rate
 
-# Programs keep numbers in 32 bits with a sign, and add ranks to some of them, to seeds for one.
+# Programs store numbers as signed 32-bit integers and add the rank to some, e.g. to seeds.
 MOST_OF_ALL: Final = 10**9
-# Of these, far less is too much: a batch or an image for a memory, threads and processes for a kernel, runs for a life.
+# These have lower limits: memory bounds batches and images, the kernel bounds threads and processes, patience bounds runs.
 MOST: Final[Mapping[str, int]] = {
     "BATCH": 10**6,
     "BATCHES": 10**6,
     "IMAGES": 10**7,
-    "IMAGE_SIZE": 65_535,  # of a JPEG, too (ITU T.81, B.2.2)
+    "IMAGE_SIZE": 65_535,  # also the limit of JPEG (ITU T.81, B.2.2)
     "SIDE": 65_535,
     "THREADS": 4096,
     "LOADER_WORKERS": 4096,
@@ -34,8 +34,8 @@ MOST: Final[Mapping[str, int]] = {
     "TELEMETRY_HZ": 1000,
 }
 MOST_SLOTS: Final = 4096
-"""Devices, or cores, of a host."""
-# What every container has of the kernel, of the engine and of the suite: nothing may lie over or in these.
+"""At most so many devices or cores a host."""
+# Directories that the kernel, the engine and the suite provide in every container: nothing may be mounted over or in them.
 TAKEN: Final = ("/proc", "/sys", "/dev", "/tmp", "/dlscale")  # noqa: S108 - names inside the container
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 _DURATION = re.compile(r"^(\d+)(s|m|h)?$", re.ASCII)
@@ -50,7 +50,7 @@ _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
 def bounded(name: str, digits: str, *, most: int | None = None) -> int:
-    """Read ASCII digits, one of them no zero, as a number; `most` is the limit of what is no variable with its own."""
+    """Read ASCII digits, at least one of them nonzero, as a number; `most` overrides the variable's limit."""
     limit = most or MOST.get(name, MOST_OF_ALL)
     significant = digits.lstrip("0")
     if len(significant) > len(str(limit)) or int(significant) > limit:
@@ -59,7 +59,7 @@ def bounded(name: str, digits: str, *, most: int | None = None) -> int:
 
 
 def count(variable: str, text: str | None) -> int | None:
-    """Parse a whole number of at least 1; None and the empty string mean "not given"."""
+    """Parse a whole number of at least 1; returns None for None and the empty string."""
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or not text.strip("0"):
@@ -70,7 +70,7 @@ def count(variable: str, text: str | None) -> int | None:
 
 
 def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
-    """Parse a comma-separated sweep of whole numbers, e.g. `1,2,4`, into ascending, distinct numbers."""
+    """Parse a comma-separated sweep such as `1,2,4` into distinct whole numbers in ascending order."""
     if not text:
         return None
     values = {count(variable, part.strip()) for part in text.split(",")}
@@ -81,7 +81,7 @@ def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def whole(variable: str, text: str | None) -> int | None:
-    """Parse a whole number of at least 0; None and the empty string mean "not given"."""
+    """Parse a whole number of at least 0; returns None for None and the empty string."""
     return 0 if text == "0" else count(variable, text)
 
 
@@ -94,9 +94,9 @@ def seconds(variable: str, text: str) -> int:
 
 
 def one_of(variable: str, text: str, known: Iterable[str], *, aliases: Mapping[str, str] = _NO_ALIASES) -> str:
-    """The name that a word means: itself, or the only one that differs from it in case and punctuation alone, which is then said.
+    """Match a word to a known name: exactly, or else, with a notice, to the only one that differs in case and punctuation alone.
 
-    `aliases` are other words for some of the names, in lower case.
+    `aliases` maps lower-case alternatives to known names.
     """
     names = tuple(known)
     if text in names:
@@ -111,19 +111,19 @@ def one_of(variable: str, text: str, known: Iterable[str], *, aliases: Mapping[s
 
 
 def bare(name: str) -> str:
-    """A name without case and punctuation, in which people spell names in their own ways: `ResNet-50`, `inception_v3`."""
+    """Strip case and punctuation, which users vary: `ResNet-50` becomes `resnet50`."""
     return re.sub(r"[\W_]", "", name).lower()
 
 
 def choice(variable: str, text: str | None, allowed: object, *, aliases: Mapping[str, str] = _NO_ALIASES) -> str | None:
-    """Check a word against the values of a Literal type, as `one_of` does."""
+    """Match a word to a value of a Literal type by `one_of`."""
     return one_of(variable, text, get_args(allowed), aliases=aliases) if text else None
 
 
 def choices(
     variable: str, text: str | None, allowed: object, *, aliases: Mapping[str, str] = _NO_ALIASES
 ) -> tuple[str, ...] | None:
-    """Check a comma-separated sweep of words against the values of a Literal type; each counts once, in the order given."""
+    """Match a comma-separated sweep of words to values of a Literal type; duplicates are dropped, the order is kept."""
     if not text:
         return None
     words = [choice(variable, part.strip(), allowed, aliases=aliases) for part in text.split(",")]
@@ -136,7 +136,7 @@ def choices(
 
 
 def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None:
-    """Parse LINK_RATE, a comma-separated sweep of tc's rates in which `none` is a link as it is, and LINK_DELAY."""
+    """Parse LINK_RATE, a comma-separated sweep of tc rates in which `none` leaves the rate unlimited, and LINK_DELAY."""
     if not rate and not delay:
         return None
     try:
@@ -153,7 +153,7 @@ def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None
 
 
 def mounts(texts: Iterable[str] | None) -> tuple[Mount, ...] | None:
-    """Parse MOUNT: `SRC[:DST]`, several with commas or one after the other, into absolute paths; symbolic links are kept."""
+    """Parse MOUNT, `SRC[:DST]` separated by commas or repeated, into absolute paths; symbolic links are not resolved."""
     found: dict[str, Mount] = {}
     for text in texts or ():
         for word in filter(None, (part.strip() for part in text.split(","))):
@@ -187,7 +187,7 @@ def _mount(word: str) -> Mount:
 
 
 def environment(texts: Iterable[str] | None) -> tuple[tuple[str, str], ...] | None:
-    """Parse ENV: `NAME=VALUE`, one after the other; the last of a name counts."""
+    """Parse ENV, a repeated `NAME=VALUE`; the last value of a name wins."""
     found: dict[str, str] = {}
     for text in texts or ():
         match = _VARIABLE.fullmatch(text)
@@ -198,7 +198,7 @@ def environment(texts: Iterable[str] | None) -> tuple[tuple[str, str], ...] | No
 
 
 def settings(variable: str, text: str) -> tuple[tuple[str, str], ...]:
-    """Parse ``NAME=VALUE,NAME=VALUE``; the last of a name counts."""
+    """Parse ``NAME=VALUE,NAME=VALUE``; the last value of a name wins."""
     found: dict[str, str] = {}
     for word in text.split(","):
         name, _, value = word.strip().partition("=")
@@ -211,7 +211,7 @@ def settings(variable: str, text: str) -> tuple[tuple[str, str], ...]:
 
 
 def pattern(variable: str, text: str) -> LogPattern:
-    """Parse a regular expression with named groups, or read a YAML file of some."""
+    """Parse a regular expression with named groups, or read several from a YAML file."""
     if text.endswith((".yaml", ".yml")):
         return yamlfile.load(Path(text), LogPattern)
     try:
@@ -222,19 +222,19 @@ def pattern(variable: str, text: str) -> LogPattern:
 
 
 def names_devices(command: Iterable[str]) -> bool:
-    """Whether a command has `{gpus}` or `{workers}` where its number of devices stands."""
+    """Whether a command has the placeholder `{gpus}` or `{workers}` for its number of devices."""
     return any(map(_DEVICES.search, command))
 
 
 def with_devices(command: Iterable[str], count: int) -> tuple[str, ...]:
-    """A command for a number of devices."""
+    """Replace the placeholder with a number of devices."""
     return tuple(_DEVICES.sub(str(count), word) for word in command)
 
 
 def batch_of(command: Iterable[str]) -> tuple[int, str] | None:
-    """The batch that a command line names, and the words that do so: `--batch-size 64`, `-b 64`, `train.batch_size=64`.
+    """Find the batch in a command line, and its text: `--batch-size 64`, `-b 64`, `train.batch_size=64`.
 
-    None where it names none, or several, or accumulates gradients: over how many batches and on how many devices each program counts its own way.
+    None if it names no batch or several, or accumulates gradients: programs differ in the batches and devices that they count then.
     """
     line = " ".join(command)
     found = {} if _ACCUMULATES.search(line) else {int(match["batch"]): match[0] for match in _BATCH.finditer(line)}

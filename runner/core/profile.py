@@ -1,6 +1,6 @@
-"""The types of a `Profile`: what one pass under a profiler says, as a record keeps it.
+"""Types of a `Profile`: the figures of one profiling pass, as a record keeps them.
 
-Percentages are 0..100. A figure that could not be had is None, and `unavailable` says why.
+Percentages are 0..100. An unavailable figure is None, and `unavailable` says why.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ Category = Literal[
     "input",
     "other",
 ]
-"""What a piece of work is for; convolutions by algorithm, collectives and copies by kind."""
+"""Purpose of a piece of work; convolutions by algorithm, collectives and copies by kind."""
 
 COLLECTIVES: Final[frozenset[Category]] = frozenset(get_args(Collective))
 
 CallClass = Literal[
     "launch", "event", "memory_management", "copy", "synchronize", "stream", "module_load", "attributes", "other"
 ]
-"""What a call of the CUDA API is for."""
+"""Purpose of a CUDA API call."""
 
 Direction = Literal["HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other"]
-"""From where to where a copy went: host, device, or a peer device."""
+"""Source and target of a copy: host, device, or a peer device."""
 
 Work = Literal["kernels", "operators"]
 
 
 class Unavailable(Frozen):
-    """A figure that could not be had, and why."""
+    """An unavailable figure, and why."""
 
     figure: str
     reason: str
 
 
 class Steps(Frozen):
-    """What the profiler cost: mean seconds of a step with and without it, over all ranks; in percent below 0 where those before were slower."""
+    """Overhead of the profiler: mean step time with and without it over all ranks; negative if the steps before it were slower."""
 
     plain_step_s: float | None
     profiled_step_s: float
@@ -74,7 +74,7 @@ class Steps(Frozen):
 
 
 class Concurrency(Frozen):
-    """How many kernels ran at once while any did: the mean weighted by time, and the share of that time in which two or more ran."""
+    """Number of concurrent kernels while any ran: time-weighted mean and maximum, and the share of that time in which two or more ran."""
 
     mean: float
     most: int
@@ -82,19 +82,18 @@ class Concurrency(Frozen):
 
 
 class GpuUse(Frozen):
-    """What one GPU did in the profiled iterations, or all of them together.
+    """Use of one GPU, or of all GPUs together, in the profiled iterations.
 
     Attributes:
         device: `gpu0`, or `all`.
-        rank: whose process traced it; None for all.
-        profiled_s: seconds of the profiled iterations (of the region in them, if only one was looked at), profiler and all.
-        elapsed_s: the same without what the profiler added: less what a step took longer than a plain one, and never less than
-            `busy_s`.
+        rank: the rank that traced it; None for all.
+        profiled_s: seconds of the profiled iterations, or of the profiled region in them, including the profiler's overhead.
+        elapsed_s: `profiled_s` minus the profiler's overhead (profiled minus plain step time), but at least `busy_s`.
         busy_s: union of the kernels' intervals.
         compute_percent: GPU compute utilisation, `busy_s` ÷ `elapsed_s`.
-        own_compute_percent: the same without collectives, in which a kernel may only wait for other ranks.
-        concurrency: None where no kernel ran.
-        kernels_per_step: kernels that ran.
+        own_compute_percent: the same without collectives, whose kernels may only be waiting for other ranks.
+        concurrency: None if no kernel ran.
+        kernels_per_step: kernels that ran, a step; a mean over GPUs for `all`.
     """
 
     device: str
@@ -109,9 +108,9 @@ class GpuUse(Frozen):
 
 
 class Gap(Frozen):
-    """A stretch in which a GPU ran no kernel, copy or memset, from `start_s` after its first piece of work.
+    """A time span in which a GPU ran no kernel, copy or memset; `start_s` counts from the GPU's first piece of work.
 
-    `after` and `before` name what ended and what began it; None at the edge of a region.
+    `after` names the work before the gap, `before` the work that follows; None at the edge of a region.
     """
 
     device: str
@@ -123,9 +122,9 @@ class Gap(Frozen):
 
 
 class Copies(Frozen):
-    """Copies in one direction; bytes are None where the profiler gives no sizes, throughput is in 1e9 bytes a second of copying.
+    """Copies in one direction; bytes are None if the profiler reports no sizes, throughput is in 1e9 bytes a second of copying.
 
-    `overlap_percent` is the part of their time in which the same GPU ran a kernel; None without start times.
+    `overlap_percent` is the share of their time in which the same GPU ran a kernel; None without start times.
     """
 
     direction: Direction
@@ -138,7 +137,7 @@ class Copies(Frozen):
 
 
 class CategoryShare(Frozen):
-    """Time of one category: its share of all seconds of kernels, copies and memsets (of operators, on a CPU)."""
+    """Time of one category, and its share of the time of all kernels, copies and memsets (on a CPU, of all operators)."""
 
     category: Category
     count: int
@@ -147,7 +146,7 @@ class CategoryShare(Frozen):
 
 
 class NameShare(Frozen):
-    """Time of all pieces of work of one name, shares as in `CategoryShare`; `fp32_percent` is weighted by time, None without counters."""
+    """Time of all pieces of work of one name, with shares as in `CategoryShare`; `fp32_percent` is weighted by time, None without counters."""
 
     name: str
     category: Category
@@ -159,7 +158,7 @@ class NameShare(Frozen):
 
 
 class CallShare(Frozen):
-    """Time of all calls of one function of the CUDA API, and its share of the seconds of all calls."""
+    """Time of all calls of one CUDA API function, and its share of the time of all calls."""
 
     name: str
     call_class: CallClass
@@ -170,7 +169,7 @@ class CallShare(Frozen):
 
 
 class CallClassShare(Frozen):
-    """Time of one class of calls of the CUDA API, and its share of the seconds of all calls."""
+    """Time of one class of CUDA API calls, and its share of the time of all calls."""
 
     call_class: CallClass
     count: int
@@ -179,10 +178,10 @@ class CallClassShare(Frozen):
 
 
 class RegionUse(Frozen):
-    """One part of a step (None: work that began in no region); pieces are kernels, or operators, `share_percent` is of all work.
+    """One part of a step, or with `name` None work that began in no region; pieces are kernels or operators, `share_percent` is of all work.
 
-    `step_s` is its mean in a step, devices synchronized at its edges where the pass was for regions; `work_s` that of the work that
-    began in it (kernels by their calls, operators by their own start).
+    `step_s` is its mean duration a step; a pass of kind `region` synchronizes devices at its edges. `work_s` is the mean duration a step
+    of the work that began in it: kernels by the time of their calls, operators by their own start.
     """
 
     name: StepPart | None
@@ -193,17 +192,17 @@ class RegionUse(Frozen):
 
 
 class Counters(Frozen):
-    """What hardware counters of kernels say; the trial's `profile.counting` has who read them.
+    """Hardware counters of kernels; the trial's `profile.counting` says what read them.
 
     Attributes:
         fp32_percent: FP32 utilisation, each kernel weighted by its time.
-        fp32_unweighted_percent: the mean over kernels, each counted alike however short, as CERN's report took it.
+        fp32_unweighted_percent: mean over kernels regardless of their time, as in CERN's report.
         tensor_percent: utilisation of the tensor cores, weighted by time.
-        flop_per_kernel: FP32 operations that a kernel executed, the mean over those with counters: an addition or a multiplication is one,
-            a fused pair two, as nvprof's flop_count_sp has it.
+        flop_per_kernel: mean number of FP32 operations of the kernels with counters: an addition or a multiplication is one, a fused pair
+            two, as in nvprof's flop_count_sp.
         dram_bytes_per_step: bytes that kernels moved to and from device memory.
-        covered_percent: of all kernels' time, the part whose kernels have FP32 counters.
-        low: kernels that take long and use little: the most time among those below `fp32_percent`.
+        covered_percent: share of all kernels' time that is of kernels with FP32 counters.
+        low: of the kernels below `fp32_percent`, those with the most time.
     """
 
     fp32_percent: float | None
@@ -216,7 +215,7 @@ class Counters(Frozen):
 
 
 class MemoryUse(Frozen):
-    """Memory of one device of one rank after a phase, and its peak within it; None where the framework can't tell."""
+    """Memory of one device of one rank after a phase, and its peak during the phase; None if the framework does not report it."""
 
     rank: int
     phase: str
@@ -227,7 +226,7 @@ class MemoryUse(Frozen):
 
 
 class FlopCounted(Frozen):
-    """Floating-point operations of one sample as the framework counted them in this pass."""
+    """Floating-point operations of one sample, counted by the framework in this pass."""
 
     source: str
     phase: Literal["forward", "backward"]
@@ -236,23 +235,22 @@ class FlopCounted(Frozen):
 
 
 class Profile(Frozen):
-    """One pass under a profiler.
+    """One profiling pass.
 
     Attributes:
-        source: what profiled, e.g. `torch.profiler`.
-        after: iterations before it.
-        iterations: iterations under it, of each rank.
-        region: the part of each step that was looked at; None for whole steps.
-        steady: whether the rate was when it began.
-        steps: None where a rank did not end its pass.
-        work: what the shares of time are of; None where there are no rows.
+        source: the profiler, e.g. `torch.profiler`.
+        after: iterations before the profiler started.
+        iterations: profiled iterations of each rank.
+        region: the profiled part of each step; None for whole steps.
+        steady: whether the rate was steady when the profiler started.
+        steps: None if a rank did not complete its pass.
+        work: what shares of time refer to; None without rows.
         gpus, gpu_total: empty and None on a CPU.
-        gaps: the longest, longest first.
-        kernels: those that take most time, copies and memsets among them; on a CPU operators, by the time that no operator within
-            them took.
-        calls: of the CUDA API, most time first.
+        gaps: the longest gaps, longest first.
+        kernels: kernels, copies and memsets with the most time; on a CPU, operators by their time without nested operators.
+        calls: CUDA API functions, most time first.
         launches_per_step: calls that launch kernels, of one rank.
-        unavailable: every figure above that is missing, with the reason.
+        unavailable: every missing figure, with the reason.
     """
 
     kind: ProfileKind

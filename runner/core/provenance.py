@@ -1,4 +1,4 @@
-"""Where a figure comes from, typed: the suite's commit, the host, the driver and the software. `cluster` collects it."""
+"""Types of a figure's provenance: the suite's commit, the host, the driver and the software. `cluster` collects them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SUITE_ROOT = Path(runner.__file__).parents[1]
 
 
 class Git(Frozen):
-    """State of the suite's own checkout; all None where it is not one.
+    """State of the suite's own checkout; all None if it is not a git checkout.
 
     Attributes:
-        dirty: whether any file but results differs from `commit`; untracked files count, ignored ones do not.
-        branch: None when HEAD is detached.
+        dirty: whether any file outside results differs from `commit`; untracked files count, ignored files do not.
+        branch: None if HEAD is detached.
     """
 
     commit: str | None
@@ -28,21 +28,21 @@ class Git(Frozen):
 
 
 class Host(Frozen):
-    """The machine, its operating system, and the settings of both that move a benchmark.
+    """The machine, its operating system, and their settings that affect a benchmark.
 
     Attributes:
-        product: model of the machine in its firmware, of a virtual machine's too.
-        virtualization: the hypervisor, "none" on bare metal.
+        product: model of the machine, physical or virtual, as its firmware reports it.
+        virtualization: the hypervisor; "none" on bare metal.
         cores: physical cores.
         threads: logical CPUs online.
-        cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
+        cpu_quota: CPU time that the control groups allow, in cores; None without a quota.
         memory_mib: memory that the kernel manages (MemTotal).
-        governors: cpufreq governors in use, more than one where CPUs differ.
+        governors: cpufreq governors in use; several if CPUs differ.
         cpu_current_mhz: mean over the online CPUs when the run began.
-        cpu_max_mhz: highest clock that cpufreq would allow any CPU.
-        boot_id: changes at each boot: runs with the same one shared an uptime.
+        cpu_max_mhz: highest clock that cpufreq allows any CPU.
+        boot_id: changes at each boot: equal for runs between the same two boots.
         load_average_1min: runnable processes, averaged over the minute before the run.
-        processor: its kind and instructions; None in records older than this field, and where the kernel does not tell.
+        processor: its model and instruction sets; None in records older than this field, or if the kernel does not report them.
     """
 
     hostname: str
@@ -69,9 +69,9 @@ class Host(Frozen):
 
 
 class NodeUsed(Frozen):
-    """One node of a run on several: the same facts of each as of a run on one.
+    """One node of a run on several, with the facts that a run on one node records.
 
-    `clock_offset_s` is how far its clock was ahead of the runner's, give or take `clock_error_s`; None on the runner's own machine.
+    `clock_offset_s` is the time by which its clock was ahead of the runner's, ± `clock_error_s`; None on the runner's own machine.
     """
 
     name: str
@@ -88,17 +88,17 @@ class NodeUsed(Frozen):
 
 
 class Provenance(Frozen):
-    """Everything that a figure's reader needs to make it again, beside the trial itself.
+    """Everything, in addition to the trial, that a reader needs to reproduce a figure.
 
     Attributes:
-        host: of the only node, or of the first.
+        host: the only node, or the first.
         gpus: the GPUs that the run could use there.
         nodes: all nodes of a run on several; empty on one.
-        cuda_driver: newest CUDA version that the driver speaks; `cuda` is the one the framework was built with.
-        framework: this field and `python`, `cuda`, `cudnn`, `nccl` come from inside the run; None when it did not get that far.
+        cuda_driver: newest CUDA version that the driver supports; `cuda` is the version that the framework was built with.
+        framework: this field and `python`, `cuda`, `cudnn`, `nccl` come from the training program; None if it did not report them.
         command: the argv that started the suite.
         workloads_sha256: hash over the names and contents of all training programs.
-        recorded_at: when the machine was asked, before the run; UTC.
+        recorded_at: when the machine was inspected, before the run; UTC.
     """
 
     git: Git
@@ -121,12 +121,12 @@ class Provenance(Frozen):
 
     @property
     def one_machine(self) -> bool:
-        """Whether nodes of the run share a machine: their kernels were booted at once."""
+        """Whether some nodes of the run share a machine: they have the same boot id."""
         boots = [node.host.boot_id for node in self.nodes if node.host.boot_id is not None]
         return len(set(boots)) < len(boots)
 
     def with_environment(self, env: Env) -> Provenance:
-        """Add what the training program said of its own software."""
+        """Add the software versions that the training program reported."""
         said = {
             name: getattr(env, name) for name in ("cuda", "cudnn", "nccl", "framework", "framework_version", "python")
         }

@@ -1,4 +1,4 @@
-"""What a run leaves on file, typed: its plan, its outcome, and its record with every figure and its provenance."""
+"""Types of a run's files: its plan, its outcome, and its record with every figure and its provenance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runner.core.telemetry import Telemetry
 from runner.core.transport import Transport
 from runner.core.trial import AnyTrial, Trial
 
-# What `Outcome.containers` has in place of an engine's id for a job in no container: this, and the number of its session.
+# For a job without a container, `Outcome.containers` has this prefix and its session id in place of an engine's id.
 SESSION: Final = "session:"
 
 Status = Literal["ok", "failed", "timeout", "silent", "interrupted"]
@@ -30,21 +30,21 @@ ENDED: Final[Mapping[Status, str]] = MappingProxyType(
         "interrupted": "was interrupted",
     }
 )
-"""What a run did that has this status, as a verb."""
+"""Each status as a verb phrase."""
 
 
 class Outcome(Frozen):
     """How a run ended.
 
     Attributes:
-        reason: one sentence, None when all went well.
-        exit_codes: by container; absent for one that did not end by itself.
-        started: the runner's monotonic clock in seconds when the first container began to be created.
-        containers: by name, what the kernel's view of a process tells a container by (`Container.identifier`).
-        lost: nodes that did not answer any more, which ended the run.
-        cut: containers that wrote a line longer than is kept (`engines/base.py` `LONGEST`).
-        phases_s: seconds of each phase: what the runner saw (`create`, `total`) and what the programs said
-            (`import`, ...; the slowest rank's).
+        reason: one sentence; None if the run succeeded.
+        exit_codes: by container; absent for a container that did not exit on its own.
+        started: the runner's monotonic clock in seconds when the creation of the first container began.
+        containers: by name, the identifier of a container that the kernel's view of its processes contains (`Container.identifier`).
+        lost: nodes that stopped answering, which ended the run.
+        cut: containers that wrote a line longer than the limit (`engines/base.py` `LONGEST`).
+        phases_s: seconds of each phase, as measured by the runner (`create`, `total`) or reported by the programs (`import`, ...; the
+            slowest rank's).
     """
 
     status: Status
@@ -58,7 +58,7 @@ class Outcome(Frozen):
 
     @property
     def against(self) -> tuple[str, ...]:
-        """What a run that did not end well did, in one sentence: `the run timed out: no end after 900 s`; nothing of one that did."""
+        """One sentence about a run that did not succeed, `the run timed out: no end after 900 s`; empty if it did."""
         return () if self.status == "ok" else (f"the run {ENDED[self.status]}: {self.reason}",)
 
 
@@ -68,7 +68,7 @@ EVENTS: Final = "events.jsonl"
 
 
 class ImageUsed(Frozen):
-    """The image that ran, `digest` a registry's or the SHA-256 of the SIF that was made of it; without a container (then `id` is None) the locked requirements, or the machine's own software by its versions."""
+    """The image that ran, `digest` a registry's or the SHA-256 of its SIF; without a container (`id` None) the locked requirements, or the versions of the host's software."""
 
     reference: str
     id: str | None
@@ -77,9 +77,9 @@ class ImageUsed(Frozen):
 
 
 class EngineDetails(Frozen):
-    """More about the engine that ran the containers; `reason` says why this one when it is not the first choice.
+    """Details of the engine that ran the containers; `reason` says why, if it is not the first choice.
 
-    `confined`: whether jobs had a root that they could not write to, and no rights; None in records older than this field.
+    `confined`: whether jobs had a read-only root and no privileges; None in records older than this field.
     """
 
     version: str | None
@@ -88,14 +88,14 @@ class EngineDetails(Frozen):
 
 
 class Ratio(Frozen):
-    """A ratio to the one-device baseline; `ci95` is null, as in `Throughput`."""
+    """A ratio to the one-device baseline; `ci95` is null for the same reason as in `Throughput`."""
 
     value: float
     ci95: Interval | None
 
 
 class ScalingFigures(Frozen):
-    """Speedup and efficiency against a run that differs in scale only; None where there is none to hold against, or `withheld` says why."""
+    """Speedup and efficiency against a run that differs only in scale; None without such a run, or for the reason in `withheld`."""
 
     baseline_run_id: FileName | None
     speedup: Ratio | None
@@ -112,7 +112,7 @@ class Validity(Frozen):
 
 
 class RunRecord(Frozen):
-    """Everything about one run; `dlscale regrade` computes the derived parts again from the raw files."""
+    """Everything about one run; `dlscale regrade` recomputes the derived parts from the raw files."""
 
     schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
     run_id: FileName
@@ -132,23 +132,23 @@ class RunRecord(Frozen):
 
     @property
     def cut(self) -> str | None:
-        """Whose output was cut, in one sentence; None where all is in the logs."""
+        """One sentence that names the containers whose log is truncated; None if all logs are complete."""
         names = ", ".join(name.removeprefix(f"dlscale-{self.run_id}-") for name in self.outcome.cut)
         return f"the log of {names} was cut where a line was longer than is kept" if names else None
 
     @property
     def concurrent(self) -> bool:
-        """Whether it shows what trainings at once are worth, which is no figure for a scaling table."""
+        """Whether it belongs to a comparison of concurrent trainings, which has no place in a scaling table."""
         return isinstance(self.trial, Trial) and self.trial.concurrent is not None
 
     @property
     def profiled(self) -> bool:
-        """Whether it was a pass under a profiler, which has no figure for any table of measured runs."""
+        """Whether it was a profiling pass, which has no figures for tables of measured runs."""
         return isinstance(self.trial, Trial) and self.trial.profile is not None
 
 
 class RunPlan(Frozen):
-    """What was going to be run: written before the first container starts."""
+    """The planned run, written before the first container starts."""
 
     run_id: FileName
     trial: AnyTrial
@@ -157,10 +157,10 @@ class RunPlan(Frozen):
 
     @property
     def nodes(self) -> dict[str, str]:
-        """By container, the node that it runs on."""
+        """The node of each container."""
         return {spec.name: spec.node for spec in self.containers}
 
     @property
     def monitors(self) -> dict[str, str]:
-        """By container, the node that a sampler looks at."""
+        """The node of each sampler's container."""
         return {spec.name: spec.node for spec in self.containers if spec.role == "monitor"}

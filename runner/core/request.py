@@ -1,4 +1,4 @@
-"""`Request`: what the user asked for, before any default. Its fields are the options of the command line and the variables of make."""
+"""`Request`: the user's options before any default. Its fields are the options of the command line and the variables of make."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Scaling = Literal["weak", "strong"]
 Mode = Literal["train", "infer", "converge"]
 EngineName = Literal["docker", "podman", "apptainer", "pyxis", "venv", "host"]
 BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
-"""Those without containers."""
+"""Engines without containers."""
 CONFINED: tuple[EngineName, ...] = ("docker", "podman", "apptainer")
-"""Those that give a job a root that it may not write to, no capability that it does not need, and no way to get one."""
+"""Engines that give a job a read-only root, only the capabilities that it needs, and no way to gain others."""
 BY_COMMAND: tuple[EngineName, ...] = ("apptainer", "podman", "venv")
-"""Those that other machines run by a login, without a daemon of theirs."""
+"""Engines that run on other machines through a login, without a daemon there."""
 SLURM: Final = "slurm"
-"""What HOSTS and CLUSTER are for a job of Slurm."""
+"""The value of HOSTS or CLUSTER that selects Slurm."""
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
 Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]
@@ -59,10 +59,10 @@ DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-te
 AskedDialect = Literal[DialectName, "events", "auto"]
 
 _STRATEGIES: Final = " or ".join(", ".join(get_args(StrategyName)).rsplit(", ", 1))
-# Kinds of a profile that PROFILE_REGION narrows; the others tell of all regions anyway.
+# Kinds of profile that PROFILE_REGION narrows; the others always cover all regions.
 NARROWED: tuple[ProfileKind, ...] = ("kernels", "metrics")
 
-# What is said of a command line of the user's alone, and what that does with it.
+# Options that apply to a user's command alone, each with its verb for error sentences.
 OF_COMMAND: Final[Mapping[str, str]] = {
     "dialect": "reads the log of",
     "pattern": "reads the log of",
@@ -75,9 +75,9 @@ OF_COMMAND: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line asks for a field; `help` says what it is when it is left out, too.
+    """A field's command-line option; `help` states the default as well.
 
-    Metavar TIME is read as a duration, and a number as at least 1 unless it is `0..`.
+    Metavar TIME is parsed as a duration. Numbers are at least 1, or at least 0 if the metavar is `0..`.
     """
 
     help: str
@@ -86,9 +86,9 @@ class Option:
 
 
 class Request(Frozen):
-    """A benchmark request. None means that the user left the choice to the suite.
+    """A benchmark request. None leaves the choice to the suite. Times are in seconds.
 
-    A field without an `Option` is read by a way of its own (`runner/commands/options.py`). Times are in seconds.
+    Fields without an `Option` have their own parser (`runner/commands/options.py`).
     """
 
     framework: Annotated[

@@ -1,4 +1,4 @@
-"""The ways to train one model on several devices: which frameworks have each, and what launches it. Nothing else in the runner lists them."""
+"""The strategies for training one model on several devices, each with its frameworks and launcher. Nothing else in the runner lists them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ StrategyName = Literal[
 class Strategy:
     """A way to use several devices; `launcher` is the function of `runner/plan/launch/launchers.py` that makes its containers.
 
-    `one_process` drives all devices of a host, else each has its own. `between_cpus` carries the gradients between CPU workers, NCCL
-    those between GPUs. `cuts`: devices hold parts of the network, which not every network can be cut into: a workload names it.
+    `one_process`: one process drives all devices of a host, not one each. `between_cpus` carries gradients between CPU workers; GPUs use
+    NCCL. `cuts`: each device holds a part of the network, which not every network allows: its workload must name the strategy.
     """
 
     frameworks: tuple[str, ...]
@@ -43,7 +43,7 @@ STRATEGIES: Final[Mapping[StrategyName, Strategy]] = {
     "fsdp+tp": Strategy(("pytorch",), "torchrun", several_nodes=True, between_cpus="gloo", cuts=True),
 }
 
-# What a user of the framework expects where several devices train: on one node, and on several.
+# The framework's usual strategy for several devices: on one node, and on several nodes.
 DEFAULT_STRATEGY: Final[Mapping[str, StrategyName]] = {
     "caffe": "caffe",
     "mxnet": "kvstore",

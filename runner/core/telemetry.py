@@ -1,4 +1,4 @@
-"""The figures of telemetry, as a record keeps them. Percent are 0..100; None is a figure that can't be had, and `missing` says why."""
+"""Types of a record's telemetry figures. Percentages are 0..100; None is an unavailable figure, and `missing` says why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EnergyMethod = Literal["energy counter", "integrated power"]
 Samples: TypeAlias = "Mapping[str, npt.NDArray[Any]]"
-"""Table `telemetry`, an array a column, rows in the order in which they came; a cell that is none is NaN or None."""
+"""Table `telemetry`: one array a column, rows in order of arrival; an empty cell is NaN or None."""
 
 
 class Range(Frozen):
@@ -28,7 +28,7 @@ class Range(Frozen):
 
 
 class Span(Frozen):
-    """A stretch of time in seconds of one node's monotonic clock."""
+    """A time span in seconds of one node's monotonic clock."""
 
     start: float
     end: float
@@ -41,15 +41,15 @@ class Span(Frozen):
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its length."""
         return self.end - self.start
 
 
 class NodeSpans(Frozen):
-    """When a node's figures were measured (from the first counted window of its ranks to the end of the last), and when nothing ran on it.
+    """A node's measured span (from the first counted window of its ranks to the end of the last), and its idle span before the job.
 
-    `gpus_idle`: when nothing had used its GPUs yet, where less than a second of `idle` came before the job. `pauses`: in `measured`, when no
-    rank trained, such as a validation between two epochs: no figure is of them.
+    `gpus_idle` replaces an `idle` of less than 1 s: it lasts until a rank has imported its framework, before which the job uses no GPU.
+    `pauses` are spans within `measured` in which no rank trained, such as validation between epochs; figures exclude them.
     """
 
     node: str
@@ -60,16 +60,16 @@ class NodeSpans(Frozen):
 
 
 class ForeignProcess(Frozen):
-    """A process that computed on a GPU of the job and was none of it."""
+    """A process outside the job that computed on one of the job's GPUs."""
 
     pid: int
     memory_mib: float | None
 
 
 class Missing(Frozen):
-    """Figures of one device that can't be had, or only for part of the measured span; `fields` are columns of table `telemetry`.
+    """Figures of one device that are unavailable for all or part of the measured span; `fields` are columns of table `telemetry`.
 
-    `device` is `gpu0`, ..., `host`, or `gpu` for all that the node might have.
+    `device` is `gpu0`, ..., `host`, or `gpu` for all GPUs of the node.
     """
 
     node: str
@@ -81,9 +81,9 @@ class Missing(Frozen):
 class GpuTelemetry(Frozen):
     """One GPU over the measured span.
 
-    Power is `energy_j` ÷ `measured_s`, between the smallest and the largest sample, which may not enclose it: samples are, by
-    `power_reading`, of the instant, or NVML's usage, a mean of the second before on Ampere and later (nvmlDeviceGetPowerUsage); None as of
-    samplers that knew the latter only. Neither power nor energy is told of a span under 2 s.
+    The mean of `power_w` is `energy_j` ÷ `measured_s`; its ends are the smallest and the largest sample, which may not enclose the mean.
+    By `power_reading`, a sample is instantaneous, or NVML's usage: a mean over the last second on Ampere and later (nvmlDeviceGetPowerUsage);
+    None from samplers that only had the usage. Spans under 2 s have neither power nor energy.
     """
 
     node: str
@@ -93,14 +93,14 @@ class GpuTelemetry(Frozen):
     measured_s: float
     power_limit_w: float | None
     default_power_limit_w: float | None
-    counters: Literal["gpm", "dcgm"] | None  # whose are the figures of pipes, SMs and DRAM
+    counters: Literal["gpm", "dcgm"] | None  # source of the figures of pipes, SMs and DRAM
     power_reading: PowerReading | None = None
-    utilisation: Range | None  # NVML's: share of time in which any kernel ran
-    fp32_utilisation: Range | None  # share of cycles in which the FP32 pipe was active
+    utilisation: Range | None  # NVML's: share of time during which any kernel ran
+    fp32_utilisation: Range | None  # share of cycles during which the FP32 pipe was active
     power_w: Range | None
     temperature_c: Range | None
     memory_mib: Range | None
-    memory_utilisation_percent: Range | None  # NVML's: share of time in which device memory was read or written
+    memory_utilisation_percent: Range | None  # NVML's: share of time during which device memory was read or written
     sm_active_percent: Range | None
     sm_occupancy_percent: Range | None
     tensor_percent: Range | None
@@ -109,30 +109,30 @@ class GpuTelemetry(Frozen):
     dram_percent: Range | None
     sm_clock_mhz: Range | None
     memory_clock_mhz: Range | None
-    temperature_rise_c: float | None  # mean of the last quarter of the span less that of the first
+    temperature_rise_c: float | None  # mean of the span's last quarter minus mean of its first quarter
     energy_j: float | None
     energy_method: EnergyMethod | None
-    integrated_power_j: float | None  # power over time, to hold against `energy_j`
-    idle_power_w: float | None  # lowest mean over a second before the job
+    integrated_power_j: float | None  # integral of the power samples, as a check of `energy_j`
+    idle_power_w: float | None  # lowest mean over 1 s before the job
     pcie_rx_bytes: (
         int | None
-    )  # this and the next three: by counters, or where there are none by the mean of GPM's rates
+    )  # this and the next three: from byte counters, otherwise from the mean of the sampled rates
     pcie_tx_bytes: int | None
     nvlink_rx_bytes: int | None
     nvlink_tx_bytes: int | None
     slowdown_percent: (
         dict[str, float] | None
-    )  # by reason, the share of the span in which the driver held the clocks down
-    ecc_corrected: int | None  # errors from the last reading before the span to the first after it
+    )  # by reason, the share of the span during which the driver reduced the clocks
+    ecc_corrected: int | None  # errors between the last reading before the span and the first after it
     ecc_uncorrected: int | None
     foreign: tuple[ForeignProcess, ...] | None
 
 
 class HostTelemetry(Frozen):
-    """A node's processors, memory, disks and network (but the loopback) over the measured span: of the whole host, whoever used them.
+    """A node's processors, memory, disks and network (without the loopback) over the measured span, including use by other processes.
 
-    Power and energy are the processors' packages' by RAPL: power is energy ÷ time, between the smallest and the largest rise between two
-    samples; idle is the lowest mean over a second before the job. `sampler_percent` is what the sampler itself used of all CPUs.
+    Power and energy are of the processor packages, by RAPL. The mean of `power_w` is energy ÷ time, its ends are the extremes between two
+    samples; idle power is the lowest mean over 1 s before the job. `sampler_percent` is the sampler's own share of all CPUs.
     """
 
     node: str
@@ -153,15 +153,15 @@ class HostTelemetry(Frozen):
 
 
 class Telemetry(Frozen):
-    """What all nodes of a run did while it was measured.
+    """Telemetry of all nodes over the measured windows of a run.
 
     Attributes:
-        hz: samples a second that were asked for; None where no sampler spoke.
-        device: what trained: GPUs, or workers on CPUs, whose figures are those of their hosts.
-        spans: when, by node; empty where several runs were pooled.
-        samples: what throughput counts (images, tokens, seconds of audio, ...) in the windows that it is over.
-        seconds: of these windows; None in records that are older than it, until they are regraded.
-        energy_j: of all devices that trained; None unless each is known, and of spans under 2 s.
+        hz: requested samples a second; None if no sampler reported.
+        device: the devices that trained: GPUs, or CPU workers, whose figures are those of their hosts.
+        spans: the measured span of each node; empty if several runs were pooled.
+        samples: the amount that throughput counts (images, tokens, seconds of audio, ...) in the windows that count.
+        seconds: length of these windows; None in older records that have not been regraded.
+        energy_j: of all devices that trained; None unless it is known for each, and for spans under 2 s.
         samples_per_joule: `samples` ÷ `energy_j`.
     """
 
@@ -182,23 +182,23 @@ class Telemetry(Frozen):
         return self.gpus if self.device == "gpu" else self.hosts
 
     def mean(self, figure: Callable[[GpuTelemetry], Range | None]) -> float | None:
-        """Mean of a figure over the GPUs, by the seconds that each was measured; None unless each has it."""
+        """Mean of a figure over the GPUs, weighted by their measured seconds; None unless each GPU has it."""
         return _mean([figure(gpu) for gpu in self.gpus], [gpu.measured_s for gpu in self.gpus])
 
     @property
     def utilisation_percent(self) -> float | None:
-        """Mean utilisation of the devices that trained: NVML's of GPUs, all CPUs' of hosts; None unless each is known."""
+        """Mean utilisation of the devices that trained: NVML's for GPUs, that of all CPUs for hosts; None unless each is known."""
         if self.device == "gpu":
             return self.mean(lambda gpu: gpu.utilisation)
         return _mean([host.cpu_percent for host in self.hosts], [host.measured_s for host in self.hosts])
 
     @property
     def power_w(self) -> float | None:
-        """Mean power of all devices that trained together: their energy ÷ time, so that throughput ÷ power is `samples_per_joule`."""
+        """Total mean power of the devices that trained: energy ÷ time, so that throughput ÷ power is `samples_per_joule`."""
         return None if self.energy_j is None or self.seconds is None else self.energy_j / self.seconds
 
     def why_missing(self, node: str, device: str, field: str) -> str | None:
-        """Why a device has no such figure; None where nobody said, or where it has one."""
+        """Return why a device lacks a figure; None if it has the figure, or if no reason is known."""
         told = (
             entry.reason
             for entry in self.missing
@@ -210,7 +210,7 @@ class Telemetry(Frozen):
 
 
 def over_time(values: Sequence[float], seconds: Sequence[float]) -> float:
-    """Mean weighted by the time that each value was measured over."""
+    """Mean of values, each weighted by the time over which it was measured."""
     return math.fsum(value * weight for value, weight in zip(values, seconds, strict=True)) / math.fsum(seconds)
 
 

@@ -1,4 +1,4 @@
-"""What carries the gradients of a trial between its devices: the library, and the `Transport` that was asked for and used, with the bytes that counters saw."""
+"""What carries a trial's gradients between devices: the library, and the requested and used `Transport` with its byte counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runner.core.trial import Trial
 # `memory`: one process drives all devices and copies between them.
 Carrier = Literal["none", "memory", "nccl", "gloo", "mpi", "ps-lite", "grpc"]
 
-# These know sockets and nothing else: over InfiniBand they speak IP, and over RoCE plain Ethernet.
+# Libraries that use only sockets: IP over InfiniBand, and plain Ethernet on a RoCE adapter.
 IP_ONLY: Final[frozenset[Carrier]] = frozenset({"gloo", "ps-lite", "grpc"})
 LIBRARIES: Final[Mapping[Carrier, str]] = {
     "none": "the process",
@@ -28,26 +28,26 @@ LIBRARIES: Final[Mapping[Carrier, str]] = {
 
 
 def carrier(trial: Trial) -> Carrier:
-    """The library that moves the gradients, which follows from strategy, store and device."""
+    """Return the library that moves the gradients; strategy, kvstore and device determine it."""
     if trial.world_size == 1:
         return "none"
     if trial.horovod:
         return trial.horovod.operations
     if trial.strategy == "kvstore" and trial.kvstore != "nccl":
         return "ps-lite" if trial.processes > 1 else "memory"
-    if trial.device == "gpu" and trial.strategy != "ps":  # whose gradients go through host memory
+    if trial.device == "gpu" and trial.strategy != "ps":  # gradients of `ps` go through host memory
         return "nccl"
     return STRATEGIES[trial.strategy].between_cpus
 
 
 CountedWire = Literal["nvlink", "pcie", "rdma", "sockets", "loopback"]
 
-# Of the bytes that the gradients need: so much shows that they went there. Cards keep their own counters, and tell the kernel as late
-# as 2 s after; PCIe is the mean of samples. NVLink and the loopback counted at least 1.000 of it in every run in results/.
+# A wire carried the gradients if it counted this fraction of their bytes. Network cards update the kernel's counters up to 2 s late; PCIe
+# is a mean of samples. NVLink and the loopback counted a fraction of at least 1.000 in every run in results/.
 ENOUGH: Final[Mapping[CountedWire, float]] = {"nvlink": 0.9, "loopback": 0.9, "rdma": 0.5, "sockets": 0.5, "pcie": 0.5}
 
-# Of the same, what may cross a wire on which no gradient was claimed to go: barriers, buffers that are broadcast, a connection kept alive.
-# In the runs over other wires in results/h200/wires NVLink counted less than 0.0001 of it.
+# The fraction that barriers, broadcasts of buffers and keep-alives may move over a wire that should carry no gradients. In the runs over
+# other wires in results/h200/wires NVLink counted a fraction of less than 0.0001.
 STRAY: Final = 0.1
 
 NAMES: Final[Mapping[CountedWire, str]] = {
@@ -58,21 +58,21 @@ NAMES: Final[Mapping[CountedWire, str]] = {
     "loopback": "the loopback",
 }
 
-# Where each is counted; the loopback is one.
+# The place at which each wire is counted; there is only one loopback.
 _PLACES: Final[Mapping[CountedWire, str]] = {"nvlink": "GPU", "pcie": "GPU", "rdma": "node", "sockets": "node"}
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 class Counted(Frozen):
-    """Bytes that one kind of wire moved in the measured windows, by its counters, at each of the places that have one."""
+    """Bytes that one kind of wire moved in the measured windows, from the counters at each place (GPU, node or loopback)."""
 
     wire: CountedWire
-    places: int  # GPUs, nodes or loopbacks that were counted
-    least: int  # where least moved; of NVLink in the direction that moved less, since gradients go both ways
-    most: int  # where, and in the direction in which, most moved
-    sent: float  # what left a place, mean over the places
-    needed: int  # what the gradients need at each place at the least
-    share: float = 1.0  # of the measured time, what the counts are of; all but those of samplers are of all of it
+    places: int  # number of counted places
+    least: int  # at the place with the least; for NVLink in its less used direction, since gradients go both ways
+    most: int  # at the place with the most, in its more used direction
+    sent: float  # mean over places of what each sent
+    needed: int  # the least that the gradients need at each place
+    share: float = 1.0  # counted part of the measured time; below 1 only for samplers' figures
 
     @property
     def carried(self) -> bool:
@@ -81,24 +81,24 @@ class Counted(Frozen):
 
     @property
     def found(self) -> bool:
-        """Whether a place moved more than a stray part of the gradients."""
+        """Whether any place moved more than stray traffic."""
         return self.most > STRAY * self.needed
 
     @property
     def amount(self) -> str:
-        """What was moved, in words: `24.8 GB to 24.9 GB a GPU`."""
+        """The moved bytes as text: `24.8 GB to 24.9 GB a GPU`."""
         place = f" a {_PLACES[self.wire]}" if self.wire in _PLACES else ""
         return " to ".join(dict.fromkeys((size(self.least), size(self.most)))) + place
 
 
 def size(count: float) -> str:
-    """Bytes in words with three significant digits, in powers of 1000: `24.9 GB`."""
+    """Format bytes with three significant digits and a decimal prefix: `24.9 GB`."""
     power = min(len(_UNITS) - 1, max(0, math.floor(math.log10(count) / 3))) if count >= 1 else 0
     return f"{float(f'{count / 1000**power:.3g}'):g} {_UNITS[power]}"
 
 
 class InterfaceTraffic(Frozen):
-    """Bytes that one rank saw cross a network interface of its node in the measured windows."""
+    """Bytes over a network interface of a node in the measured windows, as one rank read its counters."""
 
     rank: int
     interface: str
@@ -108,7 +108,7 @@ class InterfaceTraffic(Frozen):
 
 
 class PortTraffic(Frozen):
-    """Bytes that crossed a port of a node's RDMA adapter (`mlx5_0:1`) in the measured windows; RDMA passes the interfaces by."""
+    """Bytes over a port of a node's RDMA adapter (`mlx5_0:1`) in the measured windows; RDMA bypasses the network interfaces."""
 
     node: str | None
     port: str
@@ -118,7 +118,7 @@ class PortTraffic(Frozen):
 
 
 class NvlinkTraffic(Frozen):
-    """Bytes that crossed all NVLinks of one GPU, by its UUID, in the measured windows."""
+    """Bytes over all NVLinks of one GPU, named by its UUID, in the measured windows."""
 
     gpu: str
     rx_bytes: int
@@ -126,7 +126,7 @@ class NvlinkTraffic(Frozen):
 
 
 class PcieTraffic(Frozen):
-    """Bytes that crossed the PCIe of one GPU, by its UUID, in the windows that samplers tell of: `share` of the measured time."""
+    """Bytes over PCIe of one GPU, named by its UUID, in the sampled windows: `share` of the measured time."""
 
     gpu: str
     rx_bytes: int
@@ -146,7 +146,7 @@ class PeerTraffic(Frozen):
 
 
 class Evidence(Frozen):
-    """What proves the transport."""
+    """Evidence of the transport."""
 
     traffic: tuple[InterfaceTraffic, ...]
     nccl_lines: tuple[str, ...]
@@ -156,12 +156,12 @@ class Evidence(Frozen):
     peers: tuple[PeerTraffic, ...] = ()
 
 
-# `process` is the memory of a single process, `ipoib` IP over InfiniBand: sockets, and no verbs.
+# `process` is the memory of a single process, `ipoib` IP over InfiniBand: sockets without verbs.
 Used = Literal[
     "none", "process", "loopback", "nvlink", "pcie", "shm", "ethernet", "ipoib", "infiniband", "roce", "unknown"
 ]
 
-# Whose bytes are those of a transport; GPUs reach shared memory over PCIe, that of CPUs has no counter.
+# The wire whose counters count a transport. GPUs access shared memory over PCIe; shared memory of CPUs has no counter.
 _COUNTED_BY: Final[Mapping[Used, CountedWire]] = {
     "nvlink": "nvlink",
     "pcie": "pcie",
@@ -175,21 +175,20 @@ _COUNTED_BY: Final[Mapping[Used, CountedWire]] = {
 
 
 class Transport(Frozen):
-    """The transport that was asked for and the one that carried the gradients.
+    """The requested transport and the one that carried the gradients.
 
-    The figures between nodes (`interfaces` to `expected_bytes_per_step`) are empty or None on one node, and where the evidence does not
-    tell.
+    The figures between nodes (`interfaces` to `expected_bytes_per_step`) are empty or None on one node, and without evidence.
 
     Attributes:
-        counted: what the counters of each kind of wire say; of those that tell anything about where the gradients went.
-        contradiction: what they say against the library, both wires and their bytes in one sentence; None where all of them agree.
-        unproved: why it is not known what was used; None where it is.
+        counted: byte counts of each kind of wire that is relevant to where the gradients went.
+        contradiction: one sentence on counters that contradict the library, with wires and bytes; None if all agree.
+        unproved: why the used transport is unknown; None if it is known.
         interfaces: by node, the network interface that carried the gradients.
-        hcas: ports of RDMA adapters that did.
-        gradient_bytes: what each device hands over to be exchanged in one step.
-        sent_bytes_per_step: by node, what left it over those interfaces or ports, headers included.
-        expected_bytes_per_step: what the algorithm has all nodes together send for these gradients (`gradient_factor`).
-        emulated: what is not a real wire about it, for titles and tables; None for real machines on links as they are.
+        hcas: ports of RDMA adapters that carried them.
+        gradient_bytes: bytes that each device contributes to the exchange of one step.
+        sent_bytes_per_step: by node, bytes sent over those interfaces or ports, including headers.
+        expected_bytes_per_step: bytes that all nodes together send for these gradients by the algorithm (`gradient_factor`).
+        emulated: the emulated part, for titles and tables; None for real machines on unshaped links.
     """
 
     requested: Interconnect
@@ -207,16 +206,16 @@ class Transport(Frozen):
 
     @property
     def own_count(self) -> Counted | None:
-        """What was counted of the wire that was used; None where it has no counter."""
+        """The byte counts of the used wire; None if it has no counter."""
         wire = _COUNTED_BY.get(self.used)
         return next((count for count in self.counted if count.wire == wire), None)
 
     @property
     def interface(self) -> str | None:
-        """The interface in words; several where the nodes name it differently."""
+        """The interface's name; several if the nodes name it differently."""
         return ", ".join(dict.fromkeys(self.interfaces.values())) or None
 
     @property
     def label(self) -> str:
-        """For titles and tables: `ethernet`, `ethernet (emulated 1gbit)`."""
+        """The transport in titles and tables: `ethernet`, `ethernet (emulated 1gbit)`."""
         return f"{self.used} ({self.emulated})" if self.emulated else self.used

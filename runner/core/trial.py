@@ -1,6 +1,6 @@
-"""`Trial`: one cell of the matrix, with nothing left to decide; `ExternalTrial`: a run of a program that is not the suite's.
+"""`Trial`: one cell of the matrix, fully decided; `ExternalTrial`: a run of a program that is not the suite's.
 
-`key`: what two trials share that differ in scale only.
+Trials that differ only in scale and repeat have the same `key`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHOWN: Final = 60
 
 Case = Literal["one", "sequential", "together"]
 
-# What each kind of a pass under a profiler shows.
+# What a profiling pass of each kind shows.
 SEEN: Final[Mapping[ProfileKind, str]] = {
     "kernels": "kernels",
     "metrics": "hardware counters",
@@ -50,7 +50,7 @@ SEEN: Final[Mapping[ProfileKind, str]] = {
     "calls": "calls of the whole process",
 }
 
-# What a training has to do with others.
+# How a training ran relative to others, for titles.
 IN_WORDS: Final[Mapping[Case, str]] = {
     "one": "alone",
     "sequential": "{} of {} one after the other",
@@ -59,12 +59,13 @@ IN_WORDS: Final[Mapping[Case, str]] = {
 
 
 class Dataset(Frozen):
-    """A folder of class folders with JPEGs, what was packed from one, or a folder of utterances.
+    """A folder of class folders with JPEGs, a packed form of one, a folder of utterances, or a file of tokens.
 
     Attributes:
-        images, classes: how many; utterances count as images without a class.
-        validation_images: how many of them a training that is watched to converge keeps for validation; 0 of a packed one.
-        digest: SHA-256 over the names and sizes of its files, so that two runs can tell whether they read the same.
+        images, classes: their numbers; utterances and tokens count as images without a class.
+        validation_images: images that a convergence training keeps for validation; 0 for a packed data set.
+        digest: SHA-256 that tells whether two runs read the same data: over the names and sizes of files, the index of a packed data set,
+            or a sample of tokens.
     """
 
     path: str
@@ -75,12 +76,12 @@ class Dataset(Frozen):
 
 
 class Horovod(Frozen):
-    """How Horovod is run (its user guide: "Horovod with MPI", "Tensor Fusion").
+    """Horovod's settings (its user guide: "Horovod with MPI", "Tensor Fusion").
 
     Attributes:
-        controller: what the ranks agree through.
-        fusion_threshold_mib: size up to which gradients are joined into one message; Horovod's default when None.
-        cycle_time_ms: between two rounds of agreement; Horovod's default when None.
+        controller: the library that coordinates the ranks.
+        fusion_threshold_mib: size up to which gradients are fused into one message; None for Horovod's default.
+        cycle_time_ms: time between two rounds of negotiation; None for Horovod's default.
     """
 
     controller: Controller
@@ -91,7 +92,7 @@ class Horovod(Frozen):
 
 
 class Placed(Frozen):
-    """A node of a job: how many of its devices the job has, and how the other nodes reach it; no wire where it is the only one."""
+    """A node of a job: the number of devices it contributes, and how other nodes reach it; no wire if it is the only node."""
 
     node: str
     devices: int
@@ -99,10 +100,10 @@ class Placed(Frozen):
 
 
 class Concurrent(Frozen):
-    """A training beside others, or one of those that show what that is worth.
+    """A training that runs concurrently with others, or one that is compared with those: alone, or one after the other.
 
     Attributes:
-        shared: whether those at once have all devices in common; else each has its own share of them.
+        shared: whether concurrent trainings share all devices; otherwise each has its own.
     """
 
     trainings: int
@@ -112,7 +113,7 @@ class Concurrent(Frozen):
 
     @property
     def label(self) -> str:
-        """Case and number as part of a name: `one`, `sequential-1of2`, `together-2of2`."""
+        """Case and number as a part of names: `one`, `sequential-1of2`, `together-2of2`."""
         return self.case if self.case == "one" else f"{self.case}-{self.number}of{self.trainings}"
 
 
@@ -120,7 +121,7 @@ Source = Literal["ncu", "sampler", "none"]
 
 
 class Counting(Frozen):
-    """Who reads the counters: `program` is the path of `ncu`, `folder` what a container has to be given for it, `reason` why it is not `ncu`."""
+    """What reads the counters: `program` is the path of `ncu`, `folder` the directory to mount for it, `reason` why it is not `ncu`."""
 
     source: Source
     program: str | None = None
@@ -129,14 +130,14 @@ class Counting(Frozen):
 
 
 class ProfilePass(Frozen):
-    """A short run under a profiler, beside the measured ones.
+    """A short run under a profiler, in addition to the measured runs.
 
     Attributes:
-        kind: `kernels` traces what ran when, `metrics` reads hardware counters, `memory` what was allocated, `region` times parts of a
-            step, `calls` records those of the CUDA API from the start of the process.
-        after: iterations before it; None for as many as it takes to be steady.
-        region: the part of each step that it looks at; None for whole steps.
-        counting: who reads the hardware's counters, and why; with kind `metrics`.
+        kind: `kernels` traces kernels, `metrics` reads hardware counters, `memory` records allocations, `region` times the parts of a
+            step, `calls` records calls of the CUDA API from the start of the process.
+        after: iterations before the profiler starts; None for as many as it takes to be steady.
+        region: the part of each step to profile; None for whole steps.
+        counting: what reads the hardware counters, and why; only for kind `metrics`.
     """
 
     kind: ProfileKind
@@ -147,7 +148,7 @@ class ProfilePass(Frozen):
 
     @property
     def ncu(self) -> Counting | None:
-        """What is known of Nsight Compute where the program runs under it."""
+        """`counting` if the program runs under Nsight Compute, otherwise None."""
         return self.counting if self.counting and self.counting.source == "ncu" else None
 
 
@@ -155,30 +156,30 @@ class Trial(Frozen):
     """One cell of the run matrix.
 
     Attributes:
-        program: training program, relative to `workloads/`.
-        dialect: what its figures are read in, where the program leaves them to the framework's own log.
+        program: program to run, relative to `workloads/`.
+        dialect: format of the log that the figures are read from; None if the program writes the suite's events.
         world_size: devices that train together.
-        processes: ranks that drive them (fewer than devices where one process drives several).
-        placement: the nodes in order, rank 0 on the first; empty in records older than this field, which ran on one.
-        link: what the links between the nodes were slowed down to; None for links as they are.
+        processes: number of ranks; fewer than devices if one process drives several.
+        placement: the nodes in order, rank 0 on the first; empty in records older than this field, whose trials ran on one node.
+        link: limits on the links between the nodes; None for unshaped links.
         probe_bytes: sizes of the messages that are timed on the job's own wires before its first step.
-        iterations, warmup: measured iterations of this trial, and those before them. 0 in a plan: as many as take `measure_s`, which the
-            record of the run has.
+        iterations, warmup: measured iterations of this trial, and warm-up iterations. In a plan, 0 iterations means as many as take
+            `measure_s`; the run's record has their number.
         window: iterations between two window edges.
-        measure_s: seconds that were to be measured, where iterations follow the rate of the warm-up; None where they were given.
-        image_shape: (channels, height, width); None where samples are no images.
-        settings: of the model and its workload alone, as flags of the program.
-        epoch_iterations: of a training that is watched to converge, iterations of one epoch.
+        measure_s: target length of the measurement in seconds if the warm-up's rate sets `iterations`; None if they were given.
+        image_shape: (channels, height, width); None if samples are not images.
+        settings: model-specific and workload-specific settings, passed to the program as flags.
+        epoch_iterations: iterations of one epoch in a convergence training.
         fit: iterations of training before inference.
-        decode: what decodes the JPEGs of `data`.
-        gpu_memory: what the framework takes of a GPU's memory, where it can be told.
-        interconnect, iface, hca: kind of wire, interface and adapter that were asked for; the chosen ones are in `placement`.
+        decode: device that decodes the JPEGs of `data`.
+        gpu_memory: GPU memory that the framework allocates, if it can be configured.
+        interconnect, iface, hca: requested kind of wire, interface and adapter; `placement` has the chosen ones.
         threads: intra-op threads of each process.
-        oversubscribed: whether CPU workers have to share cores.
-        cpus_per_worker: CPU cores that one CPU worker, the "device" of a CPU run, has for itself; None on GPUs.
+        oversubscribed: whether CPU workers share cores.
+        cpus_per_worker: CPU cores reserved for each CPU worker, the "device" of a CPU run; None on GPUs.
         epochs: passes over the training samples that all measured iterations make.
-        key: equal for trials that differ in scale and repeat only; see `comparison_key`.
-        profile: what a pass under a profiler looks for; None for a measured run.
+        key: equal for trials that differ only in scale and repeat; see `comparison_key`.
+        profile: the profiling pass; None for a measured run.
     """
 
     framework: str
@@ -236,53 +237,52 @@ class Trial(Frozen):
 
     @property
     def measured(self) -> Trial:
-        """The measured trial that a pass under a profiler looks into; a measured one itself."""
+        """The measured trial that a profiling pass belongs to; a measured trial itself."""
         return self.model_copy(update={"profile": None})
 
     @property
     def first_device(self) -> int:
-        """Number of its first device on its node: trainings at once have each their own, unless they share all."""
+        """Index of its first device on its node; 0 unless concurrent trainings have devices of their own."""
         if self.concurrent is None or self.concurrent.case != "together" or self.concurrent.shared:
             return 0
         return (self.concurrent.number - 1) * self.world_size
 
     @property
     def image_size(self) -> int | None:
-        """Height and width of its images in pixels; None where samples are no images."""
+        """Height and width of its images in pixels; None if samples are not images."""
         return self.image_shape[1] if self.image_shape else None
 
     @property
     def packed_at(self) -> int | None:
-        """Height and width of its images where its program may read packed data; None where it reads them as they are."""
+        """Height and width of its images if its program may read packed data; None if it reads the original files."""
         return self.image_size if self.mode == "train" else None
 
     @property
     def asynchronous(self) -> bool:
-        """Whether a rank goes on with the weights that it finds, which others have changed meanwhile."""
+        """Whether ranks train asynchronously: each continues with the current weights, which others may have changed meanwhile."""
         return self.kvstore == "dist_async" or self.strategy == "ps"
 
     @property
     def way(self) -> str:
-        """How several devices train together, with what makes a difference: `kvstore dist_sync`, `horovod over gloo`."""
+        """The strategy with its kvstore or Horovod backend: `kvstore dist_sync`, `horovod over gloo`."""
         if self.kvstore:
             return f"{self.strategy} {self.kvstore}"
         return f"{self.strategy} over {self.horovod.operations}" if self.horovod else self.strategy
 
 
 class ExternalTrial(Frozen):
-    """One run of a command line that is not the suite's: what was asked, and nothing that only the program knows.
+    """One run of a user's command: the request, and nothing that only the program knows.
 
     Attributes:
-        command: the program and its arguments, with the number of devices in their place.
-        workdir: where it starts; None for where the image says.
-        dialect: what its log is read in; `auto` in a plan, and in the record of a log that is in none; `events` when it writes the
-            suite's own.
-        batch_per_device: samples that a device takes at once, as the user says; None where the log has to tell.
-        scaling: `strong` where the batch that was told is of all devices, and a device's its share.
-        warmup: iterations from the first that count in no figure; None for none beyond the program's own.
-        data: the host's folder that it sees at `/dlscale/data`; None for none.
-        cpus_per_worker: CPU cores that it was given for each CPU worker; None on GPUs.
-        key: equal for runs of the same command in the same image that differ in scale and repeat only.
+        command: the program and its arguments, placeholders replaced by the number of devices.
+        workdir: working directory; None for the image's.
+        dialect: format of its log; `auto` in a plan, and in the record of a log in no known dialect; `events` if it writes the suite's.
+        batch_per_device: samples a device and step, from the user; None if the log states it.
+        scaling: `strong` if the given batch is of all devices, so that each device has a share of it.
+        warmup: leading iterations that count in no figure; None for none beyond the program's own.
+        data: the host's folder that is mounted at `/dlscale/data`; None for none.
+        cpus_per_worker: CPU cores of each CPU worker; None on GPUs.
+        key: equal for runs of the same command in the same image that differ only in scale and repeat.
     """
 
     image: str
@@ -303,19 +303,19 @@ class ExternalTrial(Frozen):
     repeat: int
     key: str
 
-    # No profiler of the suite's knows it, it never shares its devices, and it reads its data as they are.
+    # The suite can't profile it, it never shares its devices, and it reads its data unpacked.
     profile: ClassVar[None] = None
     concurrent: ClassVar[None] = None
     packed_at: ClassVar[None] = None
 
     @property
     def measured(self) -> ExternalTrial:
-        """Itself: no run of it is a pass under a profiler."""
+        """Itself: an external program has no profiling passes."""
         return self
 
     @property
     def name(self) -> str:
-        """What it is called, or image and command in one short line."""
+        """The user's name for it, or image and command in one short line."""
         return self.label or f"{self.image}: {textwrap.shorten(shlex.join(self.command), SHOWN, placeholder=' ...')}"
 
 
@@ -323,7 +323,7 @@ AnyTrial = Trial | ExternalTrial
 
 
 def devices_in_words(device: Device, count: int, *, cores: int | None) -> str:
-    """A number of devices: `4 GPUs`; `2 workers × 1 core`, as a worker of two cores is another device. `cores` None: not known."""
+    """Describe a number of devices: `4 GPUs`, or `2 workers × 1 core`, since workers of one and two cores differ. `cores` None: unknown."""
     plural = "s" if count > 1 else ""
     if device == "gpu":
         return f"{count} GPU{plural}"
@@ -333,18 +333,18 @@ def devices_in_words(device: Device, count: int, *, cores: int | None) -> str:
 
 
 def paced(trial: Trial, *, iterations: int, window: int) -> Trial:
-    """A trial whose length followed its rate, with the length that it had; `epochs` of such a plan are those of one iteration."""
+    """Return a trial that was planned by `measure_s` with its actual length; the plan's `epochs` are those of one iteration."""
     each = trial.epochs / max(1, trial.iterations)
     return trial.model_copy(update={"iterations": iterations, "window": window, "epochs": each * iterations})
 
 
 def comparison_key(facts: dict[str, str | int | float | tuple[int, ...] | tuple[str, ...] | None]) -> str:
-    """Digest of everything that must be equal for a speedup to mean something (16 hexadecimal digits)."""
+    """Hash everything that must be equal for a speedup to be meaningful (16 hexadecimal digits)."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def title(trial: AnyTrial) -> str:
-    """A trial in one line: what, on how many of which devices, and over what where there are several nodes."""
+    """Describe a trial in one line: model, number and kind of devices, and the wire between nodes."""
     what = f"{trial.framework} {trial.version} {trial.model}" if isinstance(trial, Trial) else trial.name
     line = f"{what} on {devices_in_words(trial.device, trial.world_size, cores=trial.cpus_per_worker)}"
     if isinstance(trial, ExternalTrial):
@@ -361,7 +361,7 @@ def title(trial: AnyTrial) -> str:
 
 
 def of_older(trial: Mapping[str, Any]) -> tuple[Technique, ...]:
-    """What a trial used whose record is older than techniques: PyTorch's programs had two that nobody asked for."""
+    """Return the techniques of a trial whose record lacks that field: PyTorch's trainings used these two by default then."""
     if trial.get("framework") != "pytorch" or trial.get("mode") == "infer":
         return ()
     found: list[Technique] = []

@@ -11,12 +11,12 @@ from pydantic import Field
 from runner.core.errors import shorten
 from runner.core.frozen import Frozen
 
-# "1gbps" is no unit here: to tc it means bytes, to nearly everybody else bits.
+# "gbps" is not accepted: tc reads it as bytes a second, nearly everybody else as bits.
 _MBIT: Final = {"bit": 1e-6, "kbit": 1e-3, "mbit": 1.0, "gbit": 1e3, "tbit": 1e6}
 _MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([a-z]+)", re.ASCII)
 
-# What tc takes: its token bucket counts bytes of a millisecond in 32 bits, netem microseconds in as many.
+# tc's limits: its token bucket counts the bytes of a millisecond in 32 bits, netem counts microseconds in 32 bits.
 _MOST_MBIT: Final = 1e7
 _MOST_MS: Final = 1e6
 
@@ -28,10 +28,10 @@ class Link(Frozen):
     """The link of every node to the switch.
 
     Attributes:
-        rate_mbit: megabits a second that a node sends at the most; None for as fast as it is. What it receives is held by those who
-            send; a rig's links, whose both ends are its own, hold that too.
-        delay_ms: added to every packet on its way out, in milliseconds.
-        emulated: whether software shapes it, so that its figures are none of a real wire.
+        rate_mbit: limit on what a node sends, in megabits a second; None for no limit. Only its peers' limits bound what it receives,
+            except in a testbed, which shapes both ends of a link.
+        delay_ms: added to every outgoing packet, in milliseconds.
+        emulated: whether software shapes the link; its figures then say nothing about a real wire.
     """
 
     rate_mbit: Positive | None = None
@@ -40,7 +40,7 @@ class Link(Frozen):
 
     @property
     def label(self) -> str:
-        """For titles and tables: `emulated 1gbit 0.2ms`."""
+        """The link in titles and tables: `emulated 1gbit 0.2ms`."""
         words = ["emulated"] if self.emulated else []
         words += [show_rate(self.rate_mbit)] if self.rate_mbit is not None else []
         words += [show_delay(self.delay_ms)] if self.delay_ms else []
@@ -48,7 +48,7 @@ class Link(Frozen):
 
 
 def parse_rate(text: str) -> float:
-    """Read a rate in tc's words, e.g. `1gbit` or `100mbit`, as megabits a second; all else is a ValueError that ends with an example."""
+    """Parse a rate in tc's notation, e.g. `1gbit` or `100mbit`, into megabits a second. Raises ValueError with an example."""
     rate = _parse(text, _MBIT)
     if rate is None or rate <= 0:
         raise ValueError(f"{text!r} is no rate; write for example 1gbit or 100mbit")
@@ -58,7 +58,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_delay(text: str) -> float:
-    """Read a delay in tc's words, e.g. `0.2ms` or `50us`, as milliseconds; all else is a ValueError that ends with an example."""
+    """Parse a delay in tc's notation, e.g. `0.2ms` or `50us`, into milliseconds. Raises ValueError with an example."""
     delay = _parse(text, _MS)
     if delay is None:
         raise ValueError(f"{text!r} is no delay; write for example 0.2ms or 50us")
@@ -70,12 +70,12 @@ def parse_delay(text: str) -> float:
 
 
 def show_rate(rate_mbit: float) -> str:
-    """Write a rate as tc reads it, in the largest unit that it has one of: 1000 gives `1gbit`."""
+    """Format a rate for tc in the largest unit in which it is at least 1: 1000 becomes `1gbit`."""
     return _show(rate_mbit, _MBIT)
 
 
 def show_delay(delay_ms: float) -> str:
-    """Write a delay as tc reads it: 0.2 gives `200us`."""
+    """Format a delay for tc: 0.2 becomes `200us`."""
     return _show(delay_ms, _MS)
 
 
@@ -87,7 +87,7 @@ def _parse(text: str, units: dict[str, float]) -> float | None:
 def _show(value: float, units: dict[str, float]) -> str:
     fitting = [unit for unit, size in units.items() if value >= size] or [next(iter(units))]
     unit = fitting[-1]
-    # A float carries 15 digits faithfully; more would show how 0.2 is stored.
+    # A double preserves 15 decimal digits; more would show the rounding error of 0.2.
     return f"{value / units[unit]:.15g}{unit}"
 
 
@@ -95,9 +95,9 @@ WireKind = Literal["ethernet", "infiniband", "roce"]
 
 
 class Wire(Frozen):
-    """How the other nodes of a job reach one of them: the interface that all libraries are bound to, its address or a name that leads there.
+    """How the other nodes of a job reach a node: the interface that all libraries are bound to, and its address or host name.
 
-    `hcas` are the RDMA adapters that NCCL may use, `mlx5_0:1` with the port; none for a wire that is driven through the kernel alone.
+    `hcas` are the RDMA adapters that NCCL may use, with their ports, e.g. `mlx5_0:1`; empty if the kernel's network stack drives the wire.
     """
 
     kind: WireKind
@@ -107,12 +107,12 @@ class Wire(Frozen):
 
 
 class NodeWires(Frozen):
-    """What the hosts file says of a node: interfaces by role, addresses by interface, and adapters; none for all that are active."""
+    """A node's network in the hosts file: interfaces by role, addresses by interface, and adapters; no adapters means all active ones."""
 
     roles: Mapping[WireKind, str] = {}
     addresses: Mapping[str, str] = {}
     hcas: tuple[str, ...] = ()
 
 
-# What the engine calls the one interface of a container that has a network.
+# The engine's name for the only interface of a container on a network.
 IFACE: Final = "eth0"

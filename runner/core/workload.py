@@ -1,6 +1,6 @@
-"""`Workload`: what can be trained, by which program, with which defaults; read from `workloads/<name>/workload.yaml`.
+"""`Workload`: models, the programs that train them and their defaults, read from `workloads/<name>/workload.yaml`.
 
-Checks of a request against a workload live here, so that each ends in one sentence (a RequestError) before anything is started.
+Requests are checked against a workload here, so that each error is one sentence (a RequestError) before anything is started.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from runner.core.strategies import STRATEGIES
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Setting = int | float | str
-# Of some settings of some models, more than a program can tell by itself: the sequences of a batch, the ranks that share a layer.
+# Names of settings that the runner itself reads.
 SEQUENCE, PARTS_OF_BATCH, SHARED_BY = "sequence-length", "gradient-accumulation", "tensor-parallel"
-NEW = "new-tokens"  # those of a sequence that are generated
+NEW = "new-tokens"  # tokens of a sequence that inference generates
 ProgramMode = Literal["train", "infer"]
-# JPEGs in class folders, WAV files with their texts, a file of token numbers, or nothing.
+# JPEGs in class folders, WAV files with transcripts, a file of token numbers, or nothing.
 DataKind = Literal["images", "audio", "tokens", "none"]
 
 # The workload of a request that names no model.
@@ -36,18 +36,18 @@ DEFAULT: Final = "imagenet_cnn"
 
 
 class SyntheticBand(Frozen):
-    """What the losses on random images with random labels must look like: least and greatest first loss, in units of ln(classes).
+    """Bounds on the first loss on random images with random labels: least and greatest, in units of ln(classes).
 
-    That is the cross-entropy of a guess that gives every class the same probability, where a network with small last-layer weights starts.
+    ln(classes) is the cross-entropy of a uniform guess, with which a network with small last-layer weights starts.
     """
 
     first_loss_factors: tuple[Positive, Positive]
 
 
 class RealBand(Frozen):
-    """What the losses on real images must look like: the mean over the last `compared_share` of them lies below that over the first.
+    """Condition on the losses on real images: the mean of the last `compared_share` of them is below the mean of the first.
 
-    Fewer than `minimum_iterations` are too noisy to judge, and are not judged.
+    Fewer than `minimum_iterations` are not judged: they are too noisy.
     """
 
     compared_share: Annotated[float, Field(gt=0, le=0.5)]
@@ -55,71 +55,71 @@ class RealBand(Frozen):
 
 
 class SanityBand(Frozen):
-    """The sanity band of a workload, for both kinds of data."""
+    """A workload's conditions on losses, for both kinds of data."""
 
     synthetic: SyntheticBand
     real: RealBand
 
 
 class Defaults(Frozen):
-    """What a request gets that leaves these out, for one kind of device."""
+    """Defaults of a request for one kind of device."""
 
     model: str
-    image_size: Count | None = None  # height and width in pixels; None for the size that the model was published with
+    image_size: Count | None = None  # height and width in pixels; None for the model's published size
     batch: Count  # samples a device
     iterations: Count  # measured, on one device
-    warmup: Count  # iterations before those; the first allocates and tunes
+    warmup: Count  # iterations before the measured ones; the first allocates memory and tunes kernels
 
 
 class Model(Frozen):
-    """A model of a workload; sizes are height and width in pixels, None where samples are no images."""
+    """A model of a workload; sizes are height and width in pixels, None if samples are not images."""
 
-    name: str  # what MODEL calls it
-    image_size: Count | None = None  # that it was published with
-    min_image_size: Count | None = None  # the smallest that its layers can take
-    learning_rate: Positive  # at which it trains at the workload's default batch
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # where not the workload's
-    parameters: Mapping[str, Count]  # trainable ones, in each framework that builds it
-    settings: Mapping[str, Setting] = {}  # flags beyond what every program is told
-    limits: Mapping[str, Count] = {}  # the greatest value of some of them
-    parts: Count = 1  # equal ones that each of its layers can be cut into
+    name: str  # the value of MODEL
+    image_size: Count | None = None  # published size
+    min_image_size: Count | None = None  # the smallest that its layers accept
+    learning_rate: Positive  # for the workload's default batch
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # None for the workload's
+    parameters: Mapping[str, Count]  # number of trainable parameters by framework that builds it
+    settings: Mapping[str, Setting] = {}  # flags in addition to those of every program
+    limits: Mapping[str, Count] = {}  # the greatest value of some settings
+    parts: Count = 1  # equal parts that each of its layers can be cut into
     source: str  # the paper
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """Frameworks whose program builds this model."""
+        """Frameworks whose programs build this model."""
         return tuple(self.parameters)
 
 
 class Workload(Frozen):
-    """A training task with its programs, models and defaults; most of it by framework, as each has a program of its own."""
+    """A training task with its programs, models and defaults. Most fields are by framework, since each has its own program."""
 
-    name: str  # its folder's
+    name: str  # also its folder's name
     description: str
     source: str
-    programs: Mapping[ProgramMode, Mapping[str, str]]  # what runs in each mode: files of the workload's folder
+    programs: Mapping[ProgramMode, Mapping[str, str]]  # by mode and framework: a file of the workload's folder
     converge: tuple[str, ...] = ()  # frameworks whose training program validates after each epoch
     gpu_decode: tuple[str, ...] = ()  # frameworks whose training program can decode JPEGs on the GPU
-    strategies: Mapping[str, tuple[StrategyName, ...]] = {}  # of each program; where None, those that cut no network
+    strategies: Mapping[str, tuple[StrategyName, ...]] = {}  # of each program; missing: all that do not cut the network
     data: DataKind = "images"
-    batches: str | None = None  # the setting that says how many batches an iteration reads; one where None
-    dialects: Mapping[str, DialectName] = {}  # of programs that leave their figures to the framework's own log
-    profiles: Mapping[str, tuple[ProfileKind, ...]] = {}  # passes under a profiler that each program knows
-    regions: Mapping[str, tuple[Region, ...]] = {}  # parts of a step to which it can narrow one
-    unit: str  # plural noun of what throughput counts
-    training_samples: Count  # of one epoch, which turns iterations into epochs
-    validation_samples: Count | None = None  # of its synthetic data; None where validation needs real data
-    num_classes: Annotated[int, Field(ge=2)] | None = None  # of synthetic labels; None where nothing is classified
+    batches: str | None = None  # the setting that holds the number of batches an iteration reads; None for one batch
+    dialects: Mapping[str, DialectName] = {}  # of programs whose figures are read from the framework's own log
+    profiles: Mapping[str, tuple[ProfileKind, ...]] = {}  # profiling passes that each program supports
+    regions: Mapping[str, tuple[Region, ...]] = {}  # parts of a step that its profile can be narrowed to
+    unit: str  # plural noun of the samples that throughput counts
+    training_samples: Count  # in one epoch; converts iterations to epochs
+    validation_samples: Count | None = None  # synthetic ones; None if validation needs real data
+    num_classes: Annotated[int, Field(ge=2)] | None = None  # of synthetic labels; None without classification
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None  # of SGD; None with another optimizer
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # the same
-    settings: Mapping[str, Setting] = {}  # as a model's, for all models
-    inference_settings: Mapping[str, Setting] = {}  # in their place with MODE=infer
-    choices: Mapping[str, tuple[str, ...]] = {}  # the words that some of them can be
-    needs: Mapping[str, tuple[Precision, ...]] = {}  # the precisions with one of which a setting (`NAME=VALUE`) goes
-    fixed: Mapping[str, tuple[str, ...]] = {}  # settings of which each framework's program knows the usual value alone
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # None if the optimizer has none
+    settings: Mapping[str, Setting] = {}  # of all models, like a model's own
+    inference_settings: Mapping[str, Setting] = {}  # replace `settings` with MODE=infer
+    choices: Mapping[str, tuple[str, ...]] = {}  # allowed words of each setting that is a word
+    needs: Mapping[str, tuple[Precision, ...]] = {}  # precisions of which a setting (`NAME=VALUE`) needs one
+    fixed: Mapping[str, tuple[str, ...]] = {}  # settings for which a framework's program supports only the usual value
     defaults: Mapping[Device, Defaults]
-    precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]  # what each program can train in
-    inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}  # infer in, where not the same
+    precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]  # of training, by framework
+    inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}  # if other than of training
     techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}  # in the order of an ablation's lines
     inference_techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}
     sanity: SanityBand | None = None
@@ -127,7 +127,7 @@ class Workload(Frozen):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Workload:
-        """Refuse names that appear in one part of the file and are missing in another."""
+        """Refuse duplicate models, and names that appear in one part of the file but are missing in another."""
         names = [model.name for model in self.models]
         if self.batches and any(self.batches not in {**self.settings, **model.settings} for model in self.models):
             raise ValueError(f"batches names the setting {self.batches!r}, which settings does not have")
@@ -165,11 +165,11 @@ class Workload(Frozen):
         return programs
 
     def batches_an_iteration(self, settings: Mapping[str, Setting]) -> int:
-        """How many batches one iteration reads."""
+        """Return the number of batches that one iteration reads."""
         return int(settings[self.batches]) if self.batches else 1
 
     def settings_of(self, model: Model, asked: Sequence[tuple[str, str]], *, mode: Mode) -> dict[str, Setting]:
-        """All settings of a model, those that were asked for in place of its own. RequestError: it has none of that name, or not that value."""
+        """Return all settings of a model, with the requested ones applied. Raises RequestError for an unknown name or value."""
         own, others = self.settings, self.inference_settings
         if mode == "infer":
             own, others = others, own
@@ -202,7 +202,7 @@ class Workload(Frozen):
         return value
 
     def check_needs(self, settings: Mapping[str, Setting], *, framework: str, precision: Precision) -> None:
-        """Refuse a setting that needs another precision, or that the framework's program does not know."""
+        """Refuse a setting that needs another precision, or whose value the framework's program does not support."""
         for name in self.fixed.get(framework, ()):
             if (value := settings.get(name, self.settings[name])) != self.settings[name]:
                 raise RequestError(f"SETTINGS={name}={value} is not offered by FRAMEWORK={framework}; leave it out")
@@ -215,16 +215,16 @@ class Workload(Frozen):
                 )
 
     def offers(self, strategy: StrategyName, framework: str) -> bool:
-        """Whether the framework's program trains with a strategy."""
+        """Whether the framework's program supports a strategy."""
         named = self.strategies.get(framework)
         return strategy in named if named else not STRATEGIES[strategy].cuts
 
     def frameworks(self, mode: Mode) -> tuple[str, ...]:
-        """The frameworks that offer a mode."""
+        """Return the frameworks that offer a mode."""
         return self.converge if mode == "converge" else tuple(self.programs.get(mode, ()))
 
     def program(self, framework: str, mode: Mode = "train") -> str:
-        """The program of a framework in a mode, relative to `workloads/`; a RequestError where this workload has none."""
+        """Return a framework's program for a mode, relative to `workloads/`. Raises RequestError if this workload has none."""
         known = self.frameworks(mode)
         if not known:
             offered = [name for name in get_args(Mode) if self.frameworks(name)]
@@ -236,7 +236,7 @@ class Workload(Frozen):
         return f"{self.name}/{self.programs['infer' if mode == 'infer' else 'train'][framework]}"
 
     def find_model(self, name: str, *, framework: str) -> Model:
-        """Look a model up by name; a RequestError where there is none, or the framework does not offer it."""
+        """Look a model up by name. Raises RequestError if it does not exist, or if the framework does not offer it."""
         known = {model.name: model for model in self.models}
         if name not in known:
             raise RequestError(unknown("MODEL", name, known))
@@ -249,7 +249,7 @@ class Workload(Frozen):
         return known[name]
 
     def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int | None:
-        """Height and width in pixels: as asked, or the device's default raised to the model's minimum; None where samples are no images."""
+        """Return height and width in pixels: the requested size, else the default, raised to the model's minimum; None if samples are not images."""
         if model.image_size is None:
             if asked is not None:
                 raise RequestError(f"IMAGE_SIZE={asked} asked, but MODEL={model.name} takes no images; leave it out")
@@ -265,7 +265,7 @@ class Workload(Frozen):
         return asked
 
     def check_precision(self, precision: Precision, *, framework: str, device: Device, mode: Mode = "train") -> None:
-        """Refuse a precision that the framework's program does not train, or infer, in."""
+        """Refuse a precision in which the framework's program does not train, or infer."""
         trained = self.precisions.get(framework, {}).get(device, ())
         inferred = self.inference_precisions.get(framework, {}).get(device, trained)
         offered = inferred if mode == "infer" else trained
@@ -278,12 +278,12 @@ class Workload(Frozen):
             )
 
     def techniques_of(self, *, framework: str, device: Device, mode: Mode) -> tuple[Technique, ...]:
-        """What the framework's program offers of them, in the order of an ablation's lines."""
+        """Return the techniques that the framework's program offers, in the order of an ablation's lines."""
         offered = self.inference_techniques if mode == "infer" else self.techniques
         return offered.get(framework, {}).get(device, ())
 
     def check_gpu_decode(self, *, framework: str, device: Device) -> None:
-        """Refuse to decode on a GPU where the framework's program can't, or where none trains."""
+        """Refuse to decode on a GPU if the framework's program can't, or if CPUs train."""
         if framework not in self.gpu_decode:
             can = f"ask for FRAMEWORK={' or '.join(self.gpu_decode)}, or " if self.gpu_decode else ""
             raise RequestError(f"DECODE=gpu of {self.name} is not offered by FRAMEWORK={framework}; {can}leave it out")
@@ -291,7 +291,7 @@ class Workload(Frozen):
             raise RequestError("DECODE=gpu needs a GPU that trains, and this runs on DEVICE=cpu; leave it out")
 
     def check_profiles(self, kinds: Sequence[ProfileKind], *, region: Region | None = None, framework: str) -> None:
-        """Refuse kinds of a profile that the framework's program does not know, or a region to which it can't narrow one."""
+        """Refuse kinds of profile that the framework's program does not support, or a region that it can't profile separately."""
         known = self.profiles.get(framework, ())
         if unknown := [kind for kind in kinds if kind not in known]:
             raise RequestError(
@@ -305,7 +305,7 @@ class Workload(Frozen):
 
 @cache
 def load_workloads(root: Path) -> tuple[Workload, ...]:
-    """Every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name; read once."""
+    """Load every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name; cached."""
     found = []
     for path in sorted(root.glob("workloads/*/workload.yaml")):
         workload = yamlfile.load(path, Workload)
@@ -324,12 +324,12 @@ def load_workloads(root: Path) -> tuple[Workload, ...]:
 
 @cache
 def _models() -> Mapping[str, tuple[Workload, Model]]:
-    """Every model of the suite."""
+    """Return every model of the suite by name, with its workload."""
     return {model.name: (workload, model) for workload in load_workloads(SUITE_ROOT) for model in workload.models}
 
 
 def settings_to_tell(settings: Mapping[str, Setting], *, model: str, mode: Mode) -> dict[str, Setting]:
-    """Of the settings of a trial those that its reader must know: how long sequences are, and what the model has otherwise by itself."""
+    """Select the settings of a trial that its reader must know: sequence lengths, and those that differ from the model's defaults."""
     if not settings or model not in _models():
         return dict(settings)
     workload, found = _models()[model]
@@ -338,7 +338,7 @@ def settings_to_tell(settings: Mapping[str, Setting], *, model: str, mode: Mode)
 
 
 def _refuse_twins(workloads: Sequence[Workload]) -> None:
-    """Refuse two models of one name: MODEL says which workload is meant."""
+    """Refuse two models of the same name: MODEL alone selects the workload."""
     owner: dict[str, str] = {}
     for workload in workloads:
         for model in workload.models:
@@ -350,7 +350,7 @@ def _refuse_twins(workloads: Sequence[Workload]) -> None:
 
 
 def choose_workload(workloads: Sequence[Workload], model: str | None) -> Workload:
-    """The workload that has a model; the default one where no model was named."""
+    """Return the workload that has a model; the default workload if no model is named."""
     owners = {found.name: workload for workload in workloads for found in workload.models}
     if model is None:
         return next(workload for workload in workloads if workload.name == DEFAULT)

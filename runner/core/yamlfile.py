@@ -1,6 +1,6 @@
-"""Reads a YAML file of ours into a frozen pydantic type, and says file, line and key of whatever is wrong in it.
+"""Reads the suite's YAML files into frozen pydantic types; errors name file, line and key.
 
-A key that nobody reads is a setting that silently does not apply, so unknown and doubled keys are errors here, for every file.
+A key that is not read would be a setting that silently does not apply, so unknown and duplicate keys are errors in every file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from yaml.constructor import ConstructorError
 
 from runner.core.errors import RequestError, shorten
 
-# The largest file of the suite gives 4,170 events and 5 levels; a hosts.yaml of a thousand hosts some 20,000.
+# The suite's largest file has 4,170 YAML events and 5 levels; a hosts.yaml with a thousand hosts has some 20,000 events.
 _MOST: Final = 100_000
 _LARGEST_BYTES: Final = 10**7
 _DEEPEST: Final = 50
@@ -30,7 +30,7 @@ _Fastest: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Fastest):  # type: ignore[misc]
-    """PyYAML's own, but for a key that is there twice, of which it would keep the last, and values that its constructors fail on."""
+    """PyYAML's loader, but it also refuses duplicate keys, of which PyYAML keeps the last, and values on which its constructors fail."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         lines: dict[str, int] = {}
@@ -54,7 +54,7 @@ class _Loader(_Fastest):  # type: ignore[misc]
 
 
 def load(path: Path, model: type[M]) -> M:
-    """Read the YAML file `path` as a `model`; else a RequestError that names file, line and key.
+    """Read the YAML file `path` as a `model`. Raises RequestError with file, line and key.
 
     Example: ``images/versions.yaml:12: unknown key 'pyton' in images.mxnet[0]; did you mean 'python'?``
     """
@@ -83,14 +83,14 @@ def load(path: Path, model: type[M]) -> M:
     except yaml.YAMLError as error:
         raise RequestError(f"{path}: is no valid YAML ({error}); save it as plain text") from error
     except ValidationError as error:
-        # A mistyped key is reported before the key that is missing because of it.
+        # Report a mistyped key rather than the key that is missing because of it.
         first = min(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
         line, location = _place(root, first["loc"])
         raise RequestError(f"{path}:{line}: {_sentence(first, location, model)}") from error
 
 
 def _refuse_endless(text: str, path: Path) -> None:
-    """Refuse what could not be gone through: libyaml itself ends the process where lists are nested too deep."""
+    """Refuse files that are too deep, too large once aliases are expanded, or recursive: libyaml crashes on lists nested too deep."""
     sizes: dict[str | None, int] = {}
     opened: list[tuple[str | None, int]] = []
     total = 0
@@ -112,7 +112,7 @@ def _refuse_endless(text: str, path: Path) -> None:
 
 
 def _sentence(detail: ErrorDetails, location: Location, model: type[BaseModel]) -> str:
-    """What one of pydantic's errors says, and the next step."""
+    """Put one of pydantic's errors into a sentence with the next step."""
     if detail["type"] == "extra_forbidden":
         key, parent = str(location[-1]), location[:-1]
         known = sorted(_keys_at(model, parent))
@@ -126,9 +126,9 @@ def _sentence(detail: ErrorDetails, location: Location, model: type[BaseModel]) 
 
 
 def _place(node: yaml.Node, loc: Location) -> tuple[int, Location]:
-    """Follow a pydantic location through the YAML nodes: the line (from 1) and the part of the location that is in the file.
+    """Follow a pydantic location through the YAML nodes; return the line (from 1) and the part of the location that exists in the file.
 
-    Pydantic's locations also name union members and, for a missing key, the key that is not there; those have no node.
+    Pydantic's locations also contain union members and missing keys, which have no node.
     """
     line, seen = node.start_mark.line + 1, []
     for step in loc:
@@ -145,7 +145,7 @@ def _place(node: yaml.Node, loc: Location) -> tuple[int, Location]:
 
 
 def _keys_at(kind: Any, location: Location) -> set[str]:
-    """The keys that a mapping at a location below a type may have; those of all members of a union."""
+    """Return the keys that a mapping at a location within a type may have; for a union, those of all members."""
     if get_origin(kind) in (Union, UnionType, Annotated):
         return set[str]().union(*(_keys_at(member, location) for member in get_args(kind)))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -156,6 +156,6 @@ def _keys_at(kind: Any, location: Location) -> set[str]:
 
 
 def _dotted(location: Location) -> str:
-    """Write ``("images", "mxnet", 0)`` as ``images.mxnet[0]``."""
+    """Format ``("images", "mxnet", 0)`` as ``images.mxnet[0]``."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
     return text.removeprefix(".") or "the top level"

@@ -1,6 +1,6 @@
-"""The events of a run, typed: the runner's side of the contract that `workloads/events.py` writes. `parse` reads them.
+"""Types of a run's events: the runner's side of the contract in `workloads/events.py`. `parse` reads them.
 
-An event that is not here is a bug of the program that wrote it. Null is what can't be told.
+An event that is not listed here is a bug of the program that wrote it. Null means unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class EventPart(BaseModel):
 
 
 class EventBase(EventPart):
-    """What every event carries; `t` is the process's monotonic clock in seconds, `received` the runner's when the line was read."""
+    """Fields of every event; `t` is the process's monotonic clock in seconds, `received` the runner's when it read the line."""
 
     rank: int
     t: float
@@ -33,9 +33,9 @@ class FlopPerSample(EventPart):
 
 
 class RunStart(EventBase):
-    """The program knows its world and its model; `gradient_bytes` is what a device hands over to be exchanged in one step.
+    """The program has set up its ranks and its model; `gradient_bytes` is what a device contributes to the exchange of one step.
 
-    `flop_per_sample` is of one unit of the throughput where windows carry units.
+    If windows have units, `flop_per_sample` is of one unit.
     """
 
     event: Literal["run_start"]
@@ -53,7 +53,7 @@ class RunStart(EventBase):
 
 
 class Env(EventBase):
-    """Software and devices as the program sees them; null where absent."""
+    """Software and devices as the program sees them; null if absent."""
 
     event: Literal["env"]
     python: str
@@ -69,7 +69,7 @@ class Env(EventBase):
 
 
 class Phase(EventBase):
-    """A named part of the program's life and its seconds."""
+    """A named phase of the program, and its duration."""
 
     event: Literal["phase"]
     name: str
@@ -77,7 +77,7 @@ class Phase(EventBase):
 
 
 class CpuPeak(EventBase):
-    """The fastest product of two square matrices on the cores of this rank, all ranks at once; `library` is what computed it, and in what."""
+    """The fastest product of square matrices on this rank's cores, while all ranks compute; `library` names the library and data type."""
 
     event: Literal["peak"]
     precision: str
@@ -93,7 +93,7 @@ class FirstStep(EventBase):
 
 
 class Compiled(EventBase):
-    """Graphs of the network that its compiler made anew, and those that an earlier run had left."""
+    """Number of the network's graphs that were compiled now, and that were cached by an earlier run."""
 
     event: Literal["compiled"]
     fresh: int
@@ -101,14 +101,14 @@ class Compiled(EventBase):
 
 
 class Techniques(EventBase):
-    """What each technique has changed once the first step is done, e.g. operators of the graph: 0 of one that has no effect."""
+    """Number of changes by each technique after the first step, e.g. operators of the graph; 0 for a technique without effect."""
 
     event: Literal["techniques"]
     effects: dict[str, int]
 
 
 class Pace(EventBase):
-    """How many iterations will be measured, and how many a window has, where the length of a run follows the rate of its warm-up."""
+    """Number of measured iterations, and of iterations a window, if the warm-up's rate determines the length of the run."""
 
     event: Literal["pace"]
     iterations: int
@@ -123,14 +123,14 @@ class WarmupEnd(EventBase):
 
 
 PAUSE_S: Final = 1e-6
-"""What lies between two windows by rounding alone is less: programs take the end of one for the start of the next."""
+"""A longer gap between two windows is a pause; a shorter one is rounding, since each window starts at the end of the previous one."""
 
 
 class Window(EventBase):
-    """A stretch of measured iterations: this rank's own samples and wall seconds, by its device's clock where that notes its time.
+    """Consecutive measured iterations: this rank's samples and wall seconds, by the device's clock if it takes timestamps.
 
-    It starts where the one before ended, but after a pause, such as a validation between two epochs. `input_seconds` of them the loop waited
-    for its next batch; None where the program can't tell. `units` is the amount of what throughput counts where that is not the sample.
+    It starts at the end of the previous window, except after a pause, such as validation between epochs. For `input_seconds` of it the loop
+    waited for its next batch; None if the program can't tell. `units` is the amount that throughput counts, if not samples.
     """
 
     event: Literal["window"]
@@ -145,7 +145,7 @@ class Window(EventBase):
 
 
 class Steps(EventBase):
-    """Seconds of some steps of the window of this rank that follows, in order: of a window with more than fit a line."""
+    """Step times, in order, of this rank's next window, whose steps do not fit on one line."""
 
     event: Literal["steps"]
     window: int
@@ -153,7 +153,7 @@ class Steps(EventBase):
 
 
 class Loss(EventBase):
-    """Losses of consecutive iterations, the first numbered `first_iteration`; null where a loss is not finite."""
+    """Losses of consecutive iterations, the first numbered `first_iteration`; null for a loss that is not finite."""
 
     event: Literal["loss"]
     first_iteration: int
@@ -161,7 +161,7 @@ class Loss(EventBase):
 
 
 class Eval(EventBase):
-    """Losses of this process' devices on the batch that all ranks share, after `iteration` iterations; null where not finite."""
+    """Losses of this process's devices on a batch that all ranks share, after `iteration` iterations; null for a loss that is not finite."""
 
     event: Literal["eval"]
     iteration: int
@@ -169,7 +169,7 @@ class Eval(EventBase):
 
 
 class BatchUsed(EventBase):
-    """The batch that inference really ran with, and why it is not the one that was asked for."""
+    """The batch that inference ran with, and why it is not the requested one."""
 
     event: Literal["batch"]
     asked: int
@@ -178,7 +178,7 @@ class BatchUsed(EventBase):
 
 
 class Data(EventBase):
-    """What the input pipeline read, and what it could not."""
+    """Images that the input pipeline decoded, and those that it skipped."""
 
     event: Literal["data"]
     decoded: int | None = None
@@ -186,7 +186,7 @@ class Data(EventBase):
 
 
 class InputAlone(EventBase):
-    """What the input pipeline of a rank delivered in some seconds in which nobody trained on it."""
+    """Throughput of a rank's input pipeline while no rank trains."""
 
     event: Literal["input_alone"]
     batches: int
@@ -195,7 +195,7 @@ class InputAlone(EventBase):
 
 
 class Usage(EventBase):
-    """What the control group of a process has used, at the start or the stop of the measured windows; null where it has none of its own."""
+    """Resource use of a process's control group at the start or stop of the measured windows; null if it has no own group."""
 
     event: Literal["usage"]
     where: Literal["start", "stop"]
@@ -205,9 +205,9 @@ class Usage(EventBase):
 
 
 class RunStop(EventBase):
-    """The rank has done all its iterations; `parameter_norm` is null where it is not finite, or where nobody can read the weights.
+    """The rank has completed all iterations; `parameter_norm` is null if it is not finite, or if the weights can't be read.
 
-    `devices` are those of the job that a log shows; None where a program of the suite's writes its own events.
+    `devices` is the job's number of devices according to a log; None if a program of the suite wrote this event.
     """
 
     event: Literal["run_stop"]
@@ -219,7 +219,7 @@ class RunStop(EventBase):
 
 
 class Validated(EventPart):
-    """One rank's share of the validation samples: the sum of their losses, and how many were classified right."""
+    """One rank's share of the validation samples: the sum of their losses, and the number classified correctly."""
 
     samples: int
     loss_sum: float | None
@@ -227,7 +227,7 @@ class Validated(EventPart):
 
 
 class Epoch(EventBase):
-    """An epoch of a training that is watched to converge; `seconds` are those of its training, without validation."""
+    """An epoch of a convergence training; `seconds` is training time without validation."""
 
     event: Literal["epoch"]
     epoch: int
@@ -238,9 +238,9 @@ class Epoch(EventBase):
 
 
 class Accuracy(EventBase):
-    """What predictions at a precision came to on labelled samples, beside those of the same network in `reference` precision.
+    """Correct predictions on labelled samples at a precision, and of the same network at `reference` precision.
 
-    `agree` is how many predictions are the same in both, `fit_iterations` how long the network was trained before.
+    `agree` is the number of predictions that are equal in both, `fit_iterations` the training before inference.
     """
 
     event: Literal["accuracy"]
@@ -254,11 +254,11 @@ class Accuracy(EventBase):
 
 
 class Latency(EventBase):
-    """Seconds of batches of inference that had the device to themselves, each time that one was timed.
+    """Latencies in seconds of inference batches that had the device to themselves, one a repeat.
 
-    With transfer: from the samples in the host's memory to the predictions there. Without: from the samples in the device's memory until
-    the device was done; null where nothing is transferred, or the program can't tell. `in_flight` batches were under way at once while
-    throughput was measured.
+    `with_transfer`: from the samples in host memory to the predictions there. `without_transfer`: from the samples in device memory until
+    the device was done; null if nothing is transferred, or if the program can't tell. `in_flight` is the number of batches in flight
+    while throughput was measured.
     """
 
     event: Literal["latency"]
@@ -269,9 +269,9 @@ class Latency(EventBase):
 
 
 class Generation(EventBase):
-    """A batch of prompts that was answered by itself: from the prompts on the host to the first tokens on the device, and from token to token.
+    """A single batch of prompts: seconds from the prompts on the host to the first tokens on the device, and from token to token.
 
-    `first_token_s` is null where `step_s` goes on from the event before.
+    `first_token_s` is null if `step_s` continues that of the previous event.
     """
 
     event: Literal["generation"]
@@ -283,7 +283,7 @@ class Generation(EventBase):
 
 
 class CacheCheck(EventBase):
-    """What scores made with kept keys and values differ by from those of the whole sequence at once, as a part of the largest."""
+    """Difference between scores computed with the key-value cache and those of the whole sequence, relative to the largest score."""
 
     event: Literal["cache"]
     difference: float | None
@@ -303,7 +303,7 @@ class PortBytes(Bytes):
 
 
 class Peer(EventPart):
-    """TCP connections of one process between two addresses; `port` is the other end's, `connections` how many there are."""
+    """TCP connections of one process between two addresses; `port` is the remote end's, `connections` their number."""
 
     local: str
     remote: str
@@ -312,11 +312,11 @@ class Peer(EventPart):
 
 
 class Net(EventBase):
-    """Byte counters at the start or the stop of the measured windows, and at the stop the TCP connections of the process with other hosts.
+    """Byte counters at the start or stop of the measured windows, and at the stop the process's TCP connections with other hosts.
 
-    Counters are the host's: ranks with one `node` and `namespace` read the same interfaces, ranks with one `node` the same ports.
-    `node` is None on the only host, `namespace` and `peers` from a program that does not tell. Ports are by `adapter:port`, NVLinks by
-    the UUID of the GPU.
+    Counters are the host's: ranks of the same `node` and `namespace` read the same interfaces, ranks of the same `node` the same ports.
+    `node` is None if there is only one host, `namespace` and `peers` if the program does not report them. Ports are keyed by
+    `adapter:port`, NVLinks by the GPU's UUID.
     """
 
     event: Literal["net"]
@@ -331,19 +331,19 @@ class Net(EventBase):
 
 
 class Nccl(EventBase):
-    """The lines of NCCL's own log that tell the transports it chose."""
+    """The lines of NCCL's log that name its transports."""
 
     event: Literal["nccl"]
     lines: tuple[str, ...]
 
 
 class Bandwidth(EventBase):
-    """A collective operation, timed by itself: `elements` of `dtype` in a message of `size_bytes` among all devices.
+    """A collective operation, timed separately: `elements` of `dtype` in a message of `size_bytes` among all devices.
 
-    `algbw_gb_s` is the message ÷ time, `busbw_gb_s` what each link carried, in units of 1e9 bytes a second (nccl-tests,
-    doc/PERFORMANCE.md); `wrong` elements of the result, None where nobody checked. `operation` is nccl-tests' reduction (`sum`) in its log,
-    and of a training program's own probe `all_reduce`, `push_pull` or one of `COLLECTIVES`, with the `seconds` of each; `time_us` is their
-    median.
+    `algbw_gb_s` is the message ÷ time, `busbw_gb_s` the load of each link, in 1e9 bytes a second (nccl-tests, doc/PERFORMANCE.md); `wrong`
+    is the number of wrong elements in the result, None if unchecked. `operation` is the reduction (`sum`) in the log of nccl-tests; in a
+    training program's probe it is `all_reduce`, `push_pull` or one of `COLLECTIVES`, `seconds` are the timed exchanges and `time_us` is
+    their median.
     """
 
     event: Literal["bandwidth"]
@@ -361,11 +361,11 @@ class Bandwidth(EventBase):
 
 
 COLLECTIVES: Final = ("all_gather", "reduce_scatter", "all_to_all")
-"""What a probe times beside the exchange of gradients; the message is all that a device sends or, of an all-gather, gets."""
+"""Operations that a probe times in addition to the exchange of gradients; the message is all that a device sends, or receives in an all-gather."""
 
 
 class NoCollectives(EventBase):
-    """Those of `COLLECTIVES` that the probe can't time, and why, in words that go on after their names."""
+    """The `COLLECTIVES` that the probe can't time, and the reason, a phrase that follows their names in a sentence."""
 
     event: Literal["no_collectives"]
     operations: tuple[str, ...]
@@ -373,14 +373,14 @@ class NoCollectives(EventBase):
 
 
 class Compute(EventBase):
-    """Seconds of forward and backward passes that exchanged nothing, on all ranks at once."""
+    """Seconds of forward and backward passes without exchange, run on all ranks concurrently."""
 
     event: Literal["compute"]
     seconds: tuple[float, ...] = Field(min_length=1)
 
 
 class Backward(EventBase):
-    """One pass on one device; `gradients` are (bytes, seconds since the backward pass began) in their order."""
+    """One pass on one device; `gradients` are (bytes, seconds since the backward pass began), in order."""
 
     event: Literal["backward"]
     forward_s: float
@@ -390,14 +390,14 @@ class Backward(EventBase):
 
 ProfileKind = Literal["kernels", "metrics", "memory", "region", "calls"]
 Region = Literal["forward", "backward", "optimizer", "update", "input"]
-"""A part of a step that a profiler can be asked to look at; `update` is backward and optimizer as one."""
+"""A part of a step that can be profiled separately; `update` is backward and optimizer together."""
 
 StepPart = Literal[Region, "step"]
-"""A part of a step that is timed; `step` is all but the input, where a framework runs it as one."""
+"""A part of a step that is timed; `step` is all but the input, if a framework runs that as one."""
 
 
 class ProfileStart(EventBase):
-    """A profiler (`source`, e.g. `torch.profiler`) begins after so many iterations; `plain_step_seconds` are of the last steps without it."""
+    """A profiler (`source`, e.g. `torch.profiler`) starts after `iteration` iterations; `plain_step_seconds` are of the last steps before."""
 
     event: Literal["profile_start"]
     kind: ProfileKind
@@ -409,7 +409,7 @@ class ProfileStart(EventBase):
 
 
 class ProfileStop(EventBase):
-    """A profiler has ended; seconds of each step under it."""
+    """A profiler has stopped; `step_seconds` are of the profiled steps."""
 
     event: Literal["profile_stop"]
     iterations: int
@@ -425,7 +425,7 @@ class Regions(EventBase):
 
 
 class Memory(EventBase):
-    """Memory of one device after a phase, and its peak within it; null where the framework can't tell."""
+    """Memory of one device after a phase, and its peak during the phase; null if the framework does not report it."""
 
     event: Literal["memory"]
     phase: str
@@ -436,7 +436,7 @@ class Memory(EventBase):
 
 
 class FlopCount(EventBase):
-    """Floating-point operations of one sample as a framework counted them while it ran, in all and by operator."""
+    """Floating-point operations of one sample, counted by a framework at run time, in total and by operator."""
 
     event: Literal["flop_count"]
     source: str
@@ -449,9 +449,9 @@ PowerReading = Literal["instant", "usage"]
 
 
 class MonitoredGpu(EventPart):
-    """A GPU that a node's sampler asks; `counters` is where its pipes' utilisation comes from.
+    """A GPU that a node's sampler reads; `counters` is the source of its pipes' utilisation.
 
-    Power is read by NVML_FI_DEV_POWER_INSTANT (`instant`) or nvmlDeviceGetPowerUsage; None of samplers that knew the latter only.
+    Power is read by NVML_FI_DEV_POWER_INSTANT (`instant`) or nvmlDeviceGetPowerUsage (`usage`); None from samplers that only had the latter.
     """
 
     index: int
@@ -464,7 +464,7 @@ class MonitoredGpu(EventPart):
 
 
 class MonitorStart(EventBase):
-    """A node's sampler begins; `sources` has, for each that it knows, None or why there is nothing of it."""
+    """A node's sampler starts; `sources` maps each source to None, or to why it is unavailable."""
 
     event: Literal["monitor_start"]
     node: str
@@ -475,7 +475,7 @@ class MonitorStart(EventBase):
 
 
 class Trouble(EventBase):
-    """Columns of one device of a node begin to be missing, and why."""
+    """Columns of one device are missing from now on, and why."""
 
     event: Literal["trouble"]
     device: str
@@ -484,7 +484,7 @@ class Trouble(EventBase):
 
 
 class MonitorStop(EventBase):
-    """A node's sampler has ended; `cpu_s` is what it used itself."""
+    """A node's sampler has stopped; `cpu_s` is its own CPU time."""
 
     event: Literal["monitor_stop"]
     samples: int

@@ -1,6 +1,6 @@
-"""Raw lines of a run → typed events, and rows of the tables beside them. Pure.
+"""Parses the raw lines of a run into typed events and rows of tables. Pure.
 
-An event or column that the contract (`workloads/events.py`) does not know is a bug of the program and is refused by name.
+An event or column that is not in the contract (`workloads/events.py`) is a bug of the program; the error names it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from runner.core.frozen import is_plain, known, load_fields, misfit
 
 PREFIX = "::dlscale:: "
 ROWS_PREFIX: Final = "::dlscale-rows:: "
-# `mpirun --tag-output` writes `[job,rank]<stdout>:`, horovodrun `[rank]<stdout>:`, torchrun `[rank3]:` or `[default3]:`; the first
-# two can put the date before it.
+# `mpirun --tag-output` writes `[job,rank]<stdout>:`, horovodrun `[rank]<stdout>:`, torchrun `[rank3]:` or `[default3]:`; a date may
+# precede the first two.
 _TAG: Final = re.compile(
     r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} ?)?"
     r"\[(?:(?:[^\]]*[,@])?(?P<rank>\d+)\]<std(?:out|err)>:|(?:rank|default)(?P<local>\d+)\]:)(?P<text>.*)$"
@@ -32,11 +32,11 @@ Kind = Literal["number", "whole", "text", "numbers", "processes"]
 
 
 def _columns(*kinds: tuple[Kind, str]) -> Mapping[str, Kind]:
-    """Columns in order; each kind with the names of those that have it."""
+    """Map column names to kinds, in order; each argument is a kind and the names of its columns."""
     return {name: kind for kind, names in kinds for name in names.split()}
 
 
-# `node`, `rank` and `category` are the runner's own; all else is what programs write.
+# The runner adds `node`, `rank` and `category`; programs write all other columns.
 COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
     "telemetry": _columns(
         ("text", "node"),
@@ -79,7 +79,7 @@ COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
 
 
 class Rows(BaseModel):
-    """Rows of a table of the run, many at once: lists of equal length by the name of their column. Rank is 0 for a node's sampler."""
+    """Rows of one of the run's tables, as lists of equal length by column name. The rank of a node's sampler is 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -90,7 +90,7 @@ class Rows(BaseModel):
 
     @property
     def count(self) -> int:
-        """How many rows they are."""
+        """Number of rows."""
         return len(next(iter(self.columns.values()), []))
 
     @model_validator(mode="after")
@@ -103,33 +103,33 @@ class Rows(BaseModel):
 
 
 class EventError(Exception):
-    """A line that begins like an event but is none; the message says what is wrong with it."""
+    """A line has the prefix of an event but is not a valid one; the message says why."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line without the prefix of a launcher, and the rank that such a prefix names."""
+    """A line without its launcher's prefix, and the rank from that prefix."""
 
     text: str
     rank: int | None
 
     @property
     def said(self) -> str:
-        """The text without the space that may stand after a prefix."""
+        """The text without the space that may follow a prefix."""
         return self.text if self.rank is None else self.text.removeprefix(" ")
 
 
 def untag(text: str) -> Line:
-    """Take a launcher's prefix off a line."""
+    """Strip a launcher's prefix from a line."""
     if match := _TAG.match(text):
         return Line(text=match["text"], rank=int(match["rank"] or match["local"]))
     return Line(text=text, rank=None)
 
 
 def parse_line(text: str, *, received: float, container: str) -> Event | Rows | None:
-    """Read one line of a program's standard output, marked with its rank or not; None when it is ordinary output.
+    """Parse one line of a program's standard output, with or without a launcher's prefix; None for ordinary output.
 
-    An EventError where the line has one of the prefixes and breaks the contract.
+    Raises EventError if the line has one of the two event prefixes but breaks the contract.
     """
     said = untag(text).said
     prefix = next((prefix for prefix in (PREFIX, ROWS_PREFIX) if said.startswith(prefix)), None)
@@ -147,7 +147,7 @@ def parse_line(text: str, *, received: float, container: str) -> Event | Rows | 
 
 
 def parse_events(lines: Iterable[str]) -> tuple[Event, ...]:
-    """Read the lines of an `events.jsonl` back."""
+    """Parse the lines of an `events.jsonl`."""
     return tuple(map(_event, filter(str.strip, lines)))
 
 
