@@ -90,7 +90,7 @@ class Node(Frozen):
 
 @dataclass(frozen=True)
 class Member:
-    """A node that a request may use; `said` has its wires from the hosts file, `slots` limits its devices, None to all."""
+    """A node that a request may use; `said` is its network in the hosts file, `slots` its usable devices, None for all."""
 
     node: Node
     said: NodeWires

@@ -1,1 +1,1 @@
-"""Everything on file: run directories, records, tables, published figures, SQL over all of them."""
+"""Everything on file: run directories, records, tables, published figures, and SQL over them."""

@@ -1,4 +1,4 @@
-"""The disk below a folder of results: whether it takes anything, room kept on it, and one sentence where it takes no more."""
+"""The disk that holds results: checks that it can be written, reserves space, and turns failures into one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runner.engines import owner
 
 @contextmanager
 def written(directory: Path) -> Iterator[None]:
-    """Write something into a directory; where the system would not, the RunFailedError names it."""
+    """Turn an OSError of writing into a directory into a RunFailedError that names it."""
     try:
         yield
     except OSError as error:
@@ -26,7 +26,7 @@ def written(directory: Path) -> Iterator[None]:
 
 
 def keep_room(directory: Path, size: int) -> IO[bytes]:
-    """So many bytes of a directory's disk in a file without a name, which leaves nothing when it is closed or its process killed."""
+    """Reserve bytes of a directory's disk in an unnamed file, which vanishes when it is closed or the process is killed."""
     with ExitStack() as undo:
         room = undo.enter_context(tempfile.TemporaryFile(dir=directory))
         os.posix_fallocate(room.fileno(), 0, size)
@@ -35,7 +35,7 @@ def keep_room(directory: Path, size: int) -> IO[bytes]:
 
 
 def check_writable(out: Path, *, room: int = 1) -> None:
-    """Make the results directory and prove that it takes a file of so many bytes; a RequestError where it does not."""
+    """Create the results directory and prove that a file of `room` bytes fits. Raises RequestError if not."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         keep_room(out, room).close()
@@ -44,18 +44,18 @@ def check_writable(out: Path, *, room: int = 1) -> None:
 
 
 class AppendOnly:
-    """A file of lines, made if need be. Nothing is kept back in memory: what a killed runner had heard is on disk."""
+    """A file of lines, created on demand and written without buffering: the lines of a killed runner are on disk."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
         self._size = os.fstat(self._file.fileno()).st_size
 
     def add(self, text: str) -> None:
-        """Append a line; nothing of it is left where it can't be written, which is an OSError."""
+        """Append a line. Raises OSError if it can't be written, and then leaves no part of it."""
         line = f"{text}\n".encode()
         left = memoryview(line)
         try:
-            while left:  # a disk that fills takes the first part
+            while left:  # a full disk accepts only the first part
                 left = left[self._file.write(left) :]
         except OSError:
             with suppress(OSError):
@@ -64,14 +64,14 @@ class AppendOnly:
         self._size += len(line)
 
     def close(self) -> None:
-        """Close it; what the disk would not take was said when it was written."""
+        """Close the file; errors were reported when the lines were written."""
         with suppress(OSError):
             self._file.close()
 
 
 @contextmanager
 def draft(path: Path) -> Iterator[Path]:
-    """A file to write in place of `path`, which it becomes at the end of the block; whatever fails, `path` is as it was and no draft is left."""
+    """Yield a draft that replaces `path` at the end of the block; on failure `path` is unchanged and the draft removed."""
     own = path.with_name(f".{path.name}.{owner.own() or os.getpid()}")
     try:
         yield own
@@ -81,9 +81,9 @@ def draft(path: Path) -> Iterator[Path]:
 
 
 def remove_left(folder: Path) -> None:
-    """Remove the drafts in a folder of run directories, and in those, whose writer is certainly gone."""
+    """Remove drafts in a folder of run directories, and in the run directories, if their writers are certainly gone."""
     for path in (*folder.glob(".*"), *folder.glob("*/.*")):
-        # What comes before the owner may have dots of its own.
+        # The part before the owner may contain dots.
         if owner.state(".".join(path.name.rsplit(".", 5)[1:])) == "gone":
             with suppress(OSError):
                 path.unlink()

@@ -1,6 +1,6 @@
-"""Runs that are on file, each once: those of a folder, of a run directory, of folders of any depth, or of a glob.
+"""Finds runs on file, each once: in a folder, a run directory, folders of any depth, or a glob.
 
-`named` finds those that a word of the command line means by their directories' names, which begin with the time: no record is read for it.
+`named` resolves a command-line argument by the directories' names, which begin with the time, without reading records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Run = tuple[Path, RunRecord]
 
 @dataclass(frozen=True, kw_only=True)
 class FoundRuns:
-    """The runs of some run directories, and a sentence about each record that does not count: it can't be read, or is a copy."""
+    """The runs of some run directories, and a sentence about each record that was skipped: it can't be read, or is a copy."""
 
     runs: tuple[Run, ...]
     passed_over: tuple[str, ...]
@@ -35,7 +35,7 @@ class FoundRuns:
 def read_runs(directories: Iterable[Path]) -> FoundRuns:
     """Read the records of run directories, in their order.
 
-    A run of which there are several records, as copies and links make them, counts once: it was measured once.
+    A run with several records, through copies or links, counts once: it was measured once.
     """
     passed_over: list[str] = []
     read = list(read_each(directories, passed_over))
@@ -45,7 +45,7 @@ def read_runs(directories: Iterable[Path]) -> FoundRuns:
 
 
 def read_each(directories: Iterable[Path], passed_over: list[str]) -> Iterator[Run]:
-    """Read the records of run directories one by one; a sentence about each that can't be read joins `passed_over`."""
+    """Yield the records of run directories one by one; append a sentence about each unreadable one to `passed_over`."""
     for directory in dict.fromkeys(directories):
         try:
             yield directory, read_record(directory)
@@ -54,7 +54,7 @@ def read_each(directories: Iterable[Path], passed_over: list[str]) -> Iterator[R
 
 
 def each_once(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple[str, ...]]:
-    """Of directories and the ids of the runs that they hold, the directory that counts for each run, and a sentence about each other one."""
+    """Choose one directory for each run id; return these, and a sentence about each other directory."""
     kept: dict[str, Path] = {}
     for directory, name in named:
         kept[name] = min(kept.get(name, directory), directory, key=lambda one: _likeness(one, name))
@@ -66,32 +66,32 @@ def each_once(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple
 
 
 def _likeness(directory: Path, name: str) -> tuple[bool, bool, int, Path]:
-    """How far a directory is from one that `bench` left: it has the run's name and is no link; a backup lies deeper."""
+    """Sort key, lowest for the original directory of `bench`: it is named after the run, no link, and less deep than a backup."""
     return directory.name != name, directory.is_symlink(), len(directory.parts), directory
 
 
 def records_under(folder: Path) -> Iterator[Run]:
-    """Every readable record in the run directories of a folder, oldest first, each run once."""
+    """Yield every readable record in the run directories of a folder, oldest first, each run once."""
     return iter(read_runs(run_directories(folder)).runs)
 
 
 def runs_at(*places: str) -> FoundRuns:
-    """Read every record of some places, in the order of their paths; directories of runs that never ended are passed over.
+    """Read every record at some places, in the order of their paths, without runs that did not complete.
 
-    Places are run directories, folders with some anywhere below them, or globs of such; a RequestError where no run ended there.
+    Places are run directories, folders with run directories anywhere below them, or globs. Raises RequestError for a place without runs.
     """
     return read_runs(directories_at(*places))
 
 
 def directories_at(*places: str) -> list[Path]:
-    """The run directories of some places, as `runs_at` takes them, each once and in the order of their paths; a RequestError where there are none."""
+    """Return the run directories at some places, as in `runs_at`, each once and sorted by path. Raises RequestError for a place without runs."""
     return sorted({directory for place in places for directory in _directories(place)})
 
 
 def _directories(place: str) -> Iterator[Path]:
-    named = os.path.expanduser(place)  # noqa: PTH111 - leaves what is no user's as it is
-    # What exists is itself, whatever characters are in its name.
-    found = [named] if os.path.exists(named) else glob.glob(named)  # noqa: PTH110, PTH207 - no error for what is no path
+    named = os.path.expanduser(place)  # noqa: PTH111 - keeps the name of an unknown user
+    # An existing path is no pattern, whatever characters are in its name.
+    found = [named] if os.path.exists(named) else glob.glob(named)  # noqa: PTH110, PTH207 - no error for an impossible path
     if not found:
         raise RequestError(
             f"{place} does not exist; name a run directory or a folder of them, for example results/MACHINE"
@@ -105,51 +105,51 @@ def _directories(place: str) -> Iterator[Path]:
 
 
 def below(place: Path) -> list[Path]:
-    """The run directories at or below a directory, in the order of the folders that hold them."""
+    """Return the run directories at or below a directory, sorted by the folders that contain them."""
     if (place / RECORD).is_file():
         return [place]
     return [directory for folder in folders_under(place) for directory in run_directories(folder)]
 
 
 RESULTS: Final = SUITE_ROOT / "results"
-"""Where runs are looked for by name."""
+"""Runs are found by name below this folder."""
 _LAST: Final = re.compile(r"last(?:~(\d{1,9}))?", re.ASCII)
 _ID: Final = re.compile(r"(\d{8}T\d{6}Z-[0-9a-f]{4})(-.*)?", re.ASCII)
 _CANDIDATES: Final = 2
-"""Runs that a sentence names."""
+"""At most so many runs are named in a sentence."""
 _TELLING: Final = 4
-"""Letters of a word from which on a run that has it in its id may be meant."""
+"""A word of at least so many letters suggests the runs whose ids contain it."""
 
 
 def newest_first(place: Path | None = None) -> list[Path]:
-    """The run directories at or below a place (default: `results/`), each run once, by the time that their names begin with; no record is read."""
+    """Return the run directories at or below a place (default: `results/`), each run once, by the time in their names; reads no record."""
     found = [run for folder in folders_under(place or RESULTS) for run in run_directories(folder)]
     kept, _ = each_once([(run, run.name) for run in found])
     return sorted(kept, key=_age, reverse=True)
 
 
 def _age(run: Path) -> tuple[str, str]:
-    """Sorts by time; within a matrix by number, so that `r10` comes after `r9`. A directory that was renamed counts as old."""
+    """Sort key: by time, and within a matrix by number, so that `r10` comes after `r9`. Renamed directories count as oldest."""
     match = _ID.fullmatch(run.name)
     own = (match[2] or "") if match else run.name
     return match[1] if match else "", re.sub(r"\d+", lambda digits: digits[0].zfill(9), own)
 
 
 def by_run(run: Path) -> str:
-    """Each run counts for itself."""
+    """Group each run separately."""
     return run.name
 
 
 def by_matrix(run: Path) -> str:
-    """The runs of one command count as one."""
+    """Group the runs of one command."""
     match = _ID.fullmatch(run.name)
     return match[1] if match else run.name
 
 
 def since(day: datetime, place: str | None) -> tuple[list[Path], list[Path]]:
-    """The run directories at a place (default: `results/`) of before a time and from then on, by the time in their names.
+    """Return the run directories at a place (default: `results/`) before a time, and those since, by the time in their names.
 
-    Of before, those are left out whose name is that of no later run but for time and repeat.
+    Earlier runs are kept only if a later run's name differs from theirs in nothing but time and repeat.
     """
     begin = f"{day:%Y%m%dT%H%M%SZ}"
     runs = [run for run in newest_first(Path(place) if place else None) if _ID.fullmatch(run.name)]
@@ -163,32 +163,32 @@ def _cell(run: Path) -> str:
 
 
 def repeats_of(run: Path) -> FoundRuns:
-    """A run and its repeats, which lie beside it and have its name but for the number at the end."""
-    known = _ID.fullmatch(run.name)  # another name tells nothing of its neighbours
+    """Read a run and its repeats: its siblings whose names differ only in the number of the repeat."""
+    known = _ID.fullmatch(run.name)  # a renamed directory has no recognizable repeats
     beside = [one for one in run_directories(run.parent) if known and _cell(one) == _cell(run)]
     return read_runs((run, *(one for one in beside if by_matrix(one) == by_matrix(run))))
 
 
 def is_pass(run: Path) -> bool:
-    """Whether a run directory has the name of a pass under a profiler."""
+    """Whether a run directory has the name of a profiling pass."""
     return "-profile-" in run.name
 
 
 def named(
     word: str, *, each: Callable[[Path], str] = by_run, wanted: Callable[[Path], bool] = lambda _: True
 ) -> list[Path]:
-    """What a word of the command line means: a path or glob, which is left as it is, or runs in `results/`.
+    """Resolve a command-line argument to paths: a path or glob is returned unmodified, anything else names runs in `results/`.
 
     Args:
-        word: a path; `last`, or `last~2` for the second before it; a run's id, or a beginning of it that no other has.
-        each: what `last` counts and an id may mean: runs (one is found), or matrices (all runs of one are).
-        wanted: by their directories, the runs that count.
+        word: a path or glob; `last`, or `last~2` for the second before it; a run's id or an unambiguous prefix of it.
+        each: unit that `last` counts and that an id selects: a run, or a matrix, of which all runs are returned.
+        wanted: selects the runs to consider by their directories.
 
     Raises:
-        RequestError: no run is meant, or several are; the sentence names some.
+        RequestError: the word matches no run, or several; the sentence names some.
     """
     last = _LAST.fullmatch(word)
-    if not last and (os.path.exists(word) or "/" in word or glob.has_magic(word)):  # noqa: PTH110 - no error for what is no path
+    if not last and (os.path.exists(word) or "/" in word or glob.has_magic(word)):  # noqa: PTH110 - no error for an impossible path
         return [Path(word)]
     runs = [run for run in newest_first() if wanted(run)]
     groups: dict[str, list[Path]] = {}

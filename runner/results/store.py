@@ -1,7 +1,7 @@
-"""The only room that reads and writes results: the run directory and `record.json`.
+"""Reads and writes run directories and `record.json`; no other room does.
 
-A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/` and, written last and atomically, `record.json`: its
-presence means that the run ended. A file without a name, which goes with the runner, keeps room for the record of a run that filled the disk.
+A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/` and `record.json`, which is written last and atomically: its
+presence means that the run ended. An unnamed file, which vanishes with the runner, reserves space for the record of a run that fills the disk.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from runner.results import tables
 from runner.results.disk import AppendOnly, draft, keep_room, written
 
 RESERVE_BYTES: Final = 4 * 2**20
-# What no file has at its end already, so that only a disk with room gives it.
+# Exceeds the unused end of any file's last block, so that it can be allocated only if the disk has space.
 BLOCK_BYTES: Final = 2**16
 RECORD: Final = "record.json"
 PLAN: Final = "plan.json"
 
 
 class RunWriter:
-    """Writes one run directory; every failure to write is a RunFailedError that names the place."""
+    """Writes one run directory; every failure to write is a RunFailedError that names the directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.failure: RunFailedError | None = None
         self._room: IO[bytes] | None = None
         self._open: dict[str, AppendOnly] = {}
-        self._one_at_a_time = threading.Lock()  # samplers are heard in threads of their own
+        self._one_at_a_time = threading.Lock()  # samplers' output is read in separate threads
 
     def create(self, plan: RunPlan) -> None:
-        """Make the directory, keep room for the record, write the plan; where that fails, the directory goes again."""
+        """Create the directory, reserve space for the record and write the plan; if that fails, remove the directory."""
         with written(self.directory), ExitStack() as undo:
             self.directory.mkdir(parents=True)
             undo.callback(shutil.rmtree, self.directory, ignore_errors=True)
@@ -57,7 +57,7 @@ class RunWriter:
             undo.pop_all()
 
     def check(self) -> None:
-        """See whether the disk still takes anything, which a job that says nothing would never find out; a RunFailedError where it does not."""
+        """Check that the disk has space, since a silent job never writes. Raises RunFailedError if it is full."""
         if self._room:
             with self._writing():
                 os.posix_fallocate(self._room.fileno(), RESERVE_BYTES, BLOCK_BYTES)
@@ -72,7 +72,7 @@ class RunWriter:
         self._append(EVENTS, event.model_dump_json())
 
     def rows(self, rows: Rows) -> None:
-        """Append rows of a table; `tables` turns the file into Parquet once the run has ended."""
+        """Append rows of a table; `tables` converts the file to Parquet after the run."""
         self._append(tables.lines_file(rows.table), rows.model_dump_json())
 
     def _append(self, name: str, text: str) -> None:
@@ -83,7 +83,7 @@ class RunWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Write something, unless something could not be written before: a record with holes would look whole."""
+        """Allow a write unless an earlier one failed: a record with gaps would look complete."""
         with self._one_at_a_time:
             if self.failure:
                 raise self.failure
@@ -95,13 +95,13 @@ class RunWriter:
                 raise
 
     def close_tables(self, plan: RunPlan) -> None:
-        """Turn the rows of tables into Parquet; whatever fails there, they stay readable as they came, and the record is still to be written."""
+        """Convert the rows of tables to Parquet. Ignores all errors: the lines stay readable, and the record has yet to be written."""
         self.close()
         with suppress(Exception):
             tables.write_parquet(self.directory, nodes=plan.nodes)
 
     def table(self, table: TableName, *, report: Callable[[str], None]) -> Samples | None:
-        """Read a table of this run for its grading; one that can't be read is reported, and does not cost the run its record."""
+        """Read a table of this run for grading. Report an unreadable table and return None: the run still gets its record."""
         try:
             return read_table(self.directory, table)
         except RequestError as error:
@@ -115,7 +115,7 @@ class RunWriter:
         self._open.clear()
 
     def finish(self, record: RunRecord) -> Path:
-        """Give up the reserve and write the record; returns its path. Where even that fails, the error says first why the run did."""
+        """Release the reserved space, write the record and return its path. If that fails, the error first says why the run failed."""
         self.close()
         try:
             with written(self.directory):
@@ -128,7 +128,7 @@ class RunWriter:
 
 
 def write_record(directory: Path, record: RunRecord) -> Path:
-    """Write `record.json` so that a reader sees either nothing or all of it."""
+    """Write `record.json` atomically."""
     path = directory / RECORD
     with draft(path) as own, own.open("w", encoding="utf-8") as file:
         file.write(record.model_dump_json(indent=1, by_alias=True) + "\n")
@@ -138,13 +138,13 @@ def write_record(directory: Path, record: RunRecord) -> Path:
 
 
 def read_record(directory: Path) -> RunRecord:
-    """The record of a run directory; a RequestError where there is none, it is damaged, or a newer version of the suite wrote it."""
+    """Read the record of a run directory. Raises RequestError if it is missing or damaged, or if a newer version of the suite wrote it."""
     path = directory / RECORD
     with reading(path, "is not a run record", step="name another run directory"):
         if not path.exists():
             raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory")
         text = path.read_text(encoding="utf-8")
-        if is_plain_but_for_figures(text) and '"techniques"' in text:  # one of this version, read ten times faster
+        if is_plain_but_for_figures(text) and '"techniques"' in text:  # of this version: this path is ten times faster
             with suppress(ValidationError):
                 record = RunRecord.model_validate_json(text)
                 if record.schema_ == SCHEMA_VERSION:
@@ -158,7 +158,7 @@ def read_record(directory: Path) -> RunRecord:
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:
-    """The raw events of a run directory; a RequestError where the file is damaged or can't be read."""
+    """Read the raw events of a run directory. Raises RequestError if the file is damaged or can't be read."""
     path = directory / EVENTS
     if not path.exists():  # the run failed before its first event
         return ()
@@ -167,31 +167,31 @@ def read_events(directory: Path) -> tuple[Event, ...]:
 
 
 def read_plan(directory: Path) -> RunPlan:
-    """What was going to be run; a RequestError where there is no plan, or it is damaged."""
+    """Read the plan of a run directory. Raises RequestError if it is missing or damaged."""
     path = directory / PLAN
     with reading(path, "is no plan of a run", step="name a run directory"):
         return RunPlan.model_validate(load_fields(path.read_text(encoding="utf-8")))
 
 
 def read_table(directory: Path, table: TableName) -> Samples | None:
-    """A table of a run directory, with every column that it can have; None when the run has none, a RequestError where a raw file is damaged."""
+    """Read a table of a run directory with all its columns; None if the run has none. Raises RequestError if a raw file is damaged."""
     with reading(directory, f"its table {table} can't be read", step="put the raw file back as the run left it"):
         return tables.read(directory, table, nodes=read_plan(directory).nodes)
 
 
 def run_directories(folder: Path) -> list[Path]:
-    """The run directories in a folder, oldest first; those of unfinished runs are passed over."""
+    """Return the run directories in a folder, oldest first, without those of unfinished runs."""
     return sorted(path.parent for path in folder.glob(f"*/{RECORD}"))
 
 
 def folders_under(directory: Path) -> list[Path]:
-    """Every folder at or below a directory that holds run directories, by path; none is looked for within a run directory.
+    """Return every folder at or below a directory that contains run directories, sorted by path; does not search within run directories.
 
-    What belongs together (a run and its baseline, a sweep, a study) lies in one folder.
+    Runs that belong together (a run and its baseline, a sweep, a study) are in one folder.
     """
     found: list[Path] = []
     seen: set[str] = set()
-    # Results may lie on another disk, behind a link; a link back up would be walked for ever.
+    # Results may be on another disk, through a link; a link to a parent would be an endless loop.
     for place, names, _ in os.walk(directory, followlinks=True):
         runs = {name for name in names if os.path.isfile(os.path.join(place, name, RECORD))}  # noqa: PTH113, PTH118 - of thousands
         real = os.path.realpath(place)
@@ -203,15 +203,15 @@ def folders_under(directory: Path) -> list[Path]:
 
 
 def write_report(out: Path, name: str, content: str | bytes) -> Path:
-    """Write a report beside the run directories that it is made from; returns its path.
+    """Write a report next to the run directories that it is made from, and return its path.
 
-    A RequestError: the name, which records have a say in, is no plain file name. A RunFailedError: it can't be written.
+    Raises RequestError if the name, which records influence, is not a plain file name, and RunFailedError if it can't be written.
     """
     path = out / name
     if path.name != name or not name.isprintable():
         raise RequestError(f"{name!r} is no name for a file in {out}; a record in there asks for it, take it away")
     whole = content.encode() if isinstance(content, str) else content
-    with suppress(OSError):  # to cut off a file is slow where there are thousands
+    with suppress(OSError):  # rewriting thousands of unchanged files would be slow
         if path.stat().st_size == len(whole) and path.read_bytes() == whole:
             return path
     with written(out), draft(path) as own:
@@ -220,13 +220,13 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
 
 
 def record_schema() -> str:
-    """JSON Schema of a record, as committed under `results/schema/`; who reads it may know external trials by the name they have there."""
+    """Return the JSON Schema of a record, as committed under `results/schema/`; it keeps the published name of external trials."""
     text = json.dumps(RunRecord.model_json_schema(by_alias=True)).replace("ExternalTrial", "ForeignTrial")
     return json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
 
 
 def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
-    """The run that another command's are held against. RequestError: not on one device, or where a regrade of those would not find it."""
+    """Read the user's baseline run. Raises RequestError if it is unsuitable, or is where a regrade of the new runs would not find it."""
     record = read_record(run)
     trial = record.trial
     if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
@@ -240,9 +240,9 @@ def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRe
 
 
 def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
-    """The one-device run with the trial's key that it is held against, of those that no profiler slowed down and nothing ran beside.
+    """Return the one-device baseline with the trial's key; profiling passes and concurrent trainings do not count.
 
-    A valid one goes before a degraded one, then the same repeat before others, then the newest.
+    A valid run is preferred to a degraded one, then the same repeat to others, then the newest run.
     """
     found = [
         (path, record)

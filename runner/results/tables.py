@@ -1,6 +1,6 @@
-"""The tables of a run: lines of rows while it goes on, Parquet once it has ended, an array of every column to who reads it.
+"""The tables of a run: lines of JSON while it runs, Parquet after it, read as one array a column.
 
-Each file keeps to the order in which rows came. What a killed runner had heard stays readable as lines.
+Files keep rows in order of arrival. The rows that a killed runner had received stay readable as lines.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-# Rows of one group of a Parquet file: what is in memory at once while a long run's table is written.
+# Fewest rows of a Parquet row group: only one group at a time is in memory while a long run's table is converted.
 GROUP: Final = 10_000
 
 
 def lines_file(table: TableName) -> str:
-    """Name of the file that rows are appended to while a run goes on."""
+    """Return the name of the file that rows are appended to during a run."""
     return f"{table}.jsonl"
 
 
 def parquet_file(table: TableName) -> str:
-    """Name of the file in a run directory that has ended."""
+    """Return the name of the file in the directory of a completed run."""
     return f"{table}.parquet"
 
 
 def write_parquet(directory: Path, *, nodes: Mapping[str, str]) -> None:
-    """Turn the lines of every table in a run directory into Parquet; the lines go once all of them are in it.
+    """Convert the lines of every table in a run directory to Parquet, then remove them.
 
-    `nodes` has by container the node that it ran on. An OSError: it could not be written; the lines are still there.
+    `nodes` maps containers to nodes. Raises OSError if the file can't be written; the lines are kept then.
     """
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load, after the run
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    # Arrow's own allocator keeps 6 MiB more than it hands out.
+    # Arrow's own allocator holds 6 MiB more than it allocates.
     pa.set_memory_pool(pa.system_memory_pool())
     for table in COLUMNS:
         lines = directory / lines_file(table)
         if not lines.exists():
             continue
-        # Open files throughout: pyarrow takes the name of a folder like `a:b` for a URI.
+        # Pass open files, not paths: pyarrow parses a folder name such as `a:b` as a URI.
         with (
             draft(directory / parquet_file(table)) as path,
             path.open("wb") as sink,
@@ -62,9 +62,9 @@ def write_parquet(directory: Path, *, nodes: Mapping[str, str]) -> None:
 
 
 def read(directory: Path, table: TableName, *, nodes: Mapping[str, str]) -> Samples | None:
-    """Read a table with every column that it can have, null where a program had nothing for it; None when the run has no such table.
+    """Read a table with all its columns, null if the program had no values; None if the run has no such table.
 
-    `nodes` is asked where the runner was killed before it wrote Parquet.
+    `nodes` is needed only if the runner was killed before it wrote Parquet.
     """
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -80,7 +80,7 @@ def read(directory: Path, table: TableName, *, nodes: Mapping[str, str]) -> Samp
 
 
 def _groups(path: Path) -> Iterable[list[Rows]]:
-    """The lines of a file in groups of at least GROUP rows but for the last; a last line that was cut off is left out."""
+    """Yield the lines of a file in groups of at least GROUP rows, the last may be smaller; a truncated last line is left out."""
     group: list[Rows] = []
     rows = 0
     with path.open(encoding="utf-8") as file:
@@ -97,7 +97,7 @@ def _groups(path: Path) -> Iterable[list[Rows]]:
 
 
 def _whole(table: TableName, found: pa.Table) -> pa.Table:
-    """A table with the columns that its file is older than, null throughout."""
+    """Add the columns that the file of an older version lacks, as nulls."""
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
 
     for field in _schema(table):
@@ -107,7 +107,7 @@ def _whole(table: TableName, found: pa.Table) -> pa.Table:
 
 
 def _arrow(table: TableName, group: list[Rows], nodes: Mapping[str, str]) -> pa.Table:
-    """Rows as Arrow, by way of JSON: what makes Arrow of Python's lists loads pandas, 40 MB that no run under way needs."""
+    """Convert rows to Arrow through JSON: conversion from Python lists loads pandas, 40 MB that the runner of a job does not need."""
     from pyarrow import json as of_json  # noqa: PLC0415 - takes 0.2 s to load
 
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS[table]}
@@ -130,8 +130,8 @@ def _arrow(table: TableName, group: list[Rows], nodes: Mapping[str, str]) -> pa.
 
 
 def _array(cells: list[Any], kind: Kind) -> npt.NDArray[np.float64] | npt.NDArray[np.object_]:
-    """A column as numbers, NaN for none; as objects where it holds texts or lists."""
-    import numpy as np  # noqa: PLC0415 - who only reads records needs none
+    """Convert a column to an array: of numbers with NaN for null, or of objects for texts and lists."""
+    import numpy as np  # noqa: PLC0415 - reading records alone does not need it
 
     if kind in ("number", "whole"):
         return np.array(cells, dtype=np.float64)

@@ -1,5 +1,5 @@
-"""Figures that other people published, as data: what was measured, where it is printed, and what they concluded from it.
+"""Published figures of others, as data: what was measured, where it is printed, and what they concluded from it.
 
-`results/published/<id>.yaml` holds a source each; `load` reads them all, `derive` computes speedups again and holds every printed figure
+Each `results/published/<id>.yaml` holds one source. `load` reads them all; `derive` recomputes speedups and checks every printed figure
 against the others of its source. Nothing here measures anything.
 """

@@ -1,7 +1,7 @@
-"""A source's own figures against each other: speedups and efficiencies computed again from its throughputs, and what it contradicts itself in.
+"""Checks a source's figures against each other: recomputes speedups and efficiencies from its throughputs, and finds contradictions.
 
-A printed figure stands for all that round to it: 13.5 for 13.45 to 13.55. Two agree if what they stand for overlaps. Approximate figures
-(`almost`) are not checked. A ratio whose last digit was cut off instead of rounded is found under a name of its own.
+A printed figure represents every number that rounds to it: 13.5 represents 13.45 to 13.55. Two figures agree if these spans overlap.
+Approximate figures (`almost`) are not checked. A ratio that was truncated instead of rounded is reported under its own name, `cut`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from runner.results.published.model import Check, Conditions, Figure, Published
 
 Scaling = Literal["weak", "strong", "unstated"]
 
-# What may differ between two runs of one curve besides the number of devices.
+# Conditions that may differ between two runs of one scaling curve.
 _GROWS: Final = frozenset({"gpus", "nodes", "global_batch", "batch_per_gpu", "network", "note", "run"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
-    """A throughput against that of the fewest devices under otherwise the same conditions.
+    """A throughput relative to that of the fewest devices under otherwise equal conditions.
 
-    Efficiency is of the ideal, as many times the speed as there are times the devices; never clamped. `weak` keeps the batch of a device,
-    `strong` the global one.
+    Efficiency is speedup ÷ ratio of the numbers of devices, never clamped. `weak` scaling keeps the batch of a device, `strong` scaling the
+    global batch.
     """
 
     figure: Figure
@@ -38,7 +38,7 @@ class Scaled:
 
 
 def scaled(published: Published) -> tuple[Scaled, ...]:
-    """Speedup and efficiency of every throughput of a source that has one on fewer devices beside it."""
+    """Compute speedup and efficiency of every throughput on a scaling curve, that of the fewest devices included."""
     families = {system.id: system.family or system.id for system in published.hardware.systems}
     curves = {figure.id: _curves(figure, families) for figure in published.figures if _is_rate(figure)}
     groups: dict[tuple[Scaling, Hashable], list[Figure]] = defaultdict(list)
@@ -56,7 +56,7 @@ def scaled(published: Published) -> tuple[Scaled, ...]:
 
 
 def number(figure: Figure) -> Decimal:
-    """The one value of a figure; a TypeError where it has several."""
+    """Return the single value of a figure. Raises TypeError if it has several."""
     if not isinstance(figure.value, Decimal):
         raise TypeError(f"{figure.id} has several values")
     return figure.value
@@ -69,12 +69,12 @@ def _is_rate(figure: Figure) -> bool:
 
 
 def devices(figure: Figure) -> int:
-    """GPUs of all nodes; 0 for none, or where they are not stated."""
+    """Return the number of GPUs of all nodes; 0 if there are none, or if they are not stated."""
     return figure.conditions.gpus or 0
 
 
 def _curves(figure: Figure, families: Mapping[str, str]) -> tuple[tuple[Scaling, Hashable], ...]:
-    """What the runs of one curve have in common: first if the batch of a device stays, then if that of all does."""
+    """Return keys that the runs of one scaling curve share: first that of weak, then that of strong scaling."""
     conditions = figure.conditions
     same = {name: value for name, value in conditions.stated.items() if name not in _GROWS}
     if conditions.system:
@@ -101,7 +101,7 @@ def _against(baseline: Figure, figure: Figure, *, scaling: Scaling) -> Scaled:
     )
 
 
-# What may differ as well in the run that a ratio is against, once this differs.
+# If this condition differs in the run that a ratio refers to, these may differ as well.
 _FREES: Final = {
     "gpus": frozenset({"nodes", "global_batch", "batch", "system", "network"}),
     "build": frozenset({"version", "container"}),
@@ -114,9 +114,9 @@ _NO_CONDITION: Final = frozenset({"versus", "note", "run"})
 
 @dataclass(frozen=True, kw_only=True)
 class Contradiction:
-    """Two figures of a source that can't both be right as printed: one, or a finding, and what the others, `against`, make of it.
+    """A printed figure, or finding, that differs from its value recomputed from other figures of the source, `against`.
 
-    `difference` is (printed - recomputed) ÷ recomputed, of the figures as printed.
+    `difference` is (printed - recomputed) ÷ recomputed.
     """
 
     check: Check
@@ -130,20 +130,20 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class Span:
-    """Everything that rounds to a printed figure, ends included."""
+    """Closed interval of all numbers that round to a printed figure."""
 
     low: Fraction
     high: Fraction
 
     @classmethod
     def of(cls, printed: Decimal) -> Span:
-        """Half a unit of the last printed digit to both sides: ``Span.of(Decimal("13.5"))`` is 13.45 to 13.55."""
+        """Extend a figure by half a unit of its last digit to both sides: ``Span.of(Decimal("13.5"))`` is 13.45 to 13.55."""
         half = _last_digit(printed) / 2
         return cls(Fraction(printed) - half, Fraction(printed) + half)
 
     @classmethod
     def cut(cls, printed: Decimal) -> Span:
-        """One unit of the last printed digit upwards: ``Span.cut(Decimal("13.5"))`` is 13.5 to 13.6."""
+        """Extend a truncated figure by one unit of its last digit upwards: ``Span.cut(Decimal("13.5"))`` is 13.5 to 13.6."""
         return cls(Fraction(printed), Fraction(printed) + _last_digit(printed))
 
     def __add__(self, other: Span) -> Span:
@@ -153,11 +153,11 @@ class Span:
         return Span(self.low / other.high, self.high / other.low)
 
     def times(self, factor: Fraction, *, less: int = 0) -> Span:
-        """Both ends times a factor, and less a number."""
+        """Multiply both ends by a factor, then subtract `less`."""
         return Span(self.low * factor - less, self.high * factor - less)
 
     def meets(self, other: Span) -> bool:
-        """Whether some figure rounds to both."""
+        """Whether two spans overlap: some number rounds to both figures."""
         return self.low <= other.high and other.low <= self.high
 
 
@@ -169,11 +169,11 @@ def _last_digit(printed: Decimal) -> Fraction:
 Beside = Mapping[tuple[str, Conditions], Figure]
 """Exact figures by metric and conditions."""
 Made = tuple[Figure, Span, Fraction, tuple[Figure, ...]]
-"""A figure, what others make of it (everything that rounds to theirs, and the printed ones alone), and these."""
+"""A figure, its recomputed value (as a span, and from the others as printed), and the others."""
 
 
 def contradictions(published: Published) -> tuple[Contradiction, ...]:
-    """Everything in a source that its own figures contradict, in the order of the rules and of the file."""
+    """Find all contradictions between a source's figures, in the order of the checks, then of the file."""
     figures = published.figures
     exact = [one for one in figures if isinstance(one.value, Decimal) and not one.approx and one.bound is None]
     beside = {(figure.metric, figure.conditions): figure for figure in exact}
@@ -189,7 +189,7 @@ def contradictions(published: Published) -> tuple[Contradiction, ...]:
 
 
 def _unlike(check: Check, found: Iterable[Made]) -> Iterator[Contradiction]:
-    """The figures that agree with nothing that rounds to what others make of them."""
+    """Figures whose span does not overlap their recomputed span."""
     for figure, made, value, against in found:
         if not made.meets(Span.of(number(figure))):
             cut = check == "ratio" and made.meets(Span.cut(number(figure)))
@@ -197,7 +197,7 @@ def _unlike(check: Check, found: Iterable[Made]) -> Iterator[Contradiction]:
 
 
 def _ratios(exact: Sequence[Figure]) -> Iterator[Made]:
-    """Speedups, ratios, gains and efficiencies against the throughputs that they are of, where the source has exactly those two."""
+    """Recompute speedups, ratios, gains and efficiencies for which the source has exactly two matching throughputs."""
     for figure in exact:
         conditions = figure.conditions
         if figure.unit not in {"x", "%"} or conditions.versus is None:
@@ -225,7 +225,7 @@ def _quotient(above: Figure, below: Figure) -> Fraction:
 def _only(
     exact: Sequence[Figure], wanted: Mapping[str, tuple[object, ...]], metric: str = "throughput"
 ) -> Figure | None:
-    """The one figure of a metric under these conditions; None if there is none, or more than one."""
+    """Return the only figure of a metric under these conditions; None if there is none, or more than one."""
     found = [
         figure
         for figure in exact
@@ -236,7 +236,7 @@ def _only(
 
 
 def _sums(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
-    """Forward and backward pass against both together."""
+    """Recompute the time of forward and backward pass together as their sum."""
     for figure in exact:
         forward, backward = (beside.get((f"time_{of}", figure.conditions)) for of in ("forward", "backward"))
         if figure.metric == "time_forward_backward" and forward and backward:
@@ -245,7 +245,7 @@ def _sums(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
 
 
 def _per_device(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
-    """The throughput of a device against that of all of them."""
+    """Recompute the throughput of a device from that of all devices."""
     for figure in exact:
         total = beside.get(("throughput", figure.conditions))
         if figure.metric == "throughput_per_gpu" and total and devices(total):
@@ -254,7 +254,7 @@ def _per_device(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
 
 
 def _twice(figures: Sequence[Figure]) -> Iterator[Contradiction]:
-    """A figure that is printed once more, under the same conditions."""
+    """Figures that are printed twice under the same conditions, with different values."""
     first: dict[Hashable, Figure] = {}
     for figure in figures:
         if figure.approx or not isinstance(figure.value, Decimal):
@@ -275,7 +275,7 @@ def _twice(figures: Sequence[Figure]) -> Iterator[Contradiction]:
 
 
 def _ranges(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
-    """Means that lie outside their smallest or largest value."""
+    """Means that are below their minimum or above their maximum."""
     for figure in exact:
         if not figure.metric.endswith("_avg"):
             continue
@@ -288,7 +288,7 @@ def _ranges(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
 
 
 def _batches(figures: Sequence[Figure]) -> Iterator[Contradiction]:
-    """Global batches that are not the devices' batches together."""
+    """Global batches that are not the sum of the devices' batches."""
     for figure in figures:
         a_device, together = figure.conditions.batch_per_gpu, figure.conditions.global_batch
         sum_of_them = (a_device or 0) * devices(figure)
@@ -298,7 +298,7 @@ def _batches(figures: Sequence[Figure]) -> Iterator[Contradiction]:
 
 
 def _findings(exact: Sequence[Figure], findings: Sequence[Finding]) -> Iterator[Contradiction]:
-    """Ratios that the source states, against the two figures of its own that they are of, where it has exactly those."""
+    """Ratios stated in findings that differ from the ratio of figures, if the source has exactly two matching ones."""
     for finding in findings:
         predicate = finding.predicate
         if not isinstance(predicate, Ratio):

@@ -1,6 +1,6 @@
-"""What a source speaks of and what it concluded: quantities with their units, and predicates on figures, its own or measured ones.
+"""Quantities of published sources with their units, and their findings as predicates on figures, published or measured.
 
-A throughput in percent is a slip, not a figure. Tolerances are this project's: no source states one.
+Units are checked: a throughput in percent is a slip. Tolerances are this project's: no source states one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Other = Literal[
     "GB/s", "Gb/s", "TFLOP/s", "SMs", "cores", "images", "classes", "pixels", "epochs", "iterations", "nats", "°C"
 ]
 Unit = Literal[RateUnit, TimeUnit, "%", "x", "W", "MHz", BytesUnit, Other, "unstated"]
-"""`x` is a ratio; `unstated` stands where the source prints no unit and none can be told from it."""
+"""`x` is a ratio; `unstated` means that the source prints no unit and none can be inferred from it."""
 
 RATE: Final[tuple[Unit, ...]] = get_args(RateUnit)
 TIME: Final[tuple[Unit, ...]] = get_args(TimeUnit)
@@ -36,17 +36,17 @@ _METRICS: Final[tuple[tuple[tuple[Unit, ...], str], ...]] = (
     (("nats",), "train_loss val_loss"),
     (("epochs",), "epochs_to_converge"),
     (("unstated",), "perf"),
-    # one configuration against another
+    # one configuration relative to another
     (("x",), "speedup speed_ratio throughput_ratio time_ratio"),
     (("%",), "throughput_gain scaling_efficiency"),
-    # what the devices did meanwhile
+    # telemetry of the devices
     (("%",), "gpu_utilisation gpu_utilisation_min gpu_utilisation_avg gpu_utilisation_max"),
     (("%",), "gpu_compute_utilisation fp32_utilisation fp32_utilisation_unweighted"),
     (BYTES, "gpu_memory"),
     (("W",), "power_idle power_min power_avg power_max node_power_mean_per_run"),
     (("°C",), "temperature_min temperature_avg temperature_max"),
     (("TFLOP/s",), "achievable_matmul_tflops"),
-    # what a profiler saw
+    # from a profiler
     (("%",), "kernel_concurrency compute_time_share nccl_broadcast_time_share winograd_time_share"),
     (("%",), "maxpoolbackward_time_share memory_api_time_shares cudaLaunchKernel_api_time_share"),
     (("%",), "cudaEventDestroy_api_time_share kernel_fp32_utilisation"),
@@ -55,7 +55,7 @@ _METRICS: Final[tuple[tuple[tuple[Unit, ...], str], ...]] = (
     (("x",), "average_flop_count average_flop_count_of_model"),
     (BYTES, "copy_size"),
     (("GB/s",), "copy_throughput"),
-    # what it ran on, and how long
+    # hardware, settings and lengths of runs
     (("TFLOP/s",), "fp64_peak fp32_peak"),
     (BYTES, "memory last_level_cache"),
     (("GB/s",), "memory_bandwidth host_gpu_bus_bandwidth"),
@@ -97,12 +97,12 @@ Counts = Annotated[tuple[int, ...], BeforeValidator(_several, json_schema_input_
 
 
 class Selector(Frozen):
-    """Conditions that all hold, as in `model.Conditions`; one with several values holds for each of them, one that is None for any.
+    """Selects figures by conditions, as in `model.Conditions`; all must hold. Several values are alternatives; None allows any value.
 
     Attributes:
-        gpus_above, nodes_above: more than so many.
-        epoch: after so many.
-        case: one of those that a block of the run matrix lists.
+        gpus_above, nodes_above: exclusive lower limits.
+        epoch: number of completed epochs.
+        case: one of the cases of a block of the run matrix.
     """
 
     framework: Names | None = None
@@ -128,7 +128,7 @@ class Selector(Frozen):
 
     @property
     def stated(self) -> dict[str, tuple[Any, ...]]:
-        """The allowed values of each condition that is named, without `..._above`."""
+        """The allowed values of each stated condition, without those that are no lists (`..._above`, `epoch`, `state`)."""
         return {name: value for name in type(self).model_fields if isinstance(value := getattr(self, name), tuple)}
 
 
@@ -147,23 +147,23 @@ Axis = Literal[
     "learning_rate",
     "iterations",
 ]
-"""What a finding lets vary; `model_size` is the number of parameters."""
+"""Conditions that a finding varies; `model_size` is the number of parameters."""
 
 
 class _OfMetric(Frozen):
-    """Speaks of one quantity, in the runs that `for_all` allows; each combination of its values is a case of its own."""
+    """A predicate on one quantity of the runs that `for_all` selects, checked separately for each combination of its values."""
 
     metric: Metric
     for_all: Selector = Selector()
 
     @property
     def selectors(self) -> tuple[Selector, ...]:
-        """Everything in it that selects figures."""
+        """All its selectors of figures."""
         return tuple(value for name in type(self).model_fields if isinstance(value := getattr(self, name), Selector))
 
 
 class Monotonic(_OfMetric):
-    """Goes one way only along an axis, at its `levels` or wherever there are figures."""
+    """Increases or decreases monotonically along an axis, at its `levels` or at all values with figures."""
 
     type: Literal["monotonic"]
     over: Axis
@@ -172,7 +172,7 @@ class Monotonic(_OfMetric):
 
 
 class Compare(_OfMetric):
-    """Every figure of `lhs` stands so to every one of `rhs` that agrees with it in the conditions of `same`."""
+    """`lhs` `op` `rhs` holds for every pair of their figures that agree in the conditions of `same`."""
 
     type: Literal["compare"]
     lhs: Selector
@@ -182,7 +182,7 @@ class Compare(_OfMetric):
 
 
 class Ratio(_OfMetric):
-    """`num` ÷ `den` is `value`, give or take the share `rel_tol` of it."""
+    """`num` ÷ `den` is `value`, within the relative tolerance `rel_tol`."""
 
     type: Literal["ratio"]
     num: Selector
@@ -192,7 +192,7 @@ class Ratio(_OfMetric):
 
 
 class Bound(_OfMetric):
-    """Stays on one side of a value, or with `in` between two; `limit_by` says whose the value is."""
+    """Stays on one side of a value, or with `in` between two values; `limit_by` says who set them."""
 
     type: Literal["bound"]
     op: Comparison | Literal["in"]
@@ -203,7 +203,7 @@ class Bound(_OfMetric):
 
 
 class Order(_OfMetric):
-    """Falls from each of `descending` to the next."""
+    """Decreases from each level in `descending` to the next."""
 
     type: Literal["order"]
     over: Axis
@@ -211,7 +211,7 @@ class Order(_OfMetric):
 
 
 class NoDifference(_OfMetric):
-    """Does not differ significantly along any of these axes, at their `levels` or at all; with `differs`, does differ."""
+    """Does not differ significantly along any of these axes, at their `levels` or at all values; with `differs`, differs."""
 
     type: Literal["no_difference"]
     over: tuple[Axis, ...]
@@ -220,7 +220,7 @@ class NoDifference(_OfMetric):
 
 
 class Named(_OfMetric):
-    """Each of these is part of the name of a kernel or call that has a value: among so many `largest` of each run, or anywhere."""
+    """Each of `names` is part of the name of a kernel or call with a value: among the `largest` of each run, or among all."""
 
     type: Literal["names"]
     names: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -228,7 +228,7 @@ class Named(_OfMetric):
 
 
 class Steady(_OfMetric):
-    """Does not change any more after so many iterations (None: after a while), looked at over a `window` of them."""
+    """Is constant after so many iterations (None: at some point); with `window`, already over the first window of that length."""
 
     type: Literal["steady"]
     after_iterations: int | None = None
@@ -239,7 +239,7 @@ Simple = Monotonic | Compare | Ratio | Bound | Order | NoDifference | Named | St
 
 
 class All(Frozen):
-    """All of them hold."""
+    """All of these predicates hold."""
 
     type: Literal["all"]
     of: tuple[Annotated[Simple, Field(discriminator="type")], ...]
@@ -252,10 +252,10 @@ class Finding(Frozen):
     """One conclusion.
 
     Attributes:
-        says: in our words.
-        basis: `stated` by the source, `table` or `computed` from figures that it prints, `assumed` by its method, `extrapolated` by
-            it, or a `reading`: it says it in words that leave the exact comparison to the reader.
-        where: where in the document.
+        says: the conclusion in our words.
+        basis: `stated` by the source, in a `table` or `computed` from figures that it prints, `assumed` by its method, `extrapolated` by
+            it, or a `reading`: its words leave the exact comparison to the reader.
+        where: place in the document.
     """
 
     id: str
@@ -266,5 +266,5 @@ class Finding(Frozen):
 
     @property
     def parts(self) -> tuple[Simple, ...]:
-        """What it claims, one by one."""
+        """Its claims, one by one."""
         return self.predicate.of if isinstance(self.predicate, All) else (self.predicate,)

@@ -1,4 +1,4 @@
-"""Reads `results/published/`, and refuses a file that contradicts itself: ids are unique and known, contradictions are declared."""
+"""Reads `results/published/`, and refuses inconsistent files: ids must be unique and known, and contradictions declared."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DIRECTORY: Final = SUITE_ROOT / "results" / "published"
 
 
 def load_all() -> tuple[Published, ...]:
-    """Every source, by id; a RequestError names file and line of what can't be read, does not fit its model or contradicts itself."""
+    """Load every source, by id. Raises RequestError with file and line if one can't be read, does not fit its model or is inconsistent."""
     return tuple(load(path) for path in sorted(DIRECTORY.glob("*.yaml")))
 
 
 def load(path: Path) -> Published:
-    """One source; a RequestError as of `load_all`."""
+    """Load one source. Raises RequestError as `load_all` does."""
     published = yamlfile.load(path, Published)
     if published.id != path.stem:
         raise RequestError(f"{path}:1: id is {published.id!r}; name the file after it, or it after the file")
@@ -34,12 +34,12 @@ def load(path: Path) -> Published:
 
 
 def published_schema() -> str:
-    """JSON Schema of a source's file, as committed under `results/schema/`."""
+    """Return the JSON Schema of a source's file, as committed under `results/schema/`."""
     return json.dumps(Published.model_json_schema(), indent=1, sort_keys=True) + "\n"
 
 
 Wrong = tuple[str, str]
-"""The id in whose line something is wrong, and the sentence about it."""
+"""The id whose line has an error, and the sentence about it."""
 
 
 def _doubled(published: Published) -> Iterator[Wrong]:
@@ -96,7 +96,7 @@ def _names(conditions: Conditions | Selector | None) -> Iterator[tuple[str, tupl
 
 
 def _undeclared(published: Published) -> Iterator[Wrong]:
-    """Contradictions that the file does not declare, and declared ones that are none."""
+    """Contradictions that the file does not declare, and declared ones that do not exist."""
     found = {(each.check, each.figure): each for each in contradictions(published)}
     declared = {(each.check, figure) for each in published.contradictions for figure in each.figures}
     for check, figure in sorted(found.keys() - declared):
@@ -108,7 +108,7 @@ def _undeclared(published: Published) -> Iterator[Wrong]:
 
 
 def line_of(path: Path, id_: str) -> int:
-    """The line in which something gets its id, else the one that mentions it; from 1."""
+    """Return the line that assigns an id, else the first that mentions it; from 1."""
     lines = path.read_text(encoding="utf-8").splitlines()
     name = rf"{re.escape(id_)}(?![\w.-])"
     for pattern in (rf"\bid: {name}", rf"(?<![\w.-]){name}"):

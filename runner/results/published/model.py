@@ -1,6 +1,6 @@
-"""The shape of `results/published/<id>.yaml`: one source, what it ran on, what it printed, what it concluded.
+"""Types of `results/published/<id>.yaml`: one source, its hardware, its figures and its findings.
 
-Figures stand in tables whose rows share conditions; `Published.figures` has them one by one.
+Figures are in tables whose rows share conditions; `Published.figures` has them one by one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from runner.results.published.findings import METRICS, Finding, Metric, Selector
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "fp8-tensorwise", "amp", "mixed"]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
 Check = Literal["ratio", "cut", "sum", "per device", "twice", "range", "batch", "finding"]
-"""Rules that find contradictions: `ratio`, `cut`: a ratio, against the throughputs that it is of; `sum`: both passes, against each; `per
-device`: a device, against all; `twice`: printed two times; `range`: a mean outside its extremes; `batch`: a global batch, against the
-devices' own; `finding`: a stated ratio, against its figures."""
+"""Checks that find contradictions: `ratio`, `cut`: a ratio differs from that of its throughputs (`cut`: it was truncated, not rounded);
+`sum`: forward and backward do not add up; `per device`: a device's throughput is not its share; `twice`: two printed values differ;
+`range`: a mean is outside its extremes; `batch`: a global batch is not the sum; `finding`: a stated ratio differs from its figures."""
 Kind = Literal["reported", "logged", "derived", "spec", "setting", "quoted"]
 
 
@@ -27,10 +27,10 @@ class Source(Frozen):
     """The document.
 
     Attributes:
-        date: year, or year and month, as far as it is printed; None where it is not.
-        kind: what sort of document, e.g. `repository README`.
-        url, repository, path, commit, arxiv: where it can be read; none for a document that was handed around.
-        read: `text` of the document, `logs` beside it, its `abstract` alone, or `uncertain`: the file says too little.
+        date: year, or year and month, as printed; None if it is not printed.
+        kind: kind of document, e.g. `repository README`.
+        url, repository, path, commit, arxiv: where it is available; none for an unpublished document.
+        read: what was read: its `text`, the `logs` published with it, only its `abstract`, or `uncertain` if the file says too little.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Source(Frozen):
 
     @property
     def year(self) -> int | None:
-        """The year of the document, the first one where it grew over several; None where it prints none."""
+        """The year of the document, the first if it grew over several years; None if it prints none."""
         return int(self.date[:4]) if self.date else None
 
     @field_validator("date")
@@ -60,7 +60,7 @@ class Source(Frozen):
 
 
 class Gpu(Frozen):
-    """A kind of GPU that figures name by `id`; the source's own specification of it, where it prints one."""
+    """A GPU model that figures name by `id`, with the source's own specification of it, if printed."""
 
     id: Identifier
     model: str
@@ -83,7 +83,7 @@ class Gpu(Frozen):
 
 
 class System(Frozen):
-    """A machine, or a set of them, that figures name by `id`; those of one `family` differ in the number of devices alone."""
+    """A machine or cluster that figures name by `id`; systems of one `family` differ only in the number of devices."""
 
     id: Identifier
     name: str | None = None
@@ -104,7 +104,7 @@ class Wire(Frozen):
 
 
 class Hardware(Frozen):
-    """What it ran on; `where` it is printed."""
+    """The source's hardware; `where` is the place where it is printed."""
 
     gpus: tuple[Gpu, ...] = ()
     systems: tuple[System, ...] = ()
@@ -119,7 +119,7 @@ class Hardware(Frozen):
 
 
 class Software(Frozen):
-    """One piece of software; a version that the source leaves out is None."""
+    """One piece of software; `version` is None if the source omits it."""
 
     name: str
     version: str | None = None
@@ -135,12 +135,12 @@ class Point(Frozen):
 
 
 class Runs(Frozen):
-    """One block of the run matrix: every combination of what it lists, or its `points`.
+    """One block of the run matrix: every combination of its lists, or its `points`.
 
     Attributes:
-        batches: as printed, where it is not said whether a device's or all devices' together.
+        batches: as printed, if it is unclear whether they are of one device or of all.
         image_sizes: height and width in pixels.
-        note: what the source leaves out, or says in words alone.
+        note: what the source omits, or states only in prose.
     """
 
     framework: str | None = None
@@ -167,16 +167,16 @@ class Runs(Frozen):
 
 
 class Conditions(Frozen):
-    """Under what a figure was measured; what is None, the source does not say.
+    """Conditions of a figure; None if the source does not state one.
 
     Attributes:
         framework, build, version: e.g. `caffe` in NVIDIA's build `nv`, release `0.15.13`.
-        model, variant: e.g. `resnet50` in its variant `v1.5`; the suite's own names where it has the network.
+        model, variant: e.g. `resnet50` in its variant `v1.5`; the suite's own name if it has the network.
         gpu, system, network: ids under `hardware`.
-        gpus: of all nodes together; 0 on a CPU.
-        batch_per_gpu, global_batch, batch: samples of one device, of all, or one of the two, the source does not say which.
-        run: tells repetitions under the same conditions apart.
-        versus: what of these is different in the run that a ratio is against.
+        gpus: total of all nodes; 0 on a CPU.
+        batch_per_gpu, global_batch, batch: samples of one device, of all devices, or of either if the source does not say which.
+        run: distinguishes repeats under the same conditions.
+        versus: conditions that differ in the run that a ratio refers to.
     """
 
     framework: str | None = None
@@ -216,7 +216,7 @@ class Conditions(Frozen):
 
     @property
     def stated(self) -> dict[str, Any]:
-        """The conditions that the source gives, by name."""
+        """The conditions that the source states, by name."""
         return {name: value for name in Conditions.model_fields if (value := getattr(self, name)) is not None}
 
 
@@ -224,11 +224,11 @@ class Row(Conditions):
     """One printed figure.
 
     Attributes:
-        value: as printed; its last digit is what it is held to, so `"13.50"` with quotes where a zero ends it. A list has the
-            values of single runs.
-        approx: the source says so (`about`, `almost`, `up to`).
-        bound: the source says `more than` (>) or `less than` (<) instead.
-        where: where in the document, if not where the rest of the table is.
+        value: as printed; its last digit sets its precision, so a final zero needs quotes: `"13.50"`. A list has the values of single
+            runs.
+        approx: whether the source calls it approximate (`about`, `almost`, `up to`).
+        bound: `>` if the source says `more than`, `<` if it says `less than`.
+        where: place in the document, if it differs from the table's.
     """
 
     id: Identifier
@@ -242,9 +242,9 @@ class Table(Frozen):
     """Figures of one quantity in one unit, with the conditions that all of them share.
 
     Attributes:
-        kind: `reported` as printed, `logged` (of logged values: the median, unless `where` says otherwise), `derived` by us from
-            other figures of the source, `spec` of a device, `setting` of a run, or `quoted` from somebody else.
-        unit_printed: false where the unit goes without saying in the source.
+        kind: `reported` as printed, `logged` (the median of logged values, unless `where` says otherwise), `derived` by us from other
+            figures of the source, `spec` of a device, `setting` of a run, or `quoted` from another source.
+        unit_printed: false if the source leaves the unit implicit.
     """
 
     metric: Metric
@@ -290,7 +290,7 @@ class Figure(Frozen):
 
 
 class KnownContradiction(Frozen):
-    """A contradiction in the source itself, not in its copy here: `derive.Contradiction` finds it again in each of its `figures`."""
+    """A contradiction in the source itself, not a copying error: `derive.contradictions` finds it in each of its `figures`."""
 
     check: Check
     figures: Annotated[tuple[Identifier, ...], Field(min_length=1)]
@@ -302,9 +302,9 @@ class Published(Frozen):
 
     Attributes:
         id: the file's name.
-        method: how the source measured, by what it measured.
-        contradictions: those of the source, which so are known not to be slips of the copy.
-        notes: what a reader of the figures has to know; what the source leaves out.
+        method: how the source measured, by quantity.
+        contradictions: contradictions in the source itself, declared so that they are not taken for copying errors.
+        notes: what a reader of the figures must know, and what the source omits.
     """
 
     id: Identifier

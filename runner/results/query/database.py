@@ -1,9 +1,8 @@
-"""Fills the tables that a query names, in memory, from records or from their index, and shuts everything else.
+"""Fills the tables that a query names, in memory, from records or from their index, then blocks all external access.
 
-Then no SQL can read a file, write one, or fetch anything. An index keeps the rows of records between queries: a record is read again when its
-file is another one than the one that was read. It is one file of DuckDB a place, in the user's cache, so that nobody else's is ever believed
-and a folder that is closed to writing has one. It is never changed where it lies: a new one takes its place at once, whatever other queries
-read or write.
+After that, SQL can read no file, write none, and fetch nothing. An index caches the rows of records between queries; a record is read again
+if its file has changed. The index is one DuckDB file a place, in the user's cache, so that no other user's index is trusted and read-only
+folders have one as well. It is never modified in place: a new one replaces it atomically, whatever other queries read or write.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from runner.results.query import tables
 from runner.results.query.tables import Table
 from runner.results.store import RECORD, read_record
 
-# What SQL may do is read; a pivot is several statements.
+# SQL may only read; a pivot is several statements.
 _READS: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
 _ZONE: Final = "WITH TIME ZONE"
 
@@ -43,7 +42,7 @@ class Database:
     """All tables, empty at first; `fill` them, then `ask`."""
 
     def __init__(self) -> None:
-        # Extensions would be fetched from the network where a query needs one.
+        # DuckDB would download the extensions that a query needs.
         self._connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
@@ -68,13 +67,13 @@ class Database:
         """Fill the tables of records from an index, and those of files from the run directories.
 
         Args:
-            index: a file whose tables have the same columns and, as `file`, the run directory.
-            wanted: the tables.
-            runs: of the runs that count, the directory and the id.
+            index: a DuckDB file whose tables have the same columns and `file`, the run directory.
+            wanted: the tables to fill.
+            runs: directory and id of each run that counts.
 
         Raises:
             RequestError: a table of a run can't be read.
-            duckdb.Error: the index can't; nothing was filled.
+            duckdb.Error: the index can't be read; nothing was filled.
         """
         directories = [str(directory) for directory, _ in runs]
         place = str(index).replace("'", "''")
@@ -99,10 +98,10 @@ class Database:
             self._connection.execute("DETACH kept")
 
     def ask(self, sql: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Names of the columns of an answer, and its rows.
+        """Run a query; return the names of the columns, and the rows.
 
         Raises:
-            RequestError: it is not SQL, asks for what is not there, or would do more than read.
+            RequestError: it is not SQL, names something that does not exist, or would do more than read.
         """
         for setting in (
             "python_enable_replacements = false",
@@ -127,7 +126,7 @@ class Database:
             ) from error
 
     def _insert_files(self, table: TableName, runs: Sequence[tuple[Path, str]]) -> None:
-        """Add what each run left of a table as Parquet; a file that is older than a column has null there."""
+        """Insert each run's Parquet file of a table; columns that an older file lacks are null."""
         for directory, run_id in runs:
             path = directory / raw.parquet_file(table)
             if path.is_file():
@@ -145,7 +144,7 @@ class Database:
 
 
 def create(connection: duckdb.DuckDBPyConnection, table: Table, *, in_index: bool = False) -> None:
-    """Make an empty table if there is none; in an index, with the directory of the run that a row is of."""
+    """Create an empty table if it does not exist; in an index, with a column for the run directory of each row."""
     columns = ", ".join(f'"{name}" {kind}' for name, kind in _columns(table, in_index=in_index).items())
     connection.execute(f'CREATE TABLE IF NOT EXISTS "{table.name}" ({columns})')
 
@@ -153,7 +152,7 @@ def create(connection: duckdb.DuckDBPyConnection, table: Table, *, in_index: boo
 def insert(
     connection: duckdb.DuckDBPyConnection, table: Table, rows: Iterable[Mapping[str, Any]], *, in_index: bool = False
 ) -> None:
-    """Add rows, by a file of lines of JSON; what a row lacks is null."""
+    """Insert rows through a file of JSON lines; missing fields become null."""
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _columns(table, in_index=in_index).items())
     with tempfile.NamedTemporaryFile("w", prefix="dlscale-rows-", suffix=".json", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(row)}\n" for row in rows)
@@ -170,12 +169,12 @@ def _columns(table: Table, *, in_index: bool) -> dict[str, str]:
 
 
 def _literal(path: Path) -> str:
-    """A path of which DuckDB takes no character for a pattern."""
+    """Escape a path so that DuckDB interprets no character as a pattern."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of columns; one that came before has a number, as the database itself gives it in tables."""
+    """Append numbers to repeated column names, as DuckDB does in tables."""
     given: list[str] = []
     for name in names:
         numbered = (f"{name}_{number}" for number in count(1))
@@ -184,34 +183,34 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _by_arrow(answer: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
-    """All rows; for times of a zone the database's own way takes a library of zones, which Python itself has since 3.9."""
+    """Fetch all rows through Arrow: for times with a zone, `fetchall` needs a library of zones, which Python itself has since 3.9."""
     return list(zip(*(column.to_pylist() for column in answer.to_arrow_table().columns), strict=True))
 
 
 def _sentence(error: duckdb.Error) -> str:
-    """DuckDB's message in one line, without the line of SQL that it points at."""
+    """Put DuckDB's message on one line, without the excerpt of the SQL."""
     return one_line(str(error).partition("\n\nLINE ")[0])
 
 
 SETTLED_NS: Final = 2 * 10**9
-"""A file that was changed less long ago could be changed again without another time of change: it is read again next time."""
+"""A file changed more recently than this is read again next time: another change could leave the same timestamp."""
 MOST: Final = 8
-"""Places of which one is kept."""
+"""Number of indexes in the cache."""
 AT_ONCE: Final = 200
-"""Records in memory."""
+"""Records in memory at a time."""
 
 Mark = tuple[int, ...]
-"""Size of a file, times of its content and of its entry in nanoseconds, and inode; empty of one that is to be read again."""
+"""Size, mtime and ctime in nanoseconds, and inode of a file; empty if it must be read again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Indexed:
-    """The index of a place, up to date.
+    """The updated index of a place.
 
     Attributes:
-        path: the file; `file` in its tables is the directory of a run.
-        runs: of the runs that count, the directory and the id.
-        passed_over: a sentence about each record that does not.
+        path: the DuckDB file; column `file` of its tables is the run directory.
+        runs: directory and id of each run that counts.
+        passed_over: a sentence about each record that does not count.
     """
 
     path: Path
@@ -221,7 +220,7 @@ class Indexed:
 
 @contextmanager
 def indexed(place: str, directories: Sequence[Path]) -> Iterator[Indexed]:
-    """Bring the index of a place up to date; where it can't be kept, it is there until the end."""
+    """Update the index of a place; if the cache can't be written, the index is temporary and lasts for the block."""
     with tempfile.TemporaryDirectory(prefix="dlscale-index-") as scratch:
         try:
             folder = cache_dir() / "index"
@@ -254,7 +253,7 @@ def _digest(*words: str) -> str:
 
 
 def _mark(directory: Path) -> Mark:
-    """Of the record in a run directory."""
+    """Return the mark of the record in a run directory."""
     with suppress(OSError):
         about = (directory / RECORD).stat()
         return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
@@ -262,7 +261,7 @@ def _mark(directory: Path) -> Mark:
 
 
 def _known(path: Path) -> dict[Path, tuple[str, Mark]]:
-    """By directory, the run and the mark of what an index holds; nothing where there is none, or it is damaged."""
+    """Return the run id and the mark of each directory in an index; empty if the index is missing or damaged."""
     with suppress(duckdb.Error, OSError):
         if path.stat().st_size:
             with duckdb.connect(str(path), read_only=True) as connection:
@@ -274,8 +273,8 @@ def _known(path: Path) -> dict[Path, tuple[str, Mark]]:
 def _renewed(
     path: Path, stale: Sequence[Path], marks: Mapping[Path, Mark], gone: Sequence[Path], *, scratch: Path
 ) -> tuple[Path, list[str]]:
-    """Write the index anew with what was read again and without what is gone; returns where it is, and what can't be read."""
-    # Nobody else sees it before it is whole, so that it needs no transaction, which memory would hold.
+    """Write a new index with stale records read again and gone ones removed; return its path, and a sentence about each unreadable record."""
+    # No other process sees it before it is complete, so it needs no transaction, which would use memory.
     draft = scratch / "draft"
     passed_over: list[str] = []
     with suppress(FileNotFoundError):
@@ -308,7 +307,7 @@ def _opened(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _read(connection: duckdb.DuckDBPyConnection, directories: Sequence[Path], marks: Mapping[Path, Mark]) -> list[str]:
-    """Read records and add their rows; returns a sentence about each that can't be read."""
+    """Read records and insert their rows; return a sentence about each that can't be read."""
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in tables.OF_RECORDS}
     files, passed_over = [], []
     now = time.time_ns()
@@ -331,6 +330,6 @@ def _read(connection: duckdb.DuckDBPyConnection, directories: Sequence[Path], ma
 
 
 def _prune(folder: Path) -> None:
-    """Leave the indexes that were asked last."""
+    """Remove all but the most recently used indexes."""
     for path in sorted(folder.iterdir(), key=lambda path: -path.stat().st_mtime_ns)[MOST:]:
         path.unlink()

@@ -1,6 +1,6 @@
-"""The tables that SQL can ask: their columns, and their rows from records and published sources. Pure.
+"""The tables of `dlscale query`: their columns, and their rows from records and published sources. Pure.
 
-A column is a field of a record by its dotted name, with underscores; it means what its type's docstring says of it.
+A column is a field of a record; its name is the field's dotted path with underscores, its meaning is from the docstring of its type.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Column:
     """One column of a table.
 
     Attributes:
-        type: as SQL calls it.
-        path: keys that lead to its value in the JSON of a row's model.
-        meaning: what its type says of it; empty where the name says all.
+        type: SQL type.
+        path: keys of its value in the JSON of a row's model.
+        meaning: from the docstring of its type; empty if the name says all.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Column:
     meaning: str = ""
 
     def of(self, fields: Mapping[str, Any]) -> Any:
-        """Its value in the JSON of a value; None where that has no such field."""
+        """Return its value from the JSON of a row's model; None if that lacks the field."""
         found: Any = fields
         for key in self.path:
             found = found.get(key) if isinstance(found, dict) else None
@@ -65,12 +65,12 @@ class Column:
 def columns_of(
     model: type[BaseModel], *, prefix: tuple[str, ...] = (), without: frozenset[str] = frozenset()
 ) -> tuple[Column, ...]:
-    """The columns of a model: a scalar or a list of them each, models within models in their place, all else as JSON.
+    """Return the columns of a model: one for each scalar or list of scalars, those of nested models in place, all else as JSON.
 
     Args:
         model: the type of a row.
-        prefix: keys that lead to it.
-        without: dotted names of fields that are left out.
+        prefix: keys of the model itself.
+        without: dotted paths of fields to leave out.
     """
     found: dict[str, Column] = {}
     said = meanings(model)
@@ -96,13 +96,13 @@ def _columns(field: FieldInfo, path: tuple[str, ...], without: frozenset[str]) -
 
 
 def _without_none(annotation: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one that it is, but for None."""
+    """Return the members of a union, or the type itself, without None."""
     one_of = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
     return tuple(kind for kind in one_of if kind is not type(None))
 
 
 def _sql_type(kinds: tuple[Any, ...]) -> SqlType:
-    """What SQL calls values of these types; JSON where it has no word for them."""
+    """Return the SQL type for values of these types; JSON if there is none."""
     found = {_of_one(kind) for kind in kinds}
     if found == {"BIGINT", "DOUBLE"}:
         return "DOUBLE"
@@ -119,7 +119,7 @@ def _of_one(kind: Any) -> SqlType:
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What the docstring of a model says of its fields, one sentence each, by their names."""
+    """Extract the sentence about each field from the docstring of a model, by field name."""
     _, _, section = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
     found: dict[str, str] = {}
     names: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
 
 Rows = Iterator[dict[str, Any]]
 
-# What has tables of its own, is a list for every iteration, or an interval, which takes several runs.
+# Fields with tables of their own, lists with one entry an iteration, and intervals, which need several runs.
 _LEFT_OUT: Final = frozenset(
     {"measurement.windows", "measurement.epochs", "measurement.losses", "measurement.evaluations"}
     | {"measurement.throughput.ci95", "scaling.speedup.ci95", "scaling.efficiency.ci95"}
@@ -185,7 +185,7 @@ _OF_PUBLISHED: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One table; `row` says what a row of it is, `rows` gives those of a record, `raw` is the table that runs leave beside their events."""
+    """One table; `row` describes a row, `rows` yields those of a record, `raw` names the table file of a run that it is read from."""
 
     name: str
     row: str
@@ -200,7 +200,7 @@ def _of_run(directory: Path, record: RunRecord) -> Rows:
 
 
 def _machine(directory: Path) -> str:
-    """`h200` of `results/h200/scaling/RUN`."""
+    """Return the machine's folder: `h200` for `results/h200/scaling/RUN`."""
     above = directory.absolute().parent.parts
     place = max((at for at, name in enumerate(above[:-1]) if name == RESULTS.name), default=len(above) - 2)
     return above[place + 1]
@@ -258,11 +258,11 @@ KERNELS: Final = _raw("kernels", "one kernel, copy, call or operator of a pass u
 PUBLISHED: Final = Table(name="published", row="one figure that somebody published", columns=_OF_PUBLISHED)
 TABLES: Final = (RUNS, WINDOWS, LOSSES, EPOCHS, TELEMETRY, KERNELS, PUBLISHED)
 OF_RECORDS: Final = {table: table.rows for table in TABLES if table.rows}
-"""The tables that are filled from records, and what gives their rows."""
+"""The tables that are filled from records, with the functions that yield their rows."""
 
 
 def rows_of_published(sources: Sequence[Published]) -> Rows:
-    """Rows of PUBLISHED."""
+    """Yield the rows of PUBLISHED."""
     for published in sources:
         speedups = {each.figure.id: each for each in scaled(published)}
         for figure in published.figures:
@@ -283,5 +283,5 @@ def rows_of_published(sources: Sequence[Published]) -> Rows:
 
 
 def _picked(columns: Sequence[Column], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of columns from the JSON of a model."""
+    """Pick the values of columns from the JSON of a model."""
     return {column.name: column.of(fields) for column in columns if column.path}
