@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from runner.core.errors import printable
-from runner.core.request import OF_COMMAND, Request
+from runner.core.request import COMMAND_OPTIONS, Request
 
 
 class _Console(Console):
@@ -58,17 +58,17 @@ def no_console() -> Console:
 
 
 # The pipe's reader is gone; the terminal has hung up.
-_GONE: Final = frozenset({errno.EPIPE, errno.EIO})
+_HANGUP_ERRNOS: Final = frozenset({errno.EPIPE, errno.EIO})
 
 
 def outlast() -> None:
     """Discard the output of this process and its children once its reader is gone; write `?` for characters that can't be encoded."""
     for name in ("stdout", "stderr"):
         if stream := getattr(sys, name):  # None if this process was started with the stream closed
-            setattr(sys, name, _Outlasting(stream))
+            setattr(sys, name, _DiscardingStream(stream))
 
 
-class _Outlasting(io.TextIOWrapper):
+class _DiscardingStream(io.TextIOWrapper):
     """An open stream whose file descriptor is redirected to /dev/null when its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -80,46 +80,46 @@ class _Outlasting(io.TextIOWrapper):
         )
 
     def write(self, text: str, /) -> int:
-        with self._to_nowhere():
+        with self._discarding():
             super().write(text)
         return len(text)
 
     def flush(self) -> None:
-        with self._to_nowhere():
+        with self._discarding():
             super().flush()
 
     @contextmanager
-    def _to_nowhere(self) -> Iterator[None]:
+    def _discarding(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            if error.errno not in _GONE:
+            if error.errno not in _HANGUP_ERRNOS:
                 raise
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, self.fileno())
+            os.close(devnull)
 
 
 UNDER_MAKE: Final = "DLSCALE_MAKE"
 """Set in the environment by the Makefile."""
 _UNITS: Final = re.compile("_(mib|ms|s)$")
-_PRINTING: Final = {"beside_host", "csv", "json", "markdown", "verbose"}  # switches that only some commands have
-_SWITCHES: Final = {name for name, field in Request.model_fields.items() if field.annotation is bool} | _PRINTING
-_OF_NONE: Final = {"command", "links", "mounts"} | OF_COMMAND.keys()
-_OTHERS: Final = {"mount", "link_rate", "link_delay", "format", "program", "source"} | _PRINTING
-_VARIABLES: Final = {_UNITS.sub("", name) for name in Request.model_fields} - _OF_NONE | _OTHERS
+_MORE_SWITCHES: Final = {"beside_host", "csv", "json", "markdown", "verbose"}  # of only some commands
+_SWITCHES: Final = {name for name, field in Request.model_fields.items() if field.annotation is bool} | _MORE_SWITCHES
+_NO_VARIABLES: Final = {"command", "links", "mounts"} | COMMAND_OPTIONS.keys()
+_MORE_VARIABLES: Final = {"mount", "link_rate", "link_delay", "format", "program", "source"} | _MORE_SWITCHES
+_VARIABLES: Final = {_UNITS.sub("", name) for name in Request.model_fields} - _NO_VARIABLES | _MORE_VARIABLES
 _TARGETS: Final = ("doctor", "clean", "studies")
 """Commands that advice names without arguments, and that are also targets of make."""
 # A command line in backticks, or a flag with its value: a word in capitals, or one with `:`, `/` or `.` in it.
-_SPOKEN: Final = re.compile(r"`dlscale ([^`]+)`|--([a-z][a-z-]*)(?:[= ]([A-Z]+\b|[^\s;,]*[:/.][^\s;,]+))?")
+_ADVICE: Final = re.compile(r"`dlscale ([^`]+)`|--([a-z][a-z-]*)(?:[= ]([A-Z]+\b|[^\s;,]*[:/.][^\s;,]+))?")
 
 
 def spoken(sentence: str) -> str:
     """Put a sentence in the user's terms: under `make`, `--oversubscribe` becomes `OVERSUBSCRIBE=1`."""
-    return _SPOKEN.sub(_in_words_of_make, sentence) if os.environ.get(UNDER_MAKE) else sentence
+    return _ADVICE.sub(_for_make, sentence) if os.environ.get(UNDER_MAKE) else sentence
 
 
-def _in_words_of_make(found: re.Match[str]) -> str:
+def _for_make(found: re.Match[str]) -> str:
     command, flag, value = found.groups()
     if command:
         return f"`make {command}`" if command in _TARGETS else f"`.venv/bin/dlscale {command}`"

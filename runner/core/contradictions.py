@@ -9,14 +9,14 @@ from typing import Final
 
 from runner.core import parsing
 from runner.core.errors import RequestError, shorten
-from runner.core.request import BARE_ENGINES, BY_COMMAND, NARROWED, OF_COMMAND, SLURM, Request
+from runner.core.request import BARE_ENGINES, BY_COMMAND, COMMAND_OPTIONS, NARROWED, SLURM, Request
 
 _NAME: Final = re.compile(r"\w[\w .+:-]{0,79}")
 # The options of an external program; all others describe the suite's own training programs.
-OF_EXTERNAL: Final = frozenset(
+EXTERNAL_OPTIONS: Final = frozenset(
     {"image", "mounts", "command", "gpus", "workers", "device", "batch", "scaling", "warmup", "repeat", "data"}
     | {"engine", "out", "timeout_s", "inactivity_timeout_s", "telemetry_hz", "idle_s"}
-    | OF_COMMAND.keys()
+    | COMMAND_OPTIONS.keys()
 )
 
 
@@ -30,7 +30,7 @@ def request_of(options: Mapping[str, object]) -> Request:
 def refuse_contradictions(request: Request) -> None:
     """Refuse options that exclude each other, that lack an option they depend on, or that would be ignored."""
     first = (_of_clusters, _of_nodes, _of_profile, _of_devices, _of_modes)
-    for of_subject in (*first, _of_concurrent, _of_input, _of_length, _of_image):
+    for of_subject in (*first, _of_concurrent, _of_input, _of_duplicates, _of_image):
         if sentence := next(of_subject(request), None):
             raise RequestError(sentence)
 
@@ -161,7 +161,7 @@ def _of_input(request: Request) -> Iterator[str]:
             yield "DECODE=gpu feeds a training, and MODE=infer does not train; leave it out"
 
 
-def _of_length(request: Request) -> Iterator[str]:
+def _of_duplicates(request: Request) -> Iterator[str]:
     """Two options that set the same thing."""
     if request.techniques and request.preset == "tuned":
         yield "PRESET=tuned is all techniques that there are here, TECHNIQUES some; give one of them"
@@ -202,7 +202,7 @@ def _of_program_in_image(request: Request) -> Iterator[str]:
 
 def _of_command(request: Request) -> Iterator[str]:
     """Options that do not apply to a user's command, and those that it lacks."""
-    if misplaced := sorted(request.model_fields_set - OF_EXTERNAL):
+    if misplaced := sorted(request.model_fields_set - EXTERNAL_OPTIONS):
         flags = " and ".join("--" + re.sub("_(mib|ms|s)$", "", name).replace("_", "-") for name in misplaced)
         verb = "describes" if len(misplaced) == 1 else "describe"
         yield f"{flags} {verb} a training program of the suite, --image runs your own command; say it in that"
@@ -227,7 +227,7 @@ def _of_command(request: Request) -> Iterator[str]:
 
 def _of_command_alone(request: Request, step: str) -> Iterator[str]:
     """Options that apply to a user's command alone."""
-    for name, does in OF_COMMAND.items():
+    for name, does in COMMAND_OPTIONS.items():
         if getattr(request, name):
             yield f"--{name} {does} a command of yours; {step}"
 

@@ -26,7 +26,7 @@ VALIDATION_EVERY: Final = 5
 JPEG_SUFFIXES: Final = frozenset({".jpg", ".jpeg"})
 TOKEN_BYTES: Final = 2
 # Tokens of a file that its digest samples: reading some hundred gigabytes would take minutes.
-LOOKED_AT: Final = 4096
+SAMPLED_TOKENS: Final = 4096
 # Exists on every ext4 file system, readable by root only; it is no class and holds no samples.
 LOST_AND_FOUND: Final = "lost+found"
 
@@ -93,7 +93,7 @@ def inspect(path: Path, kind: DataKind = "images", *, by_others: bool = False) -
 def refuse_closed(path: Path) -> None:
     """Refuse a folder or file that other users may not read: in a container the job runs as another user."""
     if _is_closed(path):
-        raise RequestError(_closed(path, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}"))
+        raise RequestError(_refusal(path, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}"))
 
 
 def refuse_closed_folders(folders: Sequence[Path], *, user: str) -> None:
@@ -109,7 +109,7 @@ def _is_closed(path: Path) -> bool:
     return mode & needed != needed
 
 
-def _closed(path: Path, step: str) -> str:
+def _refusal(path: Path, step: str) -> str:
     return f"{path} may be read by its owner alone, and jobs in containers are never root; type `{step}`"
 
 
@@ -137,7 +137,7 @@ class _Files:
         folders = () if file.parent in self._open else reversed(file.relative_to(self._root).parents)
         for step in (*(self._root / folder for folder in folders), file):
             if step not in self._open and _is_closed(step):
-                raise RequestError(_closed(step, f"chmod -R o+rX {shlex.quote(str(self._root))}"))
+                raise RequestError(_refusal(step, f"chmod -R o+rX {shlex.quote(str(self._root))}"))
         self._open |= set(file.parents)
 
 
@@ -189,8 +189,8 @@ def _inspect_tokens(path: Path, *, by_others: bool) -> Dataset:
         refuse_closed(path)
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        for place in range(0, size, max(TOKEN_BYTES, size // LOOKED_AT)):
-            file.seek(place)
+        for offset in range(0, size, max(TOKEN_BYTES, size // SAMPLED_TOKENS)):
+            file.seek(offset)
             digest.update(file.read(TOKEN_BYTES))
     digest.update(str(size).encode())
     return Dataset(path=str(path), images=size // TOKEN_BYTES, classes=0, digest=digest.hexdigest())
@@ -226,7 +226,7 @@ def jpegs(root: Path) -> Iterator[Path]:
 def _files(folder: Path) -> Iterator[Path]:
     """Yield all files below a folder. Links are followed, but no folder is visited twice, as in the programs (`class_folders.py`)."""
     seen: set[str] = set()
-    for parent, folders, names in os.walk(folder, onerror=_refuse_unseen, followlinks=True):
+    for parent, folders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
         real = os.path.realpath(parent)
         folders[:] = [] if real in seen else sorted(folders)
         if real in seen:
@@ -235,7 +235,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (file for file in (Path(parent, name) for name in names) if file.is_file())
 
 
-def _refuse_unseen(error: OSError) -> None:
+def _refuse_unreadable(error: OSError) -> None:
     if Path(error.filename).name == LOST_AND_FOUND:
         return
     raise RequestError(

@@ -19,14 +19,14 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
 # A path that is wrong or inaccessible: the user's error, not a bug.
-_OF_A_PATH: Final = frozenset(
+_PATH_ERRNOS: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
     | {errno.ELOOP, errno.ENAMETOOLONG}
 )
 # A disk that is read-only, full or failing, or a file too large for it. The error names no path if the file was already open.
-_OF_A_DISK: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_AROUND: Final = 60
-_KNOWN: Final = 8
+_DISK_ERRNOS: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_MAX_CHARS: Final = 60
+_MAX_LISTED: Final = 8
 """At most so many known names are listed for an unknown one."""
 
 
@@ -61,10 +61,10 @@ class SlowerError(DlscaleError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """List the known values for an error sentence, those most similar to `name` first."""
     names = sorted(known)
-    return ", ".join(dict.fromkeys([*_alike(name, names), *names]))
+    return ", ".join(dict.fromkeys([*_similar(name, names), *names]))
 
 
-def _alike(name: str, names: Sequence[str]) -> list[str]:
+def _similar(name: str, names: Sequence[str]) -> list[str]:
     longer = [one for one in names if name and one.startswith(name)]
     return [*longer, *(one for one in difflib.get_close_matches(name, names, n=3, cutoff=0.5) if one not in longer)]
 
@@ -75,26 +75,26 @@ def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> 
     ``unknown("MODEL", "resnet51", ["vgg16", "resnet50"])`` is ``"unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50, vgg16"``.
     """
     names = sorted(known)
-    close = _alike(name, names)
-    whose = f" of {of}" if of else ""
-    meant = f"did you mean {close[0]}?" if close else ""
+    close = _similar(name, names)
+    owner = f" of {of}" if of else ""
+    suggestion = f"did you mean {close[0]}?" if close else ""
     if len(names) == len(close) == 1:
-        return f"unknown {variable} {name!r}{whose}; {meant}"
+        return f"unknown {variable} {name!r}{owner}; {suggestion}"
     listed = nearest(name, names).split(", ")
-    more = f" and {len(listed) - _KNOWN} more" if len(listed) > _KNOWN else ""
-    known_ones = f"{', '.join(listed[:_KNOWN])}{more}"
-    return f"unknown {variable} {name!r}{whose}; {f'{meant} Known' if meant else 'known'}: {known_ones}"
+    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
+    known_ones = f"{', '.join(listed[:_MAX_LISTED])}{more}"
+    return f"unknown {variable} {name!r}{owner}; {f'{suggestion} Known' if suggestion else 'known'}: {known_ones}"
 
 
 def about_a_file(error: OSError | UnicodeError) -> str | None:
     """Return a sentence for an error that a user's path, or the file there, caused; None for any other error, which is a bug."""
     if isinstance(error, OSError):
         name = None if error.filename is None else readable(str(error.filename))
-        if error.errno in _OF_A_DISK or (name and error.errno in _OF_A_PATH):
+        if error.errno in _DISK_ERRNOS or (name and error.errno in _PATH_ERRNOS):
             name = name or "standard output or a file"
             return f"{name} can't be read or written ({error.strerror}); mend that, or give another place"
     if isinstance(error, UnicodeEncodeError) and not is_utf8(error.object):
-        around = error.object[max(0, error.start - _AROUND) : error.end + _AROUND]
+        around = error.object[max(0, error.start - _MAX_CHARS) : error.end + _MAX_CHARS]
         return f"{readable(around)} is not UTF-8; rename the file or folder that is called so"
     return None
 
@@ -110,21 +110,21 @@ def readable(text: str) -> str:
 
 
 # Terminal control sequences (ECMA-48: ESC [ ... and OSC strings, possibly unterminated), then all other control characters.
-_CODES: Final = re.compile(
+_CONTROL_SEQUENCES: Final = re.compile(
     r"\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 
 
 def printable(text: str) -> str:
     """Strip terminal control sequences from the output of another program; tabs and line feeds stay."""
-    return _CODES.sub("", text)
+    return _CONTROL_SEQUENCES.sub("", text)
 
 
 def shorten(text: str) -> str:
     """Shorten a value to 60 characters, so that its sentence fits on one line of the screen."""
-    return text if len(text) <= _AROUND else f"{text[: _AROUND - 3]}..."
+    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 3]}..."
 
 
-def one_line(said: object) -> str:
+def one_line(message: object) -> str:
     """Join the lines of a library's message for use in a sentence."""
-    return " ".join(str(said).split())
+    return " ".join(str(message).split())

@@ -28,9 +28,9 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-
 
 
 # Quick searches for what may be a non-finite number or a terminal control sequence: every record is searched.
-_NO_FIGURES: Final = ("NaN", "Infinity")
+_NON_FINITE: Final = ("NaN", "Infinity")
 _HUGE: Final = re.compile(r"[eE]\+?\d{3}\d*[\s,\]}]")
-_CODES: Final = ("\\u", "\\b", "\\f", "\\r")
+_ESCAPES: Final = ("\\u", "\\b", "\\f", "\\r")
 # Maps each byte of UTF-8 to a kind, so that one search each finds an integer beyond 64 bits, a control character and a surrogate.
 _BYTES_OF_KIND: Final = {
     "0": string.digits.encode(),
@@ -44,10 +44,10 @@ _BYTES_OF_KIND: Final = {
 _KINDS: Final = bytes(
     next((ord(kind) for kind, own in _BYTES_OF_KIND.items() if byte in own), ord(" ")) for byte in range(256)
 )
-_REFUSED: Final = (b" " + b"0" * 19, b"~", b"Cc", b"Ss")
+_SUSPECT: Final = (b" " + b"0" * 19, b"~", b"Cc", b"Ss")
 # A text that pydantic would parse as an integer beyond 64 bits.
-_AS_NUMBER: Final = re.compile(r"\s*[+-]?[\d_]{19,}(?:\.\d*)?\s*")
-_MOST: Final = 2**63
+_HUGE_INTEGER: Final = re.compile(r"\s*[+-]?[\d_]{19,}(?:\.\d*)?\s*")
+_INT64_LIMIT: Final = 2**63
 _Value = TypeVar("_Value")
 _Made = TypeVar("_Made")
 
@@ -60,73 +60,71 @@ class Once(Generic[_Value, _Made]):
 
     def __init__(self, make: Callable[[_Value], _Made]) -> None:
         self._make = make
-        self._known: dict[int, tuple[weakref.ref[_Value], _Made]] = {}
+        self._cache: dict[int, tuple[weakref.ref[_Value], _Made]] = {}
 
     def __call__(self, value: _Value) -> _Made:
         """Return the result for a value."""
-        if id(value) not in self._known:
-            place, known = id(value), self._known
-            known[place] = weakref.ref(value, lambda _: known.pop(place, None)), self._make(value)
-        return self._known[id(value)][1]
+        if id(value) not in self._cache:
+            key, cache = id(value), self._cache
+            cache[key] = weakref.ref(value, lambda _: cache.pop(key, None)), self._make(value)
+        return self._cache[id(value)][1]
 
 
-def load_fields(text: str, *, of: Callable[[str], float | None] | None = None) -> dict[str, Any]:
+def load_fields(text: str, *, parse_float: Callable[[str], float | None] | None = None) -> dict[str, Any]:
     """Parse a JSON object, and strip terminal control sequences from its texts.
 
-    Raises ValueError for an integer beyond 64 bits, for text that is not UTF-8, and, unless `of` converts it, for a non-finite number.
+    Raises ValueError for an integer beyond 64 bits, for text that is not UTF-8, and, unless `parse_float` converts it, for a non-finite number.
     """
-    read = of or _finite
+    read = parse_float or _finite
     fields: dict[str, Any] = (
         json.loads(text)
         if is_plain(text)
-        else _without_codes(json.loads(text, parse_constant=read, parse_float=read, parse_int=_whole))
+        else _sanitized(json.loads(text, parse_constant=read, parse_float=read, parse_int=_int64))
     )
     return fields
 
 
-def known(word: str) -> float | None:
+def finite_or_none(word: str) -> float | None:
     """Convert a number; None if it is not finite."""
     return found if math.isfinite(found := float(word)) else None
 
 
 def is_plain(text: str) -> bool:
     """Whether a JSON text contains nothing that `load_fields` would refuse or strip."""
-    return is_plain_but_for_figures(text) and not (any(word in text for word in _NO_FIGURES) or _HUGE.search(text))
+    return is_plain_except_floats(text) and not (any(word in text for word in _NON_FINITE) or _HUGE.search(text))
 
 
-def is_plain_but_for_figures(text: str) -> bool:
+def is_plain_except_floats(text: str) -> bool:
     """Whether a JSON text contains no terminal control sequence and no integer beyond 64 bits; a `Frozen` itself refuses all else."""
     kinds = text.encode(errors="surrogatepass").translate(_KINDS)
-    return not any(refused in kinds for refused in _REFUSED) and not (
-        "\\" in text and any(code in text for code in _CODES)
+    return not any(refused in kinds for refused in _SUSPECT) and not (
+        "\\" in text and any(code in text for code in _ESCAPES)
     )
 
 
 def _finite(word: str) -> float:
-    if (found := known(word)) is not None:
+    if (found := finite_or_none(word)) is not None:
         return found
     raise ValueError(f"it holds {shorten(word)}, which is no figure")
 
 
-def _whole(word: str) -> int:
-    if -_MOST <= (found := int(word)) < _MOST:
+def _int64(word: str) -> int:
+    if -_INT64_LIMIT <= (found := int(word)) < _INT64_LIMIT:
         return found
     raise ValueError(f"it holds {shorten(word)}, which is no figure")
 
 
-def _without_codes(value: Any) -> Any:
+def _sanitized(value: Any) -> Any:
     """Strip terminal control sequences from every text in a JSON value."""
     if isinstance(value, str):
         if not is_utf8(value):
             raise ValueError("a text in it is not UTF-8")
-        if _AS_NUMBER.fullmatch(value):
+        if _HUGE_INTEGER.fullmatch(value):
             raise ValueError(f"it holds {shorten(value)}, which is no figure")
         return printable(value)
     if isinstance(value, list):
-        return [_without_codes(one) for one in value]
-    return (
-        {_without_codes(name): _without_codes(one) for name, one in value.items()} if isinstance(value, dict) else value
-    )
+        return [_sanitized(one) for one in value]
+    return {_sanitized(name): _sanitized(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def misfit(error: ValidationError) -> str:

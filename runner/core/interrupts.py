@@ -34,14 +34,14 @@ class Stopped:
 
 def listen() -> None:
     """Make these signals raise KeyboardInterrupt, except those that this process was started to ignore (`nohup`)."""
-    for number in _heeded():
-        signal.signal(number, _interrupt)
-    sys.unraisablehook = _again
+    for number in _handled():
+        signal.signal(number, _raise_interrupt)
+    sys.unraisablehook = _send_again
 
 
 def ignore() -> None:
     """Ignore these signals from now on: the command is done and its exit code is known."""
-    for number in _heeded():
+    for number in _handled():
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -54,7 +54,7 @@ def held(stopped: Stopped) -> Iterator[None]:
         _stopped_a_run.append(number)
         stopped.by = stopped.by or _NAMES[signal.Signals(number)]
 
-    before = {number: signal.signal(number, mark) for number in _heeded()}
+    before = {number: signal.signal(number, mark) for number in _handled()}
     try:
         yield
     finally:
@@ -69,21 +69,21 @@ def ended(code: int | str | None) -> tuple[int | str | None, str | None]:
     """
     if not _came:
         return code, None
-    said = f"stopped by {_NAMES[signal.Signals(_came[0])]}" if code == INTERRUPTED else None
-    return (code if _came[0] == signal.SIGINT else 128 + _came[0]), said
+    sentence = f"stopped by {_NAMES[signal.Signals(_came[0])]}" if code == INTERRUPTED else None
+    return (code if _came[0] == signal.SIGINT else 128 + _came[0]), sentence
 
 
-def _heeded() -> list[signal.Signals]:
+def _handled() -> list[signal.Signals]:
     return [number for number in _NAMES if signal.getsignal(number) != signal.SIG_IGN]
 
 
-def _interrupt(number: int, _: FrameType | None) -> None:
+def _raise_interrupt(number: int, _: FrameType | None) -> None:
     _came.append(number)
     if not _stopped_a_run:  # a second signal must not cut short the command's exit after a stopped run
         raise KeyboardInterrupt
 
 
-def _again(lost: sys.UnraisableHookArgs) -> None:
+def _send_again(lost: sys.UnraisableHookArgs) -> None:
     """Send the signal again if it interrupted a finalizer or a weak reference's callback: Python prints such errors and continues."""
     if not (_came and lost.exc_type is KeyboardInterrupt):
         sys.__unraisablehook__(lost)

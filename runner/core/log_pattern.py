@@ -35,7 +35,7 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def _readable(text: str) -> str:
+def _valid_regex(text: str) -> str:
     try:
         names = re.compile(text).groupindex
     except (re.error, OverflowError, RecursionError) as error:
@@ -50,7 +50,7 @@ def _readable(text: str) -> str:
     return text
 
 
-Regex = Annotated[str, Field(max_length=1000), AfterValidator(_readable)]
+Regex = Annotated[str, Field(max_length=1000), AfterValidator(_valid_regex)]
 
 
 class LogPattern(Frozen):
@@ -60,7 +60,7 @@ class LogPattern(Frozen):
     unit: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")] = "samples"
 
     @model_validator(mode="after")
-    def _tells_times(self) -> LogPattern:
+    def _has_a_time(self) -> LogPattern:
         names = {name for line in self.lines for name in re.compile(line).groupindex}
         if not names & set(TIMES):
             raise ValueError(f"no group tells a time or a rate; name one of {', '.join(TIMES)}")

@@ -163,7 +163,7 @@ class StepParts(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_older(cls, fields: Any) -> Any:
+    def _drop_old_parts(cls, fields: Any) -> Any:
         """Drop the parts of older records, which could be negative; `dlscale regrade` recomputes them from the raw files."""
         if not isinstance(fields, dict) or "rest_s" not in fields:
             return fields

@@ -36,7 +36,7 @@ MOST: Final[Mapping[str, int]] = {
 MOST_SLOTS: Final = 4096
 """At most so many devices or cores a host."""
 # Directories that the kernel, the engine and the suite provide in every container: nothing may be mounted over or in them.
-TAKEN: Final = ("/proc", "/sys", "/dev", "/tmp", "/dlscale")  # noqa: S108 - names inside the container
+RESERVED: Final = ("/proc", "/sys", "/dev", "/tmp", "/dlscale")  # noqa: S108 - names inside the container
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 _DURATION = re.compile(r"^(\d+)(s|m|h)?$", re.ASCII)
 _VARIABLE: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^\x00]*)", re.ASCII | re.DOTALL)
@@ -45,7 +45,7 @@ _BATCH: Final = re.compile(
     r"(?<!\S)(?P<flag>-b|(?:--)?(?:\w+\.)*(?:per_device_train_)?batch[-_]size)(?:=|\s+)(?P<batch>\d{1,6})(?!\S)",
     re.ASCII,
 )
-_ACCUMULATES: Final = re.compile(r"(?:gradient|grad|ga)[-_]?accum\w*(?:[-_]\w+)*(?:=|\s+)(?!1(?!\S))\d", re.ASCII)
+_ACCUMULATION: Final = re.compile(r"(?:gradient|grad|ga)[-_]?accum\w*(?:[-_]\w+)*(?:=|\s+)(?!1(?!\S))\d", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -179,9 +179,9 @@ def _mount(word: str) -> Mount:
     if not target.startswith("/"):
         raise RequestError(f"MOUNT={word}: {target} is no absolute path; say where in the container with SRC:/DST")
     target = posixpath.normpath("/" + target.lstrip("/"))
-    if target == "/" or any(posixpath.commonpath((place, target)) == place for place in TAKEN):
+    if target == "/" or any(posixpath.commonpath((place, target)) == place for place in RESERVED):
         raise RequestError(
-            f"MOUNT={word}: {target} is the container's own, as are /, {', '.join(TAKEN)} and all below; name another place with SRC:/DST"
+            f"MOUNT={word}: {target} is the container's own, as are /, {', '.join(RESERVED)} and all below; name another place with SRC:/DST"
         )
     return Mount(source=str(path), target=target)
 
@@ -237,5 +237,5 @@ def batch_of(command: Iterable[str]) -> tuple[int, str] | None:
     None if it names no batch or several, or accumulates gradients: programs differ in the batches and devices that they count then.
     """
     line = " ".join(command)
-    found = {} if _ACCUMULATES.search(line) else {int(match["batch"]): match[0] for match in _BATCH.finditer(line)}
+    found = {} if _ACCUMULATION.search(line) else {int(match["batch"]): match[0] for match in _BATCH.finditer(line)}
     return next(iter(found.items())) if len(found) == 1 and 0 not in found else None

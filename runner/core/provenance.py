@@ -127,7 +127,7 @@ class Provenance(Frozen):
 
     def with_environment(self, env: Env) -> Provenance:
         """Add the software versions that the training program reported."""
-        said = {
+        reported = {
             name: getattr(env, name) for name in ("cuda", "cudnn", "nccl", "framework", "framework_version", "python")
         }
-        return self.model_copy(update=said)
+        return self.model_copy(update=reported)

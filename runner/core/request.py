@@ -63,7 +63,7 @@ _STRATEGIES: Final = " or ".join(", ".join(get_args(StrategyName)).rsplit(", ", 
 NARROWED: tuple[ProfileKind, ...] = ("kernels", "metrics")
 
 # Options that apply to a user's command alone, each with its verb for error sentences.
-OF_COMMAND: Final[Mapping[str, str]] = {
+COMMAND_OPTIONS: Final[Mapping[str, str]] = {
     "dialect": "reads the log of",
     "pattern": "reads the log of",
     "name": "names",

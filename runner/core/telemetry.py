@@ -34,7 +34,7 @@ class Span(Frozen):
     end: float
 
     @model_validator(mode="after")
-    def _goes_forward(self) -> Span:
+    def _ends_after_start(self) -> Span:
         if self.end <= self.start:
             raise ValueError(f"a span from {self.start} to {self.end} holds no time")
         return self
@@ -199,14 +199,14 @@ class Telemetry(Frozen):
 
     def why_missing(self, node: str, device: str, field: str) -> str | None:
         """Return why a device lacks a figure; None if it has the figure, or if no reason is known."""
-        told = (
+        reasons = (
             entry.reason
             for entry in self.missing
             if entry.node == node
             and entry.device in {device, device.rstrip("0123456789")}
             and (field in entry.fields or not entry.fields)
         )
-        return next(told, None)
+        return next(reasons, None)
 
 
 def over_time(values: Sequence[float], seconds: Sequence[float]) -> float:

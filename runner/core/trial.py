@@ -42,7 +42,7 @@ SHOWN: Final = 60
 Case = Literal["one", "sequential", "together"]
 
 # What a profiling pass of each kind shows.
-SEEN: Final[Mapping[ProfileKind, str]] = {
+PROFILE_NAMES: Final[Mapping[ProfileKind, str]] = {
     "kernels": "kernels",
     "metrics": "hardware counters",
     "memory": "memory",
@@ -51,7 +51,7 @@ SEEN: Final[Mapping[ProfileKind, str]] = {
 }
 
 # How a training ran relative to others, for titles.
-IN_WORDS: Final[Mapping[Case, str]] = {
+CASE_NAMES: Final[Mapping[Case, str]] = {
     "one": "alone",
     "sequential": "{} of {} one after the other",
     "together": "{} of {} at once",
@@ -356,8 +356,8 @@ def title(trial: AnyTrial) -> str:
         over = [*([wire.kind] if wire else []), *([trial.link.label] if trial.link else [])]
         line += f" of {trial.nodes} nodes over {', '.join(over)}"
     if trial.concurrent:
-        line += f", {IN_WORDS[trial.concurrent.case].format(trial.concurrent.number, trial.concurrent.trainings)}"
-    return f"{line}, profile of {SEEN[trial.profile.kind]}" if trial.profile else line
+        line += f", {CASE_NAMES[trial.concurrent.case].format(trial.concurrent.number, trial.concurrent.trainings)}"
+    return f"{line}, profile of {PROFILE_NAMES[trial.profile.kind]}" if trial.profile else line
 
 
 def of_older(trial: Mapping[str, Any]) -> tuple[Technique, ...]:

@@ -17,8 +17,8 @@ _MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([a-z]+)", re.ASCII)
 
 # tc's limits: its token bucket counts the bytes of a millisecond in 32 bits, netem counts microseconds in 32 bits.
-_MOST_MBIT: Final = 1e7
-_MOST_MS: Final = 1e6
+_MAX_MBIT: Final = 1e7
+_MAX_MS: Final = 1e6
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -52,8 +52,8 @@ def parse_rate(text: str) -> float:
     rate = _parse(text, _MBIT)
     if rate is None or rate <= 0:
         raise ValueError(f"{text!r} is no rate; write for example 1gbit or 100mbit")
-    if rate > _MOST_MBIT:
-        raise ValueError(f"{shorten(text)!r} is more than tc can hold a link to; write {show_rate(_MOST_MBIT)} or less")
+    if rate > _MAX_MBIT:
+        raise ValueError(f"{shorten(text)!r} is more than tc can hold a link to; write {show_rate(_MAX_MBIT)} or less")
     return rate
 
 
@@ -62,9 +62,9 @@ def parse_delay(text: str) -> float:
     delay = _parse(text, _MS)
     if delay is None:
         raise ValueError(f"{text!r} is no delay; write for example 0.2ms or 50us")
-    if delay > _MOST_MS:
+    if delay > _MAX_MS:
         raise ValueError(
-            f"{shorten(text)!r} is more than tc can delay a packet by; write {show_delay(_MOST_MS)} or less"
+            f"{shorten(text)!r} is more than tc can delay a packet by; write {show_delay(_MAX_MS)} or less"
         )
     return delay
 

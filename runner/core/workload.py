@@ -26,7 +26,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Setting = int | float | str
 # Names of settings that the runner itself reads.
 SEQUENCE, PARTS_OF_BATCH, SHARED_BY = "sequence-length", "gradient-accumulation", "tensor-parallel"
-NEW = "new-tokens"  # tokens of a sequence that inference generates
+NEW_TOKENS = "new-tokens"  # tokens of a sequence that inference generates
 ProgramMode = Literal["train", "infer"]
 # JPEGs in class folders, WAV files with transcripts, a file of token numbers, or nothing.
 DataKind = Literal["images", "audio", "tokens", "none"]
@@ -126,7 +126,7 @@ class Workload(Frozen):
     models: Annotated[tuple[Model, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Workload:
+    def _is_consistent(self) -> Workload:
         """Refuse duplicate models, and names that appear in one part of the file but are missing in another."""
         names = [model.name for model in self.models]
         if self.batches and any(self.batches not in {**self.settings, **model.settings} for model in self.models):
@@ -168,20 +168,20 @@ class Workload(Frozen):
         """Return the number of batches that one iteration reads."""
         return int(settings[self.batches]) if self.batches else 1
 
-    def settings_of(self, model: Model, asked: Sequence[tuple[str, str]], *, mode: Mode) -> dict[str, Setting]:
+    def settings_of(self, model: Model, requested: Sequence[tuple[str, str]], *, mode: Mode) -> dict[str, Setting]:
         """Return all settings of a model, with the requested ones applied. Raises RequestError for an unknown name or value."""
         own, others = self.settings, self.inference_settings
         if mode == "infer":
             own, others = others, own
         found = {**own, **{name: value for name, value in model.settings.items() if name in own or name not in others}}
-        for name, word in asked:
+        for name, word in requested:
             if name not in found:
                 known = f"it has {nearest(name, found)}" if found else "leave it out"
                 raise RequestError(f"SETTINGS={name} is none of MODEL={model.name}; {known}")
             found[name] = self._setting(model, name, word, usual=found[name])
-        if int(found.get(NEW, 0)) >= int(found.get(SEQUENCE, 1)):
+        if int(found.get(NEW_TOKENS, 0)) >= int(found.get(SEQUENCE, 1)):
             raise RequestError(
-                f"SETTINGS={NEW}={found[NEW]} leaves nothing of {SEQUENCE}={found[SEQUENCE]} for a prompt; ask for fewer new tokens"
+                f"SETTINGS={NEW_TOKENS}={found[NEW_TOKENS]} leaves nothing of {SEQUENCE}={found[SEQUENCE]} for a prompt; ask for fewer new tokens"
             )
         return found
 
@@ -318,7 +318,7 @@ def load_workloads(root: Path) -> tuple[Workload, ...]:
                         f"{path}: programs.{mode}.{framework} is {program!r}, which is not in {path.parent}; correct it"
                     )
         found.append(workload)
-    _refuse_twins(found)
+    _refuse_duplicates(found)
     return tuple(found)
 
 
@@ -334,10 +334,10 @@ def settings_to_tell(settings: Mapping[str, Setting], *, model: str, mode: Mode)
         return dict(settings)
     workload, found = _models()[model]
     usual = workload.settings_of(found, (), mode=mode)
-    return {name: value for name, value in settings.items() if name in (SEQUENCE, NEW) or value != usual.get(name)}
+    return {name: own for name, own in settings.items() if name in (SEQUENCE, NEW_TOKENS) or own != usual.get(name)}
 
 
-def _refuse_twins(workloads: Sequence[Workload]) -> None:
+def _refuse_duplicates(workloads: Sequence[Workload]) -> None:
     """Refuse two models of the same name: MODEL alone selects the workload."""
     owner: dict[str, str] = {}
     for workload in workloads:

@@ -18,9 +18,9 @@ from yaml.constructor import ConstructorError
 from runner.core.errors import RequestError, shorten
 
 # The suite's largest file has 4,170 YAML events and 5 levels; a hosts.yaml with a thousand hosts has some 20,000 events.
-_MOST: Final = 100_000
-_LARGEST_BYTES: Final = 10**7
-_DEEPEST: Final = 50
+_MAX_VALUES: Final = 100_000
+_MAX_BYTES: Final = 10**7
+_MAX_DEPTH: Final = 50
 
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -59,9 +59,9 @@ def load(path: Path, model: type[M]) -> M:
     Example: ``images/versions.yaml:12: unknown key 'pyton' in images.mxnet[0]; did you mean 'python'?``
     """
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise RequestError(
-                f"{path}: has more than {_LARGEST_BYTES} bytes; no file of the suite has, so give the one that you meant"
+                f"{path}: has more than {_MAX_BYTES} bytes; no file of the suite has, so give the one that you meant"
             )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -69,7 +69,7 @@ def load(path: Path, model: type[M]) -> M:
     except UnicodeDecodeError as error:
         raise RequestError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     try:
-        _refuse_endless(text, path)
+        _refuse_oversized(text, path)
         loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
@@ -85,11 +85,11 @@ def load(path: Path, model: type[M]) -> M:
     except ValidationError as error:
         # Report a mistyped key rather than the key that is missing because of it.
         first = min(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
-        line, location = _place(root, first["loc"])
+        line, location = _locate(root, first["loc"])
         raise RequestError(f"{path}:{line}: {_sentence(first, location, model)}") from error
 
 
-def _refuse_endless(text: str, path: Path) -> None:
+def _refuse_oversized(text: str, path: Path) -> None:
     """Refuse files that are too deep, too large once aliases are expanded, or recursive: libyaml crashes on lists nested too deep."""
     sizes: dict[str | None, int] = {}
     opened: list[tuple[str | None, int]] = []
@@ -106,8 +106,8 @@ def _refuse_endless(text: str, path: Path) -> None:
                 raise RequestError(f"{path}:{line}: *{event.anchor} is within what it stands for; write out what it is")
             total += sizes.get(event.anchor, 1)
         total += 1
-        if len(opened) > _DEEPEST or total > _MOST:
-            what = f"nested deeper than {_DEEPEST} levels" if len(opened) > _DEEPEST else f"more than {_MOST} values"
+        if (too_deep := len(opened) > _MAX_DEPTH) or total > _MAX_VALUES:
+            what = f"nested deeper than {_MAX_DEPTH} levels" if too_deep else f"more than {_MAX_VALUES} values"
             raise RequestError(f"{path}:{line}: is {what}; no file of the suite is, so give the one that you meant")
 
 
@@ -125,7 +125,7 @@ def _sentence(detail: ErrorDetails, location: Location, model: type[BaseModel]) 
     return f"{_dotted(location)} is {shorten(repr(detail['input']))}: {message[:1].lower()}{message[1:]}; correct it"
 
 
-def _place(node: yaml.Node, loc: Location) -> tuple[int, Location]:
+def _locate(node: yaml.Node, loc: Location) -> tuple[int, Location]:
     """Follow a pydantic location through the YAML nodes; return the line (from 1) and the part of the location that exists in the file.
 
     Pydantic's locations also contain union members and missing keys, which have no node.

@@ -25,7 +25,7 @@ def written(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def keep_room(directory: Path, size: int) -> IO[bytes]:
+def reserve(directory: Path, size: int) -> IO[bytes]:
     """Reserve bytes of a directory's disk in an unnamed file, which vanishes when it is closed or the process is killed."""
     with ExitStack() as undo:
         room = undo.enter_context(tempfile.TemporaryFile(dir=directory))
@@ -38,7 +38,7 @@ def check_writable(out: Path, *, room: int = 1) -> None:
     """Create the results directory and prove that a file of `room` bytes fits. Raises RequestError if not."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        keep_room(out, room).close()
+        reserve(out, room).close()
     except OSError as error:
         raise RequestError(f"OUT={out} can't be written ({error.strerror}); give another place with OUT=DIR") from error
 
@@ -72,12 +72,12 @@ class AppendOnly:
 @contextmanager
 def draft(path: Path) -> Iterator[Path]:
     """Yield a draft that replaces `path` at the end of the block; on failure `path` is unchanged and the draft removed."""
-    own = path.with_name(f".{path.name}.{owner.own() or os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{owner.own() or os.getpid()}")
     try:
-        yield own
-        own.replace(path)
+        yield temporary
+        temporary.replace(path)
     finally:
-        own.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def remove_left(folder: Path) -> None:

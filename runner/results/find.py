@@ -57,7 +57,7 @@ def each_once(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple
     """Choose one directory for each run id; return these, and a sentence about each other directory."""
     kept: dict[str, Path] = {}
     for directory, name in named:
-        kept[name] = min(kept.get(name, directory), directory, key=lambda one: _likeness(one, name))
+        kept[name] = min(kept.get(name, directory), directory, key=lambda one: _original_first(one, name))
     return frozenset(kept.values()), tuple(
         f"{directory}: left out, it holds the same run as {kept[name]}, which counts once"
         for directory, name in named
@@ -65,7 +65,7 @@ def each_once(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple
     )
 
 
-def _likeness(directory: Path, name: str) -> tuple[bool, bool, int, Path]:
+def _original_first(directory: Path, name: str) -> tuple[bool, bool, int, Path]:
     """Sort key, lowest for the original directory of `bench`: it is named after the run, no link, and less deep than a backup."""
     return directory.name != name, directory.is_symlink(), len(directory.parts), directory
 
@@ -115,9 +115,9 @@ RESULTS: Final = SUITE_ROOT / "results"
 """Runs are found by name below this folder."""
 _LAST: Final = re.compile(r"last(?:~(\d{1,9}))?", re.ASCII)
 _ID: Final = re.compile(r"(\d{8}T\d{6}Z-[0-9a-f]{4})(-.*)?", re.ASCII)
-_CANDIDATES: Final = 2
+_MAX_NAMED: Final = 2
 """At most so many runs are named in a sentence."""
-_TELLING: Final = 4
+_MIN_HINT: Final = 4
 """A word of at least so many letters suggests the runs whose ids contain it."""
 
 
@@ -125,10 +125,10 @@ def newest_first(place: Path | None = None) -> list[Path]:
     """Return the run directories at or below a place (default: `results/`), each run once, by the time in their names; reads no record."""
     found = [run for folder in folders_under(place or RESULTS) for run in run_directories(folder)]
     kept, _ = each_once([(run, run.name) for run in found])
-    return sorted(kept, key=_age, reverse=True)
+    return sorted(kept, key=_time_and_number, reverse=True)
 
 
-def _age(run: Path) -> tuple[str, str]:
+def _time_and_number(run: Path) -> tuple[str, str]:
     """Sort key: by time, and within a matrix by number, so that `r10` comes after `r9`. Renamed directories count as oldest."""
     match = _ID.fullmatch(run.name)
     own = (match[2] or "") if match else run.name
@@ -165,8 +165,8 @@ def _cell(run: Path) -> str:
 def repeats_of(run: Path) -> FoundRuns:
     """Read a run and its repeats: its siblings whose names differ only in the number of the repeat."""
     known = _ID.fullmatch(run.name)  # a renamed directory has no recognizable repeats
-    beside = [one for one in run_directories(run.parent) if known and _cell(one) == _cell(run)]
-    return read_runs((run, *(one for one in beside if by_matrix(one) == by_matrix(run))))
+    siblings = [one for one in run_directories(run.parent) if known and _cell(one) == _cell(run)]
+    return read_runs((run, *(one for one in siblings if by_matrix(one) == by_matrix(run))))
 
 
 def is_pass(run: Path) -> bool:
@@ -202,8 +202,8 @@ def named(
     found = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
     if not found:
         names = [run.name for run in runs]
-        inside = [name for name in names if word in name] if len(word) >= _TELLING else []
-        near = inside or difflib.get_close_matches(word, ["last", *names], _CANDIDATES, 0.5)
+        inside = [name for name in names if word in name] if len(word) >= _MIN_HINT else []
+        near = inside or difflib.get_close_matches(word, ["last", *names], _MAX_NAMED, 0.5)
         meant = f"did you mean {_listed(near)}?" if near else "`dlscale ls` lists them"
         raise RequestError(f"{shorten(word)} is no path, and begins the id of no run in {RESULTS}; {meant}")
     if len({each(run) for run in found}) > 1:
@@ -214,5 +214,5 @@ def named(
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _CANDIDATES
-    return ", ".join(names[:_CANDIDATES]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -20,13 +20,13 @@ from pydantic import ValidationError
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.events import Event
 from runner.core.events.parse import Rows, TableName, parse_events
-from runner.core.frozen import is_plain_but_for_figures, load_fields, reading, refuse_newer
+from runner.core.frozen import is_plain_except_floats, load_fields, reading, refuse_newer
 from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
 from runner.core.request import Device
 from runner.core.telemetry import Samples
 from runner.core.trial import AnyTrial, of_older
 from runner.results import tables
-from runner.results.disk import AppendOnly, draft, keep_room, written
+from runner.results.disk import AppendOnly, draft, reserve, written
 
 RESERVE_BYTES: Final = 4 * 2**20
 # Exceeds the unused end of any file's last block, so that it can be allocated only if the disk has space.
@@ -41,9 +41,9 @@ class RunWriter:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.failure: RunFailedError | None = None
-        self._room: IO[bytes] | None = None
+        self._reserved: IO[bytes] | None = None
         self._open: dict[str, AppendOnly] = {}
-        self._one_at_a_time = threading.Lock()  # samplers' output is read in separate threads
+        self._lock = threading.Lock()  # samplers' output is read in separate threads
 
     def create(self, plan: RunPlan) -> None:
         """Create the directory, reserve space for the record and write the plan; if that fails, remove the directory."""
@@ -51,17 +51,17 @@ class RunWriter:
             self.directory.mkdir(parents=True)
             undo.callback(shutil.rmtree, self.directory, ignore_errors=True)
             (self.directory / "logs").mkdir()
-            self._room = keep_room(self.directory, RESERVE_BYTES)
-            with draft(self.directory / PLAN) as own:
-                own.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            self._reserved = reserve(self.directory, RESERVE_BYTES)
+            with draft(self.directory / PLAN) as temporary:
+                temporary.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
             undo.pop_all()
 
     def check(self) -> None:
         """Check that the disk has space, since a silent job never writes. Raises RunFailedError if it is full."""
-        if self._room:
+        if self._reserved:
             with self._writing():
-                os.posix_fallocate(self._room.fileno(), RESERVE_BYTES, BLOCK_BYTES)
-                self._room.truncate(RESERVE_BYTES)
+                os.posix_fallocate(self._reserved.fileno(), RESERVE_BYTES, BLOCK_BYTES)
+                self._reserved.truncate(RESERVE_BYTES)
 
     def log(self, container: str, text: str) -> None:
         """Append a line of ordinary output to the container's log."""
@@ -84,7 +84,7 @@ class RunWriter:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Allow a write unless an earlier one failed: a record with gaps would look complete."""
-        with self._one_at_a_time:
+        with self._lock:
             if self.failure:
                 raise self.failure
             try:
@@ -119,8 +119,8 @@ class RunWriter:
         self.close()
         try:
             with written(self.directory):
-                if self._room:
-                    self._room.close()
+                if self._reserved:
+                    self._reserved.close()
                 return write_record(self.directory, record)
         except RunFailedError as error:
             why = f"{record.outcome.reason}; " if record.outcome.reason else ""
@@ -130,7 +130,7 @@ class RunWriter:
 def write_record(directory: Path, record: RunRecord) -> Path:
     """Write `record.json` atomically."""
     path = directory / RECORD
-    with draft(path) as own, own.open("w", encoding="utf-8") as file:
+    with draft(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(record.model_dump_json(indent=1, by_alias=True) + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -144,7 +144,7 @@ def read_record(directory: Path) -> RunRecord:
         if not path.exists():
             raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory")
         text = path.read_text(encoding="utf-8")
-        if is_plain_but_for_figures(text) and '"techniques"' in text:  # of this version: this path is ten times faster
+        if is_plain_except_floats(text) and '"techniques"' in text:  # of this version: this path is ten times faster
             with suppress(ValidationError):
                 record = RunRecord.model_validate_json(text)
                 if record.schema_ == SCHEMA_VERSION:
@@ -214,8 +214,8 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
     with suppress(OSError):  # rewriting thousands of unchanged files would be slow
         if path.stat().st_size == len(whole) and path.read_bytes() == whole:
             return path
-    with written(out), draft(path) as own:
-        own.write_bytes(whole)
+    with written(out), draft(path) as temporary:
+        temporary.write_bytes(whole)
     return path
 
 

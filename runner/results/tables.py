@@ -71,7 +71,7 @@ def read(directory: Path, table: TableName, *, nodes: Mapping[str, str]) -> Samp
 
     if (path := directory / parquet_file(table)).exists():
         with path.open("rb") as file:
-            found = _whole(table, pq.ParquetFile(file).read())
+            found = _with_all_columns(table, pq.ParquetFile(file).read())
     elif (path := directory / lines_file(table)).exists():
         found = pa.concat_tables([_schema(table).empty_table(), *(_arrow(table, g, nodes) for g in _groups(path))])
     else:
@@ -96,7 +96,7 @@ def _groups(path: Path) -> Iterable[list[Rows]]:
         yield group
 
 
-def _whole(table: TableName, found: pa.Table) -> pa.Table:
+def _with_all_columns(table: TableName, found: pa.Table) -> pa.Table:
     """Add the columns that the file of an older version lacks, as nulls."""
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
 
@@ -117,11 +117,11 @@ def _arrow(table: TableName, group: list[Rows], nodes: Mapping[str, str]) -> pa.
             values.extend(rows.columns.get(name, [place.get(name)] * rows.count))
     if table == "kernels":
         columns["category"] = list(map(category, columns["kind"], columns["name"]))
-    told = (
+    cells = (
         {name: cell for name, cell in zip(columns, row, strict=True) if cell is not None}
         for row in zip(*columns.values(), strict=True)
     )
-    text = "\n".join(map(json.dumps, told))
+    text = "\n".join(map(json.dumps, cells))
     return of_json.read_json(
         io.BytesIO(text.encode()),
         read_options=of_json.ReadOptions(block_size=len(text) + 1),

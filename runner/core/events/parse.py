@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from runner.core.events import Event
-from runner.core.frozen import is_plain, known, load_fields, misfit
+from runner.core.frozen import finite_or_none, is_plain, load_fields, misfit
 
 PREFIX = "::dlscale:: "
 ROWS_PREFIX: Final = "::dlscale-rows:: "
@@ -94,7 +94,7 @@ class Rows(BaseModel):
         return len(next(iter(self.columns.values()), []))
 
     @model_validator(mode="after")
-    def _fit(self) -> Rows:
+    def _columns_fit(self) -> Rows:
         if len({len(values) for values in self.columns.values()}) > 1:
             raise ValueError("its columns are not equally long")
         if unknown := self.columns.keys() - COLUMNS[self.table].keys():
@@ -136,7 +136,7 @@ def parse_line(text: str, *, received: float, container: str) -> Event | Rows | 
     if prefix is None:
         return None
     try:
-        fields = load_fields(said[len(prefix) :], of=known)
+        fields = load_fields(said[len(prefix) :], parse_float=finite_or_none)
         if prefix == ROWS_PREFIX:
             return Rows.model_validate({**fields, "container": container})
         return _EVENT.validate_python({**fields, "received": received, "container": container})

@@ -19,7 +19,7 @@ from runner.results.published.model import Check, Conditions, Figure, Published
 Scaling = Literal["weak", "strong", "unstated"]
 
 # Conditions that may differ between two runs of one scaling curve.
-_GROWS: Final = frozenset({"gpus", "nodes", "global_batch", "batch_per_gpu", "network", "note", "run"})
+_VARIES: Final = frozenset({"gpus", "nodes", "global_batch", "batch_per_gpu", "network", "note", "run"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def devices(figure: Figure) -> int:
 def _curves(figure: Figure, families: Mapping[str, str]) -> tuple[tuple[Scaling, Hashable], ...]:
     """Return keys that the runs of one scaling curve share: first that of weak, then that of strong scaling."""
     conditions = figure.conditions
-    same = {name: value for name, value in conditions.stated.items() if name not in _GROWS}
+    same = {name: value for name, value in conditions.stated.items() if name not in _VARIES}
     if conditions.system:
         same["system"] = families.get(conditions.system, conditions.system)
     rest = (figure.metric, *sorted((name, str(value)) for name, value in same.items()))
@@ -156,7 +156,7 @@ class Span:
         """Multiply both ends by a factor, then subtract `less`."""
         return Span(self.low * factor - less, self.high * factor - less)
 
-    def meets(self, other: Span) -> bool:
+    def overlaps(self, other: Span) -> bool:
         """Whether two spans overlap: some number rounds to both figures."""
         return self.low <= other.high and other.low <= self.high
 
@@ -166,9 +166,9 @@ def _last_digit(printed: Decimal) -> Fraction:
     return Fraction(10) ** exponent if isinstance(exponent, int) else Fraction(0)
 
 
-Beside = Mapping[tuple[str, Conditions], Figure]
+ExactFigures = Mapping[tuple[str, Conditions], Figure]
 """Exact figures by metric and conditions."""
-Made = tuple[Figure, Span, Fraction, tuple[Figure, ...]]
+Recomputed = tuple[Figure, Span, Fraction, tuple[Figure, ...]]
 """A figure, its recomputed value (as a span, and from the others as printed), and the others."""
 
 
@@ -176,27 +176,27 @@ def contradictions(published: Published) -> tuple[Contradiction, ...]:
     """Find all contradictions between a source's figures, in the order of the checks, then of the file."""
     figures = published.figures
     exact = [one for one in figures if isinstance(one.value, Decimal) and not one.approx and one.bound is None]
-    beside = {(figure.metric, figure.conditions): figure for figure in exact}
+    by_conditions = {(figure.metric, figure.conditions): figure for figure in exact}
     return (
-        *_unlike("ratio", _ratios(exact)),
-        *_unlike("sum", _sums(exact, beside)),
-        *_unlike("per device", _per_device(exact, beside)),
+        *_disagreeing("ratio", _ratios(exact)),
+        *_disagreeing("sum", _sums(exact, by_conditions)),
+        *_disagreeing("per device", _per_device(exact, by_conditions)),
         *_twice(figures),
-        *_ranges(exact, beside),
+        *_ranges(exact, by_conditions),
         *_batches(figures),
         *_findings(exact, published.findings),
     )
 
 
-def _unlike(check: Check, found: Iterable[Made]) -> Iterator[Contradiction]:
+def _disagreeing(check: Check, found: Iterable[Recomputed]) -> Iterator[Contradiction]:
     """Figures whose span does not overlap their recomputed span."""
     for figure, made, value, against in found:
-        if not made.meets(Span.of(number(figure))):
-            cut = check == "ratio" and made.meets(Span.cut(number(figure)))
+        if not made.overlaps(Span.of(number(figure))):
+            cut = check == "ratio" and made.overlaps(Span.cut(number(figure)))
             yield _found("cut" if cut else check, figure, value, against)
 
 
-def _ratios(exact: Sequence[Figure]) -> Iterator[Made]:
+def _ratios(exact: Sequence[Figure]) -> Iterator[Recomputed]:
     """Recompute speedups, ratios, gains and efficiencies for which the source has exactly two matching throughputs."""
     for figure in exact:
         conditions = figure.conditions
@@ -205,8 +205,8 @@ def _ratios(exact: Sequence[Figure]) -> Iterator[Made]:
         wanted = {name: (value,) for name, value in conditions.stated.items() if name not in _NO_CONDITION}
         other = conditions.versus.stated
         freed = {name for changed in other for name in _FREES.get(changed, frozenset())}
-        above = _only(exact, wanted)
-        below = _only(exact, {name: value for name, value in wanted.items() if name not in freed} | other)
+        above = _single(exact, wanted)
+        below = _single(exact, {name: value for name, value in wanted.items() if name not in freed} | other)
         if above is None or below is None or above is below:
             continue
         factor, less = Fraction(1), 0
@@ -222,7 +222,7 @@ def _quotient(above: Figure, below: Figure) -> Fraction:
     return Fraction(number(above)) / Fraction(number(below))
 
 
-def _only(
+def _single(
     exact: Sequence[Figure], wanted: Mapping[str, tuple[object, ...]], metric: str = "throughput"
 ) -> Figure | None:
     """Return the only figure of a metric under these conditions; None if there is none, or more than one."""
@@ -235,19 +235,19 @@ def _only(
     return found[0] if len(found) == 1 else None
 
 
-def _sums(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
+def _sums(exact: Sequence[Figure], by_conditions: ExactFigures) -> Iterator[Recomputed]:
     """Recompute the time of forward and backward pass together as their sum."""
     for figure in exact:
-        forward, backward = (beside.get((f"time_{of}", figure.conditions)) for of in ("forward", "backward"))
+        forward, backward = (by_conditions.get((f"time_{of}", figure.conditions)) for of in ("forward", "backward"))
         if figure.metric == "time_forward_backward" and forward and backward:
             total = Span.of(number(forward)) + Span.of(number(backward))
             yield figure, total, Fraction(number(forward) + number(backward)), (forward, backward)
 
 
-def _per_device(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
+def _per_device(exact: Sequence[Figure], by_conditions: ExactFigures) -> Iterator[Recomputed]:
     """Recompute the throughput of a device from that of all devices."""
     for figure in exact:
-        total = beside.get(("throughput", figure.conditions))
+        total = by_conditions.get(("throughput", figure.conditions))
         if figure.metric == "throughput_per_gpu" and total and devices(total):
             share = Fraction(1, devices(total))
             yield figure, Span.of(number(total)).times(share), Fraction(number(total)) * share, (total,)
@@ -269,18 +269,18 @@ def _twice(figures: Sequence[Figure]) -> Iterator[Contradiction]:
         elif figure.bound == "<":
             wrong = known.low >= Fraction(value)
         else:
-            wrong = not known.meets(Span.of(value))
+            wrong = not known.overlaps(Span.of(value))
         if wrong:
             yield _found("twice", figure, Fraction(number(earlier)), (earlier,))
 
 
-def _ranges(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
+def _ranges(exact: Sequence[Figure], by_conditions: ExactFigures) -> Iterator[Contradiction]:
     """Means that are below their minimum or above their maximum."""
     for figure in exact:
         if not figure.metric.endswith("_avg"):
             continue
         mean, stem = Span.of(number(figure)), figure.metric.removesuffix("_avg")
-        least, most = (beside.get((f"{stem}_{end}", figure.conditions)) for end in ("min", "max"))
+        least, most = (by_conditions.get((f"{stem}_{end}", figure.conditions)) for end in ("min", "max"))
         if least and mean.high < Span.of(number(least)).low:
             yield _found("range", figure, Fraction(number(least)), (least,))
         if most and mean.low > Span.of(number(most)).high:
@@ -304,8 +304,8 @@ def _findings(exact: Sequence[Figure], findings: Sequence[Finding]) -> Iterator[
         if not isinstance(predicate, Ratio):
             continue
         everywhere = predicate.for_all.stated
-        above = _only(exact, everywhere | predicate.num.stated, predicate.metric)
-        below = _only(exact, everywhere | predicate.den.stated, predicate.metric)
+        above = _single(exact, everywhere | predicate.num.stated, predicate.metric)
+        below = _single(exact, everywhere | predicate.den.stated, predicate.metric)
         if above is None or below is None:
             continue
         stated, made = Fraction(predicate.value), _quotient(above, below)

@@ -88,12 +88,12 @@ Level = str | int
 Comparison = Literal["<", "<=", ">", ">="]
 
 
-def _several(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...])]
-Counts = Annotated[tuple[int, ...], BeforeValidator(_several, json_schema_input_type=int | tuple[int, ...])]
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple, json_schema_input_type=str | tuple[str, ...])]
+Counts = Annotated[tuple[int, ...], BeforeValidator(_as_tuple, json_schema_input_type=int | tuple[int, ...])]
 
 
 class Selector(Frozen):

@@ -28,8 +28,8 @@ def load(path: Path) -> Published:
     published = yamlfile.load(path, Published)
     if published.id != path.stem:
         raise RequestError(f"{path}:1: id is {published.id!r}; name the file after it, or it after the file")
-    for wrong in (*_doubled(published), *_dangling(published), *_undeclared(published)):
-        raise RequestError(f"{path}:{line_of(path, wrong[0])}: {wrong[1]}")
+    for error in (*_duplicate_ids(published), *_unknown_references(published), *_undeclared(published)):
+        raise RequestError(f"{path}:{line_of(path, error[0])}: {error[1]}")
     return published
 
 
@@ -38,11 +38,11 @@ def published_schema() -> str:
     return json.dumps(Published.model_json_schema(), indent=1, sort_keys=True) + "\n"
 
 
-Wrong = tuple[str, str]
+Error = tuple[str, str]
 """The id whose line has an error, and the sentence about it."""
 
 
-def _doubled(published: Published) -> Iterator[Wrong]:
+def _duplicate_ids(published: Published) -> Iterator[Error]:
     hardware = published.hardware
     for what, ids in (
         ("figure", [figure.id for figure in published.figures]),
@@ -55,7 +55,7 @@ def _doubled(published: Published) -> Iterator[Wrong]:
             yield name, f"another {what} has the id {name!r} as well; rename one of them"
 
 
-def _dangling(published: Published) -> Iterator[Wrong]:
+def _unknown_references(published: Published) -> Iterator[Error]:
     hardware, runs = published.hardware, published.runs
     models = {figure.conditions.model for figure in published.figures if figure.conditions.model}
     known = {
@@ -66,21 +66,21 @@ def _dangling(published: Published) -> Iterator[Wrong]:
         "model": models.union(*(block.models for block in runs)),
     }
     for figure in published.figures:
-        yield from _missing(figure.id, [*_names(figure.conditions), *_names(figure.conditions.versus)], known)
+        yield from _unknown(figure.id, [*_references(figure.conditions), *_references(figure.conditions.versus)], known)
     for name in (name for block in runs for name in block.gpu):
-        yield from _missing(name, [("gpu", (name,))], known)
+        yield from _unknown(name, [("gpu", (name,))], known)
     for finding in published.findings:
         for part in finding.parts:
             along = [(part.over, tuple(map(str, part.descending)))] if isinstance(part, Order) else []
-            names = [pair for selector in part.selectors for pair in _names(selector)]
-            yield from _missing(finding.id, [*names, *along], known)
+            names = [pair for selector in part.selectors for pair in _references(selector)]
+            yield from _unknown(finding.id, [*names, *along], known)
     ids = {figure.id for figure in published.figures} | {finding.id for finding in published.findings}
     for name in (name for declared in published.contradictions for name in declared.figures):
         if name not in ids:
             yield name, f"no figure has the id {name!r}; correct it, or remove it from `contradictions`"
 
 
-def _missing(id_: str, named: Iterable[tuple[str, tuple[str, ...]]], known: Mapping[str, set[str]]) -> Iterator[Wrong]:
+def _unknown(id_: str, named: Iterable[tuple[str, tuple[str, ...]]], known: Mapping[str, set[str]]) -> Iterator[Error]:
     for field, name in ((field, name) for field, names in named for name in names):
         if field in known and name not in known[field]:
             where = {"case": "`cases` of a run", "model": "figures and runs"}.get(field, "`hardware`")
@@ -88,14 +88,14 @@ def _missing(id_: str, named: Iterable[tuple[str, tuple[str, ...]]], known: Mapp
             yield id_, f"{id_} names the {field} {name!r}, which {where} of this file lack; known: {have}"
 
 
-def _names(conditions: Conditions | Selector | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _references(conditions: Conditions | Selector | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     for field in ("gpu", "system", "network", "case", "model"):
         value = getattr(conditions, field, None)
         if value is not None:
             yield field, value if isinstance(value, tuple) else (value,)
 
 
-def _undeclared(published: Published) -> Iterator[Wrong]:
+def _undeclared(published: Published) -> Iterator[Error]:
     """Contradictions that the file does not declare, and declared ones that do not exist."""
     found = {(each.check, each.figure): each for each in contradictions(published)}
     declared = {(each.check, figure) for each in published.contradictions for figure in each.figures}

@@ -137,7 +137,7 @@ class Database:
             self._connection.execute(
                 f'INSERT INTO "{table}" BY NAME '  # noqa: S608 - our own name
                 "SELECT ? AS run_id, * FROM read_parquet(?, hive_partitioning = false)",
-                [run_id, _literal(path)],
+                [run_id, _escaped(path)],
             )
         except duckdb.Error as error:
             raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
@@ -160,7 +160,7 @@ def insert(
         connection.execute(
             f'INSERT INTO "{table.name}" BY NAME '  # noqa: S608 - our own names
             f"SELECT * FROM read_json(?, format = 'newline_delimited', columns = {{{columns}}})",
-            [_literal(Path(file.name))],
+            [_escaped(Path(file.name))],
         )
 
 
@@ -168,7 +168,7 @@ def _columns(table: Table, *, in_index: bool) -> dict[str, str]:
     return {column.name: column.type for column in table.columns} | ({"file": "VARCHAR"} if in_index else {})
 
 
-def _literal(path: Path) -> str:
+def _escaped(path: Path) -> str:
     """Escape a path so that DuckDB interprets no character as a pattern."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
@@ -194,9 +194,9 @@ def _sentence(error: duckdb.Error) -> str:
 
 SETTLED_NS: Final = 2 * 10**9
 """A file changed more recently than this is read again next time: another change could leave the same timestamp."""
-MOST: Final = 8
+MAX_INDEXES: Final = 8
 """Number of indexes in the cache."""
-AT_ONCE: Final = 200
+RECORDS_AT_A_TIME: Final = 200
 """Records in memory at a time."""
 
 Mark = tuple[int, ...]
@@ -237,7 +237,7 @@ def indexed(place: str, directories: Sequence[Path]) -> Iterator[Indexed]:
         gone = [directory for directory, (_, mark) in known.items() if mark != marks.get(directory)]
         passed_over: list[str] = []
         if stale or gone or not path.exists():
-            path, passed_over = _renewed(path, stale, marks, gone, scratch=Path(scratch))
+            path, passed_over = _rebuilt(path, stale, marks, gone, scratch=Path(scratch))
             known = _known(path)
         with suppress(OSError):
             os.utime(path)
@@ -270,7 +270,7 @@ def _known(path: Path) -> dict[Path, tuple[str, Mark]]:
     return {}
 
 
-def _renewed(
+def _rebuilt(
     path: Path, stale: Sequence[Path], marks: Mapping[Path, Mark], gone: Sequence[Path], *, scratch: Path
 ) -> tuple[Path, list[str]]:
     """Write a new index with stale records read again and gone ones removed; return its path, and a sentence about each unreadable record."""
@@ -288,13 +288,13 @@ def _renewed(
         for name in ("files", *(table.name for table in tables.OF_RECORDS)):
             delete = f'DELETE FROM "{name}" WHERE list_contains(?::VARCHAR[], file)'  # noqa: S608 - our own names
             connection.execute(delete, [list(map(str, gone))])
-        left = iter(stale)
-        while some := list(islice(left, AT_ONCE)):
+        remaining = iter(stale)
+        while some := list(islice(remaining, RECORDS_AT_A_TIME)):
             passed_over += _read(connection, some, marks)
     with suppress(OSError):
-        beside = path.with_name(f"{path.name}.{os.getpid()}")
-        shutil.move(draft, beside)
-        return beside.replace(path), passed_over
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        shutil.move(draft, temporary)
+        return temporary.replace(path), passed_over
     return draft, passed_over
 
 
@@ -331,5 +331,5 @@ def _read(connection: duckdb.DuckDBPyConnection, directories: Sequence[Path], ma
 
 def _prune(folder: Path) -> None:
     """Remove all but the most recently used indexes."""
-    for path in sorted(folder.iterdir(), key=lambda path: -path.stat().st_mtime_ns)[MOST:]:
+    for path in sorted(folder.iterdir(), key=lambda path: -path.stat().st_mtime_ns)[MAX_INDEXES:]:
         path.unlink()

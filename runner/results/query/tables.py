@@ -73,14 +73,14 @@ def columns_of(
         without: dotted paths of fields to leave out.
     """
     found: dict[str, Column] = {}
-    said = meanings(model)
+    described = meanings(model)
     for name, field in model.model_fields.items():
         path = (*prefix, field.alias or name)
         if ".".join(path) in without:
             continue
         for column in _columns(field, path, without):
             known = found.setdefault(column.name, column)
-            meaning = said.get(name, "") if column.path == path else column.meaning
+            meaning = described.get(name, "") if column.path == path else column.meaning
             found[column.name] = replace(known, meaning=known.meaning or meaning)
     return tuple(found.values())
 
@@ -103,19 +103,19 @@ def _without_none(annotation: Any) -> tuple[Any, ...]:
 
 def _sql_type(kinds: tuple[Any, ...]) -> SqlType:
     """Return the SQL type for values of these types; JSON if there is none."""
-    found = {_of_one(kind) for kind in kinds}
+    found = {_type_of_one(kind) for kind in kinds}
     if found == {"BIGINT", "DOUBLE"}:
         return "DOUBLE"
     return found.pop() if len(found) == 1 else "JSON"
 
 
-def _of_one(kind: Any) -> SqlType:
+def _type_of_one(kind: Any) -> SqlType:
     if get_origin(kind) is Literal:
         return _sql_type(tuple({type(value) for value in get_args(kind)}))
     if get_origin(kind) is tuple:
         return _LISTS.get(_sql_type(tuple({one for one in get_args(kind) if one is not Ellipsis})), "JSON")
     metadata = getattr(kind, "__metadata__", None)  # Annotated
-    return _of_one(kind.__origin__) if metadata else _SCALARS.get(kind, "JSON")
+    return _type_of_one(kind.__origin__) if metadata else _SCALARS.get(kind, "JSON")
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
@@ -142,7 +142,7 @@ _LEFT_OUT: Final = frozenset(
     | {"measurement.throughput.ci95", "scaling.speedup.ci95", "scaling.efficiency.ci95"}
 )
 _RUN_ID: Final = Column(name="run_id", type="VARCHAR", path=("run_id",), meaning="the run, as in table runs")
-_RAW: Final[Mapping[Kind, str]] = {
+_SQL_TYPES: Final[Mapping[Kind, str]] = {
     "number": "DOUBLE",
     "whole": "BIGINT",
     "text": "VARCHAR",
@@ -225,7 +225,7 @@ def _of_epochs(_: Path, record: RunRecord) -> Rows:
 
 
 def _raw(table: TableName, row: str) -> Table:
-    columns = (Column(name=name, type=_RAW[kind]) for name, kind in COLUMNS[table].items())
+    columns = (Column(name=name, type=_SQL_TYPES[kind]) for name, kind in COLUMNS[table].items())
     return Table(name=table, row=row, columns=(_RUN_ID, *columns), raw=table)
 
 
