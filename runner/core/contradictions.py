@@ -40,21 +40,21 @@ def _of_nodes(request: Request) -> Iterator[str]:
     several = request.hosts is not None or request.cluster is not None or (request.nodes or 1) > 1
     if several and request.framework == "caffe":
         yield (
-            "FRAMEWORK=caffe on several nodes asked, but Caffe has no distributed training; ask for one node and GPUS=n, or for "
+            "FRAMEWORK=caffe runs on one node only: Caffe has no distributed training; ask for one node and GPUS=n, or for "
             "FRAMEWORK=mxnet, pytorch or tensorflow"
         )
     if several and request.command:
-        yield "--image runs a command of yours on one host; leave HOSTS and NODES out, or train a model of the suite on several"
+        yield "--image runs a command of yours on one host only; leave HOSTS and NODES out, or train a model of the suite on several"
     if request.links and request.hosts:
         yield (
-            f"LINK_RATE and LINK_DELAY slow the links of nodes that are emulated on this machine, and HOSTS={request.hosts} names real "
-            "ones, whose links are never touched; leave one of them out"
+            f"LINK_RATE and LINK_DELAY slow links of emulated nodes only, and HOSTS={request.hosts} names real hosts; leave one of "
+            "them out"
         )
     if request.links and not several:
-        yield "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node; add NODES=2 to emulate two on this machine"
+        yield "LINK_RATE and LINK_DELAY slow the links between nodes, and there is only one; add NODES=2 to emulate two on this machine"
     if several and not request.hosts and not request.cluster and not request.links:
         yield (
-            f"NODES={request.nodes} asked, but no machines for them; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=1gbit to emulate "
+            f"NODES={request.nodes} needs hosts to run on; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=1gbit to emulate "
             "them on this machine"
         )
     network = [kind for kind in request.interconnect if kind in ("ethernet", "infiniband", "roce")]
@@ -62,7 +62,7 @@ def _of_nodes(request: Request) -> Iterator[str]:
         variables = {"INTERCONNECT": network[0] if network else None, "IFACE": request.iface, "HCA": request.hca}
         name, value = next(item for item in variables.items() if item[1])
         yield (
-            f"{name}={value} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie, shm or loopback, or "
+            f"{name}={value} needs several hosts: a job on one host uses no network; ask for INTERCONNECT=auto, nvlink, pcie, shm or loopback, or "
             "add HOSTS"
         )
 
@@ -77,14 +77,14 @@ def _of_clusters(request: Request) -> Iterator[str]:
             "venv on HOSTS"
         )
     if request.cluster and request.hosts:
-        yield f"CLUSTER={request.cluster} gets nodes, and HOSTS={request.hosts} names some; leave one of them out"
+        yield f"CLUSTER={request.cluster} allocates nodes, and HOSTS={request.hosts} names others; leave one of them out"
     if request.slurm_flags and not request.cluster:
-        yield f"SLURM_FLAGS={request.slurm_flags} are for the nodes that CLUSTER=slurm gets; add that, or leave it out"
+        yield f"SLURM_FLAGS={request.slurm_flags} apply only with CLUSTER=slurm; add that, or leave them out"
     if slurm and request.links:
-        yield "LINK_RATE and LINK_DELAY slow the links of nodes that are emulated on this machine, and Slurm's are real; leave them out"
+        yield "LINK_RATE and LINK_DELAY slow links of emulated nodes only, and Slurm's nodes are real; leave them out"
     if slurm and request.engine in ("docker", "host"):
         yield (
-            f"ENGINE={request.engine} asked, and the steps of a Slurm job run in apptainer, podman, pyxis or venv; ask for one of those, or "
+            f"ENGINE={request.engine} does not run in a job of Slurm; ask for ENGINE=apptainer, podman, pyxis or venv, or "
             "leave it out"
         )
     if request.engine == "pyxis" and not slurm:
@@ -96,14 +96,14 @@ def _of_profile(request: Request) -> Iterator[str]:
     if not request.profile:
         if settings := sorted(name for name in request.model_fields_set if name.startswith("profile_")):
             variables = " and ".join(name.removesuffix("_s").upper() for name in settings)
-            verb = "describes" if len(settings) == 1 else "describe"
-            yield f"{variables} {verb} a pass under a profiler, and none is asked for; add PROFILE=kernels"
+            verb = "configures" if len(settings) == 1 else "configure"
+            yield f"{variables} {verb} a profiling pass, and none is requested; add PROFILE=kernels"
         return
     if "metrics" in request.profile and not request.telemetry_hz:
-        yield "PROFILE=metrics has the counters read by the node's sampler where ncu can't, and TELEMETRY_HZ=0 asks for none; leave it out"
+        yield "PROFILE=metrics needs the node's sampler if ncu can't read the counters, and TELEMETRY_HZ=0 turns it off; leave it out"
     if request.profile_region and not set(request.profile) & set(NARROWED):
         yield (
-            f"PROFILE_REGION={request.profile_region} narrows PROFILE={' and '.join(NARROWED)}, and PROFILE={','.join(request.profile)} tells of "
+            f"PROFILE_REGION={request.profile_region} narrows PROFILE={' or '.join(NARROWED)} only, and PROFILE={','.join(request.profile)} covers "
             "all regions; leave it out"
         )
 
@@ -121,15 +121,15 @@ def _of_modes(request: Request) -> Iterator[str]:
     """Options that the mode would ignore."""
     if request.mode == "infer":
         if request.profile:
-            yield "PROFILE looks into training, and MODE=infer does not train; leave one of them out"
+            yield "PROFILE is of training, and MODE=infer does not train; leave one of them out"
         if request.strategy not in (None, "single"):
-            yield f"STRATEGY={request.strategy} joins devices, and MODE=infer has one; leave it out"
+            yield f"STRATEGY={request.strategy} needs several devices, and MODE=infer uses one; leave it out"
     elif request.fit is not None:
-        yield f"FIT trains before inference, and MODE={request.mode} is none; add MODE=infer or leave it out"
+        yield f"FIT trains before inference, and MODE={request.mode} does not infer; ask for MODE=infer, or leave it out"
     if request.mode == "converge":
         for variable, value in (("ITERATIONS", request.iterations), ("PROFILE", request.profile)):
             if value:
-                yield f"{variable} does not go with MODE=converge, which trains by EPOCHS; leave it out"
+                yield f"{variable} can't be combined with MODE=converge, which trains by EPOCHS; leave it out"
 
 
 def _of_concurrent(request: Request) -> Iterator[str]:
@@ -137,15 +137,15 @@ def _of_concurrent(request: Request) -> Iterator[str]:
     if not request.concurrent:
         return
     if request.mode != "train":
-        yield f"CONCURRENT counts trainings, and MODE={request.mode} asked; leave one of them out"
+        yield f"CONCURRENT needs MODE=train, and MODE={request.mode} is requested; leave one of them out"
     if request.concurrent == 1:
-        yield "CONCURRENT=1 is one training beside none; ask for CONCURRENT=2 or more, or leave it out"
+        yield "CONCURRENT=1 is a single training; ask for CONCURRENT=2 or more, or leave it out"
     if request.gpu_memory == "all":
-        yield "GPU_MEMORY=all leaves nothing to a training on the same GPU, as CONCURRENT may put one there; leave one of them out"
+        yield "GPU_MEMORY=all leaves no memory for a second training, and CONCURRENT may put two on one GPU; leave one of them out"
     for name in ("profile", "hosts", "nodes", "compare"):
         if getattr(request, name):
             yield (
-                f"{name.upper()} does not go with CONCURRENT, which runs trainings at once on one machine; leave one of them out"
+                f"{name.upper()} can't be combined with CONCURRENT, which runs several trainings on one machine; leave one of them out"
             )
 
 
@@ -153,10 +153,10 @@ def _of_input(request: Request) -> Iterator[str]:
     """Ways to read data that need real data, a GPU or a training."""
     for variable, value in (("DECODE=gpu", request.decode == "gpu"), ("LOADER_WORKERS", request.loader_workers)):
         if value and request.data is None:
-            yield f"{variable} is about real data, and none are given; add DATA=DIR, or leave it out"
+            yield f"{variable} applies only to real data; add DATA=DIR, or leave it out"
     if request.decode == "gpu":
         if request.device == "cpu" or request.workers:
-            yield "DECODE=gpu decodes on the GPU that trains, and CPUs are asked for; ask for GPUS=n instead"
+            yield "DECODE=gpu needs a GPU that trains, and CPUs are requested; ask for GPUS=n instead"
         if request.mode == "infer":
             yield "DECODE=gpu feeds a training, and MODE=infer does not train; leave it out"
 
@@ -164,11 +164,11 @@ def _of_input(request: Request) -> Iterator[str]:
 def _of_duplicates(request: Request) -> Iterator[str]:
     """Two options that set the same thing."""
     if request.techniques and request.preset == "tuned":
-        yield "PRESET=tuned is all techniques that there are here, TECHNIQUES some; give one of them"
+        yield "PRESET=tuned already uses all techniques, and TECHNIQUES selects some; give only one of them"
     if request.xla and "xla" in request.techniques:
-        yield "XLA=1 and TECHNIQUES=xla say the same thing twice; give one of them"
+        yield "XLA=1 and TECHNIQUES=xla mean the same; give only one of them"
     if request.iterations and request.epochs:
-        yield "ITERATIONS and EPOCHS say the same thing twice; give one of them"
+        yield "ITERATIONS and EPOCHS both set the length of the run; give only one of them"
 
 
 def _of_image(request: Request) -> Iterator[str]:
@@ -179,11 +179,11 @@ def _of_image(request: Request) -> Iterator[str]:
     yield from _of_command(request) if request.command else _of_program_in_image(request)
     if request.engine not in (None, "docker") or SLURM in (request.hosts, request.cluster):
         asked = f"ENGINE={request.engine}" if request.engine else "a job of Slurm"
-        where = "a container" if request.engine in BARE_ENGINES else "Docker alone"
-        yield f"{asked} asked, and --image {request.image} runs in {where}; ask for ENGINE=docker"
+        where = "in a container" if request.engine in BARE_ENGINES else "in Docker"
+        yield f"--image {request.image} runs only {where}, and {asked} is requested; ask for ENGINE=docker"
     if request.mounts and request.hosts:
         yield (
-            f"MOUNT shows folders of this machine, and HOSTS={request.hosts} names others; leave MOUNT out, or put what it shows into the image"
+            f"MOUNT mounts folders of this machine, and HOSTS={request.hosts} names others; leave MOUNT out, or copy the folders into the image"
         )
 
 
@@ -192,11 +192,11 @@ def _of_program_in_image(request: Request) -> Iterator[str]:
     image = f"--image {request.image}"
     if request.framework is None:
         yield (
-            f"{image} without a command; type `dlscale bench {image} -- COMMAND ...` to run a command of yours in it, or "
-            "add FRAMEWORK=... to train a model of the suite with the framework that it has"
+            f"{image} has no command; type `dlscale bench {image} -- COMMAND ...` to run a command of yours in it, or "
+            "add FRAMEWORK=... to train a model of the suite with its framework"
         )
     if request.version:
-        yield f"VERSION={request.version} picks an image of the suite, and {image} is given; leave one of them out"
+        yield f"VERSION={request.version} selects an image of the suite, and {image} another; leave one of them out"
     yield from _of_command_alone(request, "give -- COMMAND ... too, or leave it out")
 
 
@@ -204,25 +204,25 @@ def _of_command(request: Request) -> Iterator[str]:
     """Options that do not apply to a user's command, and those that it lacks."""
     if misplaced := sorted(request.model_fields_set - EXTERNAL_OPTIONS):
         flags = " and ".join("--" + re.sub("_(mib|ms|s)$", "", name).replace("_", "-") for name in misplaced)
-        verb = "describes" if len(misplaced) == 1 else "describe"
-        yield f"{flags} {verb} a training program of the suite, --image runs your own command; say it in that"
+        verb = "applies" if len(misplaced) == 1 else "apply"
+        yield f"{flags} {verb} to the suite's own programs, and --image runs your own command; set it in that command"
     for variable, devices in (("GPUS", request.gpus), ("WORKERS", request.workers)):
         if devices and len(devices) > 1 and not parsing.names_devices(request.command):
             yield (
-                f"{variable}={','.join(map(str, devices))} is a sweep, and this command line is written for one number of devices; "
-                f"write {{{variable.lower()}}} in its place, or give one number, for example {variable}={devices[-1]}"
+                f"{variable}={','.join(map(str, devices))} is a sweep, and the command has no placeholder for the number of devices; "
+                f"write {{{variable.lower()}}} in it, or give one number, for example {variable}={devices[-1]}"
             )
     if request.name and not _NAME.fullmatch(request.name):
-        yield f"NAME={shorten(request.name)} is no name; use up to 80 letters, digits, spaces and . _ + : -"
+        yield f"NAME={shorten(request.name)} is not a valid name; use up to 80 letters, digits, spaces and . _ + : -"
     if request.workdir and not request.workdir.startswith("/"):
-        yield f"WORKDIR={shorten(request.workdir)} is no absolute path; say where in the image, for example /workspace"
+        yield f"WORKDIR={shorten(request.workdir)} is not an absolute path; give one in the image, for example /workspace"
     if request.baseline and parsing.names_devices(request.command):
-        yield f"--baseline {request.baseline} stands for a run on one device, which this command gets by its own placeholder; leave it out"
+        yield f"--baseline {request.baseline} is not needed: the command has a placeholder, so its own run on one device is the baseline; leave it out"
     if request.pattern and request.dialect:
-        yield f"--pattern and --dialect {request.dialect} both say how the log is read; give one of them"
+        yield f"--pattern and --dialect {request.dialect} both say how the log is read; give only one of them"
     alone = (request.gpus or request.workers or (1,))[-1] == 1
     if request.dialect == "mxnet" and request.batch is None and not (alone and parsing.batch_of(request.command)):
-        yield "MXNet's log does not tell the batch size; give --batch N, the samples that a device takes at once"
+        yield "MXNet's log does not state the batch size; give --batch N, the samples a device and step"
 
 
 def _of_command_alone(request: Request, step: str) -> Iterator[str]:
@@ -236,22 +236,22 @@ def _without_image(request: Request) -> Iterator[str]:
     """Options about an image when none is given, or that choose one although the host's own installation runs."""
     if request.engine == "host" and not request.command:
         if request.framework is None:
-            yield "ENGINE=host runs a framework that is installed here, and none is named; add FRAMEWORK=mxnet, pytorch or tensorflow"
+            yield "ENGINE=host runs a framework installed on this machine, and none is named; add FRAMEWORK=mxnet, pytorch or tensorflow"
         if request.version:
             yield (
-                f"VERSION={request.version} picks an image of the suite, and ENGINE=host runs the version that is installed here; leave one of "
+                f"VERSION={request.version} selects an image of the suite, and ENGINE=host runs the installed version; leave one of "
                 "them out"
             )
         if request.mounts:
-            yield f"MOUNT={request.mounts[0].source} shows a folder in a container, and ENGINE=host has none; leave one of them out"
+            yield f"MOUNT={request.mounts[0].source} mounts a folder in a container, and ENGINE=host has none; leave one of them out"
     if request.command:
         yield (
             f"{shlex.join(request.command)!r} is a command without an image to run it in; "
-            "it runs in a container alone, type `dlscale bench --image IMG -- COMMAND ...`; or leave it out to train a model of the suite"
+            "type `dlscale bench --image IMG -- COMMAND ...`, or leave it out to train a model of the suite"
         )
     yield from _of_command_alone(request, "give --image IMG and -- COMMAND ... too")
     if request.mounts:
         yield (
-            f"MOUNT={request.mounts[0].source} shows a folder in an image that is given; add IMAGE=..., or leave it out: the suite's own "
+            f"MOUNT={request.mounts[0].source} needs an image of yours; add IMAGE=..., or leave it out: the suite's own "
             "images have all they need"
         )

@@ -83,5 +83,5 @@ def test_loader_workers_are_as_asked_and_the_input_is_timed_by_itself(ended):
 def test_decoding_on_a_gpu_is_refused_where_cpus_train(dlscale, sample, tmp_path):
     ended = dlscale("bench", "--framework=pytorch", f"--data={sample}", *LEARN, "--decode=gpu", out=tmp_path)
     assert ended.code == 2
-    assert "DECODE=gpu decodes on the GPU that trains" in ended.stderr
+    assert "DECODE=gpu needs a GPU that trains" in ended.stderr
     assert ended.records == []

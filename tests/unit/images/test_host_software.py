@@ -149,11 +149,11 @@ MOUNT = (Mount(source="/opt", target="/opt"),)
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({}, "ENGINE=host runs a framework that is installed here, and none is named; add FRAMEWORK=mxnet, "),
-        ({"framework": "pytorch", "version": "2.6.0"}, "VERSION=2.6.0 picks an image of the suite, and ENGINE=host"),
-        ({"framework": "pytorch", "mounts": MOUNT}, "MOUNT=/opt shows a folder in a container, and ENGINE=host has"),
-        ({"framework": "pytorch", "image": "corp/net:7"}, "ENGINE=host asked, and --image corp/net:7 runs in a con"),
-        ({"image": "corp/net:7", "command": ("train",)}, "ENGINE=host asked, and --image corp/net:7 runs in a conta"),
+        ({}, "ENGINE=host runs a framework installed on this machine, and none is named; add FRAMEWORK=mxnet, "),
+        ({"framework": "pytorch", "version": "2.6.0"}, "VERSION=2.6.0 selects an image of the suite, and ENGINE=host"),
+        ({"framework": "pytorch", "mounts": MOUNT}, "MOUNT=/opt mounts a folder in a container, and ENGINE=host has"),
+        ({"framework": "pytorch", "image": "corp/net:7"}, "--image corp/net:7 runs only in a con"),
+        ({"image": "corp/net:7", "command": ("train",)}, "--image corp/net:7 runs only in a conta"),
         ({"framework": "pytorch", "hosts": "a:4,b:4"}, "ENGINE=host emulates no nodes and runs on no"),
         ({"framework": "pytorch", "nodes": 2}, "ENGINE=host emulates no nodes and runs on no"),
     ],
