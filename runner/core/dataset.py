@@ -110,7 +110,7 @@ def _is_closed(path: Path) -> bool:
 
 
 def _refusal(path: Path, step: str) -> str:
-    return f"{path} may be read by its owner alone, and jobs in containers are never root; type `{step}`"
+    return f"{path} can be read by its owner only, and jobs in containers never run as root; type `{step}`"
 
 
 class _Files:
@@ -183,7 +183,7 @@ def _inspect_tokens(path: Path, *, by_others: bool) -> Dataset:
     size = path.stat().st_size if path.is_file() else 0
     if not size or size % TOKEN_BYTES:
         raise RequestError(
-            f"DATA={path} is no file of token numbers of 16 bits; `dlscale data tokens FILE... --out=NAME.bin` writes one, or leave it out"
+            f"DATA={path} is not a file of 16-bit token numbers; `dlscale data tokens FILE... --out=NAME.bin` writes one, or leave it out"
         )
     if by_others:
         refuse_closed(path)
@@ -239,5 +239,5 @@ def _refuse_unreadable(error: OSError) -> None:
     if Path(error.filename).name == LOST_AND_FOUND:
         return
     raise RequestError(
-        f"{readable(error.filename)} can't be looked into ({error.strerror}), and it may hold samples; open it with chmod, or take it away"
+        f"{readable(error.filename)} can't be read ({error.strerror}) and may hold samples; make it readable with chmod, or remove it"
     ) from error

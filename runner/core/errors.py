@@ -92,10 +92,10 @@ def about_a_file(error: OSError | UnicodeError) -> str | None:
         name = None if error.filename is None else readable(str(error.filename))
         if error.errno in _DISK_ERRNOS or (name and error.errno in _PATH_ERRNOS):
             name = name or "standard output or a file"
-            return f"{name} can't be read or written ({error.strerror}); mend that, or give another place"
+            return f"{name} can't be read or written ({error.strerror}); fix it or choose another path"
     if isinstance(error, UnicodeEncodeError) and not is_utf8(error.object):
         around = error.object[max(0, error.start - _MAX_CHARS) : error.end + _MAX_CHARS]
-        return f"{readable(around)} is not UTF-8; rename the file or folder that is called so"
+        return f"{readable(around)} is not UTF-8; rename that file or folder"
     return None
 
 

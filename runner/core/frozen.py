@@ -105,13 +105,13 @@ def is_plain_except_floats(text: str) -> bool:
 def _finite(word: str) -> float:
     if (found := finite_or_none(word)) is not None:
         return found
-    raise ValueError(f"it holds {shorten(word)}, which is no figure")
+    raise ValueError(f"it holds {shorten(word)}, which is not a finite 64-bit number")
 
 
 def _int64(word: str) -> int:
     if -_INT64_LIMIT <= (found := int(word)) < _INT64_LIMIT:
         return found
-    raise ValueError(f"it holds {shorten(word)}, which is no figure")
+    raise ValueError(f"it holds {shorten(word)}, which is not a finite 64-bit number")
 
 
 def _sanitized(value: Any) -> Any:
@@ -120,7 +120,7 @@ def _sanitized(value: Any) -> Any:
         if not is_utf8(value):
             raise ValueError("a text in it is not UTF-8")
         if _HUGE_INTEGER.fullmatch(value):
-            raise ValueError(f"it holds {shorten(value)}, which is no figure")
+            raise ValueError(f"it holds {shorten(value)}, which is not a finite 64-bit number")
         return printable(value)
     if isinstance(value, list):
         return [_sanitized(one) for one in value]

@@ -39,14 +39,12 @@ def _valid_regex(text: str) -> str:
     try:
         names = re.compile(text).groupindex
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"it is no regular expression: {error}") from error
+        raise ValueError(f"it is not a valid regular expression: {error}") from error
     for name in names:
         if name not in GROUPS:
             raise ValueError(f"group {name!r} is unknown; known: {nearest(name, GROUPS)}")
     if not names:
-        raise ValueError(
-            r"no named group says what a line tells; name one, for example time (?P<ms>[\d.]+)ms (ms, s, rate, loss, ...)"
-        )
+        raise ValueError(r"it has no named group; name one, for example time (?P<ms>[\d.]+)ms (ms, s, rate, loss, ...)")
     return text
 
 
@@ -63,5 +61,5 @@ class LogPattern(Frozen):
     def _has_a_time(self) -> LogPattern:
         names = {name for line in self.lines for name in re.compile(line).groupindex}
         if not names & set(TIMES):
-            raise ValueError(f"no group tells a time or a rate; name one of {', '.join(TIMES)}")
+            raise ValueError(f"no group is a time or a rate; name one of {', '.join(TIMES)}")
         return self

@@ -54,7 +54,7 @@ def bounded(name: str, digits: str, *, most: int | None = None) -> int:
     limit = most or MOST.get(name, MOST_OF_ALL)
     significant = digits.lstrip("0")
     if len(significant) > len(str(limit)) or int(significant) > limit:
-        raise RequestError(f"{name}={shorten(digits)} is more than can be taken; {limit} is the most")
+        raise RequestError(f"{name}={shorten(digits)} is too large; the maximum is {limit}")
     return int(significant)
 
 
@@ -76,7 +76,7 @@ def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
     values = {count(variable, part.strip()) for part in text.split(",")}
     found = sorted(value for value in values if value is not None)
     if len(found) != len(values):
-        raise RequestError(f"{variable}={text} has an empty place; type for example {variable}=1,2,4")
+        raise RequestError(f"{variable}={text} has an empty item; type for example {variable}=1,2,4")
     return tuple(found)
 
 
@@ -130,7 +130,7 @@ def choices(
     found = tuple(dict.fromkeys(word for word in words if word))
     if not all(words):
         raise RequestError(
-            f"{variable}={text} has an empty place; type for example {variable}={','.join(get_args(allowed)[:2])}"
+            f"{variable}={text} has an empty item; type for example {variable}={','.join(get_args(allowed)[:2])}"
         )
     return found
 
@@ -160,7 +160,7 @@ def mounts(texts: Iterable[str] | None) -> tuple[Mount, ...] | None:
             mount = _mount(word)
             if other := found.get(mount.target):
                 raise RequestError(
-                    f"MOUNT shows {other.source} and {mount.source} at one place, {mount.target}; give each a place of its own"
+                    f"MOUNT mounts both {other.source} and {mount.source} at {mount.target}; give each a target of its own"
                 )
             found[mount.target] = mount
     return tuple(found.values()) or None
@@ -175,13 +175,13 @@ def _mount(word: str) -> Mount:
     path = Path(posixpath.abspath(source))
     target = target or str(path)
     if not path.exists():
-        raise RequestError(f"MOUNT={word}: {path} is not there; give a folder or file of this machine")
+        raise RequestError(f"MOUNT={word}: {path} does not exist; give a folder or file of this machine")
     if not target.startswith("/"):
-        raise RequestError(f"MOUNT={word}: {target} is no absolute path; say where in the container with SRC:/DST")
+        raise RequestError(f"MOUNT={word}: {target} is not an absolute path; give one in the container with SRC:/DST")
     target = posixpath.normpath("/" + target.lstrip("/"))
     if target == "/" or any(posixpath.commonpath((place, target)) == place for place in RESERVED):
         raise RequestError(
-            f"MOUNT={word}: {target} is the container's own, as are /, {', '.join(RESERVED)} and all below; name another place with SRC:/DST"
+            f"MOUNT={word}: {target} is reserved, as are /, {', '.join(RESERVED)} and all below them; give another target with SRC:/DST"
         )
     return Mount(source=str(path), target=target)
 

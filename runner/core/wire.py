@@ -51,9 +51,9 @@ def parse_rate(text: str) -> float:
     """Parse a rate in tc's notation, e.g. `1gbit` or `100mbit`, into megabits a second. Raises ValueError with an example."""
     rate = _parse(text, _MBIT)
     if rate is None or rate <= 0:
-        raise ValueError(f"{text!r} is no rate; write for example 1gbit or 100mbit")
+        raise ValueError(f"{text!r} is not a rate; write for example 1gbit or 100mbit")
     if rate > _MAX_MBIT:
-        raise ValueError(f"{shorten(text)!r} is more than tc can hold a link to; write {show_rate(_MAX_MBIT)} or less")
+        raise ValueError(f"{shorten(text)!r} is more than tc can limit a link to; write {show_rate(_MAX_MBIT)} or less")
     return rate
 
 
@@ -61,7 +61,7 @@ def parse_delay(text: str) -> float:
     """Parse a delay in tc's notation, e.g. `0.2ms` or `50us`, into milliseconds. Raises ValueError with an example."""
     delay = _parse(text, _MS)
     if delay is None:
-        raise ValueError(f"{text!r} is no delay; write for example 0.2ms or 50us")
+        raise ValueError(f"{text!r} is not a delay; write for example 0.2ms or 50us")
     if delay > _MAX_MS:
         raise ValueError(
             f"{shorten(text)!r} is more than tc can delay a packet by; write {show_delay(_MAX_MS)} or less"

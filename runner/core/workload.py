@@ -130,15 +130,15 @@ class Workload(Frozen):
         """Refuse duplicate models, and names that appear in one part of the file but are missing in another."""
         names = [model.name for model in self.models]
         if self.batches and any(self.batches not in {**self.settings, **model.settings} for model in self.models):
-            raise ValueError(f"batches names the setting {self.batches!r}, which settings does not have")
+            raise ValueError(f"batches names the setting {self.batches!r}, which is missing in settings")
         if len(set(names)) < len(names):
             raise ValueError("a model is listed twice; keep one of each name")
         settings = (self.settings, self.inference_settings, *(model.settings for model in self.models))
         words = {name for own in settings for name, value in own.items() if isinstance(value, str)}
         if unknown := {name for fixed in self.fixed.values() for name in fixed} - self.settings.keys():
-            raise ValueError(f"fixed names {', '.join(sorted(unknown))}, which settings does not have")
+            raise ValueError(f"fixed names {', '.join(sorted(unknown))}, missing in settings")
         if unlisted := words - self.choices.keys():
-            raise ValueError(f"choices has nothing for {', '.join(sorted(unlisted))}; list the words that it can be")
+            raise ValueError(f"choices lacks {', '.join(sorted(unlisted))}; list the allowed words")
         for device, defaults in self.defaults.items():
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
@@ -177,28 +177,28 @@ class Workload(Frozen):
         for name, word in requested:
             if name not in found:
                 known = f"it has {nearest(name, found)}" if found else "leave it out"
-                raise RequestError(f"SETTINGS={name} is none of MODEL={model.name}; {known}")
+                raise RequestError(f"SETTINGS={name} is not a setting of MODEL={model.name}; {known}")
             found[name] = self._setting(model, name, word, usual=found[name])
         if int(found.get(NEW_TOKENS, 0)) >= int(found.get(SEQUENCE, 1)):
             raise RequestError(
-                f"SETTINGS={NEW_TOKENS}={found[NEW_TOKENS]} leaves nothing of {SEQUENCE}={found[SEQUENCE]} for a prompt; ask for fewer new tokens"
+                f"SETTINGS={NEW_TOKENS}={found[NEW_TOKENS]} leaves no room for a prompt in {SEQUENCE}={found[SEQUENCE]}; ask for fewer new tokens"
             )
         return found
 
     def _setting(self, model: Model, name: str, word: str, *, usual: Setting) -> Setting:
         if isinstance(usual, str):
             if word not in self.choices[name]:
-                raise RequestError(f"SETTINGS={name}={word} asked; ask for {name}={' or '.join(self.choices[name])}")
+                raise RequestError(f"SETTINGS={name}={word} is wrong; ask for {name}={' or '.join(self.choices[name])}")
             return word
         if usual == 0:
-            raise RequestError(f"SETTINGS={name} is none of MODEL={model.name}; leave it out")
+            raise RequestError(f"SETTINGS={name} is not a setting of MODEL={model.name}; leave it out")
         try:
             value = type(usual)(word)
         except ValueError:
             value = 0
         if not 0 < value <= model.limits.get(name, MOST_OF_ALL):
-            most = f", {model.limits[name]} at the most" if name in model.limits else ""
-            raise RequestError(f"SETTINGS={name}={word} is no value of MODEL={model.name}; give a number above 0{most}")
+            most = f", {model.limits[name]} at most" if name in model.limits else ""
+            raise RequestError(f"SETTINGS={name}={word} is invalid for MODEL={model.name}; give a number above 0{most}")
         return value
 
     def check_needs(self, settings: Mapping[str, Setting], *, framework: str, precision: Precision) -> None:
@@ -211,7 +211,7 @@ class Workload(Frozen):
             if precision not in known:
                 needed = " or ".join(known)
                 raise RequestError(
-                    f"SETTINGS={name}={value} needs PRECISION={needed}, {precision} asked; ask for PRECISION={needed}"
+                    f"SETTINGS={name}={value} needs PRECISION={needed}, not {precision}; ask for PRECISION={needed}"
                 )
 
     def offers(self, strategy: StrategyName, framework: str) -> bool:
@@ -252,7 +252,7 @@ class Workload(Frozen):
         """Return height and width in pixels: the requested size, else the default, raised to the model's minimum; None if samples are not images."""
         if model.image_size is None:
             if asked is not None:
-                raise RequestError(f"IMAGE_SIZE={asked} asked, but MODEL={model.name} takes no images; leave it out")
+                raise RequestError(f"IMAGE_SIZE={asked} given, but MODEL={model.name} takes no images; leave it out")
             return None
         smallest = model.min_image_size or 1
         if asked is None:

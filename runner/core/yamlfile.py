@@ -49,7 +49,7 @@ class _Loader(_Fastest):  # type: ignore[misc]
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError) as error:
-            what = f"{shorten(repr(node.value))} is no {node.tag.rpartition(':')[2]}, put it in quotes if it is text"
+            what = f"{shorten(repr(node.value))} is not a valid {node.tag.rpartition(':')[2]}, put it in quotes if it is text"
             raise ConstructorError(None, None, what, node.start_mark) from error
 
 
@@ -61,7 +61,7 @@ def load(path: Path, model: type[M]) -> M:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RequestError(
-                f"{path}: has more than {_MAX_BYTES} bytes; no file of the suite has, so give the one that you meant"
+                f"{path}: has more than {_MAX_BYTES} bytes, which no file of the suite has; check the path"
             )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -78,10 +78,10 @@ def load(path: Path, model: type[M]) -> M:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RequestError(
-            f"{path}:{line}: is no valid YAML ({error.problem or error.context}); mend this line"
+            f"{path}:{line}: is not valid YAML ({error.problem or error.context}); correct this line"
         ) from error
     except yaml.YAMLError as error:
-        raise RequestError(f"{path}: is no valid YAML ({error}); save it as plain text") from error
+        raise RequestError(f"{path}: is not valid YAML ({error}); save it as plain text") from error
     except ValidationError as error:
         # Report a mistyped key rather than the key that is missing because of it.
         first = min(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
@@ -103,12 +103,12 @@ def _refuse_oversized(text: str, path: Path) -> None:
             sizes[anchor] = total - before
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor in {anchor for anchor, _ in opened}:
-                raise RequestError(f"{path}:{line}: *{event.anchor} is within what it stands for; write out what it is")
+                raise RequestError(f"{path}:{line}: *{event.anchor} is inside its own value; write that value out")
             total += sizes.get(event.anchor, 1)
         total += 1
         if (too_deep := len(opened) > _MAX_DEPTH) or total > _MAX_VALUES:
-            what = f"nested deeper than {_MAX_DEPTH} levels" if too_deep else f"more than {_MAX_VALUES} values"
-            raise RequestError(f"{path}:{line}: is {what}; no file of the suite is, so give the one that you meant")
+            what = f"is nested deeper than {_MAX_DEPTH} levels" if too_deep else f"has more than {_MAX_VALUES} values"
+            raise RequestError(f"{path}:{line}: {what}, unlike any file of the suite; check the path")
 
 
 def _sentence(detail: ErrorDetails, location: Location, model: type[BaseModel]) -> str:

@@ -20,7 +20,7 @@ def written(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunFailedError(
-            f"{directory}: can't be written ({error.strerror}); free some space or give another place with OUT=DIR, "
+            f"{directory}: can't be written ({error.strerror}); free some space or choose another OUT=DIR; "
             "earlier records are untouched"
         ) from error
 
@@ -40,7 +40,7 @@ def check_writable(out: Path, *, room: int = 1) -> None:
         out.mkdir(parents=True, exist_ok=True)
         reserve(out, room).close()
     except OSError as error:
-        raise RequestError(f"OUT={out} can't be written ({error.strerror}); give another place with OUT=DIR") from error
+        raise RequestError(f"OUT={out} can't be written ({error.strerror}); choose another OUT=DIR") from error
 
 
 class AppendOnly:

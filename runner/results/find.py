@@ -197,7 +197,7 @@ def named(
     if last:
         back = int(last[1] or 0)
         if back >= len(groups):
-            raise RequestError(f"{word} is not there: {RESULTS} holds {counted(len(groups))}; `dlscale ls` lists them")
+            raise RequestError(f"there is no {word}: {RESULTS} holds {counted(len(groups))}; `dlscale ls` lists them")
         return list(groups.values())[back]
     found = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
     if not found:
@@ -205,7 +205,7 @@ def named(
         inside = [name for name in names if word in name] if len(word) >= _MIN_HINT else []
         near = inside or difflib.get_close_matches(word, ["last", *names], _MAX_NAMED, 0.5)
         meant = f"did you mean {_listed(near)}?" if near else "`dlscale ls` lists them"
-        raise RequestError(f"{shorten(word)} is no path, and begins the id of no run in {RESULTS}; {meant}")
+        raise RequestError(f"{shorten(word)} is neither a path nor the beginning of a run's id in {RESULTS}; {meant}")
     if len({each(run) for run in found}) > 1:
         raise RequestError(
             f"{word} begins the ids of {counted(len(found))}: {_listed([r.name for r in found])}; name one"

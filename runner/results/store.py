@@ -169,7 +169,7 @@ def read_events(directory: Path) -> tuple[Event, ...]:
 def read_plan(directory: Path) -> RunPlan:
     """Read the plan of a run directory. Raises RequestError if it is missing or damaged."""
     path = directory / PLAN
-    with reading(path, "is no plan of a run", step="name a run directory"):
+    with reading(path, "is not the plan of a run", step="name a run directory"):
         return RunPlan.model_validate(load_fields(path.read_text(encoding="utf-8")))
 
 
@@ -209,7 +209,7 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
     """
     path = out / name
     if path.name != name or not name.isprintable():
-        raise RequestError(f"{name!r} is no name for a file in {out}; a record in there asks for it, take it away")
+        raise RequestError(f"{name!r} is not a valid file name; a record in {out} contains it, remove that run")
     whole = content.encode() if isinstance(content, str) else content
     with suppress(OSError):  # rewriting thousands of unchanged files would be slow
         if path.stat().st_size == len(whole) and path.read_bytes() == whole:
@@ -233,9 +233,7 @@ def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRe
         what = f"{record.validity.status} on {trial.world_size} {trial.device}"
         raise RequestError(f"--baseline {run} is {what}; name a run on one {device} that is not invalid")
     if run.resolve().parent != out.resolve():
-        raise RequestError(
-            f"--baseline {run} does not lie in {out}, beside the run's own record; give --out {run.parent}"
-        )
+        raise RequestError(f"--baseline {run} is not in {out}, where the new runs go; give --out {run.parent}")
     return run, record
 
 

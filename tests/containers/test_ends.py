@@ -97,7 +97,7 @@ def test_a_disk_that_fills_ends_the_run_at_once_and_leaves_a_record_that_says_so
     assert process.returncode == 3, stderr
     assert "Traceback" not in stderr
     (run,) = (path.parent for path in small_disk.glob("*/plan.json"))
-    why = f"{run}: can't be written (No space left on device); free some space or give another place"
+    why = f"{run}: can't be written (No space left on device); free some space or choose another OUT=DIR"
     assert why in stderr
     if (run / "record.json").exists():
         outcome = json.loads((run / "record.json").read_text())["outcome"]

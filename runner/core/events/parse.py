@@ -96,7 +96,7 @@ class Rows(BaseModel):
     @model_validator(mode="after")
     def _columns_fit(self) -> Rows:
         if len({len(values) for values in self.columns.values()}) > 1:
-            raise ValueError("its columns are not equally long")
+            raise ValueError("its columns differ in length")
         if unknown := self.columns.keys() - COLUMNS[self.table].keys():
             raise ValueError(f"table {self.table} has no column {', '.join(sorted(unknown))}")
         return self

@@ -27,7 +27,7 @@ def load(path: Path) -> Published:
     """Load one source. Raises RequestError as `load_all` does."""
     published = yamlfile.load(path, Published)
     if published.id != path.stem:
-        raise RequestError(f"{path}:1: id is {published.id!r}; name the file after it, or it after the file")
+        raise RequestError(f"{path}:1: id is {published.id!r}; name the file after it, or change it to the file's name")
     for error in (*_duplicate_ids(published), *_unknown_references(published), *_undeclared(published)):
         raise RequestError(f"{path}:{line_of(path, error[0])}: {error[1]}")
     return published
@@ -85,7 +85,7 @@ def _unknown(id_: str, named: Iterable[tuple[str, tuple[str, ...]]], known: Mapp
         if field in known and name not in known[field]:
             where = {"case": "`cases` of a run", "model": "figures and runs"}.get(field, "`hardware`")
             have = ", ".join(sorted(known[field])) or "none"
-            yield id_, f"{id_} names the {field} {name!r}, which {where} of this file lack; known: {have}"
+            yield id_, f"{id_} names the {field} {name!r}, which is not in {where} of this file; known: {have}"
 
 
 def _references(conditions: Conditions | Selector | None) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -102,7 +102,7 @@ def _undeclared(published: Published) -> Iterator[Error]:
     for check, figure in sorted(found.keys() - declared):
         each = found[check, figure]
         makes = f"{figure} is {each.printed:g} {each.unit}, but {' and '.join(each.against)} make it {each.recomputed:g} ({check})"
-        yield figure, f"{makes}; correct what was copied, or add it to `contradictions` if the source has it so"
+        yield figure, f"{makes}; correct the copy, or add it to `contradictions` if the source prints it so"
     for check, figure in sorted(declared - found.keys()):
         yield figure, f"{figure} contradicts nothing here ({check}); remove it from `contradictions`"
 

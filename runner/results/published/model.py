@@ -269,7 +269,7 @@ class Table(Frozen):
         shared = info.data.get("conditions", Conditions()).stated
         for row in rows:
             if twice := sorted(set(shared) & set(row.stated)):
-                raise ValueError(f"{row.id} gives {', '.join(twice)} once more than its table; keep one of them")
+                raise ValueError(f"{row.id} repeats {', '.join(twice)} of its table; keep one of them")
             if row.where is None and info.data.get("where") is None:
                 raise ValueError(f"{row.id} does not say where it is printed; add `where` to it or to its table")
         return rows

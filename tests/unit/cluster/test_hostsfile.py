@@ -135,7 +135,7 @@ def test_an_invalid_engine_is_refused_with_the_valid_forms(tmp_path, url):
             "hosts:\n  - name: a\n    tls: {ca: c, cert: c, key: k}\n",
             (":2: hosts[0]", "tls is for tcp:// engines, and this one is ssh://"),
         ),
-        ("hosts:\n  - name: a\n    name: b\n", (":3: is no valid YAML (key 'name' is already on line 2)",)),
+        ("hosts:\n  - name: a\n    name: b\n", (":3: is not valid YAML (key 'name' is already on line 2)",)),
     ],
 )
 def test_mistakes_are_named_with_their_line(tmp_path, text, words):
@@ -185,8 +185,8 @@ def test_an_open_mpi_hostfile(tmp_path):
         ("a:4,a:2", "a is listed twice"),
         ("a:0", "slots of a are '0'"),
         ("a:x", "slots of a are 'x'"),
-        ("a:4097", "slots of a=4097 is more than can be taken; 4096 is the most"),
-        ("a:" + "9" * 5000, "is more than can be taken"),
+        ("a:4097", "slots of a=4097 is too large; the maximum is 4096"),
+        ("a:" + "9" * 5000, "is too large"),
         ("a:", "slots of a are ''"),
         ("-oX:4", "'-oX' is not a host name"),
         ("-x@a:4", "'-x' is not a user name"),

@@ -149,9 +149,9 @@ def test_rate_and_delay_are_read_and_mistakes_named():
     assert read_link(None, None) is None
     assert read_link("1gbit", "") == Link(rate_mbit=1000.0, emulated=True)
     assert read_link("", "0.2ms") == Link(delay_ms=0.2, emulated=True)
-    with pytest.raises(RequestError, match=r"^RATE=fast: .* is no rate; write for example 1gbit"):
+    with pytest.raises(RequestError, match=r"^RATE=fast: .* is not a rate; write for example 1gbit"):
         read_link("fast", "1ms")
-    with pytest.raises(RequestError, match=r"^DELAY=1: .* is no delay; write for example 0\.2ms"):
+    with pytest.raises(RequestError, match=r"^DELAY=1: .* is not a delay; write for example 0\.2ms"):
         read_link("1gbit", "1")
 
 

@@ -42,7 +42,7 @@ def refused(tmp_path, *words, env=None):
         (["--workers=4096"], "WORKERS=4096 asked"),
         (["--data={here}/empty"], "is empty; give a folder"),
         (["--nodes=2"], "ENGINE=venv emulates no nodes"),
-        (["--nodes=2", "--link-rate=fast"], "'fast' is no rate; write for example 1gbit"),
+        (["--nodes=2", "--link-rate=fast"], "'fast' is not a rate; write for example 1gbit"),
     ],
 )
 def test_each_mistake_is_one_sentence(tmp_path, words, says):
@@ -95,7 +95,7 @@ def test_an_unwritable_results_directory_is_refused(tmp_path):
     said = refused(
         tmp_path / "out", "--framework=mxnet", "--engine=venv", env={"DLSCALE_CACHE": str(tmp_path / "cache")}
     )
-    assert "can't be written (Not a directory); give another place with OUT=DIR" in said
+    assert "can't be written (Not a directory); choose another OUT=DIR" in said
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_file_of_tokens_has_two_bytes_each_and_is_told_from_others_of_its_size
     assert one.digest != other.digest
     for content in (b"", b"odd"):
         paths[0].write_bytes(content)
-        with pytest.raises(RequestError, match="one.bin is no file of token numbers of 16 bits; `dlscale data tokens "):
+        with pytest.raises(RequestError, match="one.bin is not a file of 16-bit token numbers; `dlscale data tokens "):
             dataset.inspect(paths[0], "tokens")
 
 
@@ -140,7 +140,7 @@ def test_a_class_or_image_that_the_job_can_not_read_is_refused(tmp_path, name, m
     with pytest.raises(RequestError) as caught:
         dataset.inspect(root, by_others=True)
     assert str(caught.value) == (
-        f"{bad} may be read by its owner alone, and jobs in containers are never root; type `chmod -R o+rX '{root}'`"
+        f"{bad} can be read by its owner only, and jobs in containers never run as root; type `chmod -R o+rX '{root}'`"
     )
 
 
@@ -158,12 +158,12 @@ def test_packed_and_spoken_data_that_the_job_can_not_read_are_refused(tmp_path):
     index(packed)
     dataset.inspect(packed, by_others=True)
     packed.with_suffix(".json").chmod(0o600)
-    with pytest.raises(RequestError, match=r"set\.json may be read by its owner alone"):
+    with pytest.raises(RequestError, match=r"set\.json can be read by its owner only"):
         dataset.inspect(packed, by_others=True)
     for name in ("a.wav", "a.txt"):
         (tmp_path / name).touch()
     (tmp_path / "a.txt").chmod(0o600)
-    with pytest.raises(RequestError, match=r"a\.txt may be read by its owner alone"):
+    with pytest.raises(RequestError, match=r"a\.txt can be read by its owner only"):
         dataset.inspect(tmp_path, "audio", by_others=True)
 
 
@@ -189,7 +189,7 @@ def test_a_folder_that_nobody_can_look_into_is_no_silent_absence(tmp_path, monke
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(RequestError, match=r"dogs can't be looked into \(Permission denied\)"):
+    with pytest.raises(RequestError, match=r"dogs can't be read \(Permission denied\)"):
         dataset.inspect(root)
     shut.remove(str(root / "dogs"))
     assert dataset.inspect(root).classes == 2

@@ -51,7 +51,7 @@ def test_a_folder_is_shown_where_it_is_unless_told_otherwise(monkeypatch):
         Mount(source="/usr/bin", target="/usr/bin"),
         Mount(source="/usr/lib", target="/usr/lib"),
     )
-    # A name that only begins like one of the container's own is free.
+    # A name that only begins like a reserved one is free.
     found = parsing.mounts(["/usr/bin:/device,/usr/lib:/tmpfiles"])
     assert [(mount.target, mount.read_only) for mount in found] == [("/device", True), ("/tmpfiles", True)]
 
@@ -59,14 +59,14 @@ def test_a_folder_is_shown_where_it_is_unless_told_otherwise(monkeypatch):
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        (["gone:/opt"], "/gone is not there; give a folder or file of this machine"),
-        (["venv:opt/venv"], "MOUNT=venv:opt/venv: opt/venv is no absolute path; say where in the container with"),
-        (["venv:/"], "MOUNT=venv:/: / is the container's own, as are /, /proc, /sys, /dev, /tmp, /dlscale and all"),
-        (["venv:/opt/.."], "MOUNT=venv:/opt/..: / is the container's own"),
-        (["venv:/dlscale/data"], "MOUNT=venv:/dlscale/data: /dlscale/data is the container's own"),
-        (["venv:/usr/../proc/1"], "MOUNT=venv:/usr/../proc/1: /proc/1 is the container's own"),
+        (["gone:/opt"], "/gone does not exist; give a folder or file of this machine"),
+        (["venv:opt/venv"], "MOUNT=venv:opt/venv: opt/venv is not an absolute path; give one in the container with"),
+        (["venv:/"], "MOUNT=venv:/: / is reserved, as are /, /proc, /sys, /dev, /tmp, /dlscale and"),
+        (["venv:/opt/.."], "MOUNT=venv:/opt/..: / is reserved"),
+        (["venv:/dlscale/data"], "MOUNT=venv:/dlscale/data: /dlscale/data is reserved"),
+        (["venv:/usr/../proc/1"], "MOUNT=venv:/usr/../proc/1: /proc/1 is reserved"),
         (["venv:/dev/shm"], "MOUNT=venv:/dev/shm: /dev/shm is"),
-        (["venv:/a", "one.conf:/a/"], "at one place, /a; give each a place of its own"),
+        (["venv:/a", "one.conf:/a/"], "at /a; give each a target of its own"),
         (["venv:/a:ro"], "MOUNT=venv:/a:ro is not SRC or SRC:DST; mounts are read-only anyway, type for example"),
         (["venv:"], "MOUNT=venv: is not SRC or SRC:DST"),
         ([":/a"], "MOUNT=:/a is not SRC or SRC:DST"),

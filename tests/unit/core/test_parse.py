@@ -75,7 +75,7 @@ def test_what_is_written_is_read_back():
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"table": "telemetry", "rank": 0, "columns": {"t": [1.0, 2.0], "device": ["gpu0"]}}, "not equally long"),
+        ({"table": "telemetry", "rank": 0, "columns": {"t": [1.0, 2.0], "device": ["gpu0"]}}, "differ in length"),
         ({"table": "telemetry", "rank": 0, "columns": {"t": [1.0], "watts": [2.0]}}, "no column watts"),
         ({"table": "weather", "rank": 0, "columns": {}}, "table"),
         ({"table": "kernels", "rank": 0}, "columns"),

@@ -74,10 +74,10 @@ def test_a_good_file_becomes_the_type(tmp_path):
         ('"1.10"', "1.10", "file.yaml:6: images.mxnet[1].version is 1.1: input should be a valid string; correct it"),
         ("version: 1.9.1", "version: latest", "file.yaml:4: images.mxnet[0].version is 'latest': a moving tag is no"),
         ("limit: 3", "limit: 0", "file.yaml:7: limit is 0: input should be greater than 0; correct it"),
-        ("size_mib: 610", "version: 2.0.0", "file.yaml:5: is no valid YAML (key 'version' is already on line 4)"),
+        ("size_mib: 610", "version: 2.0.0", "file.yaml:5: is not valid YAML (key 'version' is already on line 4)"),
         ("limit: 3", "extra:\n  version: a\n  pyton: b", "file.yaml:9: unknown key 'pyton' in extra; did you mean"),
         ("- version: 1.9.1", "- versoin: 1.9.1", "file.yaml:4: unknown key 'versoin' in images.mxnet[0]; did you mean"),
-        ("limit: 3", "? [a, b]\n: 3", "file.yaml:7: is no valid YAML (a key is not a plain word); mend this line"),
+        ("limit: 3", "? [a, b]\n: 3", "file.yaml:7: is not valid YAML (a key is not a plain word); correct this line"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, old, new, sentence):
@@ -88,19 +88,19 @@ def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, old, new, sente
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("images: {}\nlimit: [1, 2\n", ":3: is no valid YAML ("),
-        (b"images: \x00", ": is no valid YAML ("),
+        ("images: {}\nlimit: [1, 2\n", ":3: is not valid YAML ("),
+        (b"images: \x00", ": is not valid YAML ("),
         (b"images: \xff", ": is not UTF-8 text (byte 8); save it as UTF-8"),
         ("# nothing\n", ":1: is empty; expected the keys extra, images, limit"),
         ("- 1\n", ":1: the top level is [1]: input should be a valid dictionary"),
         # A recursion, ValueErrors of PyYAML's and a stack overflow of libyaml's, which ends the process.
-        ("images: &a\n  mxnet: *a\n", ":2: *a is within what it stands for; write out what it is"),
-        ("limit: 2020-13-45\n", ":1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text)"),
-        ("2020-13-45: 1\n", ":1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text)"),
-        ("images:\n  a: !!bool perhaps\n", ":2: is no valid YAML ('perhaps' is no bool, put it in quotes if it is"),
-        ("limit: !!int ''\n", ":1: is no valid YAML ('' is no int, put it in quotes if it is text)"),
-        ("limit: " + "9" * 5000, ":1: is no valid YAML ('999"),
-        ("images: " + "[" * 100_000, ":1: is nested deeper than 50 levels; no file of the suite is"),
+        ("images: &a\n  mxnet: *a\n", ":2: *a is inside its own value; write that value out"),
+        ("limit: 2020-13-45\n", ":1: is not valid YAML ('2020-13-45' is not a valid timestamp, put it in quotes"),
+        ("2020-13-45: 1\n", ":1: is not valid YAML ('2020-13-45' is not a valid timestamp, put it in quotes"),
+        ("images:\n  a: !!bool perhaps\n", ":2: is not valid YAML ('perhaps' is not a valid bool, put it in quotes"),
+        ("limit: !!int ''\n", ":1: is not valid YAML ('' is not a valid int, put it in quotes"),
+        ("limit: " + "9" * 5000, ":1: is not valid YAML ('999"),
+        ("images: " + "[" * 100_000, ":1: is nested deeper than 50 levels, unlike any file of the suite"),
     ],
 )
 def test_what_is_no_file_of_its_kind_or_would_end_its_reader_is_refused(tmp_path, text, sentence):
@@ -115,7 +115,7 @@ def test_a_file_that_is_absent_is_refused(tmp_path):
 def test_aliases_count_as_what_they_stand_for(tmp_path):
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 20)]
-    assert "is more than 100000 values" in refusal(tmp_path, "\n".join(lines))
+    assert "has more than 100000 values" in refusal(tmp_path, "\n".join(lines))
     entry = "a: [&entry {version: b}]\n  c: [*entry, *entry]"
     assert len(read(tmp_path, f"images:\n  {entry}\n").images["c"]) == 2
 

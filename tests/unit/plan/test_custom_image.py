@@ -143,7 +143,7 @@ def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp
     (tmp_path / "file").touch(mode=0o600)  # a file's own mode is the user's business, as is what lies in a folder
     monkeypatch.setattr(discovery, "job_user", lambda: IMAGE_USER)
     mount = Mount(source=str(tmp_path / "private"), target="/venv")
-    with pytest.raises(RequestError, match=r"private may be read by its owner alone, .*; type `chmod o\+rx"):
+    with pytest.raises(RequestError, match=r"private can be read by its owner only, .*; type `chmod o\+rx"):
         discovery.discover(request(mounts=(mount,)))
     (tmp_path / "private").chmod(stat.S_IRWXU | stat.S_IROTH | stat.S_IXOTH)
     discovery.discover(request(mounts=(mount, Mount(source=str(tmp_path / "file"), target="/etc/file"))))

@@ -81,7 +81,7 @@ def test_data_are_held_against_whoever_runs_the_job(monkeypatch, tmp_path, engin
     monkeypatch.setattr(discovery, "engine_of", lambda *_: EngineChoice(engine, None))
     request = Request(framework="mxnet", device="cpu", data=tmp_path)
     if refused:
-        with pytest.raises(RequestError, match="cats may be read by its owner alone"):
+        with pytest.raises(RequestError, match="cats can be read by its owner only"):
             discovery.discover(request)
     else:
         assert discovery.discover(request).dataset.images == 1

@@ -210,7 +210,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         (
             LLAMA | {"strategy": "fsdp", "settings": (("weights", "bf16"),)},
             LANGUAGE,
-            "SETTINGS=weights=bf16 needs PRECISION=bf16 or fp8, fp32 asked",
+            "SETTINGS=weights=bf16 needs PRECISION=bf16 or fp8, not fp32",
         ),
         (LLAMA | {"settings": (("gradient-accumulation", "3"),)}, LANGUAGE, "gradient-accumulation=3 does not divide"),
         (

@@ -206,4 +206,4 @@ def test_an_unwritable_place_for_reports_is_one_sentence(runs, tmp_path):
     (tmp_path / "file").touch()
     done = dlscale("report", runs, f"--out={tmp_path / 'file' / 'x'}")
     assert done.code == 2
-    assert "can't be written (Not a directory); give another place with OUT=DIR" in done.stderr
+    assert "can't be written (Not a directory); choose another OUT=DIR" in done.stderr

@@ -310,7 +310,7 @@ def test_a_record_can_not_say_where_files_are_written(tmp_path, field, name):
 
 @pytest.mark.parametrize("name", ["../x.md", "/elsewhere/x.md", "a/x.md"])
 def test_a_report_is_written_nowhere_but_in_its_folder(tmp_path, name):
-    with pytest.raises(RequestError, match="is no name for a file"):
+    with pytest.raises(RequestError, match="is not a valid file name"):
         store.write_report(tmp_path, name, "text")
 
 

@@ -118,10 +118,10 @@ def test_the_last_pass_is_not_the_last_run(tree):
     ("word", "says"),
     [
         ("2026", f"2026 begins the ids of 5 runs: {RUNS[0]}, {RUNS[1]} and 3 more; name one"),
-        ("resnet18-2cpu", f"is no path, and begins the id of no run in {{tree}}; did you mean {RUNS[3]}?"),
-        ("latest", "is no path, and begins the id of no run in {tree}; did you mean last?"),
-        ("a", "is no path, and begins the id of no run in {tree}; `dlscale ls` lists them"),
-        ("last~6", "last~6 is not there: {tree} holds 6 runs; `dlscale ls` lists them"),
+        ("resnet18-2cpu", f"is neither a path nor the beginning of a run's id in {{tree}}; did you mean {RUNS[3]}?"),
+        ("latest", "is neither a path nor the beginning of a run's id in {tree}; did you mean last?"),
+        ("a", "is neither a path nor the beginning of a run's id in {tree}; `dlscale ls` lists them"),
+        ("last~6", "there is no last~6: {tree} holds 6 runs; `dlscale ls` lists them"),
     ],
 )
 def test_what_means_no_run_or_several_names_the_candidates(tree, word, says):
@@ -134,7 +134,7 @@ def test_what_means_no_run_or_several_names_the_candidates(tree, word, says):
 def test_every_command_of_a_run_resolves_its_name(tree, command):
     done = dlscale(command, "nope")
     assert isinstance(done.exception, RequestError)
-    assert str(done.exception).startswith("nope is no path, and begins the id of no run")
+    assert str(done.exception).startswith("nope is neither a path nor the beginning of a run's id")
 
 
 def test_a_list_fits_a_terminal_and_says_what_it_left_out(tree):

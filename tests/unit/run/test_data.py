@@ -28,7 +28,7 @@ def here(tmp_path):
     [
         (["sample", "new", "--images=10"], "IMAGES=10 is too few"),
         (["sample", "new", "--images="], "IMAGES= is too few"),
-        (["sample", "new", "--side=9-99999999"], "SIDE=99999999 is more than can be taken"),
+        (["sample", "new", "--side=9-99999999"], "SIDE=99999999 is too large"),
         (["sample", "file"], "file exists and is not an empty directory"),
         (["sample", "set"], "set exists and is not an empty directory"),
         (["sample", "file/new"], "/file can't be written (File exists)"),

@@ -88,7 +88,7 @@ def dlscale(*words, env=None):
         (["--engine=host", "--", "python3", "x.py"], "'python3 x.py' is a command without an image to run it in"),
         (["--image=i:1"], "--image i:1 has no command; type `dlscale bench --image i:1 -- COMMAND ...`"),
         (["--dialect=mxnet"], "--dialect reads the log of a command of yours; give --image IMG"),
-        (["--image=i:1", "--mount={here}/gone", "--", "x"], "/gone is not there"),
+        (["--image=i:1", "--mount={here}/gone", "--", "x"], "/gone does not exist"),
         (["--image=i:1", "--strategy=ddp", "--framework=mxnet", "--", "x"], "--framework and --strategy apply to"),
         # A flag that asks for what is the default anyway would be ignored all the same.
         (["--image=i:1", "--precision=fp32", "--", "x"], "--precision applies to"),
@@ -101,7 +101,7 @@ def dlscale(*words, env=None):
         (["--image=i:1", "--env=A", "--", "x"], "ENV=A is not NAME=VALUE; type for example --env OMP_NUM_THREADS=4"),
         (["--image=i:1", "--name=a/b", "--", "x"], "NAME=a/b is not a valid name"),
         (["--image=i:1", "--workdir=here", "--", "x"], "WORKDIR=here is not an absolute path"),
-        (["--image=i:1", "--pattern=time (", "--", "x"], "PATTERN=time (: it is no regular expression"),
+        (["--image=i:1", "--pattern=time (", "--", "x"], "PATTERN=time (: it is not a valid regular expression"),
         (["--image=i:1", "--pattern=(?P<s>x)", "--dialect=caffe", "--", "x"], "--pattern and --dialect caffe both say"),
         (["--image=i:1", "--baseline=r", "--", "x", "{{gpus}}"], "--baseline r is not needed: the command has a"),
         (["--image=i:1", "--engine=venv", "--", "x"], "--image i:1 runs only in a container, and ENGINE=venv is"),
@@ -223,7 +223,7 @@ def test_a_run_that_is_named_is_the_baseline(tmp_path):
     assert baseline_for(two, [found]) == found
     with pytest.raises(RequestError, match="is degraded on 1 gpu; name a run on one cpu"):
         named_baseline(tmp_path / "base", out=tmp_path, device="cpu")
-    with pytest.raises(RequestError, match="does not lie in .*/elsewhere, beside the run's own record; give --out"):
+    with pytest.raises(RequestError, match="is not in .*/elsewhere, where the new runs go; give --out"):
         named_baseline(tmp_path / "base", out=tmp_path / "elsewhere", device="gpu")
 
 

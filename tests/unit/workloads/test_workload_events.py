@@ -155,7 +155,7 @@ def written(columns):
 
 def test_a_text_of_more_digits_than_a_number_may_have_is_refused():
     (line,) = written({"name": ["9" * 19]})
-    with pytest.raises(parse.EventError, match="9{19}, which is no figure"):
+    with pytest.raises(parse.EventError, match="9{19}, which is not a finite 64-bit number"):
         parse.parse_line(line, received=0.0, container="c")
 
 
