@@ -18,19 +18,19 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ms": "milliseconds of one step",
         "s": "seconds of one step",
-        "mean_ms": "milliseconds of a step, the mean of those since the line before",
+        "mean_ms": "milliseconds of a step, mean over the steps since the previous line",
         "mean_s": "the same in seconds",
-        "steps_per_s": "steps a second, as progress bars have it",
-        "rate": "samples a second of all devices, of the steps since the line before",
+        "steps_per_s": "steps a second, as in progress bars",
+        "rate": "samples a second of all devices, over the steps since the previous line",
         "device_rate": "the same of one device",
-        "total_s": "seconds of the whole training, with `rate` beside it",
-        "samples": "samples of one step, of all devices together",
+        "total_s": "seconds of the whole training, together with `rate`",
+        "samples": "samples of one step, of all devices",
         "batch": "samples of one step, of one device",
         "devices": "devices of the whole job",
         "loss": "loss",
-        "step": "number of the step, from which follow how many there were since the line before",
-        "epoch": "number of the epoch; steps count anew in each",
-        "rank": "rank that speaks; the first that tells a time speaks for the job",
+        "step": "number of the step; the difference is the number of steps since the previous line",
+        "epoch": "number of the epoch; step numbers restart in each",
+        "rank": "rank that wrote the line; the first one with a time stands for the job",
     }
 )
 

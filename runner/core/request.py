@@ -93,30 +93,28 @@ class Request(Frozen):
 
     framework: Annotated[
         str | None,
-        Option("caffe, mxnet, pytorch or tensorflow (default: the first that offers the rest, pytorch before others)"),
+        Option("caffe, mxnet, pytorch or tensorflow (default: one that supports the other options, pytorch preferred)"),
     ] = None
-    version: Annotated[str | None, Option("image version, or a beginning of one (default: the newest that fits)")] = (
-        None
-    )
+    version: Annotated[str | None, Option("image version, or a prefix of it (default: the newest that fits)")] = None
     model: Annotated[str | None, Option("network, e.g. resnet50; `dlscale models` lists them")] = None
-    gpus: Annotated[tuple[int, ...] | None, Option("GPUs in all; 1,2,4 is a sweep", "N[,N]")] = None
+    gpus: Annotated[tuple[int, ...] | None, Option("total number of GPUs; 1,2,4 is a sweep", "N[,N]")] = None
     nodes: Annotated[
         int | None, Option("hosts to spread over; with --link-rate, nodes to emulate on this machine", "N")
     ] = None
     hosts: Annotated[
         str | None, Option("hosts.yaml, Open MPI hostfile, a:4,b:4, or slurm: the nodes of this job", "FILE|LIST", "-H")
     ] = None
-    cluster: Annotated[Literal["slurm"] | None, Option("slurm: get NODES whole nodes from it, and run there")] = None
+    cluster: Annotated[Literal["slurm"] | None, Option("slurm: allocate NODES whole nodes and run there")] = None
     slurm_flags: Annotated[
-        str | None, Option("more flags for salloc and sbatch, e.g. '--partition=gpu --time=30'", "FLAGS")
+        str | None, Option("additional flags for salloc and sbatch, e.g. '--partition=gpu --time=30'", "FLAGS")
     ] = None
-    workers: Annotated[tuple[int, ...] | None, Option("CPU workers in all; 1,2 is a sweep", "N[,N]")] = None
-    device: Annotated[Device | None, Option("cpu or gpu (default: GPUs where there are some)")] = None
-    batch: Annotated[int | None, Option("samples a device (weak scaling) or in all (strong)", "N")] = None
+    workers: Annotated[tuple[int, ...] | None, Option("total number of CPU workers; 1,2 is a sweep", "N[,N]")] = None
+    device: Annotated[Device | None, Option("cpu or gpu (default: gpu if there is one)")] = None
+    batch: Annotated[int | None, Option("samples a device (weak scaling) or in total (strong)", "N")] = None
     image_size: Annotated[int | None, Option("height and width of the input", "PIXELS")] = None
     strategy: Annotated[
         StrategyName | None,
-        Option(f"{_STRATEGIES} (default: what the framework's users expect)"),
+        Option(f"{_STRATEGIES} (default: the framework's usual one)"),
     ] = None
     kvstore: Annotated[KvStore | None, Option("MXNet's: device, nccl, dist_sync, dist_sync_device or dist_async")] = (
         None
@@ -126,21 +124,19 @@ class Request(Frozen):
     fusion_threshold_mib: Annotated[int | None, Option("Horovod's, in MiB (default: Horovod's own)", "0..")] = None
     cycle_time_ms: Annotated[int | None, Option("Horovod's, in ms (default: Horovod's own)", "MS")] = None
     compression: Annotated[Compression | None, Option("Horovod's, of gradients: none (default) or fp16")] = None
-    preset: Annotated[
-        Preset, Option("reference (default), the plain program, or tuned, with all that makes it faster")
-    ] = "reference"
+    preset: Annotated[Preset, Option("reference (default): the plain program; tuned: with all techniques")] = (
+        "reference"
+    )
     techniques: Annotated[
         tuple[Technique, ...],
-        Option("make it faster by these alone, e.g. channels-last,compile (a wrong one lists them)"),
+        Option("use only these techniques, e.g. channels-last,compile (an unknown one lists all)"),
     ] = ()
     xla: Annotated[bool, Option("compile the step with XLA (TensorFlow)")] = False
     gpu_memory: Annotated[
-        GpuMemory, Option("what TensorFlow takes of a GPU's memory: as-needed (default), or all from the start")
+        GpuMemory, Option("GPU memory that TensorFlow allocates: as-needed (default), or all at the start")
     ] = "as-needed"
-    oversubscribe: Annotated[bool, Option("let more CPU workers run than there are cores; degrades the record")] = False
-    threads: Annotated[
-        int | None, Option("computing threads of each process (default: one for each of its cores)", "N")
-    ] = None
+    oversubscribe: Annotated[bool, Option("allow more CPU workers than cores; degrades the record")] = False
+    threads: Annotated[int | None, Option("compute threads of each process (default: one a core)", "N")] = None
     interconnect: Annotated[
         tuple[Interconnect, ...],
         Option("auto, nvlink, pcie, shm, loopback, ethernet, infiniband or roce; several are a sweep"),
@@ -148,7 +144,7 @@ class Request(Frozen):
     iface: Annotated[str | None, Option("network interface between the nodes")] = None
     hca: Annotated[str | None, Option("RDMA adapter between the nodes, e.g. mlx5_0 or mlx5_0:1")] = None
     links: tuple[Link | None, ...] | None = None
-    compare: Annotated[bool, Option("run over every wire that there is, or over emulated links, and compare")] = False
+    compare: Annotated[bool, Option("run over every available wire, or over emulated links, and compare")] = False
     precision: Annotated[
         Precision, Option("fp32 (default), tf32, fp16, bf16, fp8 (language models), or with MODE=infer int8")
     ] = "fp32"
@@ -159,12 +155,12 @@ class Request(Frozen):
             "folder of class folders with JPEGs, or a .rec, .lmdb or .tfrecord made of one (default: synthetic)", "PATH"
         ),
     ] = None
-    decode: Annotated[Decode, Option("what decodes the JPEGs of --data: cpu (default), or gpu by DALI (PyTorch)")] = (
-        "cpu"
-    )
+    decode: Annotated[
+        Decode, Option("device that decodes the JPEGs of --data: cpu (default), or gpu by DALI (PyTorch)")
+    ] = "cpu"
     loader_workers: Annotated[
         int | None,
-        Option("what prepares samples of --data beside each GPU or CPU worker (default: one a core, 8 at most)", "N"),
+        Option("data loader workers for each GPU or CPU worker, with --data (default: one a core, at most 8)", "N"),
     ] = None
     iterations: Annotated[
         int | None, Option("measured iterations on one device; weak scaling divides them by the devices", "N")
@@ -174,60 +170,58 @@ class Request(Frozen):
     fit: Annotated[
         int | None, Option("with MODE=infer and DATA: iterations of training before it (default: 0)", "N")
     ] = None
-    concurrent: Annotated[int | None, Option("so many trainings at once, against one after the other", "N")] = None
+    concurrent: Annotated[
+        int | None, Option("number of concurrent trainings, compared with running them in sequence", "N")
+    ] = None
     repeat: Annotated[int, Option("process-level repeats (default: 3)", "N")] = 3
     scaling: Annotated[Scaling, Option("weak (default) or strong")] = "weak"
     engine: Annotated[
         EngineName | None,
         Option(
-            "docker, podman, apptainer, pyxis (on Slurm), venv, or host: the framework that is installed here (default: docker where it answers)"
+            "docker, podman, apptainer, pyxis (on Slurm), venv, or host: the framework installed here (default: docker if it answers)"
         ),
     ] = None
     settings: Annotated[
         tuple[tuple[str, str], ...],
-        Option("of a model beyond all these, e.g. sequence-length=2048 (a wrong one lists them)", "NAME=VALUE[,...]"),
+        Option("other settings of the model, e.g. sequence-length=2048 (an unknown one lists all)", "NAME=VALUE[,...]"),
     ] = ()
-    resume: Annotated[bool, Option("take runs of the same trials that are on file instead of running them again")] = (
-        False
-    )
+    resume: Annotated[bool, Option("reuse runs of the same trials on file instead of running them again")] = False
     seed: Annotated[int, Option("seed of weights and data (default: 1)", "0..")] = 1
-    out: Annotated[Path | None, Option("where records go (default: results/MACHINE)", "DIR")] = None
+    out: Annotated[Path | None, Option("directory for records (default: results/MACHINE)", "DIR")] = None
     timeout_s: Annotated[int, Option("wall-clock limit of one run (default: 1h)", "TIME")] = 3600
     inactivity_timeout_s: Annotated[
-        int | None, Option("limit of a run's silence (default: 10m; 30m where kernels are searched)", "TIME")
+        int | None, Option("limit of time without output (default: 10m; 30m if kernels are searched)", "TIME")
     ] = None
     telemetry_hz: Annotated[
         int, Option("samples a second of utilisation, power, ... (default: 10; 0: none)", "0..")
     ] = 10
     idle_s: Annotated[
-        int | None, Option("seconds before a run in which idle power is measured (default: what it takes)", "0..")
+        int | None, Option("seconds before a run for measuring idle power (default: as needed)", "0..")
     ] = None
     profile: Annotated[
         tuple[ProfileKind, ...],
-        Option("add passes under a profiler: kernels, metrics, memory, region or calls; several with commas"),
+        Option("add profiling passes: kernels, metrics, memory, region or calls; separate several by commas"),
     ] = ()
     profile_after: Annotated[int | None, Option("iterations before the profiler (default: until steady)", "N")] = None
-    profile_iterations: Annotated[
-        int | None, Option("iterations under the profiler (default: 5; under ncu 1)", "N")
-    ] = None
+    profile_iterations: Annotated[int | None, Option("profiled iterations (default: 5; with ncu 1)", "N")] = None
     profile_region: Annotated[
-        Region | None, Option("profile only forward, backward, optimizer, update (the last two at once) or input")
+        Region | None, Option("profile only forward, backward, optimizer, update (backward and optimizer) or input")
     ] = None
-    profile_timeout_s: Annotated[int, Option("wall-clock limit of such a pass (default: 15m)", "TIME")] = 900
+    profile_timeout_s: Annotated[int, Option("wall-clock limit of a profiling pass (default: 15m)", "TIME")] = 900
     image: Annotated[
-        str | None, Option("run in this image instead: a command of yours, or with --framework what the suite runs")
+        str | None, Option("run in this image: a command of yours, or with --framework the suite's program")
     ] = None
     mounts: tuple[Mount, ...] = ()
-    name: Annotated[str | None, Option("what a command of yours is called in tables and run ids")] = None
+    name: Annotated[str | None, Option("name of a command of yours in tables and run ids")] = None
     env: tuple[tuple[str, str], ...] = ()
-    workdir: Annotated[str | None, Option("where in its image a command of yours starts", "PATH")] = None
-    baseline: Annotated[Path | None, Option("run on one device that a command of yours is held against", "DIR")] = None
+    workdir: Annotated[str | None, Option("working directory of a command of yours in its image", "PATH")] = None
+    baseline: Annotated[Path | None, Option("one-device run that a command of yours is compared with", "DIR")] = None
     dialect: Annotated[
         AskedDialect | None,
-        Option(f"what its log is read in: {', '.join(get_args(DialectName))} or events (default: auto)"),
+        Option(f"format of its log: {', '.join(get_args(DialectName))} or events (default: auto)"),
     ] = None
     pattern: Annotated[
         LogPattern | None,
-        Option(r"what to look for in a log that is in no dialect, e.g. 'time (?P<ms>[\d.]+)ms'", "REGEX|FILE.yaml"),
+        Option(r"how to read a log in no dialect, e.g. 'time (?P<ms>[\d.]+)ms'", "REGEX|FILE.yaml"),
     ] = None
     command: tuple[str, ...] = ()
