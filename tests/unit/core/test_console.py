@@ -20,7 +20,7 @@ from runner.core.request import Request
 from runner.run.bench import _smoke_test
 
 
-def test_a_name_is_printed_as_it_is():
+def test_a_name_is_printed_unmodified():
     name = "[x] [bold]a[/bold] :smile: a:-1 root:x:0"
     table = Table.grid()
     table.add_row(name)
@@ -31,12 +31,12 @@ def test_a_name_is_printed_as_it_is():
     assert [line.rstrip() for line in file.getvalue().splitlines()] == [name, name]
 
 
-def test_the_sentence_of_an_error_is_printed_as_it_is():
+def test_an_error_sentence_is_printed_unmodified():
     assert "HOSTS=a:-1: slots of a are" in to_its_end(["bench", "--hosts=a:-1", "--dry-run"]).stderr
     assert "/[x]:smile:: holds no run record" in to_its_end(["report", "/[x]:smile:"]).stderr
 
 
-def test_what_the_encoding_of_the_output_lacks_is_replaced():
+def test_characters_that_the_output_can_not_encode_are_replaced():
     done = to_its_end(["query", "select 'a ✓ b' as x"], env={"PYTHONIOENCODING": "latin-1"})
     assert (done.code, done.stderr) == (0, "")
 
@@ -56,7 +56,7 @@ def test_what_the_encoding_of_the_output_lacks_is_replaced():
         (UnicodeEncodeError("ascii", "é", 0, 1, "ordinal not in range(128)"), None),
     ],
 )
-def test_an_error_of_the_system_about_a_path_is_a_sentence(error, sentence):
+def test_a_system_error_about_a_path_is_one_sentence(error, sentence):
     found = errors.about_a_file(error)
     assert found is None if sentence is None else sentence in found
 
@@ -77,19 +77,19 @@ def test_an_error_of_the_system_about_a_path_is_a_sentence(error, sentence):
         ("docker's --gpus-by is none of the suite's", "docker's --gpus-by is none of the suite's"),
     ],
 )
-def test_under_make_advice_speaks_its_language(monkeypatch, sentence, under_make):
+def test_under_make_advice_names_variables(monkeypatch, sentence, under_make):
     assert console.spoken(sentence) == sentence
     monkeypatch.setenv(console.UNDER_MAKE, "1")
     assert console.spoken(sentence) == under_make
 
 
-def test_complaints_are_advice_too(monkeypatch, capsys):
+def test_notices_are_translated_for_make_too(monkeypatch, capsys):
     monkeypatch.setenv(console.UNDER_MAKE, "1")
     complain(["add --oversubscribe"])
     assert capsys.readouterr().err == "add OVERSUBSCRIBE=1\n"
 
 
-def test_every_variable_that_is_named_is_one_of_make():
+def test_every_variable_in_advice_exists_in_make():
     text = (examples.ROOT / "Makefile").read_text("utf-8")
     assert f"DLSCALE := {console.UNDER_MAKE}=1 " in text
     known = {name for names in make_variables(text).values() for name in names}
@@ -101,7 +101,7 @@ def test_every_variable_that_is_named_is_one_of_make():
     ("asked", "device", "said"),
     [({}, "cpu", 1), ({"model": "resnet18"}, "cpu", 0), ({"image_size": 64}, "cpu", 0), ({}, "gpu", 0)],
 )
-def test_the_default_on_cpus_is_said_to_be_a_smoke_test(asked, device, said):
+def test_the_cpu_default_is_called_a_smoke_test(asked, device, said):
     found = list(_smoke_test(Request(**asked), examples.trial(device=device)))
     assert len(found) == said
     assert all("resnet18 at 32×32 is a smoke test" in one for one in found)

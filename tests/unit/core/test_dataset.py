@@ -28,12 +28,12 @@ def index(path, images=3, **more):
     path.with_suffix(".json").write_text(json.dumps(facts))
 
 
-def test_a_folder_is_counted_by_class_and_every_fifth_image_of_one_is_kept_for_validation(tmp_path):
+def test_images_are_counted_by_class_and_every_fifth_of_a_class_is_for_validation(tmp_path):
     found = dataset.inspect(folder(tmp_path / "set", cats=[1] * 11, dogs=[1] * 4))
     assert (found.images, found.classes, found.validation_images) == (15, 2, 2)
 
 
-def test_the_digest_tells_sets_with_other_names_or_sizes_apart(tmp_path):
+def test_the_digest_differs_for_other_names_or_sizes(tmp_path):
     sets = {
         "one": {"a": [1, 2]},
         "same": {"a": [1, 2]},
@@ -67,7 +67,7 @@ def test_a_packed_set_is_what_its_index_says(tmp_path, suffix, beside):
         dataset.inspect(path)
 
 
-def test_what_is_no_data_set_is_refused(tmp_path):
+def test_paths_without_a_data_set_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file.zip").touch(mode=0o644)
     folder(tmp_path / "flat", cats=[])
@@ -89,7 +89,7 @@ def test_every_form_has_a_packer_and_a_framework_that_reads_it():
         assert form.framework in choose_workload(load_workloads(examples.ROOT), None).frameworks("train")
 
 
-def test_only_a_form_with_one_image_size_is_packed_anew_for_another(tmp_path):
+def test_only_forms_with_one_image_size_are_packed_again_for_another(tmp_path):
     data = dataset.inspect(folder(tmp_path / "set", a=[1]))
     for framework, form in dataset.PACKED_FOR.items():
         paths = {packed_path(data, tmp_path, framework=framework, image_size=size) for size in (32, 224)}
@@ -99,7 +99,7 @@ def test_only_a_form_with_one_image_size_is_packed_anew_for_another(tmp_path):
     assert len(folders) == len(dataset.PACKED_FOR)
 
 
-def test_a_file_of_tokens_has_two_bytes_each_and_is_told_from_others_of_its_size(tmp_path):
+def test_tokens_have_two_bytes_and_the_digest_tells_files_of_equal_size_apart(tmp_path):
     paths = [tmp_path / name for name in ("one.bin", "other.bin")]
     for path, text in zip(paths, (b"a\0b\0c\0", b"a\0b\0d\0"), strict=True):
         path.write_bytes(text)
@@ -144,14 +144,14 @@ def test_a_class_or_image_that_the_job_can_not_read_is_refused(tmp_path, name, m
     )
 
 
-def test_what_holds_no_image_may_be_closed(tmp_path):
+def test_folders_without_images_may_be_unreadable(tmp_path):
     root = folder(tmp_path / "set", cats=[1])
     (root / "lost+found").mkdir(mode=0o700)
     (root / "cats" / "notes.txt").touch(mode=0o600)
     assert dataset.inspect(root, by_others=True).classes == 1
 
 
-def test_packed_and_spoken_data_that_the_job_can_not_read_are_refused(tmp_path):
+def test_packed_data_and_utterances_that_the_job_can_not_read_are_refused(tmp_path):
     tmp_path.chmod(0o755)
     packed = tmp_path / "set.tfrecord"
     packed.write_bytes(b"x")
@@ -168,7 +168,7 @@ def test_packed_and_spoken_data_that_the_job_can_not_read_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o600, 0o000])
-def test_the_folder_itself_is_opened_by_name(tmp_path, mode):
+def test_advice_for_an_unreadable_data_folder_names_it(tmp_path, mode):
     root = folder(tmp_path / "set", cats=[1])
     root.chmod(mode)
     with pytest.raises(RequestError, match=f"type `chmod o\\+rx {root}`"):
@@ -176,7 +176,7 @@ def test_the_folder_itself_is_opened_by_name(tmp_path, mode):
     root.chmod(0o755)
 
 
-def test_a_folder_that_nobody_can_look_into_is_no_silent_absence(tmp_path, monkeypatch):
+def test_a_folder_that_can_not_be_listed_is_an_error(tmp_path, monkeypatch):
     """Root can look into all folders, so that the system's refusal is played here."""
     root = folder(tmp_path / "set", cats=[1], dogs=[2])
     (root / "lost+found").mkdir()

@@ -33,11 +33,11 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("nothing", [None, [], [""], [" , "]])
-def test_nothing_given_is_nothing(nothing):
+def test_no_mounts_are_none(nothing):
     assert parsing.mounts(nothing) is None
 
 
-def test_mounts_come_with_commas_and_one_after_the_other(here):
+def test_mounts_are_separated_by_commas_or_repeated(here):
     assert parsing.mounts([f"{here}/venv:/venv/, venv/../link:/opt/x/../y", "one.conf:/etc/one.conf"]) == (
         Mount(source=f"{here}/venv", target="/venv"),
         Mount(source=f"{here}/link", target="/opt/y"),  # as it is called, wherever it leads
@@ -45,7 +45,7 @@ def test_mounts_come_with_commas_and_one_after_the_other(here):
     )
 
 
-def test_a_folder_is_shown_where_it_is_unless_told_otherwise(monkeypatch):
+def test_the_target_of_a_mount_defaults_to_its_source(monkeypatch):
     monkeypatch.chdir("/usr")
     assert parsing.mounts(["/usr/bin", "lib/"]) == (
         Mount(source="/usr/bin", target="/usr/bin"),
@@ -72,7 +72,7 @@ def test_a_folder_is_shown_where_it_is_unless_told_otherwise(monkeypatch):
         ([":/a"], "MOUNT=:/a is not SRC or SRC:DST"),
     ],
 )
-def test_a_mount_that_can_not_be_is_refused_in_one_sentence(here, texts, says):
+def test_an_impossible_mount_is_refused_in_one_sentence(here, texts, says):
     with pytest.raises(RequestError) as caught:
         parsing.mounts(texts)
     assert says in str(caught.value)
@@ -80,7 +80,7 @@ def test_a_mount_that_can_not_be_is_refused_in_one_sentence(here, texts, says):
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=3))
-def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_own(texts):
+def test_any_text_is_refused_or_gives_distinct_absolute_paths(texts):
     try:
         found = parsing.mounts(texts) or ()
     except RequestError as error:
@@ -100,14 +100,14 @@ def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_
         {**IMAGE, "command": ("x",), "mounts": (OPT,)},
     ],
 )
-def test_what_goes_together_does(asked):
+def test_compatible_options_are_accepted(asked):
     refuse_contradictions(Request.model_validate(asked))
 
 
 @pytest.mark.parametrize(
     ("words", "command"), [(["--framework=pytorch"], ()), (["--", "python3", "train.py"], ("python3", "train.py"))]
 )
-def test_whose_program_runs_is_said_by_whether_there_is_a_command(monkeypatch, words, command):
+def test_a_command_replaces_the_suites_program_in_an_image(monkeypatch, words, command):
     asked = []
     monkeypatch.setattr(bench, "dry_run", lambda request: asked.append(request) or 0)
     # As make hands several over, and as people type them.

@@ -40,7 +40,7 @@ def command(body, *, ignored=None):
 
 
 @pytest.mark.parametrize(("number", "name"), zip(SIGNALS, ("Ctrl-C", "SIGTERM", "SIGHUP"), strict=True))
-def test_a_command_without_a_run_is_undone_and_says_what_ended_it(number, name):
+def test_a_command_without_a_run_is_undone_and_names_the_signal(number, name):
     process = command("""
         try:
             print("at work", flush=True)
@@ -54,7 +54,7 @@ def test_a_command_without_a_run_is_undone_and_says_what_ended_it(number, name):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 3), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_run_ends_in_order_however_often_it_is_told_to_and_is_told_of_to_the_end(number, code):
+def test_a_run_ends_in_order_and_is_reported_despite_repeated_signals(number, code):
     """A third Ctrl-C between the record and the table: no table, and 130."""
     process = command("""
         stopped = Stopped()
@@ -77,7 +77,7 @@ def test_a_run_ends_in_order_however_often_it_is_told_to_and_is_told_of_to_the_e
     assert (process.returncode, stdout, stderr) == (code, "its table\n", "")
 
 
-def test_what_nohup_has_it_ignore_stays_ignored():
+def test_signals_that_nohup_ignores_stay_ignored():
     process = command(
         """
         with held(Stopped()):
@@ -91,7 +91,7 @@ def test_what_nohup_has_it_ignore_stays_ignored():
     assert (process.communicate(timeout=30)[1], process.returncode) == ("", 0)
 
 
-def test_the_first_one_is_named_and_the_handlers_before_are_back():
+def test_the_first_signal_is_named_and_handlers_are_restored():
     before = [signal.getsignal(number) for number in SIGNALS]
     stopped = Stopped()
     with held(stopped):
@@ -103,7 +103,7 @@ def test_the_first_one_is_named_and_the_handlers_before_are_back():
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line(name, code):
+def test_a_command_stopped_while_loading_reports_it_in_one_line(name, code):
     """Ctrl-C in the first second printed a traceback; where it fell into a finalizer, as here, the command went on as well. After scancel
     salloc made a bug's exit code of SIGTERM."""
     program = """
@@ -127,7 +127,7 @@ def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line(name, code):
     )
 
 
-def test_one_that_falls_into_a_finalizer_still_ends_the_command():
+def test_a_signal_during_a_finalizer_still_ends_the_command():
     """Python printed the interrupt and went on; the command ended with 0."""
     process = command("""
         class Stopped:
@@ -142,7 +142,7 @@ def test_one_that_falls_into_a_finalizer_still_ends_the_command():
     assert (process.returncode, said) == (130, "dlscale: stopped by Ctrl-C\n")
 
 
-def test_a_command_that_is_done_ends_with_its_own_code_whatever_still_comes():
+def test_a_finished_command_keeps_its_exit_code_despite_later_signals():
     """A second Ctrl-C after the record gave -2."""
     process = command("""
         def late():

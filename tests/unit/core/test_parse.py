@@ -28,14 +28,14 @@ def parse(text):
     return parse_line(text, received=9.0, container="w0")
 
 
-def test_a_window_is_read_with_when_and_where_it_was_heard():
+def test_a_window_is_read_with_its_time_of_arrival_and_container():
     found = parse(line(WINDOW))
     assert isinstance(found, Window)
     assert (found.rank, found.samples, found.seconds, found.received, found.container) == (1, 64, 1.0, 9.0, "w0")
 
 
 @pytest.mark.parametrize("mark", ["[0]<stdout>:", "[1,0]<stdout>:", "[1,0]<stdout>: ", "[default1]:", "[rank1]: "])
-def test_an_event_that_a_launcher_marked_with_its_rank_is_an_event(mark):
+def test_an_event_behind_a_launchers_prefix_is_read(mark):
     assert parse(mark + line(WINDOW)) == parse(line(WINDOW))
 
 
@@ -67,7 +67,7 @@ def test_a_loss_that_is_not_a_number_is_kept_as_missing():
     assert found.values == (2.3, None, None)
 
 
-def test_what_is_written_is_read_back():
+def test_written_events_are_read_back():
     event = parse(line(WINDOW))
     assert parse_events([event.model_dump_json(), ""]) == (event,)
 
@@ -81,6 +81,6 @@ def test_what_is_written_is_read_back():
         ({"table": "kernels", "rank": 0}, "columns"),
     ],
 )
-def test_rows_that_are_no_table_break_the_contract(fields, complaint):
+def test_malformed_rows_break_the_contract(fields, complaint):
     with pytest.raises(EventError, match=complaint):
         parse("::dlscale-rows:: " + json.dumps(fields))

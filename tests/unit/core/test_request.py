@@ -25,7 +25,7 @@ def test_a_count_is_a_whole_number_of_at_least_one(text):
 
 
 @pytest.mark.parametrize("text", [None, ""])
-def test_an_empty_variable_is_not_given(text):
+def test_an_empty_variable_counts_as_unset(text):
     assert parsing.count("BATCH", text) is None
     assert parsing.counts("GPUS", text) is None
     assert parsing.choice("DEVICE", text, ask.Device) is None
@@ -33,7 +33,7 @@ def test_an_empty_variable_is_not_given(text):
     assert parsing.links(text, text) is None
 
 
-def test_a_sweep_is_sorted_and_distinct_and_has_no_hole():
+def test_a_sweep_is_sorted_and_distinct_without_empty_items():
     assert parsing.counts("GPUS", "4,1, 2,1") == (1, 2, 4)
     with pytest.raises(RequestError, match="has an empty item"):
         parsing.counts("GPUS", "1,,2")
@@ -66,14 +66,14 @@ LONG = "9" * 5000
         (parsing.seconds, "TIMEOUT", "1000000h", 10**9),
     ],
 )
-def test_more_than_programs_can_take_is_refused(parse, variable, text, most):
+def test_numbers_too_large_for_programs_are_refused(parse, variable, text, most):
     """Such a seed ended PyTorch and TensorFlow in their containers, and a number of 5000 digits Python's own reading of it."""
     with pytest.raises(RequestError, match=rf"^{variable}=\S+ is too large; the maximum is {most}$") as caught:
         parse(variable, text)
     assert len(str(caught.value)) < 200
 
 
-def test_the_most_of_each_is_taken():
+def test_the_maximum_of_each_variable_is_accepted():
     for variable, most in MOST.items():
         assert parsing.count(variable, str(most)) == most
     assert parsing.whole("SEED", str(MOST_OF_ALL)) == MOST_OF_ALL
@@ -91,13 +91,13 @@ def test_the_most_of_each_is_taken():
         ("rn50", "resnet50"),
     ],
 )
-def test_a_name_spelt_in_another_way_is_understood_and_said(capsys, text, meant):
+def test_a_name_in_other_case_or_punctuation_is_accepted_with_a_notice(capsys, text, meant):
     names = ("resnet50", "vgg16", "inception-v3")
     assert parsing.one_of("MODEL", text, names, aliases={"rn50": "resnet50"}) == meant
     assert capsys.readouterr().err == f"MODEL={text} is taken as {meant}\n"
 
 
-def test_a_name_in_full_is_taken_without_a_word_and_a_misspelt_one_gets_the_nearest_first(capsys):
+def test_an_exact_name_gives_no_notice_and_a_misspelt_one_the_nearest_first(capsys):
     assert parsing.choice("PRECISION", "bf16", ask.Precision) == "bf16"
     assert capsys.readouterr().err == ""
     with pytest.raises(RequestError, match="^unknown PRECISION 'bf61'; did you mean bf16[?] Known: bf16, "):
@@ -105,12 +105,12 @@ def test_a_name_in_full_is_taken_without_a_word_and_a_misspelt_one_gets_the_near
 
 
 @pytest.mark.parametrize("text", ["A-B", "--", "c"])
-def test_a_name_that_means_several_or_none_is_refused(text):
+def test_an_ambiguous_or_empty_name_is_refused(text):
     with pytest.raises(RequestError, match="^unknown MODEL"):
         parsing.one_of("MODEL", text, ("ab", "a-b", "a_b"))
 
 
-def test_a_sweep_of_words_keeps_its_order_and_counts_each_once():
+def test_a_sweep_of_words_keeps_its_order_and_drops_duplicates():
     found = parsing.choices("INTERCONNECT", "infiniband, ethernet,infiniband", ask.Interconnect)
     assert found == ("infiniband", "ethernet")
     with pytest.raises(RequestError, match="^unknown INTERCONNECT 'ethernot'; did you mean ethernet[?]"):
@@ -119,7 +119,7 @@ def test_a_sweep_of_words_keeps_its_order_and_counts_each_once():
         parsing.choices("INTERCONNECT", "ethernet,", ask.Interconnect)
 
 
-def test_links_are_rates_in_tcs_words_and_none_for_a_link_as_it_is():
+def test_links_are_rates_in_tcs_notation_or_none_for_an_unshaped_link():
     gigabit = Link(rate_mbit=1000, emulated=True)
     assert parsing.links("100mbit,none,1gbit", None) == (SLOW, None, gigabit)
     assert parsing.links("none", "0.2ms") == (Link(delay_ms=0.2, emulated=True),)
@@ -135,7 +135,7 @@ def test_links_are_rates_in_tcs_words_and_none_for_a_link_as_it_is():
         *((None, delay, "is more than tc can") for delay in (f"{LONG}s", "1001s")),
     ],
 )
-def test_what_is_no_link_or_none_that_tc_can_make(rate, delay, says):
+def test_invalid_links_and_those_beyond_tcs_limits_are_refused(rate, delay, says):
     with pytest.raises(RequestError, match=says):
         parsing.links(rate, delay)
 
@@ -196,12 +196,12 @@ def test_what_is_no_link_or_none_that_tc_can_make(rate, delay, says):
         ({**IN_IMAGE, "mounts": (OPT,), "hosts": "a:4,b:4"}, "MOUNT mounts folders of this machine, and HOSTS=a:4,b:4"),
     ],
 )
-def test_requests_that_contradict_themselves_or_would_be_ignored(fields, sentence):
+def test_contradictory_and_ineffective_options_are_refused(fields, sentence):
     with pytest.raises(RequestError) as caught:
         refuse_contradictions(Request(**fields))
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
 
 
-def test_a_region_narrows_at_least_one_of_the_kinds_asked_for():
+def test_a_region_has_to_narrow_only_one_of_the_requested_kinds():
     refuse_contradictions(Request(profile=("memory", "kernels"), profile_region="forward"))

@@ -27,7 +27,7 @@ def figures(found):
 # --- gauges
 
 
-def test_a_mean_is_of_time_and_not_of_samples():
+def test_a_mean_is_weighted_by_time_and_not_by_samples():
     # 100 W for 3 s and 200 W for 1 s, with most of the samples in the last second: (3 × 100 + 150 × 0 + ...) by straight lines.
     one = series([(0, 100.0), (3, 100.0), (3.25, 200.0), (3.5, 200.0), (3.75, 200.0), (4, 200.0)])
     # 3 s at 100, 0.25 s from 100 to 200 (mean 150), 0.75 s at 200: 300 + 37.5 + 150 = 487.5 J in 4 s.
@@ -35,13 +35,13 @@ def test_a_mean_is_of_time_and_not_of_samples():
     assert one.integral(Span(start=0, end=4)).value == 487.5
 
 
-def test_edges_between_samples_lie_on_the_line_between_them():
+def test_values_at_edges_are_interpolated():
     one = series([(0, 0.0), (2, 20.0)])
     assert figures(one.gauge(Span(start=0.5, end=1.5))) == (5.0, 10.0, 15.0)
     assert one.integral(Span(start=0.5, end=1.5)).value == 10.0
 
 
-def test_a_mean_over_a_hole_is_that_of_the_rest_and_an_integral_is_none():
+def test_a_hole_leaves_the_mean_of_the_rest_and_no_integral():
     one = series([(0, 10.0), (1, 10.0), (7, 30.0), (8, 30.0)])
     found = one.gauge(Span(start=0, end=8))
     assert figures(found) == (10.0, 20.0, 30.0)
@@ -50,14 +50,14 @@ def test_a_mean_over_a_hole_is_that_of_the_rest_and_an_integral_is_none():
     assert one.integral(Span(start=0, end=8)).why == found.why
 
 
-def test_samples_five_periods_apart_and_what_rounding_leaves_of_a_span_are_no_hole():
+def test_samples_five_periods_apart_and_rounding_errors_are_no_hole():
     assert series([(0, 10.0), (5, 10.0)]).gauge(Span(start=0, end=5)).why is None
     assert series([(0, 10.0), (5.01, 10.0)]).gauge(Span(start=0, end=5)).why == NO_SAMPLE
     for missing, why in ((5e-7, None), (5e-6, "no samples for 5e-06 s of the measured 1 s")):
         assert series([(missing, 10.0), (1, 10.0)]).gauge(SECOND).why == why
 
 
-def test_what_the_device_did_not_say_is_a_hole_and_not_zero():
+def test_a_missing_value_is_a_hole_and_not_zero():
     one = series([(0, 10.0), (0.1, None), (0.2, 30.0)], period_s=0.1)
     assert figures(one.gauge(Span(start=0, end=0.2))) == pytest.approx((10.0, 20.0, 30.0))
     none = series([(0, None), (1, None)])
@@ -67,18 +67,18 @@ def test_what_the_device_did_not_say_is_a_hole_and_not_zero():
 # --- means since the sample before
 
 
-def test_means_are_weighted_by_the_time_that_they_are_of():
+def test_sampled_means_are_weighted_by_the_time_that_they_cover():
     # 50 % from 0 to 1 and 100 % from 1 to 4: (50 + 300) / 4. The level at 0 is of the time before.
     one = series([(0, 7.0), (1, 50.0), (4, 100.0)])
     assert figures(one.mean(Span(start=0, end=4))) == (50.0, 87.5, 100.0)
 
 
-def test_a_mean_that_is_mostly_of_the_time_before_the_span_does_not_count():
+def test_a_sampled_mean_mostly_of_time_before_the_span_does_not_count():
     one = series([(0, 7.0), (1, 0.0), (2, 80.0), (3, 80.0)])
     assert figures(one.mean(Span(start=0.9, end=3.0))) == (80.0, 80.0, 80.0)
 
 
-def test_levels_after_a_hole_say_nothing_of_it():
+def test_a_sampled_mean_does_not_cover_the_hole_before_it():
     one = series([(0, 7.0), (1, 50.0), (10, 100.0), (11, 100.0)])
     found = one.mean(Span(start=0, end=11))
     assert figures(found) == (50.0, 75.0, 100.0)
@@ -88,12 +88,12 @@ def test_levels_after_a_hole_say_nothing_of_it():
 # --- counters
 
 
-def test_a_counter_is_read_at_the_edges_on_the_line_between_samples():
+def test_a_counter_is_interpolated_at_the_edges():
     one = series([(0, 100.0), (1, 110.0), (2, 130.0)])
     assert one.risen(Span(start=0.5, end=1.5)).value == 15.0  # 120 - 105
 
 
-def test_a_gauge_of_its_rate_says_when_a_counter_rose_between_two_readings():
+def test_a_gauge_of_the_rate_distributes_a_rise_between_two_readings():
     joules = Series(np.array([0.0, 2.0]), np.array([10.0, 310.0]), 2.0)
     watts = series([(0, 0.0), (1, 100.0), (2, 100.0)])  # 50 J by the first second's end, 150 J by the second's
     assert joules.risen(Span(start=1, end=2), rate=watts).value == 200.0  # two thirds of the 300 that were counted
@@ -120,7 +120,7 @@ def test_a_counter_may_have_a_hole_within_the_span_but_not_at_its_edges():
     assert one.risen(Span(start=-1, end=20.5)).why == "no reading of the counter at the start of the measured span"
 
 
-def test_rates_of_a_counter_are_means_since_the_sample_before():
+def test_rates_of_a_counter_are_means_since_the_previous_sample():
     rates = series([(0, 100.0), (1, 110.0), (3, 150.0), (4, 1.0)]).rates()
     assert np.array_equal(rates.values, [math.nan, 10.0, 20.0, math.nan], equal_nan=True)
 
@@ -138,14 +138,14 @@ def test_rare_events_are_counted_from_the_reading_before_the_span_to_the_one_aft
 
 
 @pytest.mark.parametrize("question", ["gauge", "mean", "integral", "risen", "growth"])
-def test_time_that_goes_backwards_within_the_span_leaves_no_figure(question):
+def test_a_clock_that_goes_back_within_the_span_leaves_no_figure(question):
     one = series([(0, 1.0), (1, 2.0), (0.5, 3.0), (1.5, 4.0), (2, 5.0)])
     found = getattr(one, question)(Span(start=0.2, end=1.8))
     assert found.value is None
     assert found.why == "the sampler's clock went back by 0.5 s in the measured span"
 
 
-def test_a_clock_that_went_back_right_after_the_span_counts_and_before_or_later_does_not():
+def test_a_clock_that_goes_back_matters_right_after_the_span_but_not_before_or_later():
     """The span ends on a line to the next sample, which has to come after it."""
     before = series([(100, 9.0), (0, 1.0), (1, 1.0), (2, 1.0)])
     assert before.gauge(Span(start=0.5, end=1.5)).why is None

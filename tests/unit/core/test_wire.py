@@ -34,13 +34,13 @@ NO_RATES = ("1gbps", "1000", "fast", "", "0gbit", "-1gbit", "1 gbit", "1gbit2", 
         *((parse_delay, text, "50us") for text in ("10", "1m", "ms", "-1ms")),
     ],
 )
-def test_what_could_be_read_in_two_ways_is_refused_with_an_example(parse, text, example):
+def test_ambiguous_units_are_refused_with_an_example(parse, text, example):
     with pytest.raises(ValueError, match=example):
         parse(text)
 
 
 @given(st.floats(min_value=1e-5, max_value=1e6))
-def test_what_is_shown_is_read_back(value):
+def test_formatted_values_are_parsed_back(value):
     assert parse_rate(show_rate(value)) == pytest.approx(value)
     assert parse_delay(show_delay(value)) == pytest.approx(value)
 

@@ -60,7 +60,7 @@ def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
     assert all(counts["mxnet"] == counts["pytorch"] for counts in others if "mxnet" in counts)
 
 
-def test_a_model_that_can_not_be_had_as_asked_is_refused(cnn, changed):
+def test_an_unavailable_model_or_size_is_refused(cnn, changed):
     vgg = cnn.find_model("vgg16", framework="mxnet")
     with pytest.raises(RequestError, match="IMAGE_SIZE=31 is too small for MODEL=vgg16, whose layers need 32 pixels"):
         cnn.image_size(vgg, device="cpu", asked=31)
@@ -135,14 +135,14 @@ def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):
         (("kernels",), "input", "caffe", "PROFILE_REGION=input is not offered by FRAMEWORK=caffe; leave it out$"),
     ],
 )
-def test_a_pass_that_the_program_can_not_make_is_refused_with_those_it_can(cnn, kinds, region, framework, sentence):
+def test_an_unsupported_pass_is_refused_with_the_supported_ones(cnn, kinds, region, framework, sentence):
     cnn.check_profiles(("kernels", "memory"), framework="caffe")
     cnn.check_profiles(("kernels",), region="backward", framework="mxnet")
     with pytest.raises(RequestError, match=f"^{sentence}"):
         cnn.check_profiles(kinds, region=region, framework=framework)
 
 
-def test_a_model_names_its_workload_and_an_unknown_one_is_answered_with_the_nearest_of_all(cnn):
+def test_a_model_selects_its_workload_and_an_unknown_one_gets_the_nearest_of_all(cnn):
     workloads = load_workloads(ROOT)
     assert choose_workload(workloads, None) == cnn
     assert choose_workload(workloads, "vgg19") == cnn
@@ -162,7 +162,7 @@ def test_two_workloads_with_a_model_of_one_name_are_refused(changed, tmp_path):
         changed("name: imagenet_cnn", "name: imagenet_cnn")
 
 
-def test_a_mode_that_nobody_offers_is_refused_with_those_that_are_offered(cnn):
+def test_an_unsupported_mode_is_refused_with_the_supported_ones(cnn):
     without = cnn.model_copy(update={"programs": {"train": cnn.programs["train"]}, "converge": ("pytorch",)})
     assert without.frameworks("converge") == ("pytorch",)
     assert without.program("pytorch", "converge") == "imagenet_cnn/train_pytorch.py"
@@ -174,7 +174,7 @@ def test_a_mode_that_nobody_offers_is_refused_with_those_that_are_offered(cnn):
         without.program("caffe", "converge")
 
 
-def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
+def test_an_inference_only_precision_is_refused_for_training(cnn):
     able = cnn.model_copy(update={"inference_precisions": {"mxnet": {"cpu": ("fp32", "int8")}}})
     able.check_precision("int8", framework="mxnet", device="cpu", mode="infer")
     with pytest.raises(
@@ -197,7 +197,7 @@ def language():
     return choose_workload(load_workloads(ROOT), "gpt2-124m")
 
 
-def test_settings_that_are_asked_for_take_the_place_of_the_models_own(language):
+def test_requested_settings_replace_the_models_own(language):
     llama = language.find_model("llama-8b", framework="pytorch")
     asked = (("sequence-length", "4096"), ("checkpointing", "block"))
     settings = language.settings_of(llama, asked, mode="train")
@@ -238,7 +238,7 @@ def test_a_setting_that_a_program_would_refuse_is_refused_before_it_starts(langu
         language.settings_of(language.find_model("gpt2-124m", framework="pytorch"), ((name, word),), mode="train")
 
 
-def test_a_reader_is_told_how_long_sequences_are_and_what_is_not_as_usual():
+def test_sequence_lengths_and_unusual_settings_are_shown_to_the_reader():
     usual = {"sequence-length": 2048, "gradient-accumulation": 1, "checkpointing": "none", "weights": "fp32"}
     assert settings_to_tell(usual, model="llama-1b", mode="train") == {"sequence-length": 2048}
     other = usual | {"checkpointing": "block", "weights": "bf16"}

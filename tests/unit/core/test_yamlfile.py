@@ -56,7 +56,7 @@ def refusal(tmp_path: Path, text: str | bytes) -> str:
     return str(caught.value).removeprefix(f"{tmp_path}/")
 
 
-def test_a_good_file_becomes_the_type(tmp_path):
+def test_a_valid_file_becomes_the_type(tmp_path):
     assert read(tmp_path, GOOD) == File(
         images={"mxnet": (Entry(version="1.9.1", size_mib=610), Entry(version="1.10"))}, limit=3
     )
@@ -80,7 +80,7 @@ def test_a_good_file_becomes_the_type(tmp_path):
         ("limit: 3", "? [a, b]\n: 3", "file.yaml:7: is not valid YAML (a key is not a plain word); correct this line"),
     ],
 )
-def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, old, new, sentence):
+def test_an_error_names_file_line_and_key(tmp_path, old, new, sentence):
     assert old in GOOD
     assert refusal(tmp_path, GOOD.replace(old, new, 1)).startswith(sentence)
 
@@ -103,7 +103,7 @@ def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, old, new, sente
         ("images: " + "[" * 100_000, ":1: is nested deeper than 50 levels, unlike any file of the suite"),
     ],
 )
-def test_what_is_no_file_of_its_kind_or_would_end_its_reader_is_refused(tmp_path, text, sentence):
+def test_files_of_another_kind_or_that_crash_the_parser_are_refused(tmp_path, text, sentence):
     assert refusal(tmp_path, text).startswith(f"file.yaml{sentence}")
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_absent_is_refused(tmp_path):
         yamlfile.load(tmp_path / "absent.yaml", File)
 
 
-def test_aliases_count_as_what_they_stand_for(tmp_path):
+def test_aliases_count_as_the_values_that_they_expand_to(tmp_path):
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 20)]
     assert "has more than 100000 values" in refusal(tmp_path, "\n".join(lines))
@@ -120,7 +120,7 @@ def test_aliases_count_as_what_they_stand_for(tmp_path):
     assert len(read(tmp_path, f"images:\n  {entry}\n").images["c"]) == 2
 
 
-def test_a_file_of_another_kind_is_not_read_whole(tmp_path):
+def test_a_huge_file_is_refused_unread(tmp_path):
     with (tmp_path / "file.yaml").open("wb") as file:
         file.truncate(10**8)
     with pytest.raises(RequestError, match="has more than 10000000 bytes"):

@@ -68,7 +68,7 @@ def change(directory, **measured):
     path.write_text(json.dumps(fields))
 
 
-def test_a_second_query_reads_what_is_new_only(runs, tmp_path, parsed, capsys):
+def test_a_second_query_reads_new_records_only(runs, tmp_path, parsed, capsys):
     """Each query read every record: 36 s and 1.5 GB for 20,000."""
     place = tmp_path / "results"
     first = ask(place, capsys)
@@ -88,7 +88,7 @@ def test_a_second_query_reads_what_is_new_only(runs, tmp_path, parsed, capsys):
     assert [path.name for path in parsed] == [new.parent.name]
 
 
-def test_a_record_that_is_another_one_now_is_read_again(runs, tmp_path, parsed, capsys):
+def test_a_changed_record_is_read_again(runs, tmp_path, parsed, capsys):
     """An answer from what was kept of a record would be of a run that is not on file: changed in place, replaced under the same times, removed."""
     place = tmp_path / "results"
     ask(place, capsys)
@@ -107,7 +107,7 @@ def test_a_record_that_is_another_one_now_is_read_again(runs, tmp_path, parsed, 
     assert set(parsed) == {one, two}
 
 
-def test_a_record_that_was_written_just_now_is_not_kept(runs, tmp_path, parsed, capsys, monkeypatch):
+def test_a_record_written_just_now_is_not_cached(runs, tmp_path, parsed, capsys, monkeypatch):
     """A file can be changed twice within one tick of the clock that its times are from."""
     monkeypatch.setattr(database, "SETTLED_NS", 10**18)
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_a_record_that_was_written_just_now_is_not_kept(runs, tmp_path, parsed, 
     assert len(parsed) == 80
 
 
-def test_the_answer_is_that_of_the_records_themselves(runs, tmp_path, capsys, monkeypatch):
+def test_the_index_gives_the_same_answer_as_the_records(runs, tmp_path, capsys, monkeypatch):
     """What is kept has to give every row of every table, those of runs that have copies once."""
     place = tmp_path / "results"
     shutil.copytree(runs[0], runs[0].parent / "backup")
@@ -137,7 +137,7 @@ def test_the_answer_is_that_of_the_records_themselves(runs, tmp_path, capsys, mo
     assert "which counts once" in said
 
 
-def test_a_damaged_index_or_a_closed_cache_costs_nothing_but_time(runs, tmp_path, cache, capsys):
+def test_a_damaged_index_or_unwritable_cache_costs_only_time(runs, tmp_path, cache, capsys):
     """What is kept may be cut off by a full disk, and the cache may be no folder."""
     place = tmp_path / "results"
     first = ask(place, capsys)
@@ -151,7 +151,7 @@ def test_a_damaged_index_or_a_closed_cache_costs_nothing_but_time(runs, tmp_path
     assert ask(place, capsys) == first
 
 
-def test_two_queries_at_once_both_answer(runs, tmp_path, cache):
+def test_two_concurrent_queries_both_answer(runs, tmp_path, cache):
     """Each makes the index by itself, and one takes the other's place."""
     words = ["query", RATES, "--in", str(tmp_path / "results"), "--csv"]
     code = "import sys; from runner.commands import query_flow; query_flow.MANY = 0; from runner.commands.cli import main; sys.argv[0] = 'dlscale'; main()"
@@ -202,7 +202,7 @@ def test_a_second_report_draws_no_picture_again(tmp_path, drawn):
     assert 0 < len(drawn) <= 3  # power beside the runs, power and utilisation on the page
 
 
-def test_a_page_of_more_matrices_than_anybody_opens_has_the_newest(tmp_path, monkeypatch):
+def test_a_page_of_too_many_matrices_has_the_newest(tmp_path, monkeypatch):
     """A block and pictures for every matrix: 20,000 runs were not drawn after 500 s, and no browser opens such a page."""
     monkeypatch.setattr(reports, "MOST", 5)
     monkeypatch.setattr(picture, "encoded", lambda _: b"a picture")  # which ones there are, not what they show

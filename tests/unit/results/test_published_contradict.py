@@ -31,7 +31,7 @@ def ratio(value, *, metric="speedup", unit="x", versus=None, **row):
     return table(row, metric=metric, unit=unit)
 
 
-def test_a_printed_figure_stands_for_all_that_round_to_it():
+def test_a_printed_figure_represents_all_numbers_that_round_to_it():
     assert Span.of(Decimal("13.5")) == Span(Fraction("13.45"), Fraction("13.55"))
     assert Span.of(Decimal("13.50")) == Span(Fraction("13.495"), Fraction("13.505"))
     assert Span.of(Decimal(142)) == Span(Fraction("141.5"), Fraction("142.5"))
@@ -43,7 +43,7 @@ def test_a_printed_figure_stands_for_all_that_round_to_it():
     st.decimals(min_value=1, max_value=9999, places=3),
     st.integers(0, 3),
 )
-def test_a_ratio_rounded_from_rounded_figures_is_never_called_wrong(above, below, digits):
+def test_a_correctly_rounded_ratio_of_rounded_figures_is_never_a_contradiction(above, below, digits):
     """Whatever the true values were: they lie in all three spans."""
     step = Decimal(1).scaleb(-digits)
     printed = (above / below).quantize(step)
@@ -130,7 +130,7 @@ def test_a_figure_that_others_of_its_source_contradict_is_found(tables, wrong):
     assert found(*tables) == ([wrong] if wrong else [])
 
 
-def test_a_contradiction_has_both_figures_and_the_difference_of_them():
+def test_a_contradiction_has_both_figures_and_their_difference():
     (one,) = contradictions(source(rates(1055.78, 3410.52), ratio(2.18)))
     assert (one.check, one.figure, one.against, one.unit) == ("ratio", "printed", ("b", "a"), "x")
     assert one.printed == 2.18
@@ -139,7 +139,7 @@ def test_a_contradiction_has_both_figures_and_the_difference_of_them():
 
 
 @pytest.mark.parametrize(("value", "wrong"), [(7.92, []), (9.92, [("finding", "scales")])])
-def test_a_stated_ratio_is_held_against_the_figures_that_it_is_of(value, wrong):
+def test_a_stated_ratio_is_checked_against_its_figures(value, wrong):
     predicate = {
         "type": "ratio",
         "metric": "throughput",
@@ -204,14 +204,14 @@ FAMILY = [{"id": "a-1x", "family": "a"}, {"id": "a-2x", "family": "a"}, {"id": "
         ),
     ],
 )
-def test_a_curve_is_of_runs_that_differ_in_scale_alone(rows, points):
+def test_a_curve_holds_runs_that_differ_only_in_scale(rows, points):
     found = scaled(source(table(*rows), systems=FAMILY))
     assert {each.figure.id: (each.baseline.id, each.scaling, each.speedup) for each in found} == {
         name: (*said, pytest.approx(speedup)) for name, (*said, speedup) in points.items()
     }
 
 
-def test_the_throughput_of_a_device_is_multiplied_by_their_number():
+def test_throughput_per_device_is_multiplied_by_the_number_of_devices():
     rows = (rate(8, 5762), rate(128, 5605))
     found = scaled(source(table(*rows, metric="throughput_per_gpu", unit="tokens/s", batch_per_gpu=2)))
     assert found[1].speedup == pytest.approx(5605 / 5762 * 16)

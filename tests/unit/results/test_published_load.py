@@ -68,7 +68,7 @@ def refusal(tmp_path: Path, old: str, new: str) -> str:
     return str(error.value).removeprefix(f"{tmp_path / 'whole.yaml'}:")
 
 
-def test_a_whole_file_is_read(tmp_path):
+def test_a_complete_file_is_read(tmp_path):
     published = load(written(tmp_path, WHOLE))
     assert [(figure.id, figure.value, figure.where) for figure in published.figures] == [
         ("one", Decimal(219), "Table 1"),
@@ -99,11 +99,11 @@ def test_a_whole_file_is_read(tmp_path):
         ("basis: stated", "basis: guessed", "24: findings[0].basis is 'guessed'"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path, old, new, said):
+def test_an_error_in_a_file_is_refused_with_its_line(tmp_path, old, new, said):
     assert refusal(tmp_path, old, new).startswith(said)
 
 
-def test_a_contradiction_of_the_source_is_owned_up_to_until_it_is_mended(tmp_path):
+def test_a_declared_contradiction_has_to_exist(tmp_path):
     declared = "contradictions:\n- {check: ratio, figures: [printed], why: misprint}\n"
     assert load(written(tmp_path, WHOLE.replace("7.92", "7.29") + declared)).contradictions[0].why == "misprint"
     with pytest.raises(RequestError, match=r"whole.yaml:20: printed contradicts nothing here \(ratio\); remove it"):
@@ -167,7 +167,7 @@ def test_a_file_fits_the_exported_schema(id_):
         SCHEMA.validate({**data, "surprise": 1})
 
 
-def test_names_are_the_suite_s_own_where_it_has_the_network():
+def test_models_of_the_suite_have_the_suites_names():
     """`--model resnet50` has to find what a source calls ResNet-50, resnet_50 or RN50."""
     models = {figure.conditions.model for each in SOURCES.values() for figure in each.figures} - {None}
     resnets = {f"resnet{layers}" for layers in (50, 101, 152)}

@@ -26,7 +26,7 @@ def published(*words: str) -> Ended:
     return to_its_end(["published", *words])
 
 
-def test_without_a_name_every_source_has_its_line():
+def test_without_a_name_every_source_has_a_line():
     done = published()
     assert done.code == 0, done.stderr
     table, rest = done.stdout.split("\n\n")
@@ -37,7 +37,7 @@ def test_without_a_name_every_source_has_its_line():
     assert table.splitlines()[0].index("what") <= 80 - 30
 
 
-def test_many_figures_of_a_network_are_a_line_a_source_with_the_most_of_one_device():
+def test_many_figures_of_a_network_become_one_line_a_source_with_its_fastest_device():
     lines = published("--model=resnet50").stdout.splitlines()
     assert len(lines) < 30
     (line,) = (line for line in lines if line.startswith("tensorflow-benchmarks-2017 "))
@@ -70,14 +70,14 @@ def test_json_has_a_figure_and_its_contradiction_as_numbers():
         (["--model=wgan", "--plot=x.png"], "published figures of wgan do not cover several numbers of devices"),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_one_sentence(words, said):
+def test_unknown_names_give_one_sentence(words, said):
     done = published(*words)
     assert done.code == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_plot_is_written_where_it_was_asked_for(tmp_path):
+def test_a_plot_is_written_to_the_requested_path(tmp_path):
     path = tmp_path / "curves.png"
     done = published("--model=inception-v3", f"--plot={path}")
     assert done.code == 0, done.stderr
@@ -87,7 +87,7 @@ def test_a_plot_is_written_where_it_was_asked_for(tmp_path):
     assert refused.stderr.strip().endswith("can't be written (Not a directory); give another file with --plot FILE.png")
 
 
-def test_figures_fit_all_that_was_asked():
+def test_figures_match_all_filters():
     listed = select(load_all(), Wanted(model="resnet50", framework="mxnet"))
     assert {figure.conditions.model for each in listed for figure in each.figures} == {"resnet50"}
     assert {figure.conditions.framework for each in listed for figure in each.figures} == {"mxnet"}
@@ -95,7 +95,7 @@ def test_figures_fit_all_that_was_asked():
         select((), Wanted(model="resnet50"))
 
 
-def test_a_contradiction_in_words_has_both_figures_and_what_the_file_says():
+def test_a_contradiction_is_described_by_both_figures_and_the_note_of_the_file():
     rates = table(rate(1, 219), rate(8, 1734))
     printed = table({"id": "p", "gpus": 8, "value": 7.29, "versus": {"gpus": 1}}, metric="speedup", unit="x")
     made = source(rates, printed, contradictions=({"check": "ratio", "figures": ["p"], "why": "misprint"},))
@@ -111,7 +111,7 @@ def drawn(*rows, **conditions):
     return curves(made, scaled(made))
 
 
-def test_curves_hold_speedups_and_say_what_tells_them_apart():
+def test_curves_hold_speedups_and_are_named_by_their_differences():
     rows = [
         rate(gpus, value, id=f"{precision}{gpus}", precision=precision)
         for precision, values in (("fp32", (100, 190)), ("amp", (300, 480)))
@@ -130,7 +130,7 @@ def test_a_curve_that_begins_with_several_devices_begins_on_the_ideal_line():
     assert curve.points == ((8, 8.0), (16, 12.0))  # the first of two figures of 16
 
 
-def test_every_published_curve_is_drawn_and_told_apart():
+def test_every_published_curve_is_drawn_and_distinguishable():
     found = [curve for each in load_all() for curve in curves(each, scaled(each))]
     assert len({curve.label for curve in found}) == len(found)
     top, bottom = draw(*panels(found), title="Published scaling").axes

@@ -102,7 +102,7 @@ def test_a_run_has_no_column_for_an_interval():
     assert [column.name for column in RUNS.columns if "ci95" in column.name] == []
 
 
-def test_windows_make_the_throughput_again(place):
+def test_windows_reproduce_the_throughput(place):
     sql = "SELECT run_id, sum(samples) / sum(seconds) AS rate, count(*) AS n FROM windows WHERE counted AND rank = 0 GROUP BY ALL ORDER BY ALL"
     assert ask(place, sql) == [
         {"run_id": "one", "rate": pytest.approx(320), "n": 20},
@@ -125,7 +125,7 @@ def test_telemetry_is_that_of_its_run_and_lacks_what_the_file_lacks(place):
 
 
 @pytest.mark.parametrize("folder", ["node=zzz", "k=v", "a[1]*", "what?"])
-def test_the_name_of_a_folder_is_no_part_of_an_answer(place, tmp_path, folder):
+def test_the_name_of_a_folder_never_changes_an_answer(place, tmp_path, folder):
     """In a folder `node=zzz` every sample was of node zzz, in `k=v` whole files were damaged, and in `a[1]` there were none."""
     moved = tmp_path / folder
     moved.mkdir()
@@ -190,7 +190,7 @@ def test_columns_are_explained_by_their_types():
         ("SELECT * FROM read_text('https://example.org/')", "disabled by configuration"),
     ],
 )
-def test_what_only_reads_tables_is_answered_and_nothing_else(sql, says):
+def test_only_statements_that_read_tables_are_answered(sql, says):
     with pytest.raises(RequestError) as refused:
         Database().ask(sql)
     assert says in str(refused.value)
@@ -232,7 +232,7 @@ def test_csv(place):
     assert rows == [["run_id", "trial_image_shape", "x"], ["one", "", "1.5"], ["two", "[3, 32, 32]", "1.5"]]
 
 
-def test_a_table_is_not_cut_where_nothing_has_to_fit_a_screen(place):
+def test_a_table_is_not_cut_unless_it_has_to_fit_a_screen(place):
     done = dlscale("query", f"SELECT '{'long ' * 60}' AS words, 0.1234567::DOUBLE AS x, NULL AS y", "--in", place)
     assert "long " * 60 in done.stdout
     assert "0.123457" in done.stdout
@@ -247,7 +247,7 @@ def shown(names, rows, *, width):
     return console.file.getvalue()
 
 
-def test_what_does_not_fit_a_screen_is_a_line_a_field_and_nothing_is_cut():
+def test_rows_too_wide_for_the_screen_are_a_line_a_field_and_never_cut():
     ids = [f"20261121T084635Z-dcb6-pytorch-resnet18-1cpu-r{number}" for number in (1, 2)]
     rows = [(one, 32.5, "images/s") for one in ids]
     names = ("run_id", "throughput", "unit")
@@ -267,19 +267,19 @@ def test_brackets_are_no_markup():
         assert all(word in found for word in ("[/x]", "x[etc]", "[red]y"))
 
 
-def test_columns_of_one_name_are_all_there(place):
+def test_columns_of_the_same_name_are_all_kept(place):
     sql = "SELECT a.run_id, b.run_id, 1 AS run_id_1 FROM runs a JOIN runs b USING (run_id) ORDER BY 1"
     assert ask(place, sql) == [{"run_id": one, "run_id_1": one, "run_id_1_1": 1} for one in ("one", "two")]
 
 
-def test_times_of_a_zone_are_told(place):
+def test_times_with_a_zone_are_answered(place):
     sql = "SELECT '2026-11-23 12:00:00+00'::TIMESTAMPTZ AS t, [1.5] AS x"
     ((row),) = ask(place, sql)
     assert datetime.fromisoformat(row["t"]) == datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
     assert row["x"] == [1.5]
 
 
-def test_numbers_that_json_does_not_know(place):
+def test_numbers_that_json_can_not_represent_are_null(place):
     assert ask(place, "SELECT 'nan'::DOUBLE AS a, [1.5, 'inf'::DOUBLE] AS b") == [{"a": None, "b": [1.5, None]}]
 
 

@@ -67,7 +67,7 @@ def test_a_writer_keeps_raw_lines_before_the_record_exists(tmp_path):
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "full"), ValueError("no such file system"), TypeError("a bug")]
 )
-def test_a_table_that_can_not_be_settled_costs_no_record(tmp_path, monkeypatch, error):
+def test_a_table_that_can_not_be_converted_costs_no_record(tmp_path, monkeypatch, error):
     """A run of hours without a record, since one of its tables could not be written."""
 
     def fail(*_, **__):
@@ -81,7 +81,7 @@ def test_a_table_that_can_not_be_settled_costs_no_record(tmp_path, monkeypatch, 
     assert store.read_record(tmp_path / "run") == record()
 
 
-def test_a_table_that_can_not_be_read_is_left_out_of_the_figures_in_words(tmp_path):
+def test_an_unreadable_table_is_left_out_of_the_figures_with_a_notice(tmp_path):
     writer = RunWriter(tmp_path / "run")
     writer.create(plan_of(record()))
     (tmp_path / "run" / "telemetry.parquet").write_bytes(b"no Parquet")
@@ -91,7 +91,7 @@ def test_a_table_that_can_not_be_read_is_left_out_of_the_figures_in_words(tmp_pa
     assert said[0].startswith(f"left out of the figures: {tmp_path / 'run'}: its table telemetry can't be read")
 
 
-def test_a_run_directory_is_never_written_over(tmp_path):
+def test_a_run_directory_is_never_overwritten(tmp_path):
     (tmp_path / "run" / "logs").mkdir(parents=True)
     with pytest.raises(RunFailedError, match="File exists"):
         RunWriter(tmp_path / "run").create(plan_of(record()))
@@ -125,7 +125,7 @@ def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_th
     assert store.read_record(small_disk / "a") == record()
 
 
-def test_a_run_that_a_full_disk_does_not_take_leaves_nothing(small_disk):
+def test_a_run_that_does_not_fit_on_the_disk_leaves_nothing(small_disk):
     """Half a run directory for each try on a full disk."""
     fill(small_disk, but=2**20)
     with pytest.raises(RunFailedError, match="No space left on device"):
@@ -133,7 +133,7 @@ def test_a_run_that_a_full_disk_does_not_take_leaves_nothing(small_disk):
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 
-def test_a_full_disk_leaves_whole_lines_and_what_comes_after_one_that_was_lost_is_refused(small_disk):
+def test_a_full_disk_leaves_whole_lines_and_refuses_all_after_a_lost_one(small_disk):
     """Half a line at the end of events.jsonl, for which `dlscale regrade` called the failed run damaged; and a hole in the samples of a run
     that had gone on: `free some space` was done, and nobody told."""
     writer = RunWriter(small_disk / "run")
@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_whole_lines_and_what_comes_after_one_that_was_lost_i
         assert str(small_disk / "run") in str(after.value)
 
 
-def test_a_full_disk_is_found_by_whom_nothing_is_written_for(small_disk):
+def test_a_full_disk_is_found_while_the_job_is_silent(small_disk):
     """A run without samples went on for 97 s on a full disk, until its next window."""
     writer = RunWriter(small_disk / "run")
     writer.create(plan_of(record()))
@@ -178,7 +178,7 @@ def test_a_full_disk_is_found_by_whom_nothing_is_written_for(small_disk):
     ],
     ids=["none", "cut", "a list", "newer", "empty", "no UTF-8", "deep", "a long number"],
 )
-def test_what_is_no_record_is_one_sentence(tmp_path, content, sentence):
+def test_an_invalid_record_gives_one_sentence(tmp_path, content, sentence):
     if content is not None:
         (tmp_path / "record.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(RequestError) as caught:
@@ -246,13 +246,13 @@ def test_runs_of_one_second_sort_in_the_order_in_which_they_were_made(tmp_path):
     assert stamp() <= stamp()
 
 
-def test_no_folder_is_looked_for_within_a_run_directory(tmp_path):
+def test_run_directories_are_not_searched_for_folders(tmp_path):
     leave(tmp_path / "run", tmp_path / "run" / "logs" / "copied")
     assert store.folders_under(tmp_path) == [tmp_path]
     assert store.folders_under(tmp_path / "nowhere") == []
 
 
-def test_links_are_followed_once_and_never_back_up(tmp_path):
+def test_links_are_followed_once_and_never_to_a_parent(tmp_path):
     leave(tmp_path / "disk" / "machine" / "run")
     top = tmp_path / "results"
     top.mkdir()
@@ -283,14 +283,14 @@ def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_pa
     assert store.baseline_for(wanted, [degraded, invalid])[1].run_id == "7"
 
 
-def test_a_directory_that_takes_no_file_is_refused(tmp_path):
+def test_an_unwritable_directory_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match="^OUT=.*can't be written"):
         disk.check_writable(tmp_path / "file" / "out")
 
 
 @pytest.mark.parametrize("room", [1, store.RESERVE_BYTES])
-def test_a_full_disk_is_refused_and_keeps_no_probe(small_disk, room):
+def test_a_full_disk_is_refused_and_no_probe_file_stays(small_disk, room):
     """`.probe.1234` on a disk that had no room for it, and a run that began where its record would not fit."""
     fill(small_disk, but=room // 2)
     with pytest.raises(RequestError, match=r"^OUT=.*No space left on device.*OUT=DIR$"):
@@ -300,7 +300,7 @@ def test_a_full_disk_is_refused_and_keeps_no_probe(small_disk, room):
 
 @pytest.mark.parametrize("name", ["/elsewhere/x", "../../x", "a/b", "", ".", "..", ".hidden", "a\nb", "x" * 300])
 @pytest.mark.parametrize("field", ["run_id", "matrix_id"])
-def test_a_record_can_not_say_where_files_are_written(tmp_path, field, name):
+def test_a_record_can_not_choose_where_files_are_written(tmp_path, field, name):
     """`matrix_id: "/elsewhere/x"` in somebody else's results, and `dlscale report` wrote `/elsewhere/x.md`."""
     fields = json.loads(record().model_dump_json(by_alias=True)) | {field: name}
     (tmp_path / store.RECORD).write_text(json.dumps(fields))
@@ -315,7 +315,7 @@ def test_a_report_is_written_nowhere_but_in_its_folder(tmp_path, name):
 
 
 @pytest.mark.parametrize("figure", ["Infinity", "-Infinity", "NaN", "1e999"])
-def test_a_figure_that_is_no_number_is_refused_with_its_record(tmp_path, figure):
+def test_a_non_finite_figure_is_refused_with_its_record(tmp_path, figure):
     """One record with Infinity took the whole report down."""
     text = record().model_dump_json(by_alias=True)
     fields = json.loads(text)
@@ -381,7 +381,7 @@ def test_a_run_without_a_table_has_none(tmp_path):
     assert tables.read(tmp_path, "kernels", nodes=NODES) is None
 
 
-def test_a_line_that_was_cut_off_by_the_end_of_the_runner_is_left_out(tmp_path):
+def test_a_line_truncated_by_a_killed_runner_is_left_out(tmp_path):
     write(tmp_path, *TWO)
     with (tmp_path / "telemetry.jsonl").open("a") as file:
         file.write(json.dumps({"table": "telemetry", "rank": 0})[:-3])
@@ -389,7 +389,7 @@ def test_a_line_that_was_cut_off_by_the_end_of_the_runner_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["exp:1", "file:x", "s3:x"])
-def test_a_folder_whose_name_looks_like_an_address_is_a_folder(tmp_path, monkeypatch, name):
+def test_a_folder_whose_name_looks_like_a_uri_is_a_folder(tmp_path, monkeypatch, name):
     """Tables that pyarrow would not write, nor read, since it takes a relative path with a colon for a URI."""
     monkeypatch.chdir(tmp_path)
     folder = Path(name)
@@ -400,7 +400,7 @@ def test_a_folder_whose_name_looks_like_an_address_is_a_folder(tmp_path, monkeyp
     assert list(tables.read(folder, "telemetry", nodes=NODES)["t"]) == [1.0, 1.1, 5.0]
 
 
-def test_lines_stay_where_parquet_can_t_be_written(tmp_path, monkeypatch):
+def test_lines_stay_if_parquet_can_not_be_written(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -431,7 +431,7 @@ def test_each_piece_of_work_has_its_category(tmp_path):
     assert found.category.isna().tolist() == [False] * 5 + [True]
 
 
-def test_a_file_that_is_older_than_a_column_has_it_empty(tmp_path):
+def test_a_column_that_an_older_file_lacks_is_empty(tmp_path):
     write(tmp_path, *TWO)
     tables.write_parquet(tmp_path, nodes=NODES)
     path = tmp_path / "telemetry.parquet"
@@ -453,7 +453,7 @@ with draft(Path({path!r})) as own:
 """
 
 
-def test_a_file_is_there_when_it_is_whole_and_what_fails_leaves_the_old_one(tmp_path):
+def test_a_draft_replaces_the_file_only_on_success(tmp_path):
     path = tmp_path / "a.b.json"
     path.write_text("old")
     with pytest.raises(OSError, match="full"), draft(path) as own:  # noqa: PT012 - it is what is written before that must go
@@ -467,7 +467,7 @@ def test_a_file_is_there_when_it_is_whole_and_what_fails_leaves_the_old_one(tmp_
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_drafts_of_killed_runners_go_and_others_stay(tmp_path):
+def test_drafts_of_killed_runners_are_removed_and_others_kept(tmp_path):
     """Drafts that piled up in results, a file for each kill."""
     run = tmp_path / "run"
     run.mkdir()

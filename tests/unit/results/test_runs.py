@@ -74,7 +74,7 @@ def test_the_newest_comes_first_and_no_record_is_read(tree, monkeypatch):
     assert names(newest_first(tree)) == [RUNS[0], RUNS[1], RUNS[2], RUNS[3], RUNS[4], "zcopy"]
 
 
-def test_a_backup_is_no_run_of_its_own(tree):
+def test_a_backup_is_not_a_separate_run(tree):
     shutil.copytree(tree / "new", tree / "backup" / "new")
     assert newest_first(tree)[0] == tree / "new" / RUNS[0]
     assert len(newest_first(tree)) == len(RUNS) + 1
@@ -94,12 +94,12 @@ def test_a_run_has_several_names(tree, word, run):
     assert names(named(word)) == [run]
 
 
-def test_a_run_in_full_is_no_beginning_of_another(tree):
+def test_a_complete_run_id_is_not_taken_for_a_prefix(tree):
     shutil.copytree(tree / "old" / RUNS[4], tree / "old" / f"{RUNS[4]}0")
     assert names(named(RUNS[4])) == [RUNS[4]]
 
 
-def test_a_path_is_left_as_it_is(tree, monkeypatch):
+def test_a_path_is_returned_unmodified(tree, monkeypatch):
     monkeypatch.chdir(tree)
     assert [str(named(word)[0]) for word in ("old", "./gone", "new/*")] == ["old", "gone", "new/*"]
 
@@ -124,7 +124,7 @@ def test_the_last_pass_is_not_the_last_run(tree):
         ("last~6", "there is no last~6: {tree} holds 6 runs; `dlscale ls` lists them"),
     ],
 )
-def test_what_means_no_run_or_several_names_the_candidates(tree, word, says):
+def test_an_unknown_or_ambiguous_run_names_candidates(tree, word, says):
     with pytest.raises(RequestError) as caught:
         named(word)
     assert says.format(tree=tree) in str(caught.value)
@@ -147,13 +147,13 @@ def test_a_list_fits_a_terminal_and_says_what_it_left_out(tree):
     assert max(map(len, lines)) <= 80
 
 
-def test_a_list_is_of_the_folder_that_is_named(tree):
+def test_a_list_is_of_the_named_folder(tree):
     done = json.loads(dlscale("ls", "--json", tree / "old").stdout)
     assert [one["run_id"] for one in done] == [RUNS[3], RUNS[4], RUNS[4]]
     assert (done[0]["throughput"], done[0]["unit"], done[0]["status"]) == (320.0, "images/s", "valid")
 
 
-def test_a_record_that_can_not_be_read_keeps_its_number(tree):
+def test_an_unreadable_record_still_counts_in_the_numbering(tree):
     (tree / "new" / RUNS[0] / "record.json").write_text("{")
     done = dlscale("ls")
     assert "is not a run record" in done.stderr
@@ -174,7 +174,7 @@ def test_one_run_has_its_figure_with_the_number_of_its_runs(tree):
     assert len(lines) < 24
 
 
-def test_output_that_was_cut_is_said(tree):
+def test_truncated_output_is_reported(tree):
     """Only the record had it: a log that ends in the middle of a line looked whole."""
     one = record(run_id=RUNS[4])
     outcome = one.outcome.model_copy(update={"cut": (f"dlscale-{RUNS[4]}-worker0",)})
@@ -205,7 +205,7 @@ def test_the_record_itself_is_the_json_of_a_run(tree):
     assert json.loads(dlscale("show", "--json").stdout)["run_id"] == RUNS[0]
 
 
-def test_a_run_is_run_again_with_what_it_left_to_the_suite(tree, monkeypatch, asked):
+def test_a_rerun_leaves_the_same_choices_to_the_suite(tree, monkeypatch, asked):
     monkeypatch.setattr("sys.argv", ["dlscale", "rerun", RUNS[4]])
     done = dlscale("rerun", RUNS[4])
     assert done.exit_code == 0, done.output
@@ -222,7 +222,7 @@ def test_a_run_is_run_again_with_what_it_left_to_the_suite(tree, monkeypatch, as
 
 @pytest.mark.parametrize("typed", [("--out=/of/another",), ("--out", "/of/another")])
 @pytest.mark.parametrize("out", ["", "here"])
-def test_a_run_that_is_run_again_is_recorded_here(tree, asked, typed, out):
+def test_a_rerun_is_recorded_on_this_machine(tree, asked, typed, out):
     """Prevents records in a folder that the machine of the first run had, and this one need not have."""
     found = record(run_id="elsewhere")
     command = ("dlscale", "bench", "--framework=mxnet", *typed, "--repeat=2")
@@ -236,7 +236,7 @@ def test_a_run_that_is_run_again_is_recorded_here(tree, asked, typed, out):
     assert "another" not in done.stderr
 
 
-def test_days_part_the_runs_that_have_a_run_of_their_cell_on_the_other_side(tree):
+def test_a_day_splits_runs_and_drops_earlier_ones_without_a_later_run_of_their_cell(tree):
     before, after = by_name.since(datetime(2026, 1, 2, tzinfo=timezone.utc), None)
     assert names(before) == [RUNS[4]]
     assert names(after) == list(RUNS[:3])
@@ -257,12 +257,12 @@ def test_compare_takes_a_day_or_the_last_commands(tree):
         (("last", "last~1", "--since=today"), "B=last~1 names another; leave B out"),
     ],
 )
-def test_a_day_that_parts_nothing_is_refused(tree, words, says):
+def test_a_day_that_splits_nothing_is_refused(tree, words, says):
     assert says in str(dlscale("compare", *words).exception)
 
 
 @pytest.mark.parametrize("what", ["frameworks", "models", "strategies", "studies"])
-def test_what_can_be_asked_for_is_listed_whole_on_a_narrow_screen_since_it_is_there_to_be_typed(what, monkeypatch):
+def test_names_to_type_are_never_cut_on_a_narrow_screen(what, monkeypatch):
     names = [next(iter(one.values())) for one in json.loads(dlscale("list", what, "--json").stdout)]
     assert names
     wide = dlscale("list", what).stdout
@@ -273,7 +273,7 @@ def test_what_can_be_asked_for_is_listed_whole_on_a_narrow_screen_since_it_is_th
     assert max(map(len, lines)) <= 80
 
 
-def test_models_are_listed_by_a_word_of_their_own():
+def test_models_have_a_command_of_their_own():
     assert dlscale("models").stdout == dlscale("list", "models").stdout
     assert "resnet50 " in dlscale("models").stdout
 
@@ -300,7 +300,7 @@ def test_the_program_alone_helps_with_five_examples_on_one_screen_and_says_its_v
         ("list st", ["strategies", "studies"]),
     ],
 )
-def test_a_shell_completes_what_the_catalogue_has(tree, words, offers):
+def test_a_shell_completes_names_of_the_catalogue(tree, words, offers):
     asked = {
         "_DLSCALE_COMPLETE": "complete_bash",
         "COMP_WORDS": f"dlscale {words}",
@@ -318,7 +318,7 @@ def test_a_shell_completes_what_the_catalogue_has(tree, words, offers):
         (["vgg16", "--framework=torch"], "vgg16", "pytorch"),
     ],
 )
-def test_a_model_that_stands_alone_is_understood_and_said(asked, words, model, framework):
+def test_a_bare_model_name_is_accepted_with_a_notice(asked, words, model, framework):
     done = dlscale("bench", "--dry-run", *words)
     assert done.exit_code == 0, done.output
     ((request, _),) = asked
@@ -338,7 +338,7 @@ def test_a_model_that_stands_alone_is_understood_and_said(asked, words, model, f
         (["--json", "--dry-run"], "--dry-run prints command lines, and --json the figures of runs"),
     ],
 )
-def test_what_stands_alone_and_is_no_model_is_refused(words, says):
+def test_a_bare_word_that_is_no_model_is_refused(words, says):
     assert str(dlscale("bench", *words).exception).startswith(says)
 
 
@@ -354,7 +354,7 @@ def test_a_variable_of_make_is_an_option(asked):
 
 
 @pytest.mark.parametrize("typed", [("resnet50",), ("WORKERS=1", "resnet50"), ("MODEL=resnet50",)])
-def test_what_was_typed_in_short_is_run_again(tree, asked, typed):
+def test_an_abbreviated_command_is_run_again(tree, asked, typed):
     """Prevents a command that the suite wrote itself and then refused: a model in its own right, beside the --model that it adds."""
     found = record(run_id="short")
     trial = found.trial.model_copy(update={"model": "resnet50"})
@@ -367,7 +367,7 @@ def test_what_was_typed_in_short_is_run_again(tree, asked, typed):
     assert (request.model, request.command) == ("resnet50", ())
 
 
-def test_what_stands_alone_beside_an_image_is_a_command(asked):
+def test_bare_words_with_an_image_are_a_command(asked):
     assert dlscale("bench", "--dry-run", "--image=i:1", "--", "resnet50").exit_code == 0
     ((request, _),) = asked
     assert (request.model, request.command) == (None, ("resnet50",))
@@ -396,7 +396,7 @@ def test_a_copy_is_left_out_for_the_directory_that_has_the_name_of_the_run(tmp_p
     )
 
 
-def test_a_link_is_left_out_for_what_it_leads_to(tmp_path):
+def test_a_link_is_left_out_in_favour_of_its_target(tmp_path):
     leave(tmp_path / "later", "b")
     (tmp_path / "chosen").mkdir()
     (tmp_path / "chosen" / "b").symlink_to(tmp_path / "later" / "b")
@@ -420,7 +420,7 @@ def test_a_readable_copy_stands_in_for_a_damaged_run(tmp_path):
     assert [sentence.partition(": ")[0] for sentence in found.passed_over] == [str(tmp_path / "b" / "record.json")]
 
 
-def test_what_a_folder_holds_is_counted_once_too(tmp_path):
+def test_runs_of_a_folder_are_counted_once_too(tmp_path):
     """A baseline and its copy were two baselines of a study."""
     leave(tmp_path, "b")
     (tmp_path / "latest").symlink_to("b")
@@ -429,7 +429,7 @@ def test_what_a_folder_holds_is_counted_once_too(tmp_path):
     assert [directory.name for directory, _ in records_under(tmp_path)] == ["b"]
 
 
-def test_what_exists_is_itself_and_anything_else_a_pattern(tmp_path):
+def test_only_a_path_that_does_not_exist_is_a_pattern(tmp_path):
     """`compare` and `query` did not find a folder that is called `old [x]`."""
     leave(tmp_path / "old [x]", "b")
     leave(tmp_path / "old x", "c")
@@ -439,6 +439,6 @@ def test_what_exists_is_itself_and_anything_else_a_pattern(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["~no-such-user/x", "x" * 300, "none*"])
-def test_what_is_not_there_is_one_sentence(place):
+def test_a_missing_path_gives_one_sentence(place):
     with pytest.raises(RequestError, match="does not exist; name a run directory or a folder of them"):
         runs_at(place)

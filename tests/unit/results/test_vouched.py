@@ -47,7 +47,7 @@ SEVERAL = [record for _, record in OF_WIRES if record.trial.world_size > 1]
 
 
 @pytest.mark.parametrize("record", SEVERAL, ids=lambda record: record.run_id)
-def test_each_way_between_gpus_is_proved(record):
+def test_each_wire_between_gpus_is_proved(record):
     """By NCCL's own lines, and by counters that all agree with them."""
     if record.validity.status == "invalid":
         assert record.transport.contradiction
@@ -76,7 +76,7 @@ def test_emulated_hosts_send_what_the_algorithm_needs():
 
 
 @pytest.mark.parametrize("path", [path for path, _ in OF_WIRES], ids=lambda path: path.name)
-def test_the_suite_that_measured_was_a_commit(path):
+def test_records_were_measured_by_a_clean_commit(path):
     assert read_record(path).provenance.git.dirty is False
 
 
@@ -89,7 +89,7 @@ def rows_of(topic, matrix="", **wanted):
     return summarize([run for run in of_matrix if wanted.items() <= dict(run[1].trial).items()]).rows
 
 
-def test_what_all_techniques_are_worth():
+def test_the_page_has_the_speedup_of_all_techniques():
     (found,) = ablations(list(records_under(RESULTS / "h200" / "ablation-rounds")))
     first, last = found.rows[0], found.rows[-1]
     assert (first.row.repeats, last.row.repeats) == (3, 3)
@@ -191,7 +191,7 @@ def test_the_energy_counter_and_power_over_time_agree(record):
         assert gpu.idle_power_w < gpu.power_w.avg
 
 
-def test_what_the_page_says_of_the_two():
+def test_the_page_has_the_difference_between_counter_and_power_over_time():
     runs = [record for record in WATCHED if record.trial.workload == "imagenet_cnn" and not record.profiled]
     apart_by = [abs(100 * (gpu.integrated_power_j / gpu.energy_j - 1)) for r in runs for gpu in r.telemetry.gpus]
     assert len(apart_by) == 7
@@ -199,7 +199,7 @@ def test_what_the_page_says_of_the_two():
 
 
 @pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
-def test_a_gpu_is_busy_when_any_of_its_parts_is(record):
+def test_a_gpu_is_at_least_as_busy_as_each_of_its_parts(record):
     for gpu in record.telemetry.gpus:
         for part in (gpu.fp32_utilisation, gpu.tensor_percent, gpu.sm_active_percent):
             assert part.avg <= gpu.utilisation.avg
@@ -220,14 +220,14 @@ def test_utilisation_rises_with_the_batch():
     assert rates == sorted(rates)
 
 
-def test_the_union_of_the_kernels_tells_the_same_as_the_driver():
+def test_the_union_of_kernels_agrees_with_the_driver():
     """NVML counts a moment as busy in which any kernel ran; a profiled step is synchronized at its end, a measured one is not."""
     passes = [r for r in SWEEP if r.profiled and r.trial.workload == "imagenet_cnn"]
     assert [r.trial.batch_per_device for r in passes] == [4, 16, 64, 256, 512]
     assert f"by at most {max(map(apart, passes)):.1f} points at batch 4 to 512 in valid passes" in PAGE
 
 
-def test_a_pass_that_never_settled_tells_something_else():
+def test_a_pass_that_never_settled_disagrees_with_the_driver():
     """The one of bf16; its single step was slower than those that were measured."""
     (unsettled,) = (
         r
@@ -256,7 +256,7 @@ def test_a_pass_counts_what_the_program_counted():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_counters_without_a_profiler_tell_the_same_as_ncu_of_the_same_kernels(precision):
+def test_counters_without_a_profiler_agree_with_ncu_on_the_same_kernels(precision):
     """GPM counts over all time, ncu over that of kernels: their share of time is between the two."""
     (counted,) = (r for r in RECORDS if r.profiled and r.profile.source == "ncu" and r.trial.precision == precision)
     (measured,) = (r for r in RECORDS if r.matrix_id == counted.matrix_id and not r.profiled)
@@ -324,7 +324,7 @@ def test_no_row_contradicts_itself_to_its_printed_digits(regraded):
 
 
 @pytest.mark.parametrize("folder", ["epyc-2core", "h200/telemetry", "h200/cern-wgan"])
-def test_they_are_drawn_again_to_the_byte(folder, tmp_path, monkeypatch):
+def test_committed_reports_are_redrawn_to_the_byte(folder, tmp_path, monkeypatch):
     """Ten CSVs had no columns for what was measured later, and each redraw rewrote them."""
     monkeypatch.setattr(picture, "png", lambda *_, **_how: None)
     report([RESULTS / folder], out=tmp_path)
