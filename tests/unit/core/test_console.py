@@ -1,8 +1,8 @@
-"""Prevents: a name that loses its brackets or becomes an emoji on the screen, and output that ends in a traceback for lack of a letter.
+"""Prevents: a name that loses its brackets or becomes an emoji on the screen, and a traceback for a character that can't be encoded.
 
-Prevents: a traceback for a file that is closed, full or oddly named, and a bug that looks like a user's mistake.
+Prevents: a traceback for an unreadable, full or oddly named file, and a bug that looks like a user's mistake.
 
-Advice that its reader can't type: a flag to somebody who typed `make`, or a variable of make that is none.
+Prevents: advice that its reader can't type: a flag for a user of `make`, or a variable that make does not have.
 """
 
 import errno
@@ -49,7 +49,7 @@ def test_characters_that_the_output_can_not_encode_are_replaced():
         (OSError(errno.ENOSPC, "No space left on device"), "standard output or a file can't be read or written (No "),
         (NotADirectoryError(errno.ENOTDIR, "Not a directory", b"/etc/passwd/x"), "can't be read or written (Not a dir"),
         (UnicodeEncodeError("utf-8", "/data/caf\udce9/x", 9, 10, "surrogates not allowed"), "/data/caf\\udce9/x"),
-        # Any other stays a bug; the first is of a signal.
+        # All others are bugs; the first is from a signal.
         (PermissionError(errno.EPERM, "Operation not permitted"), None),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), None),
         (OSError("a library's own"), None),

@@ -1,4 +1,4 @@
-"""Prevents: an empty or half-packed data set that fails after minutes instead of at once, two different sets taken for the same one, and
+"""Prevents: an empty or half-packed data set that fails after minutes instead of immediately, two data sets taken for the same, and
 a record that counts images which the job could not read.
 """
 
@@ -94,7 +94,7 @@ def test_only_forms_with_one_image_size_are_packed_again_for_another(tmp_path):
     for framework, form in dataset.PACKED_FOR.items():
         paths = {packed_path(data, tmp_path, framework=framework, image_size=size) for size in (32, 224)}
         assert len(paths) == (2 if form.sized else 1)
-    # Each in a directory of its own, which is moved into place as a whole.
+    # Each is packed in a separate directory, which is moved into place as a whole.
     folders = {packed_path(data, tmp_path, framework=name, image_size=32).parent for name in dataset.PACKED_FOR}
     assert len(folders) == len(dataset.PACKED_FOR)
 
@@ -128,7 +128,7 @@ def test_utterances_are_wav_files_with_their_text(tmp_path):
     ("name", "mode"), [("dogs", 0o700), ("dogs", 0o744), ("dogs/1.jpg", 0o640), ("cats/more", 0o750)]
 )
 def test_a_class_or_image_that_the_job_can_not_read_is_refused(tmp_path, name, mode):
-    """A class folder of mode 700 was counted in the record of a training that never saw it."""
+    """A class folder of mode 700 was counted in the record of a training that could not read it."""
     root = folder(tmp_path / "a set", cats=[1, 2], dogs=[3, 4])
     (root / "cats" / "more").mkdir()
     (root / "cats" / "more" / "9.jpg").write_bytes(b"x")
@@ -177,7 +177,7 @@ def test_advice_for_an_unreadable_data_folder_names_it(tmp_path, mode):
 
 
 def test_a_folder_that_can_not_be_listed_is_an_error(tmp_path, monkeypatch):
-    """Root can look into all folders, so that the system's refusal is played here."""
+    """Root can list all folders, so the system's error is simulated."""
     root = folder(tmp_path / "set", cats=[1], dogs=[2])
     (root / "lost+found").mkdir()
     shut = {str(root / "dogs"), str(root / "lost+found")}

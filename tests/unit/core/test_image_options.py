@@ -1,7 +1,7 @@
-"""MOUNT, and options beside an image of the user's.
+"""MOUNT, and options combined with a user's image.
 
-Prevents: a mount that hides the programs, the kernel's files or another mount, or one of a folder that is not there; words that are
-ignored beside an image; an image of which nobody said what is to run in it.
+Prevents: a mount that hides the programs, the kernel's files or another mount, or of a folder that does not exist; options that are
+ignored with an image; an image without anything to run in it.
 """
 
 import pytest
@@ -24,7 +24,7 @@ OPT = Mount(source="/opt", target="/opt")
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with a folder, a file and a link to the folder in it, as working directory."""
+    """A folder with a folder, a file and a link to the folder in it, as the working directory."""
     (tmp_path / "venv").mkdir()
     (tmp_path / "one.conf").touch()
     (tmp_path / "link").symlink_to("venv")
@@ -40,7 +40,7 @@ def test_no_mounts_are_none(nothing):
 def test_mounts_are_separated_by_commas_or_repeated(here):
     assert parsing.mounts([f"{here}/venv:/venv/, venv/../link:/opt/x/../y", "one.conf:/etc/one.conf"]) == (
         Mount(source=f"{here}/venv", target="/venv"),
-        Mount(source=f"{here}/link", target="/opt/y"),  # as it is called, wherever it leads
+        Mount(source=f"{here}/link", target="/opt/y"),  # the link's own name, not its target
         Mount(source=f"{here}/one.conf", target="/etc/one.conf"),
     )
 
@@ -51,7 +51,7 @@ def test_the_target_of_a_mount_defaults_to_its_source(monkeypatch):
         Mount(source="/usr/bin", target="/usr/bin"),
         Mount(source="/usr/lib", target="/usr/lib"),
     )
-    # A name that only begins like a reserved one is free.
+    # A name that only starts like a reserved one is allowed.
     found = parsing.mounts(["/usr/bin:/device,/usr/lib:/tmpfiles"])
     assert [(mount.target, mount.read_only) for mount in found] == [("/device", True), ("/tmpfiles", True)]
 
@@ -110,7 +110,7 @@ def test_compatible_options_are_accepted(asked):
 def test_a_command_replaces_the_suites_program_in_an_image(monkeypatch, words, command):
     asked = []
     monkeypatch.setattr(bench, "dry_run", lambda request: asked.append(request) or 0)
-    # As make hands several over, and as people type them.
+    # As make passes several, and as users type them.
     shown = ["--mount=/usr:/usr,/bin:/opt/bin", "--mount", "/etc"]
     done = CliRunner().invoke(app, ["bench", "--dry-run", "--image=corp/net:7", *shown, *words])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""Prevents: a record that a second Ctrl-C costs, a command that SIGTERM or a closed terminal ends in mid-work, a wrong exit code for a shell."""
+"""Prevents: a record lost to a second Ctrl-C, a command that SIGTERM or a closed terminal kills at work, a wrong exit code for a shell."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def command(body, *, ignored=None):
-    """Start `dlscale regrade` with another body, and wait until it is at work."""
+    """Start `dlscale regrade` with its body replaced, and wait until it is at work."""
     code = f"""
         import signal, sys, threading, time
         from runner.commands import cli; from runner.commands import regrade
@@ -55,7 +55,7 @@ def test_a_command_without_a_run_is_undone_and_names_the_signal(number, name):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 3), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_run_ends_in_order_and_is_reported_despite_repeated_signals(number, code):
-    """A third Ctrl-C between the record and the table: no table, and 130."""
+    """A third Ctrl-C between record and table suppressed the table, and the exit code was 130."""
     process = command("""
         stopped = Stopped()
         with held(stopped):
@@ -104,8 +104,8 @@ def test_the_first_signal_is_named_and_handlers_are_restored():
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_command_stopped_while_loading_reports_it_in_one_line(name, code):
-    """Ctrl-C in the first second printed a traceback; where it fell into a finalizer, as here, the command went on as well. After scancel
-    salloc made a bug's exit code of SIGTERM."""
+    """Ctrl-C in the first second printed a traceback; during a finalizer, as here, the command even continued. After scancel, salloc
+    turned SIGTERM into a bug's exit code."""
     program = """
         import os, runpy, signal, sys
         class Stopped:
@@ -128,7 +128,7 @@ def test_a_command_stopped_while_loading_reports_it_in_one_line(name, code):
 
 
 def test_a_signal_during_a_finalizer_still_ends_the_command():
-    """Python printed the interrupt and went on; the command ended with 0."""
+    """Python printed the interrupt and continued; the command exited with 0."""
     process = command("""
         class Stopped:
             def __del__(self):
@@ -143,7 +143,7 @@ def test_a_signal_during_a_finalizer_still_ends_the_command():
 
 
 def test_a_finished_command_keeps_its_exit_code_despite_later_signals():
-    """A second Ctrl-C after the record gave -2."""
+    """A second Ctrl-C after the record made the exit code -2."""
     process = command("""
         def late():
             threading.main_thread().join()

@@ -1,4 +1,4 @@
-"""Lines misread: ordinary output taken for events, broken events passed over, NaN turned into a crash."""
+"""Prevents: ordinary output taken for events, broken events skipped silently, a crash on NaN."""
 
 import json
 

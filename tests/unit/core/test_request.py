@@ -1,4 +1,4 @@
-"""Bad input that starts something: every mistake is one sentence that names the variable and what to type."""
+"""Prevents: bad input that starts something. Every mistake is one sentence that names the variable and what to type."""
 
 import pytest
 
@@ -67,7 +67,7 @@ LONG = "9" * 5000
     ],
 )
 def test_numbers_too_large_for_programs_are_refused(parse, variable, text, most):
-    """Such a seed ended PyTorch and TensorFlow in their containers, and a number of 5000 digits Python's own reading of it."""
+    """Such a seed crashed PyTorch and TensorFlow in their containers, and a number of 5000 digits crashed Python's int()."""
     with pytest.raises(RequestError, match=rf"^{variable}=\S+ is too large; the maximum is {most}$") as caught:
         parse(variable, text)
     assert len(str(caught.value)) < 200
@@ -78,7 +78,7 @@ def test_the_maximum_of_each_variable_is_accepted():
         assert parsing.count(variable, str(most)) == most
     assert parsing.whole("SEED", str(MOST_OF_ALL)) == MOST_OF_ALL
     assert parsing.count("BATCH", "0" * 5000 + "7") == 7
-    assert MOST_OF_ALL + MOST_SLOTS < 2**31  # programs keep the largest seed on the largest host
+    assert MOST_OF_ALL + MOST_SLOTS < 2**31  # the largest seed plus the largest rank still fits the programs' int32
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Prevents: a mean that counts samples instead of time; energy that depends on how often somebody looked; joules of one second counted
-twice or in no window; a figure made up over a hole in the samples, a counter that began anew, or a clock that went back; a column that
-is asked once a second taken for one full of holes."""
+"""Prevents: a mean that weights samples instead of time; energy that depends on the sampling rate; energy of one second counted twice
+or in no window; a figure invented over a hole in the samples, a counter reset, or a clock that goes back; a column that is sampled once
+a second taken for one full of holes."""
 
 import math
 
@@ -28,7 +28,7 @@ def figures(found):
 
 
 def test_a_mean_is_weighted_by_time_and_not_by_samples():
-    # 100 W for 3 s and 200 W for 1 s, with most of the samples in the last second: (3 × 100 + 150 × 0 + ...) by straight lines.
+    # 100 W for 3 s and 200 W for 1 s, with most of the samples in the last second; linear between samples.
     one = series([(0, 100.0), (3, 100.0), (3.25, 200.0), (3.5, 200.0), (3.75, 200.0), (4, 200.0)])
     # 3 s at 100, 0.25 s from 100 to 200 (mean 150), 0.75 s at 200: 300 + 37.5 + 150 = 487.5 J in 4 s.
     assert figures(one.gauge(Span(start=0, end=4))) == (100.0, 487.5 / 4, 200.0)
@@ -64,11 +64,11 @@ def test_a_missing_value_is_a_hole_and_not_zero():
     assert (none.gauge(SECOND).value, none.gauge(SECOND).why) == (None, NO_SAMPLE)
 
 
-# --- means since the sample before
+# --- means since the previous sample
 
 
 def test_sampled_means_are_weighted_by_the_time_that_they_cover():
-    # 50 % from 0 to 1 and 100 % from 1 to 4: (50 + 300) / 4. The level at 0 is of the time before.
+    # 50 % from 0 to 1 and 100 % from 1 to 4: (50 + 300) / 4. The value at 0 is of the time before 0.
     one = series([(0, 7.0), (1, 50.0), (4, 100.0)])
     assert figures(one.mean(Span(start=0, end=4))) == (50.0, 87.5, 100.0)
 
@@ -95,8 +95,8 @@ def test_a_counter_is_interpolated_at_the_edges():
 
 def test_a_gauge_of_the_rate_distributes_a_rise_between_two_readings():
     joules = Series(np.array([0.0, 2.0]), np.array([10.0, 310.0]), 2.0)
-    watts = series([(0, 0.0), (1, 100.0), (2, 100.0)])  # 50 J by the first second's end, 150 J by the second's
-    assert joules.risen(Span(start=1, end=2), rate=watts).value == 200.0  # two thirds of the 300 that were counted
+    watts = series([(0, 0.0), (1, 100.0), (2, 100.0)])  # 50 J after 1 s, 150 J after 2 s
+    assert joules.risen(Span(start=1, end=2), rate=watts).value == 200.0  # two thirds of the counted 300 J
     assert joules.risen(Span(start=0, end=1), rate=watts).value == 100.0
     assert joules.risen(Span(start=0, end=2), rate=watts).value == 300.0
     at_rest = series([(0, 0.0), (2, 0.0)])
@@ -108,7 +108,7 @@ def test_a_gauge_of_the_rate_distributes_a_rise_between_two_readings():
 def test_a_counter_that_fell_has_no_rise():
     one = series([(0, 100.0), (1, 110.0), (2, 5.0), (3, 20.0)])
     assert (one.risen(Span(start=0, end=3)).value, one.risen(Span(start=0, end=3)).why) == (None, RESET)
-    assert one.risen(Span(start=2, end=3)).value == 15.0  # after it began anew
+    assert one.risen(Span(start=2, end=3)).value == 15.0  # after the reset
     assert one.risen(SECOND).value == 10.0
 
 
@@ -129,12 +129,12 @@ def test_rare_events_are_counted_from_the_reading_before_the_span_to_the_one_aft
     one = series([(0, 3.0), (1, 3.0), (2, 4.0), (3, 9.0)])
     assert one.growth(Span(start=1.2, end=1.9)).value == 1.0
     assert one.growth(Span(start=1.2, end=2.5)).value == 6.0
-    assert one.growth(Span(start=2.5, end=9)).value == 5.0  # the nearest there are
+    assert one.growth(Span(start=2.5, end=9)).value == 5.0  # the nearest readings
     assert one.growth(Span(start=5, end=9)).value is None
     assert series([(0, 3.0), (1, 0.0)]).growth(SECOND).why == RESET
 
 
-# --- what is wrong with the clock
+# --- clocks that go back
 
 
 @pytest.mark.parametrize("question", ["gauge", "mean", "integral", "risen", "growth"])
@@ -146,7 +146,7 @@ def test_a_clock_that_goes_back_within_the_span_leaves_no_figure(question):
 
 
 def test_a_clock_that_goes_back_matters_right_after_the_span_but_not_before_or_later():
-    """The span ends on a line to the next sample, which has to come after it."""
+    """The value at the span's end is interpolated to the next sample, which must be later."""
     before = series([(100, 9.0), (0, 1.0), (1, 1.0), (2, 1.0)])
     assert before.gauge(Span(start=0.5, end=1.5)).why is None
     at_once = series([(0, 1.0), (1, 1.0), (-5, 1.0), (2, 1.0)])
@@ -155,11 +155,11 @@ def test_a_clock_that_goes_back_matters_right_after_the_span_but_not_before_or_l
     assert later.gauge(Span(start=0.2, end=1.5)).why is None
 
 
-# --- idle power, and what held
+# --- idle power, and states
 
 
 def test_idle_power_is_the_lowest_mean_over_a_second():
-    # 60 W, then a second at 40 W, then 100 W; half a second at 20 W is too short to count by itself.
+    # 60 W, then 1 s at 40 W, then 100 W; 0.5 s at 20 W is too short to count alone.
     t = [0, 1, 1.001, 2.001, 2.002, 3]
     one = series(list(zip(t, [60.0, 60.0, 40.0, 40.0, 100.0, 100.0], strict=True)))
     assert one.lowest(Span(start=0, end=3), one.integral).value == pytest.approx(40.0)
@@ -177,7 +177,7 @@ def test_idle_power_needs_a_second():
 
 def test_a_state_holds_until_the_next_sample():
     one = series([(0, 0.0), (1, 4.0), (3, 0.0), (20, 0.0)])
-    assert one.held(Span(start=0.5, end=5)).tolist() == [0.5, 2.0, 0.0, 0.0]  # nobody looked after 3 s
+    assert one.held(Span(start=0.5, end=5)).tolist() == [0.5, 2.0, 0.0, 0.0]  # no samples after 3 s
 
 
 # --- properties
@@ -188,7 +188,7 @@ gaps = st.floats(0.01, 1.0)
 
 @st.composite
 def sampled(draw):
-    """Samples without holes, and a span that they cover."""
+    """Generate samples without holes, and a span that they cover."""
     steps = draw(st.lists(gaps, min_size=1, max_size=30))
     t = np.concatenate([[0.0], np.cumsum(steps)])
     values = draw(st.lists(levels, min_size=len(t), max_size=len(t)))
@@ -222,7 +222,7 @@ def test_two_parts_of_a_span_add_up_to_it(made, share):
     parts = (Span(start=span.start, end=middle), Span(start=middle, end=span.end))
     rising = Series(one.t, np.cumsum(one.values), 1.0)
     whole = one.integral(span)
-    if whole.value is not None:  # rounding may leave a sliver of a span
+    if whole.value is not None:  # rounding may leave a tiny remainder of a span
         assert sum(one.integral(part).value for part in parts) == pytest.approx(whole.value, rel=1e-9, abs=1e-6)
     assert sum(rising.risen(part).value for part in parts) == pytest.approx(
         rising.risen(span).value, rel=1e-9, abs=1e-6

@@ -1,7 +1,7 @@
 """Link rates and delays in tc's units.
 
-Prevents: a rate that is off by eight (bits read as bytes) or by 1.024^n (binary units); a unit that tc would read otherwise than its
-user; a rate that comes out of the suite as another than went in.
+Prevents: a rate that is off by a factor of 8 (bits read as bytes) or of 1.024^n (binary units); a unit that tc and the user read
+differently; a rate that changes when it is formatted and parsed again.
 """
 
 import pytest
@@ -14,7 +14,7 @@ from runner.core.wire import Link, parse_delay, parse_rate, show_delay, show_rat
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
-        # Decimal bits as tc counts them, in megabits a second; milliseconds.
+        # tc's decimal units: megabits a second, milliseconds.
         *((parse_rate, text, mbit) for text, mbit in (("1gbit", 1000), ("100mbit", 100), ("2.5Gbit", 2500))),
         *((parse_rate, text, mbit) for text, mbit in (("512kbit", 0.512), ("1tbit", 1_000_000), (" 8bit ", 8e-6))),
         *((parse_delay, text, ms) for text, ms in (("0.2ms", 0.2), ("50us", 0.05), ("1s", 1000), ("0ms", 0))),

@@ -1,5 +1,5 @@
-"""Prevents: a workload.yaml whose typo silently means a default, a model that a framework can't build, an image smaller than a model
-can take, a precision that the program refuses only after the containers have started, and a catalog apart from the programs."""
+"""Prevents: a typo in workload.yaml that silently gives a default, a model that a framework can't build, an image smaller than a model
+accepts, a precision that the program refuses only after the containers have started, and a catalog that differs from the programs."""
 
 import runpy
 from pathlib import Path
@@ -31,7 +31,7 @@ def changed(tmp_path):
         (folder / "workload.yaml").write_text(text.replace(old, new, 1))
         for program in PROGRAMS.glob("*.py"):
             (folder / program.name).touch()
-        return load_workloads.__wrapped__(tmp_path)  # which another change may have been read from
+        return load_workloads.__wrapped__(tmp_path)  # uncached: another replacement may have been read from this path
 
     return change
 
@@ -49,7 +49,7 @@ def test_defaults_are_small_on_a_cpu_and_the_published_size_on_a_gpu(cnn):
 
 
 def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
-    # Two 1x1 convolutions with biases a bottleneck: width and 4 x width, times the blocks of each stage.
+    # Each bottleneck has two 1x1 convolutions with biases: width and 4 x width, times the blocks of each stage.
     deep = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}
     deep |= {f"{name}-imagenet-stem": deep[name] for name in ("resnet50", "resnet152")}
     for name, blocks in deep.items():
@@ -151,7 +151,7 @@ def test_a_model_selects_its_workload_and_an_unknown_one_gets_the_nearest_of_all
 
 
 def test_two_workloads_with_a_model_of_one_name_are_refused(changed, tmp_path):
-    """Or MODEL would mean whichever comes first in the alphabet."""
+    """Otherwise MODEL would select the workload that comes first in the alphabet."""
     changed("name: imagenet_cnn", "name: imagenet_cnn")
     twin = tmp_path / "workloads/zoo"
     (tmp_path / "workloads/imagenet_cnn").rename(twin)

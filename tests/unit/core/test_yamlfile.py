@@ -1,5 +1,5 @@
-"""Prevents: a mistyped key that is silently ignored, a doubled key of which the last one wins, an error that sends its reader
-through a 300-line file because it does not say the line, and a file that ends the process or never ends being read.
+"""Prevents: a mistyped key that is silently ignored, a duplicate key of which the last wins, an error in a 300-line file without the
+line, and a file that crashes the process or is never read to its end.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_an_error_names_file_line_and_key(tmp_path, old, new, sentence):
         (b"images: \xff", ": is not UTF-8 text (byte 8); save it as UTF-8"),
         ("# nothing\n", ":1: is empty; expected the keys extra, images, limit"),
         ("- 1\n", ":1: the top level is [1]: input should be a valid dictionary"),
-        # A recursion, ValueErrors of PyYAML's and a stack overflow of libyaml's, which ends the process.
+        # A recursion, ValueErrors in PyYAML, and a stack overflow in libyaml, which crashes the process.
         ("images: &a\n  mxnet: *a\n", ":2: *a is inside its own value; write that value out"),
         ("limit: 2020-13-45\n", ":1: is not valid YAML ('2020-13-45' is not a valid timestamp, put it in quotes"),
         ("2020-13-45: 1\n", ":1: is not valid YAML ('2020-13-45' is not a valid timestamp, put it in quotes"),

@@ -1,7 +1,7 @@
-"""Thousands of records that nobody can wait for.
+"""Thousands of records.
 
-Prevents: a query that reads every record again for one that is new; an answer from what was kept of a record that is another one now; a
-report that draws every picture again; memory and a page that grow by a picture or a block a run. Nothing is decided by time.
+Prevents: a query that reads every record again because one is new; an answer from cached rows of a record that has changed; a report
+that draws every picture again; memory and a page that grow by a picture or a block a run. Nothing depends on elapsed time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RATES = "SELECT run_id, measurement_throughput_value AS rate FROM runs ORDER BY 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache of its own, whose indexes are taken however new a record is, and from the first record on."""
+    """A private cache, which indexes records however new they are, from the first record on."""
     monkeypatch.setenv("DLSCALE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(database, "SETTLED_NS", -(10**18))
     monkeypatch.setattr(query_flow, "MANY", 0)
@@ -61,7 +61,7 @@ def ask(place, capsys, sql=RATES):
 
 
 def change(directory, **measured):
-    """Another rate of a run, in a file of as many bytes where the rate has as many digits."""
+    """Change the rate of a run; the file keeps its size if the rate keeps its number of digits."""
     path = directory / "record.json"
     fields = json.loads(path.read_text())
     fields["measurement"]["throughput"]["value"] = measured["rate"]
@@ -89,7 +89,7 @@ def test_a_second_query_reads_new_records_only(runs, tmp_path, parsed, capsys):
 
 
 def test_a_changed_record_is_read_again(runs, tmp_path, parsed, capsys):
-    """An answer from what was kept of a record would be of a run that is not on file: changed in place, replaced under the same times, removed."""
+    """A cached answer would be wrong after a record is changed in place, replaced with the same timestamps, or removed."""
     place = tmp_path / "results"
     ask(place, capsys)
     parsed.clear()
@@ -98,7 +98,7 @@ def test_a_changed_record_is_read_again(runs, tmp_path, parsed, capsys):
     about = (two / "record.json").stat()
     change(one, rate=1.5)
     change(two, rate=2.5)
-    os.utime(two / "record.json", ns=(about.st_atime_ns, about.st_mtime_ns))  # as `cp -p` and `rsync -t` leave it
+    os.utime(two / "record.json", ns=(about.st_atime_ns, about.st_mtime_ns))  # as after `cp -p` and `rsync -t`
     shutil.rmtree(three)
     found = {row["run_id"]: row["rate"] for row in ask(place, capsys)}
     assert (found[one.name], found[two.name]) == (1.5, 2.5)
@@ -108,7 +108,7 @@ def test_a_changed_record_is_read_again(runs, tmp_path, parsed, capsys):
 
 
 def test_a_record_written_just_now_is_not_cached(runs, tmp_path, parsed, capsys, monkeypatch):
-    """A file can be changed twice within one tick of the clock that its times are from."""
+    """A file can change twice within one tick of the clock that sets its timestamps."""
     monkeypatch.setattr(database, "SETTLED_NS", 10**18)
     for _ in range(2):
         assert len(ask(tmp_path / "results", capsys)) == 40
@@ -116,7 +116,7 @@ def test_a_record_written_just_now_is_not_cached(runs, tmp_path, parsed, capsys,
 
 
 def test_the_index_gives_the_same_answer_as_the_records(runs, tmp_path, capsys, monkeypatch):
-    """What is kept has to give every row of every table, those of runs that have copies once."""
+    """The index must give every row of every table, and those of runs with copies once."""
     place = tmp_path / "results"
     shutil.copytree(runs[0], runs[0].parent / "backup")
     (runs[1] / "record.json").write_text("{}")
@@ -138,7 +138,7 @@ def test_the_index_gives_the_same_answer_as_the_records(runs, tmp_path, capsys, 
 
 
 def test_a_damaged_index_or_unwritable_cache_costs_only_time(runs, tmp_path, cache, capsys):
-    """What is kept may be cut off by a full disk, and the cache may be no folder."""
+    """A full disk may truncate the index, and the cache may not be a folder."""
     place = tmp_path / "results"
     first = ask(place, capsys)
     (kept,) = (cache / "index").iterdir()
@@ -152,7 +152,7 @@ def test_a_damaged_index_or_unwritable_cache_costs_only_time(runs, tmp_path, cac
 
 
 def test_two_concurrent_queries_both_answer(runs, tmp_path, cache):
-    """Each makes the index by itself, and one takes the other's place."""
+    """Each builds the index, and one replaces the other's."""
     words = ["query", RATES, "--in", str(tmp_path / "results"), "--csv"]
     code = "import sys; from runner.commands import query_flow; query_flow.MANY = 0; from runner.commands.cli import main; sys.argv[0] = 'dlscale'; main()"
     started = [
@@ -182,7 +182,7 @@ def drawn(monkeypatch):
 
 
 def test_a_second_report_draws_no_picture_again(tmp_path, drawn):
-    """Pictures took all but seconds of the 138 s that a report of 500 runs took, each time; a picture of another record is another one."""
+    """Pictures took almost all of the 138 s of each report of 500 runs. A changed record changes its picture."""
     place = tmp_path / "results"
     runs = many.leave_many(place, 6)
     report([place], out=None)
@@ -203,9 +203,9 @@ def test_a_second_report_draws_no_picture_again(tmp_path, drawn):
 
 
 def test_a_page_of_too_many_matrices_has_the_newest(tmp_path, monkeypatch):
-    """A block and pictures for every matrix: 20,000 runs were not drawn after 500 s, and no browser opens such a page."""
+    """With a block and pictures for every matrix, 20,000 runs took more than 500 s, and no browser opens such a page."""
     monkeypatch.setattr(reports, "MOST", 5)
-    monkeypatch.setattr(picture, "encoded", lambda _: b"a picture")  # which ones there are, not what they show
+    monkeypatch.setattr(picture, "encoded", lambda _: b"a picture")  # the test is about which pictures exist
     place = tmp_path / "results"
     runs = many.leave_many(place, 30)
     report([place], out=None)
@@ -222,7 +222,7 @@ def test_a_page_of_too_many_matrices_has_the_newest(tmp_path, monkeypatch):
     assert [path.exists() for path in matrices] == [True] * 5 + [False] * (len(matrices) - 5)
     assert f"{len(matrices)} matrices" in (place / "report.md").read_text()
     reports.check_pages([place])
-    # A comparison of some of the runs would take the place of one of all.
+    # A comparison of some of the runs would replace that of all runs.
     assert not list(place.rglob("ablation-*.md"))
     monkeypatch.setattr(reports, "MOST", 500)
     report([place], out=None)

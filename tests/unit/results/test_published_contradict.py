@@ -1,12 +1,12 @@
 """Contradictions inside a published source.
 
-Prevents: a tolerance that hides a wrong figure, or makes one of rounding; a cut digit that passes for a wrong one; a ratio held against
-runs that it is not of; `almost double` held to a digit; a figure printed two times, differently, that nobody sees.
+Prevents: a tolerance that hides a wrong figure, or takes rounding for one; a truncated digit taken for a wrong one; a ratio checked
+against runs that it is not of; `almost double` checked to a digit; a figure that is printed twice, differently, unnoticed.
 
 Speedups of published figures.
 
-Prevents: a speedup between runs that differ in more than scale; weak and strong scaling mixed in one curve; a machine's figures held
-against another's; an efficiency above 100 % cut off; a speedup from a figure of a device that is taken for one of all.
+Prevents: a speedup between runs that differ in more than scale; weak and strong scaling mixed in one curve; a machine's figures
+compared with another's; an efficiency above 100 % clamped; a speedup from a figure of one device that is taken for one of all.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_a_printed_figure_represents_all_numbers_that_round_to_it():
     st.integers(0, 3),
 )
 def test_a_correctly_rounded_ratio_of_rounded_figures_is_never_a_contradiction(above, below, digits):
-    """Whatever the true values were: they lie in all three spans."""
+    """Whatever the true values: each is within its figure's span."""
     step = Decimal(1).scaleb(-digits)
     printed = (above / below).quantize(step)
     shown = Span.of(above.quantize(step)) / Span.of(max(below.quantize(step), Decimal(1)))
@@ -57,7 +57,7 @@ def rates(one, four):
 
 
 def of(metric, unit, /, **values):
-    """A figure of a quantity by its id, with further fields of its row."""
+    """A figure of the quantity with this id, with more fields of its row."""
     more = {name: values.pop(name) for name in ("gpus", "bound", "run") if name in values}
     ((name, value),) = values.items()
     return table({"id": name, "value": value, **more}, metric=metric, unit=unit)
@@ -90,7 +90,7 @@ EFFICIENCY, GAIN = ({"metric": metric, "unit": "%"} for metric in ("scaling_effi
         ([rates(220, 2955), ratio(13.5)], None),
         ([rates(220, 2955), ratio("13.50")], ("ratio", "printed")),
         ([rates(220, 2955), ratio("13.50", approx=True)], None),
-        # 5726 / 1623 is 3.528: printed as 3.52 it was cut, as 3.51 it is wrong.
+        # 5726 / 1623 is 3.528: 3.52 is truncated, 3.51 is wrong.
         ([rates(1623, 5726), ratio(3.53)], None),
         ([rates(1623, 5726), ratio(3.52)], ("cut", "printed")),
         ([rates(1623, 5726), ratio(3.51)], ("ratio", "printed")),
@@ -98,14 +98,14 @@ EFFICIENCY, GAIN = ({"metric": metric, "unit": "%"} for metric in ("scaling_effi
         ([rates(100, 360), ratio(94, **EFFICIENCY)], ("ratio", "printed")),
         ([rates(100, 360), ratio(260, **GAIN)], None),
         ([rates(100, 360), ratio(360, **GAIN)], ("ratio", "printed")),
-        # Without exactly two throughputs it is left alone; on real data there is no run on one device.
+        # Without exactly two throughputs it is not checked; on real data there is no one-device run.
         ([SEVERAL, ratio(9.9)], None),
         ([SEVERAL, ratio(9.9, data="real")], None),
         ([table({"id": "a", "gpus": 1, "value": 10}), ratio(9.9)], None),
         # Another build may have another version.
         ([BUILDS, ratio(5.3, **TO_INTEL)], None),
         ([BUILDS, ratio(6.3, **TO_INTEL)], ("ratio", "printed")),
-        # 25 and 46, each ± 0.5, make 70 to 72; 72 stands for 71.5 and more, 73 for 72.5 and more.
+        # 25 and 46, each ± 0.5, add up to 70 to 72; 72 represents 71.5 and more, 73 represents 72.5 and more.
         ([*FORWARD, of("time_forward_backward", "ms", both=71)], None),
         ([*FORWARD, of("time_forward_backward", "ms", both=72)], None),
         ([*FORWARD, of("time_forward_backward", "ms", both=73)], ("sum", "both")),
@@ -114,7 +114,7 @@ EFFICIENCY, GAIN = ({"metric": metric, "unit": "%"} for metric in ("scaling_effi
         ([REPORT, of("throughput", "images/s", readme=11233.92)], ("twice", "readme")),
         ([REPORT, of("throughput", "images/s", readme=11332)], None),
         ([REPORT, of("throughput", "images/s", again=11233.92, run="2")], None),
-        # More than and less than are held to their side.
+        # `more than` and `less than` are checked on their side.
         ([of(*PEAK, table=4.7), of(*PEAK, text=5, bound=">")], ("twice", "text")),
         ([of(*PEAK, table=4.7), of(*PEAK, text=4, bound=">")], None),
         ([of(*PEAK, table=4.7), of(*PEAK, text=4, bound="<")], ("twice", "text")),
@@ -156,7 +156,7 @@ def test_a_stated_ratio_is_checked_against_its_figures(value, wrong):
     ("rates", "speedups"),
     [
         ({4: 380, 1: 100, 2: 198}, {"g4": (3.8, 95.0), "g1": (1.0, 100.0), "g2": (1.98, 99.0)}),
-        ({1: 2897, 8: 23874}, {"g1": (1.0, 100.0), "g8": (8.2409389, 103.0117)}),  # more than the ideal is kept
+        ({1: 2897, 8: 23874}, {"g1": (1.0, 100.0), "g8": (8.2409389, 103.0117)}),  # above the ideal, not clamped
         ({8: 800, 256: 23040}, {"g8": (1.0, 100.0), "g256": (28.8, 90.0)}),
     ],
 )
@@ -174,30 +174,30 @@ FAMILY = [{"id": "a-1x", "family": "a"}, {"id": "a-2x", "family": "a"}, {"id": "
 @pytest.mark.parametrize(
     ("rows", "points"),
     [
-        # What differs in more than scale is no curve.
+        # Runs that differ in more than scale are no curve.
         *(([rate(1, 100), rate(2, 198, **other)], {}) for other in ({"precision": "amp"}, {"framework": "mxnet"})),
         *(([rate(1, 100), rate(2, 198, **other)], {}) for other in ({"data": "real"}, {"variant": "v1.5"})),
-        # Another batch of a device begins another curve.
+        # Another batch per device starts another curve.
         (
             [rate(1, 100, batch_per_gpu=32), rate(2, 190, batch_per_gpu=32), rate(4, 500, batch_per_gpu=64)],
             {"g1": ("g1", "weak", 1.0), "g2": ("g1", "weak", 1.9)},
         ),
-        # 8 GPUs at 3200 and 16 at 6400 keep 400 a device: weak. 64 at 3200 keep the global batch of the first: strong.
+        # 8 GPUs with 3200 and 16 with 6400 have 400 a device: weak. 64 with 3200 keep the global batch of 8: strong.
         (
             [rate(8, 100, global_batch=3200), rate(16, 190, global_batch=6400), rate(64, 500, global_batch=3200)],
             {"g8": ("g8", "weak", 1.0), "g16": ("g8", "weak", 1.9), "g64": ("g8", "strong", 5.0)},
         ),
-        # Without a batch of a device or of all it is not stated.
+        # Without a batch per device or a global batch, scaling is unstated.
         (
             [rate(1, 100, batch=144), rate(2, 198, batch=144)],
             {"g1": ("g1", "unstated", 1.0), "g2": ("g1", "unstated", 1.98)},
         ),
-        # Machines are held against themselves and their family.
+        # Machines are compared with themselves and their family.
         (
             [rate(1, 100, system="a-1x"), rate(2, 190, system="a-2x"), rate(2, 300, id="b2", system="b")],
             {"g1": ("g1", "unstated", 1.0), "g2": ("g1", "unstated", 1.9)},
         ),
-        # CPUs, bounds and lists are no points.
+        # CPUs, bounds and lists are not points of a curve.
         (
             [rate(0, 89), rate(1, 100), {**rate(2, 190), "bound": ">"}, {"id": "r", "gpus": 4, "value": [380, 390]}],
             {},

@@ -1,8 +1,8 @@
 """The files of results/published.
 
-Prevents: a slip of the copy that passes for a figure of the source; a unit that does not fit; an id that nothing has, or two have; a
-contradiction of a source that goes unnoticed, or one that was mended and is still owned up to; a source without a place to look it up;
-a schema that the files do not fit.
+Prevents: a copying error that passes for a figure of the source; a unit that does not fit its metric; an unknown or duplicate id; a
+contradiction in a source that goes unnoticed, or a declared one that no longer exists; a source that can't be looked up; a schema that
+the files do not match.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def refusal(tmp_path: Path, old: str, new: str) -> str:
-    """What is said of the file above with one part of it replaced, without the path before the line."""
+    """Return the error for the file above after one replacement, from its line number on."""
     assert WHOLE.count(old) == 1, old
     with pytest.raises(RequestError) as error:
         load(written(tmp_path, WHOLE.replace(old, new)))
@@ -138,7 +138,7 @@ def test_figures_are_those_of_the_documents(source, figure, value, unit):
 
 
 def test_the_contradictions_of_the_sources():
-    """What a change of the rules, or of a file, finds or loses shows here; each was looked at in the document."""
+    """Shows what a change of the checks, or of a file, finds or loses; each was verified in the document."""
     counted = {id_: Counter(found.check for found in contradictions(each)) for id_, each in SOURCES.items()}
     assert {id_: dict(counts) for id_, counts in counted.items() if counts} == {
         "convnet-benchmarks": {"sum": 1},  # 885 ms, forward and backward 883
@@ -168,7 +168,7 @@ def test_a_file_fits_the_exported_schema(id_):
 
 
 def test_models_of_the_suite_have_the_suites_names():
-    """`--model resnet50` has to find what a source calls ResNet-50, resnet_50 or RN50."""
+    """`--model resnet50` must find the figures that a source lists under ResNet-50, resnet_50 or RN50."""
     models = {figure.conditions.model for each in SOURCES.values() for figure in each.figures} - {None}
     resnets = {f"resnet{layers}" for layers in (50, 101, 152)}
     assert {"alexnet", "googlenet", "inception-bn", "inception-v3", "vgg16", *resnets} <= models

@@ -1,7 +1,7 @@
 """`dlscale published`.
 
-Prevents: figures of one network among another's; a contradiction that is not shown beside its figure; an unknown name without the
-nearest known ones; a plot whose curves can't be told apart, or that draws a point twice; a number as text in JSON.
+Prevents: figures of one network among another's; a contradiction that is not shown with its figure; an unknown name without the
+nearest known names; a plot with indistinguishable curves, or with a point drawn twice; a number as text in JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runner.report.published_plot import curves, curves_png, panels
 from runner.results.published.derive import contradictions, scaled
 from runner.results.published.load import load_all
 
-pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph missing in the font is a warning
 
 
 def published(*words: str) -> Ended:

@@ -1,8 +1,8 @@
-"""SQL that gives another figure than the record has, or does more than read.
+"""SQL over records, which must give the records' figures and only read.
 
-Prevents: a column that is no field, or a field without a column; figures of one run under the id of another; a query that reads or writes a
-file, changes a table or fetches an extension; a bad query that answers with a traceback; an answer that other programs can't read; columns
-that nobody explains.
+Prevents: a column without a field, or a field without a column; figures of one run under the id of another; a query that reads or writes a
+file, changes a table or downloads an extension; a traceback for a bad query; an answer that other programs can't read; unexplained
+columns.
 """
 
 import csv
@@ -44,7 +44,7 @@ EPOCH = EpochFigures(
 
 @pytest.fixture
 def place(tmp_path):
-    """Two runs: one with telemetry and an epoch, the other invalid and with nothing beside its record."""
+    """Two runs: one with telemetry and an epoch, the other invalid and with its record only."""
     one = record(run_id="one", trial=examples.trial(settings={"n-critic": 5}, image_shape=None))
     one = one.model_copy(update={"measurement": one.measurement.model_copy(update={"epochs": (EPOCH,)})})
     two = record(run_id="two").model_copy(update={"validity": Validity(status="invalid", reasons=("a", "b"))})
@@ -98,7 +98,7 @@ def test_the_machine_of_a_run_in_a_topic_is_not_its_topic():
 
 
 def test_a_run_has_no_column_for_an_interval():
-    """Prevents ± from one process: records before intervals were over runs hold one over windows."""
+    """Prevents ± from one process: older records hold an interval over windows."""
     assert [column.name for column in RUNS.columns if "ci95" in column.name] == []
 
 
@@ -126,7 +126,7 @@ def test_telemetry_is_that_of_its_run_and_lacks_what_the_file_lacks(place):
 
 @pytest.mark.parametrize("folder", ["node=zzz", "k=v", "a[1]*", "what?"])
 def test_the_name_of_a_folder_never_changes_an_answer(place, tmp_path, folder):
-    """In a folder `node=zzz` every sample was of node zzz, in `k=v` whole files were damaged, and in `a[1]` there were none."""
+    """In a folder `node=zzz` every sample was of node zzz, in `k=v` intact files were reported as damaged, and in `a[1]` not found."""
     moved = tmp_path / folder
     moved.mkdir()
     (place / "here").rename(moved / "here")
@@ -219,7 +219,7 @@ def test_other_ways_to_read(sql):
 
 
 def test_python_is_out_of_reach():
-    """DuckDB reads variables of the program that embeds it as tables, unless told not to."""
+    """By default, DuckDB reads variables of the embedding program as tables."""
     secrets = pd.DataFrame({"a": [1]})
     assert len(secrets) == 1
     with pytest.raises(RequestError, match="secrets does not exist"):
@@ -241,7 +241,7 @@ def test_a_table_is_not_cut_unless_it_has_to_fit_a_screen(place):
 
 
 def shown(names, rows, *, width):
-    """What a terminal of so many columns shows."""
+    """Return the output on a terminal of so many columns."""
     console = Console(force_terminal=True, color_system=None, width=width, file=io.StringIO(), highlight=False)
     print_answer(console, names, rows)
     return console.file.getvalue()

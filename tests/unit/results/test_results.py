@@ -1,11 +1,11 @@
-"""Lost records: half-written files, full disks, records of a newer version, a wrong baseline, run directories in a folder that nobody looks into.
+"""Prevents: lost records through half-written files, full disks, records of a newer version, a wrong baseline, or unsearched folders.
 
-Also a walk that never ends because a link leads back up, and one folder's runs counted twice because two links lead to it.
+Prevents: an endless walk through a link to a parent, and runs of one folder counted twice because two links lead to it.
 
-Prevents: rows lost when a run ends or the runner dies, a column that a reader misses, rows of one node under another's name.
+Prevents: rows lost when a run ends or the runner dies, a column missing for its reader, rows of one node under another's name.
 
-Files that are written as a whole. Prevents: a file that is half there, drafts that a full disk or a killed runner leaves for ever, the draft
-of somebody who is still writing removed.
+Prevents: half-written files, drafts that a full disk or a killed runner leaves behind for ever, and the removal of a draft that is still
+being written.
 """
 
 import errno
@@ -68,7 +68,7 @@ def test_a_writer_keeps_raw_lines_before_the_record_exists(tmp_path):
     "error", [OSError(errno.ENOSPC, "full"), ValueError("no such file system"), TypeError("a bug")]
 )
 def test_a_table_that_can_not_be_converted_costs_no_record(tmp_path, monkeypatch, error):
-    """A run of hours without a record, since one of its tables could not be written."""
+    """A run of hours had no record, because one of its tables could not be written."""
 
     def fail(*_, **__):
         raise error
@@ -110,7 +110,7 @@ def test_a_write_that_fails_leaves_no_half_record(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_that_filled_it(small_disk):
-    """Lost records: a disk that is full to the last byte has room for one record more, because the writer kept it."""
+    """On a disk that is full to the last byte, the writer's reserved space still holds one record."""
     earlier = RunWriter(small_disk / "a")
     earlier.create(plan_of(record()))
     earlier.finish(record())
@@ -126,7 +126,7 @@ def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_th
 
 
 def test_a_run_that_does_not_fit_on_the_disk_leaves_nothing(small_disk):
-    """Half a run directory for each try on a full disk."""
+    """Each attempt on a full disk left half a run directory."""
     fill(small_disk, but=2**20)
     with pytest.raises(RunFailedError, match="No space left on device"):
         RunWriter(small_disk / "c").create(plan_of(record()))
@@ -134,8 +134,8 @@ def test_a_run_that_does_not_fit_on_the_disk_leaves_nothing(small_disk):
 
 
 def test_a_full_disk_leaves_whole_lines_and_refuses_all_after_a_lost_one(small_disk):
-    """Half a line at the end of events.jsonl, for which `dlscale regrade` called the failed run damaged; and a hole in the samples of a run
-    that had gone on: `free some space` was done, and nobody told."""
+    """Half a line at the end of events.jsonl made `dlscale regrade` call the failed run damaged. And a run that continued after space was
+    freed silently had a hole in its samples."""
     writer = RunWriter(small_disk / "run")
     writer.create(plan_of(record()))
     writer.log("w0", "first")
@@ -152,7 +152,7 @@ def test_a_full_disk_leaves_whole_lines_and_refuses_all_after_a_lost_one(small_d
 
 
 def test_a_full_disk_is_found_while_the_job_is_silent(small_disk):
-    """A run without samples went on for 97 s on a full disk, until its next window."""
+    """A run without samples continued for 97 s on a full disk, until its next window."""
     writer = RunWriter(small_disk / "run")
     writer.create(plan_of(record()))
     writer.check()
@@ -233,14 +233,14 @@ def test_folders_of_run_directories_are_found_at_any_depth(tmp_path):
 
 
 def test_runs_of_one_second_sort_in_the_order_in_which_they_were_made(tmp_path):
-    """Two random bytes stood there: of two commands within a second, the last was the last half of the time."""
+    """Ids ended in two random bytes: of two commands within a second, the later sorted last half of the time."""
     moments = [datetime(2026, 11, 22, 2, 8, 41, at, tzinfo=timezone.utc) for at in (0, 16, 15_259, 500_000, 999_999)]
     names = [stamp(moment) for moment in (*moments, datetime(2026, 11, 22, 2, 8, 42, tzinfo=timezone.utc))]
     # 16 µs are 1.05, 15,259 are 1,000.01 and half a second is 32,768 of 65,536.
     assert names == [f"20261122T020841Z-{part}" for part in ("0000", "0001", "03e8", "8000", "ffff")] + [
         "20261122T020842Z-0000"
     ]
-    older = "20261122T020840Z-fe31"  # random, and of a second before
+    older = "20261122T020840Z-fe31"  # random, one second earlier
     leave(*(tmp_path / f"{name}-mxnet-resnet18-1cpu-r1" for name in (*reversed(names), older)))
     assert [path.name[:21] for path in store.run_directories(tmp_path)] == [older, *names]
     assert stamp() <= stamp()
@@ -291,7 +291,7 @@ def test_an_unwritable_directory_is_refused(tmp_path):
 
 @pytest.mark.parametrize("room", [1, store.RESERVE_BYTES])
 def test_a_full_disk_is_refused_and_no_probe_file_stays(small_disk, room):
-    """`.probe.1234` on a disk that had no room for it, and a run that began where its record would not fit."""
+    """A full disk kept `.probe.1234`, and a run began although its record would not fit."""
     fill(small_disk, but=room // 2)
     with pytest.raises(RequestError, match=r"^OUT=.*No space left on device.*OUT=DIR$"):
         disk.check_writable(small_disk, room=room)
@@ -301,7 +301,7 @@ def test_a_full_disk_is_refused_and_no_probe_file_stays(small_disk, room):
 @pytest.mark.parametrize("name", ["/elsewhere/x", "../../x", "a/b", "", ".", "..", ".hidden", "a\nb", "x" * 300])
 @pytest.mark.parametrize("field", ["run_id", "matrix_id"])
 def test_a_record_can_not_choose_where_files_are_written(tmp_path, field, name):
-    """`matrix_id: "/elsewhere/x"` in somebody else's results, and `dlscale report` wrote `/elsewhere/x.md`."""
+    """With `matrix_id: "/elsewhere/x"` in results of others, `dlscale report` wrote `/elsewhere/x.md`."""
     fields = json.loads(record().model_dump_json(by_alias=True)) | {field: name}
     (tmp_path / store.RECORD).write_text(json.dumps(fields))
     with pytest.raises(RequestError, match=f"is not a run record, at {field}"):
@@ -316,7 +316,7 @@ def test_a_report_is_written_nowhere_but_in_its_folder(tmp_path, name):
 
 @pytest.mark.parametrize("figure", ["Infinity", "-Infinity", "NaN", "1e999"])
 def test_a_non_finite_figure_is_refused_with_its_record(tmp_path, figure):
-    """One record with Infinity took the whole report down."""
+    """One record with Infinity made the whole report fail."""
     text = record().model_dump_json(by_alias=True)
     fields = json.loads(text)
     rate = fields["measurement"]["throughput"]["value"]
@@ -354,7 +354,7 @@ TWO = (
 
 @pytest.fixture(params=["as lines", "settled", "in groups"])
 def frame(request, tmp_path, monkeypatch):
-    """The table of two nodes, read in every state that it can be in."""
+    """The table of two nodes, read in each of its states."""
     if request.param == "in groups":
         monkeypatch.setattr(tables, "GROUP", 1)
     write(tmp_path, *TWO)
@@ -390,7 +390,7 @@ def test_a_line_truncated_by_a_killed_runner_is_left_out(tmp_path):
 
 @pytest.mark.parametrize("name", ["exp:1", "file:x", "s3:x"])
 def test_a_folder_whose_name_looks_like_a_uri_is_a_folder(tmp_path, monkeypatch, name):
-    """Tables that pyarrow would not write, nor read, since it takes a relative path with a colon for a URI."""
+    """pyarrow neither wrote nor read tables there: it takes a relative path with a colon for a URI."""
     monkeypatch.chdir(tmp_path)
     folder = Path(name)
     folder.mkdir()
@@ -456,7 +456,7 @@ with draft(Path({path!r})) as own:
 def test_a_draft_replaces_the_file_only_on_success(tmp_path):
     path = tmp_path / "a.b.json"
     path.write_text("old")
-    with pytest.raises(OSError, match="full"), draft(path) as own:  # noqa: PT012 - it is what is written before that must go
+    with pytest.raises(OSError, match="full"), draft(path) as own:  # noqa: PT012 - the file written before must be removed
         own.write_text("half")
         raise OSError("full")
     assert path.read_text() == "old"
@@ -468,7 +468,7 @@ def test_a_draft_replaces_the_file_only_on_success(tmp_path):
 
 
 def test_drafts_of_killed_runners_are_removed_and_others_kept(tmp_path):
-    """Drafts that piled up in results, a file for each kill."""
+    """Drafts accumulated in results, one file for each kill."""
     run = tmp_path / "run"
     run.mkdir()
     for path in (tmp_path / "report.md", run / "a.b.parquet"):

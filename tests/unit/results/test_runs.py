@@ -1,13 +1,12 @@
-"""The commands that everybody tries first.
+"""The commands that users try first.
 
-Prevents: a run that has to be named by its whole path; `last` that reads every record of a large tree, or takes a copy or an older run for
-the newest; a name that means two runs and is taken for one of them; a list that no terminal is wide enough for; a figure without the number
-of its runs.
+Prevents: a run that must be named by its whole path; `last` that reads every record of a large tree, or takes a copy or an older run for
+the newest; an ambiguous name that silently selects one run; a list too wide for any terminal; a figure without the number of its runs.
 
 Runs that are counted twice, or not found.
 
-Prevents: a link to a run, or a copy of one, that makes a repeat of it; a backup that is taken for the run itself; a folder that is not found
-because its name reads as a pattern; one damaged record that hides the others.
+Prevents: a link to a run, or a copy, that counts as a repeat; a backup that is taken for the run itself; a folder that is not found
+because its name is read as a pattern; one damaged record that hides the others.
 """
 
 import json
@@ -42,7 +41,7 @@ RUNS = (
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """Two matrices in two folders, and a copy that has another name."""
+    """Two matrices in two folders, and a copy with another name."""
     for name in RUNS:
         folder = tmp_path / ("new" if name.startswith(NEW) else "old") / name
         folder.mkdir(parents=True)
@@ -54,7 +53,7 @@ def tree(tmp_path, monkeypatch):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The requests that `bench` was asked to run, or to show; nothing is run."""
+    """The requests that `bench` received; nothing is run."""
     found = []
     monkeypatch.setattr(bench, "bench", lambda request, command, **_: found.append((request, command)) or 0)
     monkeypatch.setattr(bench, "dry_run", lambda request: found.append((request, None)) or 0)
@@ -175,7 +174,7 @@ def test_one_run_has_its_figure_with_the_number_of_its_runs(tree):
 
 
 def test_truncated_output_is_reported(tree):
-    """Only the record had it: a log that ends in the middle of a line looked whole."""
+    """Only the record showed it: a log truncated within a line looked complete."""
     one = record(run_id=RUNS[4])
     outcome = one.outcome.model_copy(update={"cut": (f"dlscale-{RUNS[4]}-worker0",)})
     write_record(tree / "old" / RUNS[4], one.model_copy(update={"outcome": outcome}))
@@ -223,7 +222,7 @@ def test_a_rerun_leaves_the_same_choices_to_the_suite(tree, monkeypatch, asked):
 @pytest.mark.parametrize("typed", [("--out=/of/another",), ("--out", "/of/another")])
 @pytest.mark.parametrize("out", ["", "here"])
 def test_a_rerun_is_recorded_on_this_machine(tree, asked, typed, out):
-    """Prevents records in a folder that the machine of the first run had, and this one need not have."""
+    """Prevents records in a folder of the first run's machine, which may not exist on this one."""
     found = record(run_id="elsewhere")
     command = ("dlscale", "bench", "--framework=mxnet", *typed, "--repeat=2")
     provenance = found.provenance.model_copy(update={"command": command})
@@ -355,7 +354,7 @@ def test_a_variable_of_make_is_an_option(asked):
 
 @pytest.mark.parametrize("typed", [("resnet50",), ("WORKERS=1", "resnet50"), ("MODEL=resnet50",)])
 def test_an_abbreviated_command_is_run_again(tree, asked, typed):
-    """Prevents a command that the suite wrote itself and then refused: a model in its own right, beside the --model that it adds."""
+    """The suite refused its own recorded command: a bare model name next to the --model that it added."""
     found = record(run_id="short")
     trial = found.trial.model_copy(update={"model": "resnet50"})
     provenance = found.provenance.model_copy(update={"command": ("dlscale", "bench", *typed)})
@@ -421,7 +420,7 @@ def test_a_readable_copy_stands_in_for_a_damaged_run(tmp_path):
 
 
 def test_runs_of_a_folder_are_counted_once_too(tmp_path):
-    """A baseline and its copy were two baselines of a study."""
+    """A baseline and its copy counted as two baselines of a study."""
     leave(tmp_path, "b")
     (tmp_path / "latest").symlink_to("b")
     (tmp_path / "damaged").mkdir()
@@ -430,7 +429,7 @@ def test_runs_of_a_folder_are_counted_once_too(tmp_path):
 
 
 def test_only_a_path_that_does_not_exist_is_a_pattern(tmp_path):
-    """`compare` and `query` did not find a folder that is called `old [x]`."""
+    """`compare` and `query` did not find a folder named `old [x]`."""
     leave(tmp_path / "old [x]", "b")
     leave(tmp_path / "old x", "c")
     assert found_at(tmp_path / "old [x]") == [tmp_path / "old [x]" / "b"]

@@ -1,24 +1,24 @@
-"""The picture that README opens with and the records that it is made from.
+"""The picture at the top of README and the records behind it.
 
-Prevents: a picture that no record gives any more, and a wire that is called by a name for which nothing speaks.
+Prevents: a picture that its records no longer give, and a wire named without evidence.
 
-What docs/results-h200.md says of the H200s beside its generated tables, held against the records.
+The prose of docs/results-h200.md, checked against the records.
 
 Prevents: a ratio in prose that no record gives.
 
-The records of GPUs that the project vouches for, held against themselves: two ways to the same energy, and what must rise with the batch.
+Consistency of the committed records of GPUs: two ways to the same energy, and figures that must rise with the batch.
 
-Prevents: a unit or a span that is off and that no made-up sample would show.
+Prevents: a wrong unit or span that no made-up sample would show.
 
-Power, energy, utilisation and throughput of every committed record, as its raw files give them now, and of every row made of them.
+Power, energy, utilisation and throughput of every committed record, recomputed from its raw files, and of every row made of them.
 
-Prevents: a power and an amount per joule that contradict each other beside one throughput (22 of 231 rows did, by up to 46 %: power was the
-mean of lagging samples, energy the counter's); either of a span too short for it; amounts per joule in another unit than the throughput; more than all of a peak.
+Prevents: power and samples per joule that contradict each other for one throughput (22 of 231 rows did, by up to 46 %: power was the mean of
+lagging samples, energy the counter's); either for too short a span; samples per joule in another unit than throughput; use above a peak.
 
-Reports that are committed beside the records that the project vouches for.
+Reports that are committed next to their records.
 
-Prevents: a table on file that its own records no longer give, which a redraw then changes by the way; a report of a folder that nobody committed.
-Plots are left out: another version of the library that draws them moves a line by a pixel.
+Prevents: a committed table that its own records no longer give, which a later redraw changes unnoticed; a report that was not committed.
+Plots are left out: another version of the plotting library moves a line by a pixel.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SEVERAL = [record for _, record in OF_WIRES if record.trial.world_size > 1]
 
 @pytest.mark.parametrize("record", SEVERAL, ids=lambda record: record.run_id)
 def test_each_wire_between_gpus_is_proved(record):
-    """By NCCL's own lines, and by counters that all agree with them."""
+    """By lines of NCCL's log, and by counters that all agree with them."""
     if record.validity.status == "invalid":
         assert record.transport.contradiction
         return
@@ -67,7 +67,7 @@ def test_each_wire_between_gpus_is_proved(record):
 
 
 def test_emulated_hosts_send_what_the_algorithm_needs():
-    """NCCL takes a ring over all ranks, or a tree between the hosts; with one rank on each both send the same."""
+    """NCCL uses a ring over all ranks, or a tree between the hosts; with one rank a host both send the same."""
     for record in SEVERAL:
         if record.trial.link:
             gradients = record.transport.gradient_bytes
@@ -84,7 +84,7 @@ DOCUMENT = " ".join((ROOT / "docs/results-h200.md").read_text("utf-8").split())
 
 
 def rows_of(topic, matrix="", **wanted):
-    """The scales of the runs of a topic that are of a matrix, by the end of its id, and of such trials."""
+    """Summary rows of a topic's runs, selected by the end of the matrix id and by fields of the trial."""
     of_matrix = [run for run in records_under(RESULTS / "h200" / topic) if run[1].matrix_id.endswith(matrix)]
     return summarize([run for run in of_matrix if wanted.items() <= dict(run[1].trial).items()]).rows
 
@@ -99,7 +99,7 @@ def test_the_page_has_the_speedup_of_all_techniques():
 
 
 def test_plain_ddp_on_four_gpus_is_not_left_out():
-    """A table of four GPUs left the faster variant out."""
+    """A table of four GPUs omitted the faster variant."""
     of = {"model": "resnet50", "world_size": 4, "interconnect": "nvlink", "batch_per_device": 256}
     plain, bf16 = (rows_of(topic, **of)[0].throughput for topic in ("wires", "scaling"))
     assert plain > bf16
@@ -107,7 +107,7 @@ def test_plain_ddp_on_four_gpus_is_not_left_out():
 
 
 def test_inference_fed_with_several_batches_in_flight_and_one_at_a_time():
-    """Throughput was the host's: 7,464 images/s with the GPU half idle, less than training."""
+    """Throughput was limited by the host: 7,464 images/s with the GPU half idle, less than in training."""
     (tuned,), (plain,), (alone,) = (
         rows_of(topic, batch_per_device=256) for topic in ("own-inference", "inference-in-flight", "inference")
     )
@@ -172,20 +172,20 @@ def with_interval(row):
 FOLDERS = [RESULTS / "h200" / topic for topic in ("telemetry", "cern-wgan")]
 RECORDS = [read_record(path) for folder in FOLDERS for path in run_directories(folder)]
 WATCHED = [record for record in RECORDS if record.telemetry]
-# Of one batch there are two: one whose rate never settled, and one whose pass looked at a single step before it had.
+# One batch has two: one whose rate never settled, and one whose pass profiled a single step before it had.
 SWEEP = sorted(
     (record for record in RECORDS if record.trial.precision == "bf16" and record.validity.status == "valid"),
     key=lambda record: record.trial.batch_per_device,
 )
 PAGE = " ".join((ROOT / "docs/telemetry.md").read_text("utf-8").split())
-SATURATED = 95  # percent of time in which some kernel ran; NVML's figure is of a sixth of a second, and behind at the beginning of a span
+SATURATED = 95  # percent of time with a kernel running; NVML averages over 1/6 s and lags at the start of a span
 
 
 @pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
 def test_the_energy_counter_and_power_over_time_agree(record):
     for gpu in record.telemetry.gpus:
         assert gpu.energy_method == "energy counter"
-        # The power of these records is the mean of the second before: it lags while a GPU comes to its load, in spans of five seconds.
+        # Power in these records is a mean of the last second: it lags while the load rises, in spans of five seconds.
         assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.07)
         assert gpu.energy_j == pytest.approx(gpu.power_w.avg * gpu.measured_s, rel=0.05)
         assert gpu.idle_power_w < gpu.power_w.avg
@@ -221,14 +221,14 @@ def test_utilisation_rises_with_the_batch():
 
 
 def test_the_union_of_kernels_agrees_with_the_driver():
-    """NVML counts a moment as busy in which any kernel ran; a profiled step is synchronized at its end, a measured one is not."""
+    """NVML counts time with any kernel running as busy; profiled steps are synchronized at their end, measured steps are not."""
     passes = [r for r in SWEEP if r.profiled and r.trial.workload == "imagenet_cnn"]
     assert [r.trial.batch_per_device for r in passes] == [4, 16, 64, 256, 512]
     assert f"by at most {max(map(apart, passes)):.1f} points at batch 4 to 512 in valid passes" in PAGE
 
 
 def test_a_pass_that_never_settled_disagrees_with_the_driver():
-    """The one of bf16; its single step was slower than those that were measured."""
+    """The bf16 pass; its single step was slower than the measured steps."""
     (unsettled,) = (
         r
         for r in RECORDS
@@ -238,7 +238,7 @@ def test_a_pass_that_never_settled_disagrees_with_the_driver():
 
 
 def apart(record):
-    """Points between the union of a pass's kernels and NVML's utilisation in the run before it."""
+    """Percentage points between the union of a pass's kernels and NVML's utilisation in the measured run before it."""
     (measured,) = (
         r.telemetry.gpus[0].utilisation.avg for r in RECORDS if not r.profiled and r.matrix_id == record.matrix_id
     )
@@ -246,7 +246,7 @@ def apart(record):
 
 
 def test_a_pass_counts_what_the_program_counted():
-    """Twice the multiply-adds, by the layers of the network and by PyTorch's own counter."""
+    """Twice the multiply-adds, by the network's layers and by PyTorch's counter."""
     for record in SWEEP:
         if record.profiled:
             counted = {one.phase: one.flop_per_sample for one in record.profile.flop}
@@ -257,7 +257,7 @@ def test_a_pass_counts_what_the_program_counted():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_counters_without_a_profiler_agree_with_ncu_on_the_same_kernels(precision):
-    """GPM counts over all time, ncu over that of kernels: their share of time is between the two."""
+    """GPM averages over all time, ncu over kernels' time: the ratio is the kernels' share of time."""
     (counted,) = (r for r in RECORDS if r.profiled and r.profile.source == "ncu" and r.trial.precision == precision)
     (measured,) = (r for r in RECORDS if r.matrix_id == counted.matrix_id and not r.profiled)
     ncu, gpm = counted.profile.counters, measured.telemetry.gpus[0]
@@ -265,7 +265,7 @@ def test_counters_without_a_profiler_agree_with_ncu_on_the_same_kernels(precisio
     busy = gpm.utilisation.avg / 100
     assert gpm.fp32_utilisation.avg == pytest.approx(ncu.fp32_percent * busy, abs=5)
     assert gpm.tensor_percent.avg == pytest.approx(ncu.tensor_percent * busy, abs=5)
-    # Products of matrices are on the tensor cores in bf16 and not on them in fp32: neither could pass for the other.
+    # Matrix products use the tensor cores in bf16 but not in fp32, so the two can't be confused.
     assert (ncu.tensor_percent > ncu.fp32_percent) == (precision == "bf16")
 
 
@@ -274,7 +274,7 @@ RUNS = [path for folder in folders_under(RESULTS) for path in run_directories(fo
 
 @pytest.fixture(scope="module")
 def regraded():
-    """(directory, record) of all, each the same to the digit by its raw files."""
+    """(directory, record) of all, each recomputed to the digit from its raw files."""
     found = {path: regrade(path) for path in RUNS}
     assert [path for path, (old, new) in found.items() if new != old] == []
     return [(path, new) for path, (_, new) in found.items()]
@@ -302,7 +302,7 @@ def test_no_run_contradicts_itself(regraded):
 def test_nothing_computes_more_than_its_peak(regraded):
     flops = [record.measurement.flop for _, record in regraded if record.measurement.flop]
     assert max(flop.mfu_percent or 0 for flop in flops) <= 100
-    # VGG-16 in fp32, whose convolutions cuDNN computes with fewer multiplications.
+    # VGG-16 in fp32: cuDNN computes its convolutions with fewer multiplications.
     assert [flop.mfu_percent for flop in flops if flop.above_peak] == [None]
 
 
@@ -319,17 +319,17 @@ def test_no_row_contradicts_itself_to_its_printed_digits(regraded):
             float(figure(value).replace(",", ""))
             for value in (row.throughput, row.telemetry.power_w, row.telemetry.samples_per_joule)
         )
-        # Each is rounded to four digits and to three decimals at most.
+        # Each is rounded to four digits, and to at most three decimals.
         assert rate / watts == pytest.approx(per_joule, rel=1.5e-3, abs=6e-4)
 
 
 @pytest.mark.parametrize("folder", ["epyc-2core", "h200/telemetry", "h200/cern-wgan"])
 def test_committed_reports_are_redrawn_to_the_byte(folder, tmp_path, monkeypatch):
-    """Ten CSVs had no columns for what was measured later, and each redraw rewrote them."""
+    """Ten CSVs lacked columns of newer figures, and each redraw rewrote them."""
     monkeypatch.setattr(picture, "png", lambda *_, **_how: None)
     report([RESULTS / folder], out=tmp_path)
     drawn, kept = tables(tmp_path), tables(RESULTS / folder)
-    # `reproduce` writes those of a study, and `regrade` again.
+    # `reproduce` writes the reports of a study, `regrade` rewrites them.
     studies = {
         path.name.replace(".reproduction.json", ".md") for path in (RESULTS / folder).glob("*.reproduction.json")
     }
@@ -347,7 +347,7 @@ def tables(folder):
 
 
 def test_the_documents_print_what_compare_prints(monkeypatch, capsys):
-    """README had another interval than the command beside it gives."""
+    """README had another interval than its command prints."""
     monkeypatch.chdir(ROOT)
     documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = [text for path in documents if "| trial | runs | A | B | B/A |" in (text := path.read_text("utf-8"))]
