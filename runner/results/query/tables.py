@@ -150,16 +150,16 @@ _SQL_TYPES: Final[Mapping[Kind, str]] = {
     "processes": "STRUCT(pid BIGINT, memory_mib DOUBLE, cgroup VARCHAR, session BIGINT)[]",
 }
 _COUNTED: Final = Column(
-    name="counted", type="BOOLEAN", meaning="whether it is of the steady state, which throughput is taken over"
+    name="counted", type="BOOLEAN", meaning="whether it is in the steady state, over which throughput is computed"
 )
 _OF_LOSSES: Final = (
     Column(name="rank", type="BIGINT"),
     Column(name="iteration", type="BIGINT", meaning="from 0"),
-    Column(name="loss", type="DOUBLE", meaning="null where it was not finite"),
+    Column(name="loss", type="DOUBLE", meaning="null if it was not finite"),
 )
 _OF_RUNS: Final = (
     Column(name="directory", type="VARCHAR", meaning="the run directory"),
-    Column(name="machine", type="VARCHAR", meaning="the folder of `results/` that it is in, else the folder above it"),
+    Column(name="machine", type="VARCHAR", meaning="its folder in `results/`, else its parent folder"),
 )
 
 
@@ -171,14 +171,14 @@ _OF_PUBLISHED: Final = (
         Column(name=name, type=kind, path=(name,), meaning=meanings(Row).get(name, ""))
         for name, kind in (("id", "VARCHAR"), ("metric", "VARCHAR"), ("unit", "VARCHAR"), ("kind", "VARCHAR"))
     ),
-    Column(name="value", type="DOUBLE", meaning="as printed; null where there is a value for each run"),
-    Column(name="run_values", type="DOUBLE[]", meaning="the values of single runs, where those are printed"),
+    Column(name="value", type="DOUBLE", meaning="as printed; null if there is a value for each run"),
+    Column(name="run_values", type="DOUBLE[]", meaning="the values of single runs, if printed"),
     Column(name="approx", type="BOOLEAN", path=("approx",), meaning=meanings(Row)["approx"]),
     Column(name="bound", type="VARCHAR", path=("bound",), meaning=meanings(Row)["bound"]),
-    Column(name="place", type="VARCHAR", path=("where",), meaning="where in the document it is printed"),
+    Column(name="place", type="VARCHAR", path=("where",), meaning="place in the document"),
     *columns_of(Conditions),
-    Column(name="baseline", type="VARCHAR", meaning="id of the figure on the fewest devices, otherwise alike"),
-    Column(name="speedup", type="DOUBLE", meaning="the figure ÷ its baseline, computed again"),
+    Column(name="baseline", type="VARCHAR", meaning="id of the figure on the fewest devices, all else equal"),
+    Column(name="speedup", type="DOUBLE", meaning="the figure ÷ its baseline, recomputed"),
     Column(name="efficiency_percent", type="DOUBLE", meaning="of the ideal speedup"),
 )
 
@@ -231,7 +231,7 @@ def _raw(table: TableName, row: str) -> Table:
 
 RUNS: Final = Table(
     name="runs",
-    row="one run: its record, without what has a table of its own",
+    row="one run: its record, without the fields that have tables of their own",
     columns=(*_OF_RUNS, *columns_of(RunRecord, without=_LEFT_OUT)),
     rows=_of_run,
 )
@@ -249,13 +249,13 @@ LOSSES: Final = Table(
 )
 EPOCHS: Final = Table(
     name="epochs",
-    row="one epoch of a training that is watched to converge",
+    row="one epoch of a convergence training",
     columns=(_RUN_ID, *columns_of(EpochFigures)),
     rows=_of_epochs,
 )
 TELEMETRY: Final = _raw("telemetry", "one sample of one device")
-KERNELS: Final = _raw("kernels", "one kernel, copy, call or operator of a pass under a profiler")
-PUBLISHED: Final = Table(name="published", row="one figure that somebody published", columns=_OF_PUBLISHED)
+KERNELS: Final = _raw("kernels", "one kernel, copy, call or operator of a profiling pass")
+PUBLISHED: Final = Table(name="published", row="one published figure", columns=_OF_PUBLISHED)
 TABLES: Final = (RUNS, WINDOWS, LOSSES, EPOCHS, TELEMETRY, KERNELS, PUBLISHED)
 OF_RECORDS: Final = {table: table.rows for table in TABLES if table.rows}
 """The tables that are filled from records, with the functions that yield their rows."""
