@@ -1,1 +1,1 @@
-"""Runs a request: prepares images and data, runs each trial's containers with monitors beside them, and leaves a record of each."""
+"""Runs a request: prepares images and data, runs and monitors each trial's containers, and writes a record of each run."""

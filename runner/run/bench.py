@@ -1,4 +1,4 @@
-"""The main job, from a request to a report: discover, plan, prepare, run every trial, publish. Each stage hands its result on."""
+"""The main job, from a request to a report: discover, plan, prepare, run every trial, publish. Each stage passes its result to the next."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from runner.run.trial_runner import Known, RecordedRuns, TrialRunner
 
 
 def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, verbose: bool = False) -> int:
-    """Run a request to its report, printed in short or `verbose`, and return the exit code.
+    """Run a request, publish its report, print it (in full if `verbose`), and return the exit code.
 
-    `command` is the command line, for the records; with `as_json`, what the tables are made from goes to standard output, and the tables
-    to standard error.
+    `command` is the command line, for the records. With `as_json`, the tables' data goes to standard output as JSON, and the tables
+    themselves to standard error.
     """
     if request.cluster:
         become(slurm.salloc(request, command))
     name = stamp()
     with progress(open_console(stderr=True)) as shown:
         runs = run(request, command=command, name=name, shown=shown)
-    # pyarrow and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
+    # pyarrow and matplotlib take a second to load, so they are not loaded before a job runs (`report/ahead.py`).
     from runner.report.publish import Measured, publish  # noqa: PLC0415
 
     publish(
@@ -57,7 +57,7 @@ def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, 
 
 
 def _smoke_test(request: Request, trial: AnyTrial) -> Iterator[str]:
-    """What the default on CPUs is, which fits the smallest machine, to those who asked for nothing else."""
+    """Point out that the default workload on CPUs, chosen to fit the smallest machine, is a smoke test; silent if a model or size was given."""
     if isinstance(trial, Trial) and trial.device == "cpu" and not (request.model or request.image_size):
         yield (
             f"{trial.model} at {trial.image_size}×{trial.image_size} is a smoke test: training works here; to compare machines, train on "
@@ -74,10 +74,10 @@ def run(
     known: Known = lambda _, __: None,
     wanted: Callable[[Trial], bool] = lambda _: True,
 ) -> list[Run]:
-    """Run a request to its records; a RequestError where nothing was started, a RunFailedError where a run could not be recorded.
+    """Run a request and return its records. Raises RequestError if nothing was started, RunFailedError if a run could not be recorded.
 
-    `command` is the command line, for the records; `name` begins every run id. `known` is asked before each trial: a run that it knows is
-    taken instead. `wanted` says which trials of the plan to run.
+    `command` is the command line, for the records; `name` is the prefix of every run id. `known` is called before each trial; if it returns
+    a run on file, that one is used instead. `wanted` selects the trials of the plan to run.
     """
     with ExitStack() as held:
         if request.engine in (None, "docker") and request.hosts != SLURM:
@@ -106,7 +106,7 @@ def run(
 
 
 def _discover(request: Request, **how: Any) -> tuple[Request, AnyResources]:
-    """A request with the nodes that a comparison emulates, and what it runs on, with the run that it names as its baseline."""
+    """Return the request, with nodes to emulate if it compares interconnects, and its resources, with its named baseline run."""
     request = emulate_for_comparison(request)
     found = discover(request, **how)
     if isinstance(found, ExternalResources) and request.baseline:
@@ -115,7 +115,7 @@ def _discover(request: Request, **how: Any) -> tuple[Request, AnyResources]:
 
 
 def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
-    """See whether the links of emulated nodes can be had here, before the first trial."""
+    """Check that this machine can emulate the links of the trials, before the first one starts."""
     if prepared.tools:
         links = dict.fromkeys(trial.link for trial in trials if isinstance(trial, Trial) and trial.link)
         shaper.check(next(iter(prepared.engines.values())), image=prepared.tools, links=links)
@@ -141,16 +141,16 @@ def dry_run(request: Request) -> int:
 
 
 def exit_code(records: Sequence[RunRecord]) -> int:
-    """0 when all is well, 3 when a run failed, 4 when one is invalid."""
+    """0 if all runs are usable, 3 if one failed, 4 if one is invalid."""
     if any(record.outcome.status != "ok" for record in records):
         return 3
     return 4 if any(record.validity.status == "invalid" for record in records) else 0
 
 
 def stamp(now: datetime | None = None) -> str:
-    """Sorts by time: UTC to the second, and what has passed of that second in 65,536ths, in hexadecimal.
+    """Return a name that sorts by time: UTC to the second, then the fraction of that second in 65,536ths, in hexadecimal.
 
-    Names of older runs end in two random bytes there; those of one second do not sort.
+    Names of older runs end in two random bytes instead, so those of the same second do not sort.
     """
     now = now or datetime.now(timezone.utc)
     return f"{now:%Y%m%dT%H%M%SZ}-{now.microsecond * 2**16 // 10**6:04x}"

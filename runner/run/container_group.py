@@ -1,8 +1,8 @@
-"""The containers of one run while they run: started on all nodes at once, listened to, kept alive by signs of life, and ended.
+"""The containers of one run while they run: started on all nodes concurrently, read, kept alive by heartbeats, and ended.
 
-Their ssh keys, where a launcher needs any, are of this run alone: made in memory, handed to the leases over the connection that holds them,
-and never on a disk. The first node gets the key that opens the others, each of those the key that it proves itself with and the one that it
-lets in. A lease keeps them on a tmpfs of its container's own, which goes with it (`workloads/lease.py`).
+If a launcher needs SSH keys, each run has its own. They are made in memory, sent to the leases over the connections that hold those, and
+never written to a disk. The first node gets the private key for logging in to the others; each of these gets its host key and the public key
+that it accepts. A lease keeps them on a tmpfs of its container, which is removed with it (`workloads/lease.py`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from runner.engines.base import AHEAD, Container, Engine, EngineError, Line, Nod
 from runner.plan.launch import horovod
 from runner.plan.launch.job import Job
 
-# Lines of a container that are kept for a sentence on its end; torchrun alone writes 45 after a rank's last words.
+# Last lines of a container that are kept to explain why it failed; torchrun alone writes 45 after a rank's last line.
 TAIL_LINES: Final = 200
 POLL_S: Final = 0.25
-# What says to a lease that the runner is there.
+# Tells a lease that the runner is alive.
 SIGN: Final = b"\n"
-# Characters of a line that are kept for a sentence.
+# Characters that are kept of each of these lines.
 TAIL_LENGTH: Final = 2000
 
 
-class Stop(Exception):  # noqa: N818 - it ends a run in order; it is no error
-    """The run is over before its containers are."""
+class Stop(Exception):  # noqa: N818 - it ends a run in an orderly way and is no error
+    """Ends a run before all of its containers have exited."""
 
     def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
@@ -47,14 +47,14 @@ class Stop(Exception):  # noqa: N818 - it ends a run in order; it is no error
 
 @dataclass(frozen=True)
 class Lost:
-    """An engine does not answer any more; its last words, or those of the connection to it."""
+    """An engine no longer answers; `why` is the last error of the engine or of the connection to it."""
 
     why: str
 
 
 @dataclass
 class ContainerGroup:
-    """The containers of a run by name, the node of each, what they have said so far, and the nodes that were lost."""
+    """The containers of a run by name, with their nodes, unprocessed output and exit codes, and the nodes that were lost."""
 
     nodes: Mapping[str, str]
     containers: dict[str, Container] = field(default_factory=dict)
@@ -67,9 +67,9 @@ class ContainerGroup:
     over: threading.Event = field(default_factory=threading.Event)
 
     def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec], keys: Mapping[str, bytes]) -> None:
-        """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
+        """Start all containers: nodes concurrently, in order on each; first the daemons of all nodes, because the others depend on them.
 
-        Engines are by node; `keys` has by container what its lease is told before all else. Stops where an engine would not.
+        `engines` are by node; `keys`, by container, are sent to its lease first. Raises Stop if an engine cannot start a container.
         """
         nodes = list(dict.fromkeys(spec.node for spec in specs))
 
@@ -90,7 +90,7 @@ class ContainerGroup:
                     started.result()
 
     def follow(self, container: Container) -> None:
-        """Read a container's lines in a thread of their own; its exit code comes last."""
+        """Read a container's lines in a new thread; its exit code comes last."""
         self.tails[container.name] = deque(maxlen=TAIL_LINES)
         self.last_events[container.name] = {}
         self.containers[container.name] = container
@@ -107,16 +107,16 @@ class ContainerGroup:
             self._say(container.name, Lost(str(error)))
 
     def _say(self, name: str, what: Line | int | Lost) -> None:
-        """Hand something over, as soon as there is room; nobody takes it in once the run is over."""
+        """Queue output as soon as there is room; it is discarded once the run is over."""
         while not self.over.is_set():
             with suppress(queue.Full):
                 self.said.put((name, what), timeout=POLL_S)
                 return
 
     def give_signs_of_life(self, engines: Mapping[str, Engine]) -> None:
-        """Let every container know that the runner is there until the end, and ask the engine of every node whether it is.
+        """Send heartbeats to every container until the run ends, and check that the engine of every node still answers.
 
-        A cable that is pulled closes no connection: it is missed signs that tell.
+        A pulled cable closes no connection; only missed heartbeats reveal it.
         """
 
         def beat() -> None:
@@ -141,19 +141,19 @@ class ContainerGroup:
             threading.Thread(target=watch, args=(node, engine), daemon=True).start()
 
     def keep(self, name: str, text: str) -> None:
-        """Keep a line among a container's last."""
+        """Add a line to the last lines of a container."""
         self.tails[name].append(text[:TAIL_LENGTH])
 
     def explain(self, name: str) -> str:
-        """Why a container ended as it did; with its node where there are several."""
+        """Explain why a container exited as it did; names its node if there are several."""
         where = f"{self.nodes[name]}: " if len(set(self.nodes.values())) > 1 else ""
         why = explain(self.exit_codes[name], self.tails[name], last_events=self.last_events[name])
         return f"{where}{name}: {why}"
 
     def end(self) -> None:
-        """Stop all in parallel, the last started first, then remove them; a lost node's are let go. What has ended is left alone.
+        """Stop all containers in parallel, the last started first, then remove them; on lost nodes, only release their leases.
 
-        None is removed before all have ended: Podman ends with a container those that are in its network.
+        None is removed before all have ended: when Podman removes a container, it ends those that share its network.
         """
         self.over.set()
         lost = [container for name, container in self.containers.items() if self.nodes[name] in self.lost]
@@ -169,7 +169,7 @@ class ContainerGroup:
 
 @dataclass(frozen=True)
 class KeyPair:
-    """An Ed25519 key pair in OpenSSH's formats: a private key file, and algorithm and key as in known_hosts and authorized_keys."""
+    """An Ed25519 key pair in OpenSSH's formats: a private key file; algorithm and public key, as in known_hosts and authorized_keys."""
 
     private: str = field(repr=False)
     public: str
@@ -185,7 +185,7 @@ def make_pair() -> KeyPair:
 
 
 def made(job: Job, specs: Sequence[ContainerSpec]) -> dict[str, bytes]:
-    """Make a run's keys: by container, the line that its lease is told before all else; nothing for a job that needs no ssh."""
+    """Make a run's SSH keys: by container, the line that its lease gets first; empty for a job that needs no SSH."""
     logins = horovod.logins(job)
     if not logins:
         return {}

@@ -1,7 +1,7 @@
-"""The data of a training, made ready by programs of the suite: packed for a framework, or made to try with.
+"""Prepares training data with programs of the suite: packs it for a framework, makes a small sample, or imports ImageNet at 32×32 pixels.
 
-A folder of JPEGs is packed with the image's own framework and kept by its digest; the small set to try with is made out of photographs that
-ship inside Python packages.
+A folder of JPEGs is packed with the image's own framework and cached by its digest; the sample is made from photographs that ship with
+Python packages.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from runner.run.execute import run_tool
 
 SAMPLE_LOCK: Final = SUITE_ROOT / "requirements-sample.lock"
 SAMPLE_PYTHON: Final = ">=3.10"
-# Pixels a side with which a network learns in a minute.
+# Range of the sides in pixels at which a network learns within a minute.
 SMALL: Final = (96, 160)
 
 
 def make_sample(
     directory: Path, *, images: int, seed: int, side: tuple[int, int] = SMALL, report: Callable[[str], None]
 ) -> None:
-    """Write so many real JPEGs, squares of so many pixels a side, into a directory that does not exist yet, or is empty."""
+    """Write `images` real, square JPEGs into a new or empty directory; `side` is the range of their sides in pixels."""
     python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
     program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
     words = (f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}")
@@ -44,7 +44,7 @@ def make_sample(
 
 
 def import_imagenet32(source: Path, directory: Path, *, report: Callable[[str], None]) -> None:
-    """Write the published files of ImageNet at 32×32 pixels as class folders. RequestError: they are not those, or the directory is in use."""
+    """Write ImageNet's published 32×32 files as class folders. Raises RequestError if they are other files or the directory is in use."""
     python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
     program = str(WORKLOADS / "imagenet_cnn" / "import_imagenet32.py")
     try:
@@ -56,7 +56,7 @@ def import_imagenet32(source: Path, directory: Path, *, report: Callable[[str], 
 
 
 def packed_path(data: Dataset, cache: Path, *, framework: str, image_size: int) -> Path:
-    """Where the packed form of a data set is, or will be."""
+    """The path of a data set's packed form, whether or not it exists yet."""
     form = PACKED_FOR[framework]
     size = f"-{image_size}" if form.sized else ""
     return cache / "packed" / framework / f"{data.digest[:16]}{size}" / f"images{form.suffix}"
@@ -72,9 +72,9 @@ def pack(
     cpus: tuple[int, ...],
     say: Callable[[str], None],
 ) -> Path:
-    """Pack a folder once for a framework, in an image (or environment) of it; a second call finds it packed.
+    """Pack a folder for a framework, in its image or environment, and return the path; a second call finds it packed.
 
-    `image_size` is the height and width in pixels that it will be trained at. A RunFailedError where the packer failed.
+    `image_size` is the height and width in pixels for training. Raises RunFailedError if the packer fails.
     """
     target = packed_path(data, cache_dir(), framework=framework, image_size=image_size)
     if target.exists():
@@ -95,7 +95,7 @@ def pack(
             *((f"--image-size={image_size}",) if form.sized else ()),
         ),
         env={"HOME": HOME, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-        # It may write into the new directory, and nowhere else.
+        # The packer may write to the new directory only.
         mounts=(*engine.mounts(Path(data.path)), Mount(source=str(draft), target=out, read_only=False)),
         cpus=cpus,
         user=engine.user(),

@@ -1,8 +1,8 @@
-"""Runs the containers of one trial to their end and keeps every line that they write. The only stage that waits.
+"""Runs the containers of one trial until they exit and keeps every line that they write. The only stage that waits.
 
-The first container that fails ends the others. Each ends too at the wall-clock limit, after too long a silence, when the run is stopped
-(`interrupts.py`), when a node is lost, or when the record can't be written any more. Daemons are ended once all others have. Whatever happens, no container is left
-where an engine still answers; where none does, the lease ends the node's part.
+The first container to fail ends the others. So do the wall-clock limit, too long a silence, a stop signal (`interrupts.py`), a lost node, and
+a record that can no longer be written. Daemons are ended once all other containers have exited. All containers are removed, unless their
+engine no longer answers; then the lease ends the job on that node.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from runner.results.store import RunWriter
 from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
 from runner.run.dialects.base import Reader
 
-# How long a run may stay silent. TorchInductor compiles a network of 50 layers and times its kernels for three minutes on 16 cores.
+# How long a run may stay silent. TorchInductor takes three minutes on 16 cores to compile a network of 50 layers and time its kernels.
 SILENCE_S: Final = 600.0
 SEARCH_SILENCE_S: Final = 1800.0
-# How long scheduler and servers may outlive the last worker before they are ended.
+# How long the scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
-# Between two looks whether the record can still be written.
+# Seconds between checks that the record can still be written.
 WRITTEN_S: Final = 1.0
-# Characters that are kept of all lines that mpirun has torn, and what one more rank counts for: what begins lines and ends none fills no
-# memory either.
+# At most this many characters of split lines are buffered, so that a program that never ends a line cannot exhaust memory. Each buffered
+# piece counts as `_EACH_RANK` more.
 MOST_TORN: Final = 2**25
 _EACH_RANK: Final = 256
-# Behind a job number, which horovodrun's own prefix has not: that one is put before whole lines.
+# Open MPI's tag contains a job number. horovodrun's own prefix has none; it precedes whole lines only.
 _MPI_TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Wall-clock seconds of a run, with the flag that says so, and seconds that it may stay silent."""
+    """The wall-clock limit of a run in seconds, the flag that sets it, and the longest silence in seconds."""
 
     wall_s: float
     silence_s: float
@@ -54,7 +54,7 @@ class Limits:
 
     @classmethod
     def of(cls, request: Request, trial: AnyTrial) -> Limits:
-        """Those that were asked for, of a measured run or of a pass under a profiler."""
+        """The request's limits, for a measured run or for a profiling pass."""
         searches = isinstance(trial, Trial) and "kernel-search" in trial.techniques
         silence_s = request.inactivity_timeout_s or (SEARCH_SILENCE_S if searches else SILENCE_S)
         if trial.profile:
@@ -62,7 +62,7 @@ class Limits:
         return cls(request.timeout_s, silence_s)
 
     def check(self, now: float, *, started: float, heard: float) -> None:
-        """Stop the run where the time since the start, or since the last line, has reached its limit."""
+        """Stop the run if the time since its start, or since its last line, exceeds the limit."""
         if now - started > self.wall_s:
             raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer {self.flag} if the job needs it")
         if now - heard > self.silence_s:
@@ -72,11 +72,11 @@ class Limits:
 
 
 class TornLines:
-    """Takes in the physical lines of one stream; gives those that its ranks wrote, each behind one tag.
+    """Reassembles the lines that ranks wrote from the physical lines of one stream; each has one tag.
 
-    What a rank writes, mpirun forwards in pieces of 4,096 bytes at most, each behind a tag such as `[1,3]<stdout>:` and no end of line of
-    its own (Open MPI's --tag-output, orte/mca/iof/base/iof_base_output.c). Where ranks write at once, a physical line is then a chain of
-    pieces of several ranks, of which only the last has come to its end.
+    mpirun forwards a rank's output in pieces of at most 4,096 bytes, each after a tag such as `[1,3]<stdout>:` and without a newline of its
+    own (Open MPI's --tag-output, orte/mca/iof/base/iof_base_output.c). If ranks write concurrently, a physical line is a chain of pieces
+    of several ranks, and ends only the line that its last piece belongs to.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class TornLines:
         self._kept = 0
 
     def feed(self, text: str) -> tuple[str, ...]:
-        """Take in a physical line without its end: the lines that it completes, which are none or one, or two behind untagged text."""
+        """Add a physical line, without its newline, and return the lines that it completes: one, or two if untagged text precedes the tags."""
         tags = list(_MPI_TAG.finditer(text))
         if not tags:
             return (text,)
@@ -100,7 +100,7 @@ class TornLines:
         return (*untagged, last + "".join(pieces) + text[tags[-1].end() :])
 
     def close(self) -> tuple[str, ...]:
-        """Give what was begun and never ended."""
+        """Return the lines that were never ended."""
         rest = tuple(tag + "".join(pieces) for tag, pieces in self._begun.items())
         self._begun, self._kept = {}, 0
         return rest
@@ -108,7 +108,7 @@ class TornLines:
 
 @dataclass
 class Output:
-    """Where what the containers say goes: events to the record and to `watch`, all else to the log and to a dialect's reader."""
+    """Routes the containers' output: events to the record and to `watch`, all other lines to the log and to a dialect's reader."""
 
     group: ContainerGroup
     writer: RunWriter
@@ -118,7 +118,7 @@ class Output:
     cut: set[str] = field(default_factory=set)
 
     def line(self, name: str, line: Line, *, received: float) -> None:
-        """Take in one line, as it came; an event in it that breaks the contract ends the run."""
+        """Process one physical line; an event in it that breaks the contract ends the run."""
         if line.whole:
             if line.text.endswith(CUT):
                 self.cut.add(name)
@@ -126,7 +126,7 @@ class Output:
                 self._whole(name, line.stream, text, received=received)
 
     def rest(self, name: str) -> None:
-        """Log what a container that has ended never brought to the end of a line."""
+        """Log the last, unterminated lines of a container that has exited."""
         for stream in ("stdout", "stderr"):
             for text in self.torn[name, stream].close():
                 self.writer.log(name, text)
@@ -149,7 +149,7 @@ class Output:
                     self._event(event)
 
     def ended(self, name: str, *, received: float) -> None:
-        """Take note that a container ended well; a DialectError where its log lacks what the figures need."""
+        """Close a container's reader after a clean exit. Raises DialectError if its log lacks a value that the figures need."""
         if reader := self.readers.get(name):
             for event in reader.close(received=received):
                 self._event(event)
@@ -172,11 +172,11 @@ def execute(
     remote: bool = False,
     stopped: Stopped | None = None,
 ) -> Outcome:
-    """Run all containers of a trial; whatever becomes of them is its outcome: a full disk is one too, only a bug raises.
+    """Run all containers of a trial and return how that went. Every failure is an outcome, even a full disk; only a bug raises.
 
-    Engines are by node; containers start in the order of `specs` on each. By container, `readers` turn ordinary lines into events (none for
-    programs that write events themselves), and `keys` are what its lease is told before all else. With `remote`, engines are on other
-    machines, and both sides have to show that they are there. The run ends once `stopped` is marked.
+    `engines` are by node; on each, containers start in the order of `specs`. By container, `readers` turn ordinary lines into events (none
+    for programs that write events themselves), and `keys` are sent to the lease first. With `remote`, engines are on other machines, and
+    both sides exchange heartbeats. The run ends once `stopped` is marked.
     """
     started = time.monotonic()
     stopped = stopped or Stopped()
@@ -194,7 +194,7 @@ def execute(
         _follow(group, output, specs=specs, limits=limits, started=started, stopped=stopped)
     except Stop as stop:
         status, reason = stop.status, stop.reason
-    except RunFailedError as error:  # the record can't be written any more
+    except RunFailedError as error:  # the record can no longer be written
         status, reason = "failed", str(error)
     finally:
         group.end()
@@ -212,7 +212,7 @@ def execute(
 
 
 def _heed(stopped: Stopped) -> None:
-    """End a run that was stopped."""
+    """Raise Stop if a signal has stopped the run."""
     if stopped.by:
         raise Stop("interrupted", stopped.reason)
 
@@ -226,7 +226,7 @@ def _follow(
     started: float,
     stopped: Stopped,
 ) -> None:
-    """Take in lines until every container but the daemons has ended."""
+    """Process output until every container except the daemons has exited."""
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
     awaited = {spec.name for spec in specs} - daemons
@@ -269,9 +269,9 @@ def _follow(
 
 
 def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:
-    """Run one container that prepares something to its end, and `say` every line that it writes.
+    """Run a container of a preparatory step until it exits, and pass every line that it writes to `say`.
 
-    A RunFailedError with its last words where it would not start or did not end well.
+    Raises RunFailedError, with its last lines, if it does not start or does not exit 0.
     """
     try:
         container = engine.start(spec)

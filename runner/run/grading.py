@@ -1,7 +1,7 @@
-"""What is on file of a run → its figures and validity. Pure, so that regrading repeats it.
+"""The files of a run → its figures and validity. Pure, so that regrading reproduces them.
 
-Of a program that is not the suite's, judged is what a log can show: that the program ended well, that it told times, and that its losses are finite. How many samples it
-should have taken, whether its ranks hold one model, and over which wire they met is in no log, and nothing is claimed of it.
+An external program is judged by what a log can show: that it exited 0, reported times, and has finite losses. No log shows how many samples it
+should have processed, whether its ranks hold the same model, or over which wire they communicated, so nothing is claimed about these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runner.run.dialects.nccl_tests import bus_bandwidth
 
 @dataclass(frozen=True, kw_only=True)
 class OnFile:
-    """What a run left, its plan's trial as long as it ran; `workload` is None of an external program, a table of which there is none, too."""
+    """The files of a run. The trial in `plan` has the length that was run; `workload` is None for an external program, a missing table too."""
 
     plan: RunPlan
     outcome: Outcome
@@ -47,7 +47,7 @@ def record_of(
     image: ImageUsed,
     baseline: RunRecord | None,
 ) -> RunRecord:
-    """The record of a run that has ended; `baseline` is the run that its speedup is against."""
+    """Make the record of a finished run; its speedup is relative to `baseline`."""
     graded = grade_run(run)
     return RunRecord(
         run_id=run.plan.run_id,
@@ -73,7 +73,7 @@ def grade_run(run: OnFile) -> Graded:
         raise TypeError(f"{trial.workload} is not handed over")
     kernels = None
     if run.kernels is not None:
-        import pandas as pd  # noqa: PLC0415 - takes half a second and 40 MB, and only a pass under a profiler needs it
+        import pandas as pd  # noqa: PLC0415 - takes half a second and 40 MB, and only a profiling pass needs it
 
         kernels = pd.DataFrame(run.kernels)
     return grade(
@@ -97,7 +97,7 @@ def grade_external(
     samples: Samples | None = None,
     monitors: Mapping[str, str] = MappingProxyType({}),
 ) -> Graded:
-    """Compute what the log of an external program tells, and judge whether it may be used."""
+    """Compute the figures in the log of an external program, and judge whether they may be used."""
     unit = f"{trial.pattern.unit}/s" if trial.pattern else UNITS.get(trial.dialect, "samples/s")
     measurement = measure.measure(events, started=outcome.started, unit=unit)
     if trial.dialect == "nccl-tests":
@@ -119,7 +119,7 @@ def grade_external(
 
 
 def _unseen(trial: ExternalTrial, events: Sequence[Event]) -> tuple[str, ...]:
-    """That nothing shows as many devices as were asked for: one that ignores the number would get their speedup all the same."""
+    """Warn if the log does not show as many devices as requested: a program that ignores the number would still be credited with a speedup."""
     stops = [event for event in events if isinstance(event, RunStop)]
     shown = max([len({stop.rank for stop in stops}), *(stop.devices or 0 for stop in stops)])
     if trial.world_size in (1, shown) or shown > trial.world_size:
@@ -129,7 +129,7 @@ def _unseen(trial: ExternalTrial, events: Sequence[Event]) -> tuple[str, ...]:
 
 
 def judge(outcome: Outcome, measurement: Measurement) -> Validity:
-    """Hold a run against what its log can show; one reason makes it invalid, or degraded when it is only in doubt."""
+    """Judge a run by what its log can show: any defect makes it invalid; an unsettled rate alone makes it degraded."""
     against = outcome.against
     if not against and measurement.throughput is None:
         against = ("the log tells how long nothing took",)

@@ -1,6 +1,6 @@
-"""The samplers of one run, from before its first container to after its last: started, heard, and ended whatever becomes of the job.
+"""Runs the samplers of one run, from before its first container to after its last, whatever the job's outcome.
 
-A sampler only looks on: one that will not start, breaks the contract or dies leaves a `trouble` event, and the run goes on.
+A sampler only observes: if it does not start, breaks the contract or dies, it leaves a `trouble` event, and the run continues.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from runner.engines.base import Container, Engine, EngineError
 from runner.results.store import RunWriter
 from runner.run.container_group import SIGN, TAIL_LENGTH
 
-# Seconds that a sampler has to say its first word, and to say its last once it has been told to end.
+# Seconds that a sampler has until its first event, and until its last one after it was told to stop.
 BEGIN_S: Final = 15.0
 END_S: Final = 5.0
-# A node that does not answer any more is not waited for longer: its sampler ends with its lease.
+# Longest wait, in seconds, for a node that no longer answers: its sampler ends with its lease.
 LOST_S: Final = 30.0
-# A second with samples throughout, of which idle power is the mean.
+# Long enough for a full second of samples, whose mean is the idle power.
 REST_S: Final = 1.5
 POLL_S: Final = 0.25
 _LAST_WORDS: Final = 20
@@ -45,11 +45,11 @@ def monitoring(
     gpus_rest: bool = False,
     counts_energy: bool = True,
 ) -> Iterator[None]:
-    """Let samplers look on for as long as the block lasts, each started by the engine of its node.
+    """Run samplers for the duration of the block, each started by the engine of its node.
 
-    Before the block begins they look at idle machines for `idle_s` seconds, where one of them can measure power; None for as many as idle
-    power takes. `stopped` ends that once it is marked; `gpus_rest` says that the block leaves GPUs alone for so long at first,
-    `counts_energy` that a host's power may be to be measured: who needs neither does not wait for the samplers' first words.
+    Before the block, they sample idle machines for `idle_s` seconds if one of them can measure power; None is as long as idle power needs.
+    `stopped` cuts that short once it is marked. `gpus_rest` says that the block leaves GPUs idle long enough at first, `counts_energy` that a
+    host may be able to measure its power. If GPUs rest and no host can, and `idle_s` is None, the block starts without waiting for samplers.
     """
     samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
     over = threading.Event()
@@ -70,7 +70,7 @@ def monitoring(
 
 
 def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, over: Callable[[], bool]) -> None:
-    """Hear what the samplers can measure, and leave it alone for as long as idle power takes."""
+    """Wait until the samplers have said what they can measure, then for as long as idle power needs."""
     deadline = time.monotonic() + BEGIN_S
     for sampler in samplers:
         sampler.spoke.wait(deadline - time.monotonic())
@@ -84,7 +84,7 @@ def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool
 
 
 class _Sampler:
-    """One sampler, and the thread that hears it."""
+    """One sampler, and the thread that reads its output."""
 
     def __init__(self, spec: ContainerSpec, engine: Engine, writer: RunWriter, watch: Callable[[Event], None]) -> None:
         self.spoke = threading.Event()
@@ -97,12 +97,12 @@ class _Sampler:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def begin(self, over: threading.Event) -> None:
-        """Start it, and let it know that the runner is there until `over` is set."""
+        """Start the sampler, and send it heartbeats until `over` is set."""
         self._thread.start()
         threading.Thread(target=self._beat, args=(over,), daemon=True).start()
 
     def end(self) -> None:
-        """Terminate it, which leaves its output open for its last words, hear those, and remove what is left of it."""
+        """Terminate the sampler, read its last events from the output, which stays open, and remove it."""
         self._started.wait(BEGIN_S)
         if self._container:
             self._container.stop()
@@ -127,7 +127,7 @@ class _Sampler:
         except (EngineError, EventError) as error:
             self._complain(f"the sampler could not be heard: {error}")
         except RunFailedError:
-            pass  # the writer remembers, and the run ends
+            pass  # the writer keeps the failure, which ends the run
         finally:
             self._started.set()
             self.spoke.set()

@@ -1,7 +1,7 @@
-"""Runs on Kubernetes, which the runner has no part in: a plan that kubectl carries out, and the records of what its pods said.
+"""Runs on Kubernetes: writes a plan for kubectl to execute, and makes records from the pods' logs. The runner takes no part in the runs.
 
-A plan's folder holds `programs.yaml`, `run.sh` and a run directory for each trial; `run.sh` puts into that what the cluster knows of the pods
-(`pods.json`, `job.json`) and what they said (`pods/POD.CONTAINER.log`, with the kubelet's times), and leaves `nodes.json` beside.
+A plan's folder holds `programs.yaml`, `run.sh` and a run directory for each trial. `run.sh` saves in each run directory the cluster's status
+of the pods (`pods.json`, `job.json`) and their logs (`pods/POD.CONTAINER.log`, with the kubelet's times), and next to these `nodes.json`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Value = TypeVar("_Value", bound=BaseModel)
 
 
 class Planned(Frozen):
-    """What a record has that was known when its run was planned, and that neither a trial nor a pod tells."""
+    """Parts of a record that are known when its run is planned and are in neither the trial nor the pods."""
 
     matrix_id: FileName
     kind: kubernetes.Kind
@@ -61,7 +61,7 @@ class Planned(Frozen):
 
 
 def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None, command: tuple[str, ...]) -> int:
-    """Write a folder that runs a request on Kubernetes, start nothing, and say where it is. RequestError: pods can't do that."""
+    """Write a folder that runs a request on Kubernetes, and print its path; starts nothing. Raises RequestError if pods cannot run that."""
     kubernetes.refuse(request)
     resources = kubernetes.as_pods(discover_own(request, contact=False))
     resources, trials = choose(request, resources, say=lambda text: complain([text]))
@@ -118,7 +118,7 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
 
 
 class _Told(BaseModel):
-    """What Kubernetes tells of something; of all that it does, the fields below are read."""
+    """A Kubernetes object; only the fields declared in subclasses are read."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
 
@@ -151,7 +151,7 @@ class _Meta(_Told):
 
     @property
     def index(self) -> int:
-        """The completion index of a pod, which older clusters keep as an annotation alone, or its number in an MPIJob."""
+        """The completion index of a pod, which older clusters keep only as an annotation, or its replica index in an MPIJob."""
         told = {**self.annotations, **self.labels}
         names = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index")
         return int(next((told[name] for name in names if name in told), 0))
@@ -210,7 +210,7 @@ class _Nodes(_Told):
 
 @dataclass(frozen=True)
 class _Container:
-    """A container of a plan with the pod that ran it, and what the cluster says of it; both None where it says nothing."""
+    """A container of a plan, the pod that ran it and the container's status in the cluster; both are None if the cluster lacks them."""
 
     spec: ContainerSpec
     pod: _Pod | None
@@ -219,14 +219,14 @@ class _Container:
 
     @property
     def ended(self) -> _Ended | None:
-        """How it ended; None where it did not, or nobody knows."""
+        """How the container exited; None if it has not, or that is unknown."""
         return self.told.state.terminated if self.told else None
 
 
 def collect(directory: Path) -> int:
-    """Make the records of a plan's runs from what their pods said, print their figures, and return the exit code, as `bench` does.
+    """Make the records of a plan's runs from their pods' logs, print their figures, and return the exit code, as `bench` does.
 
-    A run that has a record keeps it; one without pods is passed over and named. RequestError: nothing to collect, or a file can't be read.
+    A run that has a record keeps it; one that has not run or has unreadable files is reported and skipped. Raises RequestError without a plan.
     """
     found = sorted(path.parent for path in (*directory.glob(PLANNED), *directory.glob(f"*/{PLANNED}")))
     if not found:
@@ -257,7 +257,7 @@ def collect(directory: Path) -> int:
 
 
 def _read(path: Path, kind: type[_Value]) -> _Value:
-    """A file of the plan's, or of kubectl's. RequestError: it is not there, or not that."""
+    """Read a file of the plan or of kubectl. Raises RequestError if it is missing or is something else."""
     with reading(path, "is not what `plan` or `kubectl get -o json` wrote", step="save it again"):
         if not path.exists():
             raise RequestError(f"{path} is not there; `run.sh` of the plan keeps it with `kubectl get -o json`")
@@ -265,12 +265,12 @@ def _read(path: Path, kind: type[_Value]) -> _Value:
 
 
 def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
-    """Make the record of one run and write it beside its raw files."""
+    """Make the record of one run and write it next to its raw files."""
     planned = _read(run / PLANNED, Planned)
     containers = _containers(run, plan, planned.kind)
     machines = run.parent / "nodes.json"
     nodes = {node.metadata.name: node for node in _read(machines, _Nodes).items} if machines.is_file() else {}
-    for old in (EVENTS, "kernels.jsonl"):  # of a collection that was broken off
+    for old in (EVENTS, "kernels.jsonl"):  # of an interrupted collection
         (run / old).unlink(missing_ok=True)
     shutil.rmtree(run / "logs", ignore_errors=True)
     (run / "logs").mkdir()
@@ -311,7 +311,7 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
 
 
 def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Container, ...]:
-    """The containers of a plan, each with its pod: by the name that it has there, and the completion index."""
+    """The containers of a plan, each with its pod, found by the container's name there and the pod's completion index."""
     pods = _read(run / "pods.json", _Pods).items
     several = len({spec.node for spec in plan.containers}) > 1
     known = {(told.name, pod.metadata.index): (pod, told) for pod in pods for told in pod.status.container_statuses}
@@ -332,7 +332,7 @@ def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Conta
 
 
 def _heard(run: Path, containers: Sequence[_Container], writer: RunWriter) -> tuple[tuple[Event, ...], Outcome]:
-    """Take in what the containers said, in the order of the kubelets' times, as if it were said now: their events, and how the run ended."""
+    """Process the containers' logs in the order of the kubelets' times, as during a run; return the events and the run's outcome."""
     events: list[Event] = []
     names = [one.spec.name for one in containers]
     group = ContainerGroup(
@@ -344,7 +344,7 @@ def _heard(run: Path, containers: Sequence[_Container], writer: RunWriter) -> tu
     lines = sorted((line for one in containers for line in _lines(one)), key=lambda line: line[0])
     ends = {one.spec.name: one.ended for one in containers}
     known = {name: end for name, end in ends.items() if end}
-    awaited = {one.spec.name for one in containers if one.spec.role != "daemon"}  # which are ended with the others
+    awaited = {one.spec.name for one in containers if one.spec.role != "daemon"}  # daemons are ended with the others
     group.exit_codes = {name: end.exit_code for name, end in known.items()}
     try:
         for received, name, text in lines:
@@ -370,7 +370,7 @@ def _heard(run: Path, containers: Sequence[_Container], writer: RunWriter) -> tu
 
 
 def _lines(container: _Container) -> Iterator[tuple[float, str, str]]:
-    """What a container said: the kubelet's time in seconds since 1970, the container, the text. RequestError: a line has no time."""
+    """Yield a container's lines: the kubelet's time in seconds since 1970, the container, the text. Raises RequestError if a time is missing."""
     if container.log is None:
         return
     for number, line in enumerate(container.log.read_bytes().decode(errors="replace").split("\n"), 1):
@@ -383,14 +383,14 @@ def _lines(container: _Container) -> Iterator[tuple[float, str, str]]:
             raise RequestError(
                 f"{container.log}:{number} does not begin with a time; save it again with `kubectl logs --timestamps`"
             ) from error
-        for piece in text.rstrip("\r").split("\r"):  # a progress bar's
+        for piece in text.rstrip("\r").split("\r"):  # a progress bar ends its lines so
             yield received, container.spec.name, piece
 
 
 def _end(
     run: Path, group: ContainerGroup, known: Mapping[str, _Ended], awaited: AbstractSet[str]
 ) -> tuple[Status, str | None]:
-    """How a run ended: by its containers' exit codes, and where one that was awaited has none, by what the cluster says of the job."""
+    """Return a run's status and reason: the job's deadline, else the first failed container, else the job's failure, else a missing exit code."""
     failed = sorted(
         (parse_time(end.finished_at), name) for name, end in known.items() if end.exit_code and name in awaited
     )
@@ -410,7 +410,7 @@ def _end(
 
 
 def _host(name: str | None, nodes: Mapping[str, _Node], *, threads: int) -> Host:
-    """What the cluster says of a machine; a user who may not ask for nodes knows its name alone."""
+    """Describe a machine from the cluster's node objects; a user without permission to read these has only its name."""
     node = nodes.get(name or "")
     info = node.status.node_info if node else None
     capacity = node.status.capacity if node else {}
@@ -432,7 +432,7 @@ def _host(name: str | None, nodes: Mapping[str, _Node], *, threads: int) -> Host
 
 
 def _used(container: _Container, nodes: Mapping[str, _Node]) -> NodeUsed:
-    """The machine of a pod, under the pod's name in the plan; no counter or clock of it was asked."""
+    """The machine of a pod, under the pod's name in the plan; its counters and clock were not read."""
     name = container.pod.spec.node_name if container.pod else None
     info = nodes[name].status.node_info if name and name in nodes else None
     return NodeUsed(

@@ -1,4 +1,4 @@
-"""Makes ready what a plan needs before its first trial: the image or environment, and the data in the framework's own format."""
+"""Prepares what a plan needs before its first trial: the image or virtual environment, and the data in the framework's own format."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 
 def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
-    """Remove what killed runners left in the engine, build or find the image or environment, and pack the data if the framework wants that.
+    """Remove leftovers of killed runners from Docker, build or find the image or environment, and pack the data if the framework needs that.
 
-    A RequestError where that can't be had here, or by a host; a RunFailedError where the data could not be packed. `run` names what is
-    brought onto hosts, and labels it.
+    Raises RequestError if this machine or a host cannot provide something, RunFailedError if packing fails. `run` names and labels the
+    volume of programs on hosts.
     """
     started = time.monotonic()
     if resources.engine.name == "docker":
@@ -85,7 +85,7 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
 
 
 def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
-    """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
+    """Return what `prepare` would, without building, installing or packing anything; for a dry run."""
     image, kind, data = resources.image, resources.cluster.kind, resources.data
     details, used = _details(resources, None), _unbuilt(image)
     samplers = (
@@ -115,7 +115,7 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
 
 
 def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path:
-    """Pack the data into the form that the framework reads, needed or not; returns where it is."""
+    """Pack the data into the framework's format, even if it also reads folders, and return its path."""
     if resources.dataset is None:
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
     engine, _, runs = _engine(resources, shown)
@@ -123,7 +123,7 @@ def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path
 
 
 def _to_pack(resources: AnyResources) -> Dataset | None:
-    """The data set if it is a folder and the framework's own input pipeline reads none."""
+    """The data set, if it is a folder and the framework's own input pipeline cannot read folders."""
     form = PACKED_FOR.get(resources.image.framework)
     if not isinstance(resources, Resources) or not resources.dataset or not form or not form.needed:
         return None
@@ -131,7 +131,7 @@ def _to_pack(resources: AnyResources) -> Dataset | None:
 
 
 def _samplers(way: Way, nodes: Iterable[str], *, heard: dict[str, float] | None = None) -> Samplers:
-    """Samplers by the runner's own Python, which this machine has, and every node of a Slurm job sees; `heard` is that of the job's engine."""
+    """Samplers in the runner's own Python, which all nodes of a Slurm job see too; `heard` is shared with the job's engine."""
     engine = CommandEngine(way, Bare(Path(sys.executable), WORKLOADS), version=None, heard=heard)
     return Samplers(engine, dict.fromkeys(nodes, engine), image="the runner's own Python")
 
@@ -141,12 +141,12 @@ def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> Samplers:
 
 
 def _volume(run: str) -> str:
-    """Name of what the programs are in on hosts."""
+    """The name of the volume that holds the programs on hosts."""
     return f"dlscale-{run}-workloads"
 
 
 def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: str) -> Prepared:
-    """Build or find the image once, in this machine's engine or else the first host's; bring it and the programs onto every host."""
+    """Build or find the image once, in this machine's engine or else the first host's; copy it and the programs to every host."""
     surveyed = resources.cluster.surveyed
     source = resources.cluster.image_source()
     image = _image(resources, source, shown)
@@ -186,10 +186,10 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
 
 
 def _by_commands(resources: AnyResources, shown: Progress, *, started: float) -> Prepared:
-    """Have the image, or the environment in its place, where every node has it, and see that each sees all it needs."""
+    """Provide every node with the image or environment, and check that each sees the files it needs."""
     reaches = resources.cluster.reaches
     image = resources.image
-    assert isinstance(image, ImageSpec)  # noqa: S101 - a request for any other is refused
+    assert isinstance(image, ImageSpec)  # noqa: S101 - a request for any other image is refused
     used, runs = _supplied(image, resources, shown, [reach.command for reach in reaches])
     resources.out.mkdir(parents=True, exist_ok=True)
     files = [WORKLOADS, *([resources.data] if resources.data else []), *([Path(runs)] if runs.startswith("/") else [])]
@@ -209,7 +209,7 @@ def _by_commands(resources: AnyResources, shown: Progress, *, started: float) ->
 
 
 def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed, str]:
-    """The engine of this machine with the image, or the environment in its place, and what the engine knows it by."""
+    """Return this machine's engine, the image or environment, built if need be, and the name by which the engine knows it."""
     image = resources.image
     if isinstance(image, HostSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
@@ -227,7 +227,7 @@ def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed
 
 
 def _box(image: ImageSpec, resources: AnyResources) -> Box:
-    """What is around jobs of an image of the suite, by the engine's name."""
+    """The box in which the engine runs jobs of one of the suite's images."""
     if not resources.engine.in_containers:
         return Bare(_environment(image), WORKLOADS)
     root = os.getuid() == 0
@@ -241,14 +241,14 @@ def _box(image: ImageSpec, resources: AnyResources) -> Box:
 
 
 def _environment(image: ImageSpec) -> Path:
-    """The Python of the virtual environment of an image, there or not."""
+    """The path of the Python in an image's virtual environment, which may not exist yet."""
     return environment_python(lock=image.lock_path, requires_python=image.requires_python, cache=cache_dir())
 
 
 def _supplied(
     image: ImageSpec, resources: AnyResources, shown: Progress, nodes: Sequence[Callable[[tuple[str, ...]], str]]
 ) -> tuple[ImageUsed, str]:
-    """Have an image as an engine that is a command line wants it, and what that knows it by; `nodes` run a command on each node."""
+    """Provide an image in the form that a command-line engine needs, and return the engine's name for it; `nodes` run a command on each."""
     used = _unbuilt(image)
     match resources.engine.name:
         case "podman":
@@ -272,13 +272,13 @@ def _supplied(
 
 
 def _details(resources: AnyResources, version: str | None) -> EngineDetails:
-    """What a record says of the engine."""
+    """The engine's details, for a record."""
     name = resources.engine.name
     return EngineDetails(version=version, reason=resources.engine.reason, confined=name in CONFINED)
 
 
 def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
-    """Have the image in an engine; one that is given is taken as it is."""
+    """Build the image in an engine if needed; a custom image is used unmodified."""
     if not isinstance(resources.image, ImageSpec):
         return _unbuilt(resources.image)
     built = ensure(resources.image, client=client, cache=cache_dir(), report=shown.stage)
@@ -286,7 +286,7 @@ def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUse
 
 
 def _unbuilt(image: ImageSpec | CustomImage | HostSoftware) -> ImageUsed:
-    """What is taken as it is, or named without a build by its lock alone; of the machine's own software nothing names every byte."""
+    """Identify an image without building it: a custom one by its id, the suite's by its lock; nothing identifies the machine's own software."""
     if isinstance(image, CustomImage):
         found = image.found
         return ImageUsed(reference=found.reference, id=found.id, digest=found.digest, lock_sha256=found.lock_sha256)
@@ -295,7 +295,7 @@ def _unbuilt(image: ImageSpec | CustomImage | HostSoftware) -> ImageUsed:
 
 
 def _ensure_environment(image: ImageSpec, shown: Progress) -> None:
-    """Have the virtual environment of an image."""
+    """Create the virtual environment of an image if needed. Raises RequestError if the cache is too full."""
     cache, needed = cache_dir(), image.wheels_mib + image.size_mib
     if (free := free_mib(cache)) < needed and not _environment(image).exists():
         raise RequestError(

@@ -1,6 +1,6 @@
-"""The trials of one request, run one after the other, or at once where that is what is asked: each leaves its record.
+"""Runs the trials of one request in sequence, or concurrently if requested, and writes a record of each.
 
-A run on file that equals a trial in every field stands for it, so that a study or a matrix that was stopped goes on from there.
+A run on file that equals a trial in every field replaces it, so that an interrupted study or matrix resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from runner.run.dialects.pattern import PatternReader
 from runner.run.execute import Limits, execute
 from runner.run.monitors import monitoring
 
-# Frameworks whose import takes well over a second, in which no GPU is used yet.
+# Frameworks whose import takes well over a second, during which GPUs are idle.
 _SLOW_TO_IMPORT: Final = frozenset({"pytorch", "tensorflow"})
 
 Known = Callable[[AnyTrial, ImageUsed], Run | None]
-"""Finds a run on file of a trial in an image, which then need not be run again."""
+"""Finds a run on file of a trial in an image; that trial is then not run again."""
 
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """The trials of one request, run one after the other; `name` begins every run id, and names the reports."""
+    """Runs the trials of one request; `name` is the prefix of every run id, and names the reports."""
 
     request: Request
     resources: AnyResources
@@ -57,15 +57,15 @@ class TrialRunner:
     stopped: Stopped = field(default_factory=Stopped)
 
     def run_all(self, trials: Sequence[AnyTrial]) -> list[Run]:
-        """Run the trials in order, those that belong together at once. A scale whose run failed is not tried again.
+        """Run the trials in order, each concurrent group at the same time. Once a run of a cell has failed, the rest of that cell is skipped.
 
-        A KeyboardInterrupt where it was stopped too late for the record of the run that was under way to say so.
+        Raises KeyboardInterrupt if it was stopped too late for the record of the current run to say so.
         """
         scales = self.request.gpus or self.request.workers
         earlier = list(records_under(self.resources.out)) if scales and 1 not in scales else []
         runs: list[Run] = []
         if isinstance(self.resources, ExternalResources) and trials[0].world_size > 1:
-            # A command that names its devices itself is never started on one.
+            # A command that selects its devices itself is never run on one device, so its baseline comes from elsewhere.
             baseline = self.resources.baseline or baseline_for(trials[0], earlier)
             earlier, runs = [], [baseline] if baseline else []
         valid = [run for run in earlier if run[1].validity.status == "valid"]
@@ -102,7 +102,7 @@ class TrialRunner:
         return runs
 
     def _run_group(self, trials: Sequence[AnyTrial], before: Sequence[Run]) -> list[Run]:
-        """Run a trial, or several at once, each with its own containers and record; the first one's progress stands for all."""
+        """Run one trial, or several concurrently, each with its own containers and record; progress is shown for the first only."""
         if len(trials) == 1:
             (trial,) = trials
             baseline = baseline_for(trial, before)
@@ -121,7 +121,7 @@ class TrialRunner:
         return lay_out(trial, self.resources, self.prepared, run_id=run_id, hz=self.request.telemetry_hz)
 
     def _run(self, launch: Launch, shown: Progress, baseline: RunRecord | None) -> Run:
-        """Run one trial and leave its record, whatever becomes of it."""
+        """Run one trial and write its record, whatever its outcome."""
         trial, run_id, job = launch.trial, launch.run_id, launch.job
         if job:
             make_ready(job.mounts, user=job.user)
@@ -173,7 +173,7 @@ class TrialRunner:
         if job:
             outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         outcome = because(outcome, cluster, placement)
-        # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
+        # numpy takes a fifth of a second to load, so it is not loaded before the job runs (`report/ahead.py`).
         from runner.run.grading import OnFile, record_of  # noqa: PLC0415
 
         trial = as_run(trial, watch.events) if isinstance(trial, Trial) else as_read(trial, log_readers)
@@ -200,7 +200,7 @@ class TrialRunner:
 
 
 def because(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> Outcome:
-    """How a run ended, with what only those know who lent its nodes, or the nodes themselves: why it did not end well."""
+    """Return the outcome; if the scheduler or the nodes know why the run did not succeed, their explanation comes before its reason."""
     if outcome.status == "ok":
         return outcome
     if ending := cluster.ended(told=outcome.status == "interrupted"):
@@ -212,7 +212,7 @@ def because(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> 
 
 
 def alike(trial: Trial, runs: Sequence[Run]) -> Trial:
-    """A trial whose length follows its rate, with windows of as many iterations as the first run of the same key had."""
+    """Give a trial that is measured for a time (`measure_s`) the window length of the first run with the same key, in iterations."""
     first = next(
         (
             record.trial
@@ -223,13 +223,13 @@ def alike(trial: Trial, runs: Sequence[Run]) -> Trial:
     )
     if trial.measure_s is None or first is None or trial.profile or first.profile:
         return trial
-    if trial.iterations:  # its ranks can't agree on a number
+    if trial.iterations:  # planned, because its ranks cannot agree on a number
         return paced(trial, iterations=first.iterations, window=first.window)
     return trial.model_copy(update={"window": first.window})
 
 
 def as_run(trial: Trial, events: Sequence[Event]) -> Trial:
-    """A trial with the number of iterations that its program chose, or got to before it failed."""
+    """Return the trial with the iterations and window that its program chose, or 1 of each if it failed before choosing."""
     if trial.iterations or trial.profile:
         return trial
     told = next((event for event in events if isinstance(event, Pace)), None)
@@ -237,7 +237,7 @@ def as_run(trial: Trial, events: Sequence[Event]) -> Trial:
 
 
 def as_read(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> ExternalTrial:
-    """A trial with the dialect that its log turned out to be in."""
+    """Return the trial with the dialect that was detected in its log, if any."""
     found = next(
         (reader.name for reader in log_readers.values() if isinstance(reader, AutoReader) and reader.name), None
     )
@@ -245,7 +245,7 @@ def as_read(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> External
 
 
 def concurrent_groups(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ...]]:
-    """The trials in groups that run at the same time: most are alone."""
+    """Yield the trials in groups that run at the same time; most groups hold one trial."""
     numbered = enumerate(trials)
 
     def which(item: tuple[int, AnyTrial]) -> tuple[int, int]:
@@ -258,7 +258,7 @@ def concurrent_groups(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ..
 
 
 def with_replay_limited(trial: AnyTrial, before: Sequence[Run]) -> AnyTrial:
-    """The trial; its counters are the sampler's where a pass of kernels of the same training saw too many for Nsight Compute."""
+    """Have the sampler read a pass's counters if an earlier kernels pass of this training ran too many kernels for Nsight Compute."""
     if not isinstance(trial, Trial) or trial.profile is None:
         return trial
     passes = (record.profile for _, record in before if cell(record.trial.measured) == cell(trial.measured))
@@ -267,7 +267,7 @@ def with_replay_limited(trial: AnyTrial, before: Sequence[Run]) -> AnyTrial:
 
 
 def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
-    """By container, what reads the figures that a program leaves to its own log; a pass under a profiler has none."""
+    """Map each container to the reader of its program's own log; empty for programs that write events, and for profiling passes."""
     if trial.dialect is None or trial.dialect == "events" or trial.profile:
         return {}
     found: dict[str, Reader] = {}
@@ -288,7 +288,7 @@ def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader
 
 
 def make_ready(mounts: Iterable[Mount], *, user: str) -> None:
-    """Make the directories of a job that it may write to, for its user and for nobody else."""
+    """Create the directories that a job may write to, accessible to its user only."""
     for one in mounts:
         if not one.read_only:
             store = Path(one.source)
@@ -297,13 +297,13 @@ def make_ready(mounts: Iterable[Mount], *, user: str) -> None:
 
 
 def run_name(matrix: str, trial: AnyTrial) -> str:
-    """The run id of a trial, which begins with the matrix' name."""
+    """The run id of a trial; its prefix is the name of the matrix."""
     what = f"{trial.framework}-{trial.model}" if isinstance(trial, Trial) else image_label(trial.label or trial.image)
     return f"{matrix}-{what}-{cell(trial)}-r{trial.repeat}"
 
 
 def cell(trial: AnyTrial) -> str:
-    """What tells a trial from the others of its matrix, but for the repeat: `2cpu`, `16gpu-4nodes-ethernet-1gbit`, `2cpu-profile-memory`."""
+    """Name a trial within its matrix, without the repeat: `2cpu`, `16gpu-4nodes-ethernet-1gbit`, `2cpu-profile-memory`."""
     words = [f"{trial.world_size}{trial.device}"]
     if isinstance(trial, ExternalTrial):
         return words[0]
@@ -321,7 +321,7 @@ def cell(trial: AnyTrial) -> str:
 
 
 class RecordedRuns:
-    """The usable runs in a folder, by trial: one stands for a trial that equals its own in every field, in the same image."""
+    """The usable runs in a folder, by trial. A run replaces a trial that equals its own in every field and uses the same image."""
 
     def __init__(self, out: Path) -> None:
         self._runs: dict[str, list[Run]] = {}
@@ -329,7 +329,7 @@ class RecordedRuns:
             self.add(run)
 
     def add(self, run: Run) -> None:
-        """Remember a run; one that failed or is invalid is tried again."""
+        """Remember a run, unless it failed or is invalid: those are run again."""
         _, record = run
         if record.outcome.status == "ok" and record.validity.status != "invalid":
             self._runs.setdefault(record.trial.key, []).append(run)
@@ -341,7 +341,7 @@ class RecordedRuns:
 
 
 def _stands_for(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
-    """Whether a run is of a trial, whose length may have followed its rate, and whose nodes of their kind may have been others."""
+    """Whether a run can replace a trial. It may have chosen its own length, and have run on other nodes with the same devices and wires."""
     ran, used = record.trial, record.image
     if isinstance(ran, ExternalTrial):
         return ran == trial and used.id == image.id
@@ -361,14 +361,14 @@ COMPILES: Final = "first step (compiles for minutes, unless an earlier run left 
 
 
 class Watch:
-    """Told of every event of one trial; `events` and `env` are what it heard."""
+    """Receives every event of one trial, and shows its progress. `events` holds all of them, `env` the environment of rank 0."""
 
     def __init__(self, shown: Progress, trial: AnyTrial, *, unit: str = "samples") -> None:
         self.events: list[Event] = []
         self.env: Env | None = None
         self._shown = shown
         self._done = 0
-        # How long a program of others goes on, and how many ranks it has, only that program knows.
+        # Only an external program itself knows its length and its number of ranks.
         known = trial if isinstance(trial, Trial) else None
         self._ranks = known.processes if known else 1
         self._compiles = known is not None and "compile" in known.techniques
@@ -385,7 +385,7 @@ class Watch:
             return
         if isinstance(event, Env):
             self.env = event
-        # Nothing may be loaded while another training is still measured.
+        # Load no modules while a concurrent training is still being measured.
         if _idle_from_here(event) and not self._beside_others:
             ahead.load()
         self._show(event)
@@ -415,7 +415,7 @@ class Watch:
                 pass
 
     def ended(self, record: RunRecord) -> None:
-        """Leave one line about the run."""
+        """Print one line about the run."""
         throughput = record.measurement.throughput
         status = record.validity.status
         if record.profile and status != "invalid":
@@ -429,5 +429,5 @@ class Watch:
 
 
 def _idle_from_here(event: Event) -> bool:
-    """Whether nothing is measured for a second: the training is over, or a GPU's first step is seconds away; cores train at once."""
+    """Whether nothing is measured for a second: training has ended, or a GPU's first step is seconds away. CPUs start immediately."""
     return isinstance(event, RunStop) or (isinstance(event, Env) and event.device == "gpu")

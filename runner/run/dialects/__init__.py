@@ -1,7 +1,7 @@
-"""Logs of programs that are not ours → the suite's own events. Pure.
+"""Logs of external programs → the suite's own events. Pure.
 
-A dialect is a module of its name here with a `LogReader`; `runner/core/request.py` lists the names. No line of one dialect may be read by
-another, so that their order decides nothing.
+Each dialect is a module of that name with a `LogReader`; `runner/core/request.py` lists the names. No dialect may match a line of another, so
+their order does not matter.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ DIALECTS: Final[Mapping[DialectName, type[LogReader]]] = MappingProxyType(
     {name: _reader(name) for name in get_args(DialectName)}
 )
 UNITS: Final[Mapping[str, str]] = MappingProxyType({name: reader.unit for name, reader in DIALECTS.items()})
-"""What each log counts, in its own words."""
+"""The unit of each dialect's rates."""
 
 
 def auto(facts: Facts) -> AutoReader:
-    """A reader that finds the dialect by itself while the log is written."""
+    """Make a reader that detects the dialect while the log is written."""
     return AutoReader(facts, DIALECTS)

@@ -1,9 +1,9 @@
-"""What every dialect shares: what it is told, what it answers, and the events that it makes. Pure: no clock, no file.
+"""What all dialects share: the facts they start from, the interface of their readers, and the events that they make. Pure: no clock, no file.
 
-A dialect reads the unmodified log of a program that does not speak `workloads/events.py` and answers with the suite's own events,
-so that everything after it is the same for all programs. Logs tell how long something took but not when it began: windows are laid
-end to end on a clock that starts when the first of them did, so what happened between them (an evaluation, an epoch's border) is in no
-figure. A log speaks for the whole job: rank 0 holds the samples of all devices, except where a dialect says otherwise.
+A dialect reads the unmodified log of a program that does not use `workloads/events.py`, and returns the suite's own events, so that all later
+steps are the same for all programs. A log says how long something took, but not when it began. Windows are therefore laid end to end on a
+clock that starts with the first one, and the time between them (an evaluation, the end of an epoch) is in no figure. A log covers the whole
+job: rank 0 has the samples of all devices, unless a dialect says otherwise.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from runner.core.request import DialectName
 
 SHOWN: Final = 200
 LONGEST: Final = 4096
-"""Characters of a line that are looked at: no dialect has longer ones, and searching a MiB of digits takes a second."""
-_COLOUR: Final = re.compile(r"\x1b\[[\d;]*[mK]")  # colours for a terminal, which programs also write to files
+"""Characters of a line that are searched: no dialect has longer lines, and searching a MiB of digits takes a second."""
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*[mK]")  # terminal colours, which programs also write to files
 
 
 class DialectError(RunFailedError):
-    """A log is in no dialect that was tried, or lacks what its figures need, or says itself that they are wrong."""
+    """A log is in no dialect that was tried, lacks a value that its figures need, or itself says that they are wrong."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the user or the trial says and logs do not."""
+    """Facts about a run that the user or the trial states and logs do not."""
 
-    batch_per_device: int | None  # samples of one device in one iteration; None where the log has to tell
+    batch_per_device: int | None  # samples a device and iteration; None if the log has to state it
     devices: int  # of the whole job
-    warmup: int | None  # iterations of the job, from its first, that count in no figure, but for the program's own
-    container: str  # that the log comes from
-    command: tuple[str, ...] = ()  # argv, from which a dialect takes options that change what a line means
+    warmup: int | None  # first iterations of the job that count in no figure; None for the program's own warm-up only
+    container: str  # that writes the log
+    command: tuple[str, ...] = ()  # argv; some options change the meaning of a line
 
     @property
     def words(self) -> list[str]:
-        """Words of the command, also of one that is handed to a shell as a single string."""
+        """The words of the command, even if it is a single string for a shell."""
         return " ".join(self.command).split()
 
     def option(self, name: str, default: int) -> int:
-        """Value of a whole-number option of the command, as `--name 5` or `--name=5`, dashes and underscores alike."""
+        """The value of an integer option of the command, as `--name 5` or `--name=5`; dashes and underscores are equivalent."""
         wanted = name.replace("_", "-")
         words = self.words
         for word, following in zip_longest(words, words[1:], fillvalue=""):
@@ -62,20 +62,20 @@ class Reader(Protocol):
     """Reads the log of one container, line by line."""
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
-        """Take in one line of any stream, as the program wrote it: the events that it completes.
+        """Read one unmodified line of any stream, and return the events that it completes.
 
-        `received` is the runner's monotonic clock in seconds when it was read.
+        `received` is when it was read, on the runner's monotonic clock in seconds.
         """
 
     def close(self, *, received: float) -> tuple[Event, ...]:
-        """Take note that the program ended well: the events that waited for the whole log.
+        """End the log after a clean exit, and return the events that depend on all of it.
 
-        A DialectError where no line is in this dialect, or the log lacks what the figures need.
+        Raises DialectError if no line is in this dialect, or the log lacks a value that the figures need.
         """
 
 
 def finite(text: str) -> float | None:
-    """The number that a word stands for; None where it is not finite or no number."""
+    """Parse a number; None if the text is not one or the number is not finite."""
     try:
         value = float(text)
     except ValueError:
@@ -84,9 +84,9 @@ def finite(text: str) -> float | None:
 
 
 class LogReader(ABC):
-    """Base of the dialects: strips prefixes, remembers the first line, and keeps complaints for the end.
+    """Base of the dialects: strips prefixes, remembers the first line, and keeps complaints until the end.
 
-    `unit` is what the log counts, in its own words; `found` whether a line that only this dialect writes was read.
+    `unit` is the unit of the log's rates; `found` becomes true once a line that is specific to this dialect was read.
     """
 
     name: ClassVar[str]
@@ -98,11 +98,11 @@ class LogReader(ABC):
         self._track = Track(facts.container)
         self._first_line = ""
         self._fault: str | None = None
-        self._told_devices = 1  # of the job, as the log itself says
-        self._heard: set[int] = set()  # ranks whose own lines are in it
+        self._told_devices = 1  # of the job, according to the log
+        self._heard: set[int] = set()  # ranks with lines of their own
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
-        """Take in one line; see `Reader.feed`."""
+        """Read one line; see `Reader.feed`."""
         text = _COLOUR.sub("", text[:LONGEST])
         self._first_line = self._first_line or text.strip()
         line = untag(text.rstrip())
@@ -121,11 +121,11 @@ class LogReader(ABC):
         return tuple(event.model_copy(update=shown) if isinstance(event, RunStop) else event for event in events)
 
     def complain(self, sentence: str) -> None:
-        """Keep the first thing that is wrong with the log; `close` raises it."""
+        """Record what is wrong with the log; `close` raises the first complaint."""
         self._fault = self._fault or sentence
 
     def agree(self, *, devices: int) -> None:
-        """Take note of the devices that the log speaks of; complain when the run was asked for another number."""
+        """Record the number of devices that the log states; complain if another number was requested."""
         self._told_devices = devices
         if devices != self.facts.devices:
             self.complain(
@@ -135,26 +135,26 @@ class LogReader(ABC):
 
     @abstractmethod
     def _read(self, line: Line, received: float) -> list[Event]:
-        """Events that a line completes; sets `found` and may complain."""
+        """Return the events that a line completes; sets `found` and may complain."""
 
     def _nothing_found(self) -> str:
-        """The sentence for a log without a line of this dialect."""
+        """The error for a log without a line of this dialect."""
         return no_line(self._first_line, self.name)
 
     @abstractmethod
     def _end(self, received: float) -> list[Event]:
-        """Events that waited for the whole log; may complain."""
+        """Return the events that depend on the whole log; may complain."""
 
 
 def no_line(first_line: str, *names: str) -> str:
-    """The sentence for a log that no dialect knows."""
+    """The error for a log that no dialect matches."""
     tried = f"the first line that was tried: {shorten(first_line)!r}" if first_line else "the log is empty"
     which = f"dialect {names[0]}" if len(names) == 1 else f"any dialect ({', '.join(names)})"
     return f"no line is in {which}; {tried}; name another with --dialect, say with --pattern what to look for, or let the program write events"
 
 
 class AutoReader:
-    """Is the first reader, in the order of the table, that knows a line of the log; `name` is its dialect, None until then."""
+    """Feeds all readers until one, in table order, matches a line, and only that one from then on. `name` is its dialect, None before."""
 
     def __init__(self, facts: Facts, readers: Mapping[DialectName, type[LogReader]]) -> None:
         self._candidates = {name: make(facts) for name, make in readers.items()}
@@ -163,7 +163,7 @@ class AutoReader:
         self.name: DialectName | None = None
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
-        """Take in one line; the events of the lines before come with the one that tells the dialect."""
+        """Read one line; the line that reveals the dialect also returns the events of all earlier lines."""
         self._first_line = self._first_line or text.strip()
         if self.name is not None:
             return self._candidates[self.name].feed(text, received=received)
@@ -180,9 +180,9 @@ class AutoReader:
 
 
 class FiguresReader:
-    """Keeps the losses and the measured windows that another reader finds in the log of one of the suite's own programs.
+    """Passes on only losses and measured windows from another reader, for a log of one of the suite's own programs.
 
-    Where a run begins and ends, that program says itself; `iterations` are measured, and the log may go on after them.
+    The program itself writes the events of a run's begin and end. `iterations` are measured; windows after them are dropped.
     """
 
     def __init__(self, reader: Reader, *, iterations: int) -> None:
@@ -190,7 +190,7 @@ class FiguresReader:
         self._left = iterations
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
-        """Take in one line; see `Reader.feed`."""
+        """Read one line; see `Reader.feed`."""
         return self._kept(self._reader.feed(text, received=received))
 
     def close(self, *, received: float) -> tuple[Event, ...]:
@@ -210,7 +210,7 @@ class FiguresReader:
 
 
 class Track:
-    """Makes the events of one rank and adds up what they hold."""
+    """Makes the events of one rank, and sums their iterations and samples."""
 
     def __init__(self, container: str, *, rank: int = 0) -> None:
         self.windows = 0
@@ -227,12 +227,12 @@ class Track:
         return FirstStep(**self._made(received, event="first_step"))
 
     def warmup_end(self, received: float, *, iterations: int) -> WarmupEnd:
-        """The measured iterations begin at `received`; `iterations` of the job came before."""
+        """The measured iterations begin at `received`, after `iterations` of the job."""
         self._next_start = received
         return WarmupEnd(**self._made(received, event="warmup_end", iterations=iterations))
 
     def window(self, received: float, *, iterations: int, samples: int, seconds: float) -> Window:
-        """The next stretch of iterations took `seconds`."""
+        """The next iterations, which took `seconds`."""
         start = received - seconds if self._next_start is None else self._next_start
         sizes = {"iterations": iterations, "samples": samples, "seconds": seconds}
         made = Window(**self._made(received, event="window", index=self.windows, start=start, **sizes))
@@ -243,15 +243,15 @@ class Track:
         return made
 
     def measured(self, received: float, *, begin: int, iterations: int, samples: int, seconds: float) -> list[Event]:
-        """The next window, which begins after `begin` iterations; before the first of all, the end of the warm-up."""
+        """The next window, which begins after `begin` iterations; before the very first window comes the end of the warm-up."""
         before = [] if self.windows else [self.warmup_end(received - seconds, iterations=begin)]
         return [*before, self.window(received, iterations=iterations, samples=samples, seconds=seconds)]
 
     def loss(self, received: float, *, iteration: int, value: float | None) -> Loss:
-        """The loss that the log tells of an iteration; None where it is not finite."""
+        """The loss of an iteration; None if it is not finite."""
         return Loss(**self._made(received, event="loss", first_iteration=iteration, values=(value,)))
 
     def stop(self, received: float) -> RunStop:
-        """The end: iterations and samples are those of the windows, the norm of the weights is in no log."""
+        """The end of the run, with the iterations and samples of all windows; no log has the norm of the weights."""
         sums = {"iterations": self._iterations, "samples": self._samples}
         return RunStop(**self._made(received, event="run_stop", **sums))

@@ -1,15 +1,15 @@
 """Caffe's solver log, of BVLC Caffe 1.0 and of NVIDIA's fork 0.15 to 0.17. Pure.
 
-By the definition of the paper: images/s = batch x iterations / seconds, where seconds is Caffe's own `y s/m iters`
-(`Solver::Step` in src/caffe/solver.cpp). What the source says and the line does not:
+By the paper's definition, images/s = batch x iterations / seconds, where seconds is Caffe's own `y s/m iters`
+(`Solver::Step` in src/caffe/solver.cpp). Not visible in the lines, but in the source:
 
-- On a CPU, Caffe cuts its seconds to whole milliseconds, which makes every rate too high (`CPUTimer` in src/caffe/util/benchmark.cpp).
-  The stamps before the lines have microseconds: where the two agree to that millisecond, the stamps are taken.
-- Iterations are counted from the line before. `m` is the solver's `display` in BVLC, whatever was done since the last line.
-- The first line of a run closes no window: BVLC's counter is not yet set (rates such as -112.7 iter/s), and NVIDIA's prints
-  `Iteration 0 (3.9 s)` without any rate.
+- On a CPU, Caffe truncates its seconds to whole milliseconds, which makes every rate too high (`CPUTimer` in src/caffe/util/benchmark.cpp).
+  The lines' timestamps have microseconds: if the two agree to within that millisecond, the timestamps are used.
+- Iterations are counted from the previous line, because BVLC's `m` is always the solver's `display`, however many were done since then.
+- The first line of a run ends no window: BVLC's counter is not yet set (rates such as -112.7 iter/s), and NVIDIA's prints
+  `Iteration 0 (3.9 s)` without a rate.
 - The last line, `Iteration 100, loss = ...`, is a forward pass after training and has no time.
-- The seconds include a test phase that fell between two lines. That is no training: such a window is left out.
+- The seconds include any test phase between two lines. That is not training, so such a window is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STEP: Final = re.compile(
 _TESTING: Final = re.compile(r"^Iteration \d+, Testing net")
 _GPUS: Final = re.compile(r"^Using GPUs (?P<gpus>\d+(?:, \d+)*)$")
 _DAY_S: Final = 86_400
-# What the clock of Caffe's CPU mode cuts off at the most, and what writing a line may take.
+# Most that the clock of Caffe's CPU mode truncates, and time allowed for writing a line.
 _CUT_S: Final = 0.001
 _WRITING_S: Final = 0.001
 _BATCH_SIZE: Final = re.compile(r"^ +batch_size: (?P<value>\d+)$")
@@ -41,10 +41,10 @@ _ITER_SIZE: Final = re.compile(r"^iter_size: (?P<value>\d+)$")
 
 
 class CaffeReader(LogReader):
-    """Reads what `caffe train` writes.
+    """Reads the log of `caffe train`.
 
-    The batch comes from the facts. Without them it is taken from the train net in the log only for one device (a `batch_size` is one
-    device's in some versions and all devices' in others) and only when the net names one size.
+    The batch comes from the facts. If they lack it, it is read from the train net in the log, but only for one device (in some versions
+    `batch_size` is per device, in others it is the total) and only if the net has a single size.
     """
 
     name: ClassVar[DialectName] = "caffe"
@@ -56,7 +56,7 @@ class CaffeReader(LogReader):
         self._on_cpu = False
         self._tested = False
         self._rates = False
-        # The text of the first net and of the solver follows a line of glog's without a prefix of its own.
+        # The text of the solver and of the first net follows a line of glog, and has no prefix of its own.
         self._block = ""
         self._nets = 0
         self._batch_sizes: set[int] = set()
@@ -86,14 +86,14 @@ class CaffeReader(LogReader):
         return []
 
     def _describe(self, text: str) -> None:
-        """Take the sizes out of the solver's and the train net's own text."""
+        """Read sizes from the text of the solver and the train net."""
         if self._block == "solver" and (match := _ITER_SIZE.match(text)):
             self._iter_size = int(match["value"])
         elif self._block == "net" and (match := _BATCH_SIZE.match(text)):
             self._batch_sizes.add(int(match["value"]))
 
     def _step(self, step: re.Match[str], received: float, *, stamp_s: float) -> list[Event]:
-        """Read a display line: its loss, and the window since the line before."""
+        """Read a display line: its loss, and the window since the previous line."""
         self.found = True
         iteration = int(step["iteration"])
         events: list[Event] = []
@@ -109,7 +109,7 @@ class CaffeReader(LogReader):
             stamped = (stamp_s - self._stamp_s) % _DAY_S
             if self._on_cpu and stamped and 0 <= stamped - seconds < _CUT_S + _WRITING_S:
                 seconds = stamped
-            if seconds <= 0:  # shorter than Caffe's clock can tell: the next line's seconds are for both
+            if seconds <= 0:  # below the resolution of Caffe's clock: the next window covers both
                 return events
             if since >= (self.facts.warmup or 0) and not self._tested:
                 events += self._window(since, iteration, seconds, received)
@@ -125,7 +125,7 @@ class CaffeReader(LogReader):
         return self._track.measured(received, begin=since, iterations=count, samples=count * samples, seconds=seconds)
 
     def _samples_per_iteration(self) -> int | None:
-        """Samples of all devices in one iteration; complains where nobody says."""
+        """Samples of all devices in one iteration; complains if unknown."""
         if self.facts.batch_per_device is not None:
             return self.facts.batch_per_device * self.facts.devices
         if self.facts.devices == 1 and len(self._batch_sizes) == 1:

@@ -1,10 +1,10 @@
 """Horovod's synthetic benchmarks for PyTorch, TensorFlow and Keras (examples/*/*_synthetic_benchmark*.py). Pure.
 
-Rank 0 writes `Iter #3: 108.7 img/sec per GPU`: batch x batches per iter ÷ seconds, of one device. All devices run the same batches
-in step, so a window holds those samples of every device. Batches per iter are in no line; they are the command's
-`--num-batches-per-iter`, or the benchmark's default. The rate does not depend on it, the length of a window does.
+Rank 0 writes `Iter #3: 108.7 img/sec per GPU`: batch x batches per iter ÷ seconds, of one device. All devices run the same number of batches
+in lockstep, so a window holds that many samples of every device. No line has the batches per iter: they are the command's
+`--num-batches-per-iter`, or the benchmark's default. The rate does not depend on them, but a window's length does.
 
-The Keras benchmark has no warm-up before `Iter #0`; that line is its warm-up, and its own mean leaves it out too. The lines
+The Keras benchmark has no warm-up before `Iter #0`. That line counts as the warm-up, and the benchmark's own mean omits it too. The lines
 `Img/sec per GPU` and `Total img/sec` are means of rates and are not used.
 """
 
@@ -29,7 +29,7 @@ _ITER: Final = re.compile(r"^Iter #(?P<iter>\d+): (?P<rate>[\d.]+) img/sec per [
 
 
 class HorovodReader(LogReader):
-    """Reads what rank 0 of a synthetic benchmark writes."""
+    """Reads the log of rank 0 of a synthetic benchmark."""
 
     name: ClassVar[DialectName] = "horovod"
     unit: ClassVar[str] = "images/s"
@@ -38,7 +38,7 @@ class HorovodReader(LogReader):
         super().__init__(facts)
         self._batches = facts.option("--num-batches-per-iter", BATCHES_PER_ITER)
         self._batch = facts.batch_per_device
-        self._done: int | None = None  # iterations of the job so far; None until its warm-up is over
+        self._done: int | None = None  # iterations of the job so far; None during its warm-up
 
     def _read(self, line: Line, received: float) -> list[Event]:
         text = line.text
@@ -63,7 +63,7 @@ class HorovodReader(LogReader):
         self._batch = batch
 
     def _iter(self, rate: float | None, received: float) -> list[Event]:
-        """Read a rate of one device; the first without a warm-up before it is the warm-up."""
+        """Read the rate of one device; the first rate counts as the warm-up if none was logged before."""
         if self._done is None:
             self._done = self._batches
             return [self._track.warmup_end(received, iterations=self._done)]

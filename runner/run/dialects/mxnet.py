@@ -5,13 +5,12 @@
     Epoch[0] Batch [0-40]   Speed: 1764.83 samples/sec    accuracy=0.400000      1.5 and newer, auto_reset=False
     Epoch[0] Batch[40]      Speed: 1764.83 samples/sec                           Gluon, Horovod's mxnet_imagenet_resnet50.py
 
-In all of them a line comes at each multiple of `frequent` batches and its speed is of the last `frequent` ones, also where the range
-begins at 0: the clock starts again after every line, and with every epoch. So `frequent` is the greatest number that divides all
-batch numbers, a window's seconds are its samples ÷ speed, and an epoch's border is in no window.
+In all of them a line follows each multiple of `frequent` batches, and its speed covers the last `frequent` batches, even if the range begins
+at 0: the clock restarts after each line and each epoch. So `frequent` is the greatest common divisor of all batch numbers, a window's
+seconds are its samples ÷ speed, and the time between epochs is in no window.
 
-Speedometer computes with the batch that its own process takes. A job of several workers that write into one log names them
-(`Node[1]`, `Rank[1]` or a launcher's prefix); each is then a rank with its share of the devices. All events come at the end, when it
-is known how many workers spoke.
+Speedometer uses the batch of its own process. If several workers write to one log, their lines name them (`Node[1]`, `Rank[1]` or a
+launcher's prefix); each is then a rank with its share of the devices. All events come at the end, once the number of workers is known.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _LOSS: Final = re.compile(r"(?:^|[\s-])(?:cross-entropy|loss)=(?P<value>\S+)")
 
 @dataclass(frozen=True)
 class _Row:
-    """What a line says of the last `frequent` batches: samples/s, and the mean loss where it has one."""
+    """A line's figures for the last `frequent` batches: samples/s, and the mean loss if it has one."""
 
     place: tuple[str | None, int]  # epoch and batch
     speed: float | None
@@ -45,14 +44,14 @@ class _Row:
 
 
 class _Worker:
-    """What one worker has written so far."""
+    """The lines of one worker so far."""
 
     def __init__(self) -> None:
         self.rows: list[_Row] = []
         self.frequent = 0
 
     def add(self, row: _Row, since: int) -> None:
-        """Take in a line. Before 1.0 there is one for each metric, all with the same speed: only the first counts."""
+        """Add a line. Before 1.0 there is one for each metric, all with the same speed: only the first counts."""
         if not self.rows or self.rows[-1].place != row.place:
             self.rows.append(row)
             self.frequent = math.gcd(self.frequent, row.place[1], since)
@@ -69,7 +68,7 @@ class MxnetReader(LogReader):
 
     def _read(self, line: Line, received: float) -> list[Event]:
         match = _SPEED.search(line.text)
-        if match is None or int(match["batch"]) == 0:  # a loop that counts from 0 times its first batch alone
+        if match is None or int(match["batch"]) == 0:  # a loop that counts from 0 times its first batch separately
             return []
         self.found = True
         self._batch()
@@ -85,7 +84,7 @@ class MxnetReader(LogReader):
         return []
 
     def _batch(self) -> int:
-        """Samples that a device takes at once; a DialectError at the first line where nobody says: the run need not go on to its end."""
+        """Samples a device and step. Raises DialectError if unknown, already at the first line, so that the run ends early."""
         if self.facts.batch_per_device is None:
             raise DialectError(
                 "Speedometer does not write its batch size; give BATCH, the samples a device takes at once"
@@ -106,14 +105,14 @@ class MxnetReader(LogReader):
         return events
 
     def _measured(self, track: Track, worker: _Worker, batch: int, received: float) -> list[Event]:
-        """The events of one worker, which takes `batch` samples at once."""
+        """The events of one worker, whose batch is `batch` samples."""
         events: list[Event] = []
         done = 0
         for row in worker.rows:
             begin, done = done, done + worker.frequent
             if row.loss is not None:
                 events.append(track.loss(row.received, iteration=done - 1, value=finite(row.loss)))
-            # `inf` and 0.00 are what a clock too coarse, or a print too short, makes of a speed.
+            # A clock too coarse yields the speed `inf`, too few printed digits 0.00.
             if not row.speed or begin < (self.facts.warmup or 0):
                 continue
             samples = worker.frequent * batch

@@ -5,10 +5,10 @@
       1073741824     268435456     float     sum      -1   8139.9  131.91  230.84      0   8201.6  130.92  229.11      0
     # Out of bounds values : 0 OK
 
-Every row becomes two `Bandwidth` events, one for each placement of the result; nothing here is a window, as nothing is trained. The
-figure that people quote is `bus_bandwidth`. Tables up to 2.11 have no root and a column `error`, the greatest relative difference,
-where newer ones count wrong elements; `-c 0` writes `N/A` there. Until 2019, and in the tests of NCCL 1, that column is `res`, and times
-are in milliseconds under a header of its own: `#      bytes             N    type      op     time  algbw  busbw      res`.
+Each row becomes two `Bandwidth` events, one for each placement of the result; there are no windows, because nothing is trained. The figure
+usually quoted is `bus_bandwidth`. Tables up to 2.11 have no root and, in place of the count of wrong elements, a column `error` with the
+greatest relative difference; `-c 0` writes `N/A` there. Until 2019, and in the tests of NCCL 1, that column is `res`, times are in
+milliseconds, and the header differs: `#      bytes             N    type      op     time  algbw  busbw      res`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class NcclTestsReader(LogReader):
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._counts_wrong: bool | None = None  # None until the table's header
-        self._in_us = 1  # what a time of the table is in microseconds
+        self._in_us = 1  # microseconds in the table's unit of time
         self._ranks: set[int] = set()
         self._largest: tuple[int, float] = (0, 0.0)  # bytes, bus bandwidth out of place in GB/s
 
@@ -72,7 +72,7 @@ class NcclTestsReader(LogReader):
         return [made for column in (0, 1) if (made := self._result(match, column, received))]
 
     def _result(self, match: re.Match[str], column: Literal[0, 1], received: float) -> Bandwidth | None:
-        """One half of a row; None where the collective has no such placement."""
+        """Read one half of a row; None if the collective lacks that placement."""
         time, alg, bus = (finite(match[f"{name}{column}"]) for name in ("time", "alg", "bus"))
         if time is None or alg is None or bus is None:
             return None
@@ -116,10 +116,10 @@ class NcclTestsReader(LogReader):
 
 
 def bus_bandwidth(events: Sequence[Event]) -> float | None:
-    """Bus bandwidth in GB/s of the largest message out of place, the figure that people quote; None without such an event.
+    """The usually quoted figure: bus bandwidth in GB/s of the largest out-of-place message; None without such an event.
 
-    Where that message was measured more than once (other types, operations or roots, or the whole table again), all bytes count
-    over all seconds: the harmonic mean of the rates, as all are of equal bytes.
+    If that message was measured more than once (other types, operations or roots, or a repeated table), this is all bytes ÷ all seconds:
+    the harmonic mean of the rates, because their sizes are equal.
     """
     rows = [event for event in events if isinstance(event, Bandwidth) and event.placement == "out-of-place"]
     largest = max((row.size_bytes for row in rows), default=None)

@@ -1,11 +1,12 @@
-"""A log in nobody's dialect, read by the user's own regular expressions (`runner/core/log_pattern.py`).
+"""A log in none of the dialects, read by the user's own regular expressions (`runner/core/log_pattern.py`).
 
-A line that tells a time is a window of one step; one that tells a mean or a rate is a window of the steps since the line before, which
-their numbers tell. The first line, and the first of an epoch, stands for as many where its number says so (10 before 20, or 9 before 19);
-else it is no window, as nobody knows how many steps it stands for. A line that repeats a step is passed over. The first rank that tells a time speaks for the job: ranks that wait for each other take the same time.
+A line with a step's time makes a window of one step. A line with a mean or a rate makes a window of all steps since the previous line, counted
+by their step numbers. The first line of a log or epoch covers as many steps as later ones if its number fits (10 before 20, or 9 before 19);
+otherwise it makes no window, because its steps cannot be counted. A line that repeats a step is skipped. The first rank that reports a time
+represents the job: ranks that wait for each other take the same time.
 
-Python's `re` can take years over a line. Its engine looks for signals while it searches, so that a timer of the process's own CPU time
-ends such a search; signals reach the main thread alone, where the logs of programs that are not the suite's are read.
+Python's `re` can take years over a line. Its engine checks for signals while it searches, so a timer of the process's own CPU time ends such
+a search. Signals reach only the main thread, which reads the logs of external programs.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from runner.core.log_pattern import TIMES, LogPattern
 from runner.run.dialects.base import SHOWN, DialectError, Facts, LogReader, finite
 
 LIMIT_S: Final = 1.0
-"""CPU seconds for one line, of which a sound pattern takes some microseconds."""
+"""CPU seconds for one line; a sound pattern takes a few microseconds."""
 _TAIL: Final = 3
 Told = Mapping[str, str]
 
 
 class PatternReader(LogReader):
-    """Reads what a `LogPattern` finds."""
+    """Reads a log by a `LogPattern`."""
 
     name: ClassVar[str] = "pattern"
 
@@ -42,10 +43,8 @@ class PatternReader(LogReader):
         self._step: int | None = None
         self._epoch: str | None = None
         self._done = 0  # steps of the job so far
-        self._between: int | None = None  # steps from a line to the next
-        self._first: tuple[Told, float] | None = (
-            None  # a mean or a rate whose steps the next line will tell, and when it was heard
-        )
+        self._between: int | None = None  # steps from one line to the next
+        self._first: tuple[Told, float] | None = None  # a first line until its steps are known, and its time of receipt
 
     def _read(self, line: Line, received: float) -> list[Event]:
         if line.text.strip():
@@ -77,7 +76,7 @@ class PatternReader(LogReader):
         return [*events, *self._window(told, steps, received)] if timed else events
 
     def _told(self, text: str) -> Told:
-        """What the groups caught, by their names; a DialectError where a search takes too long."""
+        """Return the matches by group name. Raises DialectError if a search takes too long."""
         try:
             with _cpu_limit(LIMIT_S):
                 matches = [expression.search(text) for expression in self._expressions]
@@ -89,14 +88,14 @@ class PatternReader(LogReader):
         return {name: text for match in matches if match for name, text in match.groupdict().items() if text}
 
     def _take_samples(self, told: Told) -> None:
-        """Take note of the samples of a step, whichever line tells them; the log goes before the command line."""
+        """Record the samples of a step, whichever line states them; the log overrides the command line."""
         if samples := self._number(told, "samples"):
             self._samples = round(samples)
         elif batch := self._number(told, "batch"):
             self._samples = round(batch) * self.facts.devices
 
     def _steps(self, told: Told) -> int | None:
-        """Steps since the line before, 0 where it is the same step; None where nobody knows: a first line, also of an epoch."""
+        """Steps since the previous line, 0 if it had the same step; None if unknown, as on the first line of a log or epoch."""
         if "step" not in told:
             return 1
         step, before = int(self._number(told, "step") or 0), self._step
@@ -111,11 +110,11 @@ class PatternReader(LogReader):
         return step - (before or 0)
 
     def _whole(self, step: int) -> bool:
-        """Whether the first line of an epoch, at this step, stands for as many steps as any other; programs count from 1 or from 0."""
+        """Whether an epoch's first line, at this step, covers as many steps as other lines; programs count from 1 or from 0."""
         return self._between is not None and step in (self._between, self._between - 1)
 
     def _earlier(self) -> list[Event]:
-        """The window of the first line, once the second has told how far they are apart."""
+        """The window of the first line, once the second line shows how many steps a line covers."""
         if self._first is None or self._between is None:
             return []
         (told, received), self._first = self._first, None
@@ -123,7 +122,7 @@ class PatternReader(LogReader):
         return self._window(told, self._between, received) if whole else []
 
     def _window(self, told: Told, steps: int | None, received: float) -> list[Event]:
-        """The window that a line closes; none of steps that count in no figure."""
+        """The window that a line ends; empty if it begins in the warm-up or its steps are unknown."""
         rate = self._number(told, "rate") or (self._number(told, "device_rate") or 0) * self.facts.devices
         if (total_s := self._number(told, "total_s")) and rate:
             iterations = round(total_s * (self._number(told, "steps_per_s") or 0)) or 1
@@ -139,7 +138,7 @@ class PatternReader(LogReader):
         return self._counted(steps, samples, steps * mean or samples / rate, received)
 
     def _of_one_step(self, told: Told) -> float | None:
-        """Seconds of a step by itself, where a line tells them."""
+        """The seconds of a single step, if a line states them."""
         if a_second := self._number(told, "steps_per_s"):
             return 1 / a_second
         return self._number(told, "s") or (self._number(told, "ms") or 0) / 1000 or None
@@ -151,7 +150,7 @@ class PatternReader(LogReader):
         return self._track.measured(received, begin=begin, iterations=iterations, samples=samples, seconds=seconds)
 
     def _per_step(self) -> int:
-        """Samples of all devices in a step; a DialectError at the first line where nobody says: the run need not go on to its end."""
+        """Samples of all devices in a step. Raises DialectError if unknown, already at the first line, so that the run ends early."""
         if self._samples is None:
             raise DialectError(
                 "neither the pattern nor the command says how many samples a step takes; give --batch N, the samples a "
@@ -160,7 +159,7 @@ class PatternReader(LogReader):
         return self._samples
 
     def _number(self, told: Told, name: str) -> float | None:
-        """What a group caught, without the commas between thousands; None for nothing, and for 0, which a coarse clock makes."""
+        """Parse a group's number, without thousands separators; None if the group is missing, and for 0, which a coarse clock makes."""
         if name not in told:
             return None
         value = finite(told[name].replace(",", ""))
@@ -187,7 +186,7 @@ class PatternReader(LogReader):
 
 @contextmanager
 def _cpu_limit(seconds: float) -> Iterator[None]:
-    """End what takes more CPU time with a TimeoutError."""
+    """Raise TimeoutError in a block that takes more CPU time."""
 
     def expire(*_: object) -> None:
         raise TimeoutError

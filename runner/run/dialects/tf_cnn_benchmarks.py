@@ -6,14 +6,14 @@
     10	images/sec: 154.8 +/- 0.6 (jitter = 4.0)	8.397
     total images/sec: 308.27
 
-A row's rate is the batch ÷ the mean of all step times since warm-up ended (`get_perf_timing`), so the time until step s is
-s x batch ÷ rate, and a window's is the difference of two of them. The batch in it is the process's own: under Horovod one device's,
-with one session for all workers the global one. Rates have one decimal: rows so near each other that this rounding could change a
-window by more than 5 % are joined to longer windows, and those that are left at the end are in none. Under Horovod every rank writes
-rows; the slowest at a step ends it for all.
+A row's rate is the batch ÷ the mean of all step times since warm-up ended (`get_perf_timing`). So the time until step s is
+s x batch ÷ rate, and a window's time is the difference of two of these. The batch is the process's own: one device's under Horovod, the
+global batch if one session serves all workers. Rates have one decimal. Rows so close together that this rounding could change a window by
+more than 5 % are merged into longer windows, and rows left over at the end are in no window. Under Horovod every rank writes rows; a step
+lasts until its slowest rank is done.
 
-`total images/sec` is of the whole loop, and of all workers. It stands alone, as one window, where rows can't tell: when all are too
-coarse, when --display_perf_ewma makes them forget, or when the loop took over 5 % longer than its steps (checkpoints, summaries).
+`total images/sec` covers the whole loop and all workers. It is used, as the only window, if the rows cannot be: if all are too coarse, if
+--display_perf_ewma makes them forget old steps, or if the loop took over 5 % longer than its steps (checkpoints, summaries).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runner.core.events.parse import Line
 from runner.core.request import DialectName
 from runner.run.dialects.base import Facts, LogReader, finite
 
-# Batches before step 1 when --num_warmup_batches is not given.
+# Batches before step 1 without --num_warmup_batches.
 WARMUP_BATCHES: Final = 10
 HALF_DIGIT: Final = 0.05
 TOLERANCE: Final = 0.05
@@ -49,7 +49,7 @@ _TOTAL: Final = re.compile(r"\btotal images/sec: (?P<rate>[\d.]+)$")
 
 @dataclass(frozen=True)
 class _Row:
-    """A step at which the slowest process wrote `rate` samples/s for all steps until it."""
+    """The slowest process's mean `rate`, in samples/s, over all steps up to `step`."""
 
     step: int
     rate: float
@@ -58,7 +58,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Time:
-    """Seconds from the end of warm-up to the end of a step, and how far they may be off for want of digits."""
+    """Seconds from the end of warm-up to the end of a step, and their error due to the rounded rate."""
 
     step: int
     seconds: float
@@ -67,7 +67,7 @@ class _Time:
 
     @classmethod
     def of(cls, row: _Row, own_batch: int) -> _Time:
-        """The time that a row tells of the steps until it."""
+        """Derive the time of a row's step from its rate."""
         seconds = row.step * own_batch / row.rate
         return cls(row.step, seconds, seconds * HALF_DIGIT / row.rate, row.received)
 
@@ -83,7 +83,7 @@ class TfCnnBenchmarksReader(LogReader):
         self._before = facts.option("--num_warmup_batches", WARMUP_BATCHES)
         self._forgetful = any(word.lstrip("-").startswith("display_perf_ewma") for word in facts.words)
         self._rows: dict[int, _Row] = {}
-        self._total: tuple[float, float] | None = None  # samples/s, when it was heard
+        self._total: tuple[float, float] | None = None  # samples/s, time of receipt
         self._global: int | None = None
         self._per_device: int | None = None
         self._steps: int | None = None
@@ -160,7 +160,7 @@ class TfCnnBenchmarksReader(LogReader):
         return [*events, self._track.stop(received)]
 
     def _sizes(self) -> tuple[int, int] | None:
-        """Samples of a step: of all devices, and of those that one row is about; complains where the log lacks them."""
+        """Samples of a step: of all devices, and of the devices that one row covers; complains if the log lacks them."""
         if self._global is None or self._per_device is None:
             if self.facts.batch_per_device is None or self.facts.devices > 1:
                 self.complain("the tf_cnn_benchmarks log has no header with `Batch size:`; pass on all that it writes")
@@ -177,7 +177,7 @@ class TfCnnBenchmarksReader(LogReader):
         return self._global, self._per_device * (1 if self._horovod else self._devices)
 
     def _times(self, own_batch: int) -> list[_Time]:
-        """Ends of steps that lie far enough apart to be told from each other, the first that of the warm-up."""
+        """Ends of steps that are far enough apart for their rates' precision; the first is the end of the warm-up."""
         times: list[_Time] = []
         rows = sorted(self._rows.values(), key=lambda row: row.step)
         ends = [_Time.of(row, own_batch) for row in rows]
@@ -189,7 +189,7 @@ class TfCnnBenchmarksReader(LogReader):
         return times
 
     def _loop_took_longer(self, last: _Time, global_batch: int) -> bool:
-        """Whether the whole loop was slower than its steps by more than they can be off."""
+        """Whether the whole loop took longer than its steps, beyond the tolerance."""
         if self._total is None:
             return False
         return self._total[0] < (1 - TOLERANCE) * last.step * global_batch / last.seconds
