@@ -1,1 +1,1 @@
-"""A request and the resources that it has → trials → container specs. Only `discovery` looks at anything; the rest is pure."""
+"""A request and its resources → trials → container specs. `discovery` inspects machines, and `layout` looks for free ports; the rest is pure."""

@@ -1,4 +1,4 @@
-"""The trials of a request; where it names no framework, of the first that offers everything else that was asked."""
+"""The trials of a request; if it names no framework, for the first framework that offers everything else that was requested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runner.plan.plan import plan
 def trials_of(
     request: Request, resources: AnyResources, *, say: Callable[[str], None]
 ) -> tuple[AnyResources, tuple[AnyTrial, ...]]:
-    """The trials of a program of the suite's, as `choose` has them, or of a command of the user's, with the resources that they run on."""
+    """Plan the trials of one of the suite's programs, by `choose`, or of a user's command; return them and the resources that they run on."""
     if isinstance(resources, Resources):
         return choose(request, resources, say=say)
     return resources, external.plan_command(request, resources, say=say)
@@ -27,10 +27,10 @@ def trials_of(
 def choose(
     request: Request, resources: Resources, *, say: Callable[[str], None]
 ) -> tuple[Resources, tuple[Trial, ...]]:
-    """The resources with the image that the whole request can be planned with, and its trials; says what was not typed in full.
+    """Plan the trials with the first image that meets the whole request; return both, and `say` what was completed or chosen for the user.
 
-    RequestError: no framework offers all of it, or none that this machine has a Python for where there are no containers; the reason is
-    the first one's, which says so where it is about a framework.
+    Raises RequestError if no framework offers all of it, or, without containers, none that this machine has a Python for. The reason given
+    is that of the first framework tried; it says so if it depends on the framework.
     """
     if request.framework and request.version and request.version != resources.image.version:
         say(f"VERSION={request.version} is taken as {resources.image.version}")

@@ -1,4 +1,4 @@
-"""What a request runs on: the machines, the image, the data, and the engine that will run it. Looks; builds nothing."""
+"""Finds what a request runs on: the machines, the engine, the image and the data. Inspects only; builds nothing."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from runner.plan.image import images_of
 from runner.plan.profiling import Nsight, find_nsight
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
-# What COMPARE emulates on a machine with nothing else to compare: Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
+# Links that COMPARE emulates on a machine with nothing else to compare: Fast Ethernet, Gigabit Ethernet, and unlimited.
 RATES_MBIT: Final = (100.0, 1000.0, None)
 EMULATED_NODES: Final = 2
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What every request runs on; `out` is the directory of the run directories."""
+    """Resources that every request needs; `out` is the directory of the run directories."""
 
     cluster: Cluster
     device: Device
@@ -52,33 +52,31 @@ class Machines:
 
 @dataclass(frozen=True)
 class ExternalResources(Machines):
-    """What a command line of the user's runs on."""
+    """The resources of a user's command line."""
 
     image: CustomImage
-    data: Path | None  # the folder that it finds at `/dlscale/data`
-    baseline: tuple[Path, RunRecord] | None = None  # the run that a request names; None for one of the same command
+    data: Path | None  # the folder that appears as `/dlscale/data`
+    baseline: tuple[Path, RunRecord] | None = None  # the run that the request names; None for one of the same command
 
 
 @dataclass(frozen=True)
 class Resources(Machines):
-    """What a program of the suite's runs on."""
+    """The resources of one of the suite's programs."""
 
     image: AnyImage
     workload: Workload
     dataset: Dataset | None
     workloads_sha256: str
-    others: tuple[
-        AnyImage, ...
-    ] = ()  # images that a request without a framework may mean as well, in the order in which they are tried
-    nsight: Nsight = field(default_factory=Nsight)  # looked for where a pass reads the GPU's counters
+    others: tuple[AnyImage, ...] = ()  # further candidates, in order of preference, if the request names no framework
+    nsight: Nsight = field(default_factory=Nsight)  # searched for only if a pass reads the GPU's counters
 
     @property
     def data(self) -> Path | None:
-        """Where the data set is; None for synthetic data."""
+        """The path of the data set; None for synthetic data."""
         return Path(self.dataset.path) if self.dataset else None
 
     def check_engine(self) -> None:
-        """Refuse an image that runs in a container only where there is none. RequestError: with why that is."""
+        """Raise RequestError if the image needs a container and the engine has none, with the reason for that engine."""
         if self.image.needs_container and not self.engine.in_containers:
             why = f" ({self.engine.reason})" if self.engine.reason else ""
             raise RequestError(
@@ -90,7 +88,7 @@ AnyResources = Resources | ExternalResources
 
 
 def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
-    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs. RequestError: that contradicts the rest."""
+    """Add emulated nodes to a comparison without hosts on a machine without two GPUs. Raises RequestError if that contradicts the rest."""
     if not request.compare or request.hosts or request.nodes or request.gpus or request.device == "gpu":
         return request
     if request.device is None and not request.workers and len(inspect().gpus) > 1:
@@ -103,10 +101,10 @@ def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspe
 
 
 def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> AnyResources:
-    """Look at the machines, the engine, the image and the data that a request needs: a program of the suite's, or a command line of the user's.
+    """Find the machines, engine, image and data for one of the suite's programs or a user's command line.
 
-    With `contact` hosts are asked what they are; a dry run believes their list. RequestError: a file of the suite is wrong, the image is
-    unknown or does not fit the GPUs, DATA can't be read, or the engine does not answer.
+    With `contact`, hosts are inspected; a dry run trusts the hosts file. Raises RequestError if a file of the suite is wrong, the image is
+    unknown or does not fit the GPUs, DATA cannot be read, or the engine does not answer.
     """
     folders = [Path(mount.source) for mount in request.mounts]
     if request.command:
@@ -132,7 +130,7 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
 
 
 def discover_own(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
-    """What a program of the suite's needs; see `discover`."""
+    """Find the resources of one of the suite's programs; see `discover`."""
     found = discover(request, contact=contact, say=say)
     if not isinstance(found, Resources):
         raise TypeError("the request has a command of the user's")
@@ -162,10 +160,10 @@ def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) 
 
 
 def _of_command(request: Request, machines: Machines, image: AnyImage) -> ExternalResources:
-    assert isinstance(image, CustomImage)  # noqa: S101 - what a request with an image comes to
+    assert isinstance(image, CustomImage)  # noqa: S101 - a request that names an image has one
     return ExternalResources(**vars(machines), image=image, data=request.data.resolve() if request.data else None)
 
 
 def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
-    """Whether data are read by somebody else than who runs the suite: on hosts, and by jobs of root in containers."""
+    """Whether jobs read the data as a different user than the runner: in containers on hosts, or in containers if the runner is root."""
     return in_containers and (on_hosts or job_user() == IMAGE_USER)

@@ -1,4 +1,4 @@
-"""Which engine runs a request's jobs, and why it is not another. Asks them; starts none."""
+"""Chooses the engine for a request's jobs, and gives the reason. Queries engines; starts none."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runner.engines.base import EngineError
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine to use, and where it is not the first choice the reason."""
+    """The engine to use, and the reason if it is not the default."""
 
     name: EngineName
     reason: str | None
-    podman: str | None = None  # its version where it answers in Docker's place
-    version: str | None = None  # of an engine that is a program
+    podman: str | None = None  # Podman's version if it answers in Docker's place
+    version: str | None = None  # of a command-line engine
 
     @property
     def in_containers(self) -> bool:
@@ -28,17 +28,17 @@ class EngineChoice:
 
 
 def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
-    """The engine for a request on these machines.
+    """Choose the engine for a request on these machines.
 
-    On nodes that a command line reaches it is Apptainer where the first has it, then Podman; elsewhere Docker where it answers; without either the
-    suite's own virtual environment, with the reason. Any other only where it is asked for; a command line of the user's knows Docker alone.
+    On nodes that are reached by a command line: Apptainer if the first node has it, else Podman. Elsewhere: Docker if it answers. Otherwise
+    the suite's own virtual environment, with the reason. Other engines must be requested; a user's command line runs in Docker only.
 
     Raises:
-        RequestError: an engine was asked for and does not answer, or is not installed.
+        RequestError: a requested engine does not answer or is not installed.
     """
     asked, reaches = request.engine, cluster.reaches
     if cluster.kind == "hosts":
-        return EngineChoice("docker", None)  # hosts have it, or they would be none
+        return EngineChoice("docker", None)  # every host has Docker
     if request.command:
         with closing(docker.connect_or_refuse()) as client:
             return EngineChoice("docker", None, podman.behind(client))
@@ -60,7 +60,7 @@ def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
 
 
 def _docker(asked: EngineName | None) -> EngineChoice:
-    """Docker where it answers, else the virtual environment, unless Docker was asked for."""
+    """Choose Docker if it answers, else the virtual environment. Raises RequestError if Docker was requested and does not answer."""
     try:
         client = docker.connect()
     except EngineError as error:

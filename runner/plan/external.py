@@ -1,4 +1,4 @@
-"""A command line of the user's: request and resources → its trials. Pure."""
+"""Plans a user's command line: request and resources → its trials. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from runner.core.request import Device, Request
 from runner.core.trial import ExternalTrial, comparison_key
 from runner.plan.discovery import ExternalResources
 
-# What an image's name may hold and a container's may not.
+# Characters of an image's name that a container's name may not have.
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-# Letters of it that a run is named by; a tag may have 128.
+# Characters of an image's name that a run id keeps; a tag may have 128.
 _LONGEST: Final = 60
 
 
 def plan_command(
     request: Request, resources: ExternalResources, *, say: Callable[[str], None] = lambda _: None
 ) -> tuple[ExternalTrial, ...]:
-    """Lay out the repeats of a command at each scale, interleaved as the suite's own are; says what of the command was taken for an answer.
+    """Plan the repeats of a command at each scale, interleaved like the suite's own; `say` which batch was read from the command.
 
-    RequestError: more devices than there are.
-
-    A command that names its number of devices by a placeholder gets its baseline on one device.
+    A command with a placeholder for its number of devices gets a baseline on one device. Raises RequestError if there are too few devices, or
+    they cannot share the batch.
     """
     node, device, image = resources.node, resources.device, resources.image.found
     scales = _scales(request, node, device)
@@ -42,14 +41,14 @@ def plan_command(
         )
     data = str(resources.data) if resources.data else None
     accelerator = node.gpus[0].name if device == "gpu" else node.cpu_model
-    # Only where they are given, as older records have none.
+    # Included only if given, because older records lack them.
     given = {
         "mounts": tuple(f"{mount.source}:{mount.target}" for mount in request.mounts),
         "env": tuple(f"{name}={value}" for name, value in sorted(request.env)),
         "workdir": request.workdir,
         "scaling": "strong" if strong else None,
     }
-    # Not the dialect: `auto` and the one that it finds read the same log.
+    # Without the dialect: `auto` and the dialect that it detects read the same log.
     key = comparison_key(
         {
             "machine": node.name,
@@ -91,10 +90,10 @@ def plan_command(
 
 
 def _batch_said(request: Request) -> tuple[int, str] | None:
-    """The batch that the command line names and how, where it was not asked for: of a device where a pattern reads the log.
+    """The batch in the command line, and its text there, if none was requested. It is per device if a pattern reads the log.
 
-    What reads MXNet's needs it too, but its programs share out what they are given: it is one device's where there is one. nccl-tests' `-b`
-    are bytes.
+    The MXNet dialect needs it too, but MXNet's programs divide their batch among devices, so it is used for one device only. `-b` of
+    nccl-tests is in bytes.
     """
     found = None if request.batch else batch_of(request.command)
     if found is None or request.pattern:
@@ -105,7 +104,7 @@ def _batch_said(request: Request) -> tuple[int, str] | None:
 
 
 def _scales(request: Request, node: Node, device: Device) -> tuple[int, ...]:
-    """Numbers of devices; one where nothing is said, as a command line says it in words of its own. RequestError: the machine has fewer."""
+    """Numbers of devices; 1 by default, because a command line may choose its devices itself. Raises RequestError if the machine has fewer."""
     variable, asked, offered = (
         ("GPUS", request.gpus, len(node.gpus)) if device == "gpu" else ("WORKERS", request.workers, len(node.cores))
     )
@@ -121,5 +120,5 @@ def _scales(request: Request, node: Node, device: Device) -> tuple[int, ...]:
 
 
 def image_label(reference: str) -> str:
-    """An image's name as a run id may hold it."""
+    """An image's name in a form that a run id may contain."""
     return _UNFIT.sub("-", reference.rpartition("/")[2])[:_LONGEST]

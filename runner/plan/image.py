@@ -1,4 +1,4 @@
-"""Which image a request's jobs run in: one that is given, the machine's own software, or one of the suite's that fits its GPUs. Builds none."""
+"""Finds the image for a request's jobs: a custom one, the machine's own software, or one of the suite's that fits its GPUs. Builds none."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from runner.images.custom_image import AnyImage, CustomImage, find_host_software
 from runner.images.spec import ImageSpec
 
 PREFERRED: Final = ("pytorch", "tensorflow", "mxnet", "caffe")
-"""Frameworks in the order in which they are tried where none is asked for: the one with most users first."""
+"""The order in which frameworks are tried if none is requested: most users first."""
 
 
 def images_of(request: Request, device: Device, cluster: Cluster) -> tuple[AnyImage, ...]:
-    """The images that a request may mean, the first before all others; only of the suite's own it is known on which GPUs they run."""
+    """The images that a request can mean, in order of preference; only the suite's own are checked against the GPUs."""
     if not request.image and request.engine != "host":
         return candidates(request, device, cluster)
     framework = "" if request.command else load_images(SUITE_ROOT).of(request.framework or "")[0].framework
@@ -29,9 +29,9 @@ def images_of(request: Request, device: Device, cluster: Cluster) -> tuple[AnyIm
 
 
 def candidates(request: Request, device: Device, cluster: Cluster) -> tuple[ImageSpec, ...]:
-    """The images of the suite that a request may mean and that run here: one of the framework that was asked for, else of each.
+    """The suite's images that match a request and run here: one of the requested framework, else one of each framework.
 
-    RequestError: there is none; of several reasons, the first.
+    Raises RequestError, with the first reason, if there is none.
     """
     catalog, node = load_images(SUITE_ROOT), cluster.node
     typed = request.version or ""
@@ -42,7 +42,7 @@ def candidates(request: Request, device: Device, cluster: Cluster) -> tuple[Imag
     found, refusals = [], []
     for framework in [request.framework] if request.framework else dict.fromkeys((*PREFERRED, *catalog.frameworks)):
         try:
-            # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
+            # A framework that Horovod does not support is refused later, by the plan, which names its strategies.
             horovod = request.strategy == "horovod" and framework in STRATEGIES["horovod"].frameworks
             image = catalog.find(
                 framework, request.version, device, gpus=node.gpus, driver=node.driver, horovod=horovod

@@ -1,12 +1,11 @@
-"""Request → environment: the variables that bind each library which carries gradients to the wire that was chosen. Pure.
+"""Trial → environment: the variables that bind each library that carries gradients to the chosen wire. Pure.
 
-Every variable that the suite sets about wires is in this file, but for the interfaces of all nodes that mpirun has to know
-(launch/horovod.py); where the ranks meet (addresses, ports, roles) is the launchers' business. On one host there is no wire: sockets
-are bound to the loopback.
+All variables that the suite sets for wires are in this file, except the list of all nodes' interfaces for mpirun (launch/horovod.py).
+Rendezvous (addresses, ports, roles) is up to the launchers. On one host there is no wire: sockets are bound to the loopback.
 
 Sources, by library:
 NCCL        its user guide, "Environment Variables"; NCCL_HOSTID is `getHostHash` in its src/misc/utils.cc; NCCL_IBEXT_DISABLE belongs
-            to the plugin in NVIDIA's containers, which does not heed NCCL_IB_DISABLE (github.com/NVIDIA/nccl/issues/676)
+            to the plugin in NVIDIA's containers, which ignores NCCL_IB_DISABLE (github.com/NVIDIA/nccl/issues/676)
 Gloo        pytorch.org/docs/stable/distributed.html, "Choosing the network interface to use"
 Horovod     `horovodrun --network-interfaces` sets HOROVOD_GLOO_IFACE (horovod/runner/gloo_run.py)
 ps-lite     mxnet.apache.org/versions/1.9.1/api/faq/distributed_training
@@ -23,21 +22,21 @@ from runner.core.transport import carrier
 from runner.core.trial import Horovod, Trial
 from runner.core.wire import Wire
 
-# Reductions within the NVLink switches are no peer-to-peer channel to NCCL: without that, they go on.
+# NCCL does not count reductions in the NVLink switches as peer-to-peer: NCCL_P2P_DISABLE alone leaves them on.
 _NO_NVLS: Final = {"NCCL_NVLS_ENABLE": "0"}
 
 
 def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> dict[str, str]:
-    """Translate the request into the variables of the libraries that carry gradients.
+    """Return the variables for the libraries that carry a trial's gradients.
 
     Args:
-        trial: what runs.
-        wire: how the other nodes reach this one; None on the only one.
-        node: the runner's name of this node; None on the only one.
+        trial: the trial.
+        wire: how the other nodes reach this one; None if there is only one.
+        node: the runner's name for this node; None if there is only one.
     """
     iface = wire.iface if wire else "lo"
     found: dict[str, str] = {}
-    # MPI has nothing without Horovod, and gRPC is bound by the addresses that TF_CONFIG or DLSCALE_SERVERS names.
+    # MPI is used only by Horovod, and gRPC is bound by the addresses in TF_CONFIG or DLSCALE_SERVERS.
     match carrier(trial):
         case "nccl":
             found = _nccl(trial, wire, node)
@@ -50,27 +49,27 @@ def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> 
     if trial.horovod and trial.world_size > 1:
         found |= _horovod(trial.horovod, wire, iface)
     if trial.strategy in ("multiworker", "ps") and wire:
-        # A proxy that the engine's client sets in every container would get the workers' own talk.
+        # The engine's client may set a proxy in every container, which would receive the workers' traffic.
         found["no_grpc_proxy"] = ",".join(placed.wire.address for placed in trial.placement if placed.wire)
     return found
 
 
 def _nccl(trial: Trial, wire: Wire | None, node: str | None) -> dict[str, str]:
-    """NCCL_NET stays unset, so that NCCL chooses, and evidence and not a variable says what it chose.
+    """NCCL's variables. NCCL_NET stays unset: NCCL chooses, and the record takes the choice from evidence, not from a variable.
 
-    Nor is NCCL_IB_GID_INDEX set: since 2.21 NCCL finds the RoCE v2 entry by itself, and what an index means is each host's own.
+    NCCL_IB_GID_INDEX stays unset too: since 2.21 NCCL finds the RoCE v2 entry itself, and an index has a different meaning on each host.
     """
     found = {
-        # NCCL writes a log per process, which the program reports; standard output stays clean.
+        # NCCL writes one log per process, which the program reports; standard output stays clean.
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH",
         "NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p.log",  # noqa: S108 - the one writable place of a read-only container
-        # With "=" it is the name itself; eth1 alone would take eth10 too.
+        # "=" makes the match exact; eth1 alone would match eth10 too.
         "NCCL_SOCKET_IFNAME": f"={wire.iface}" if wire else "lo",
         "GLOO_SOCKET_IFNAME": wire.iface if wire else "lo",
     }
     if node:
-        # Two nodes of one machine would find each other's GPUs and never touch the wire.
+        # Otherwise, two emulated nodes on one machine would reach each other's GPUs directly and bypass the wire.
         found["NCCL_HOSTID"] = node
     if wire and wire.hcas:
         found["NCCL_IB_HCA"] = "=" + ",".join(wire.hcas)
@@ -89,14 +88,14 @@ def _nccl(trial: Trial, wire: Wire | None, node: str | None) -> dict[str, str]:
 
 
 def _horovod(horovod: Horovod, wire: Wire | None, iface: str) -> dict[str, str]:
-    """Horovod's own: what its controller is bound to, and what carries tensors in host memory."""
+    """Horovod's own variables: its controller's interface, and the library that carries tensors in host memory."""
     found = {"HOROVOD_GLOO_IFACE": iface}
     if horovod.operations != "nccl":
         found["HOROVOD_CPU_OPERATIONS"] = horovod.operations
     if horovod.controller != "mpi":
         return found
     if wire and wire.hcas and horovod.operations == "mpi":
-        # Open MPI over UCX, which Debian's is built with: verbs between nodes, mapped memory within one.
+        # Open MPI over UCX, which Debian's build includes: verbs between nodes, mapped memory within one.
         return found | {
             "OMPI_MCA_pml": "ucx",
             "OMPI_MCA_btl": "self",
@@ -104,8 +103,8 @@ def _horovod(horovod: Horovod, wire: Wire | None, iface: str) -> dict[str, str]:
             "UCX_NET_DEVICES": ",".join(wire.hcas),
             "UCX_TLS": "ib,mm,self",
         }
-    # Over TCP between nodes and shared memory within one, without the reads of other processes' memory, which Docker's system call
-    # filter forbids.
+    # TCP between nodes and shared memory within one, without direct reads of other processes' memory, which Docker's seccomp filter
+    # forbids.
     found |= {
         "OMPI_MCA_btl": "self,vader",
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
@@ -113,7 +112,7 @@ def _horovod(horovod: Horovod, wire: Wire | None, iface: str) -> dict[str, str]:
     }
     if wire:
         found |= {
-            # Left alone, Open MPI takes UCX, which picks interfaces by its own mind (github.com/open-mpi/ompi/issues/8489).
+            # By default, Open MPI uses UCX, which chooses interfaces itself (github.com/open-mpi/ompi/issues/8489).
             "OMPI_MCA_pml": "ob1",
             "OMPI_MCA_btl": "self,vader,tcp",
             "OMPI_MCA_btl_tcp_if_include": iface,

@@ -1,9 +1,8 @@
-"""A trial as pods of Kubernetes: its containers, laid out as for hosts, and the manifests that make them. Pure.
+"""A trial as pods of Kubernetes: its containers, laid out as for hosts, and their manifests. Pure.
 
-A pod is a node of the trial, and its number is the Job's completion index: pods of one role share a template, in which what differs between
-them is written as that number. A strategy that has one role is an Indexed Job behind a headless Service, or a TrainJob; one that has several
-(scheduler, servers, workers) is a JobSet; Horovod's, whose launcher reaches the others by ssh, an MPIJob. On a single node all containers share
-a pod, and so its network, as they do in Docker.
+A pod is a node of the trial, and its number is the Job's completion index. Pods of one role share a template, and differ only by that number
+in it. A strategy with one role is an Indexed Job behind a headless Service, or a TrainJob; with several (scheduler, servers, workers) a JobSet;
+Horovod, whose launcher reaches the other nodes by SSH, an MPIJob. On a single node all containers share a pod and its network, as in Docker.
 
 Sources: kubernetes.io/docs/concepts/workloads/controllers/job (completion index, pod failure policy), /docs/tasks/inject-data-application
 ("dependent environment variables": `$(NAME)` in a command is replaced, `$$(` is not), jobset.sigs.k8s.io/docs (v1alpha2; host names of pods are
@@ -34,19 +33,19 @@ from runner.plan.launch.job import Job, take_seats
 Kind = Literal["job", "trainjob", "mpijob"]
 Resource = Literal["job", "jobset", "trainjob", "mpijob"]
 
-Containers = dict[str, list[ContainerSpec]]  # the containers of a pod by name, each as it is in the pods of every index
+Containers = dict[str, list[ContainerSpec]]  # the containers of a role's pods, by name, each with its spec in every pod
 
-# A ConfigMap's own limit; all of the suite's programs are little more than half of it.
+# The limit of a ConfigMap; all of the suite's programs are little more than half of it.
 MOST_BYTES: Final = 2**20
-# The trainer's container, and its replicated job, in every runtime of Kubeflow Trainer.
+# The name of the trainer's container and of its replicated job in every runtime of Kubeflow Trainer.
 TRAINER: Final = "node"
 _INDEX: Final = "$(JOB_COMPLETION_INDEX)"
 _INDEX_FIELD: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _REPLICA_FIELD: Final = "metadata.labels['training.kubeflow.org/replica-index']"
 _PORTS: Final = tuple(range(40000, 40064))
-# Roles of the containers that ranks run in.
+# Roles of containers with ranks.
 _RANKS: Final = frozenset({"worker", "daemon"})
-# What a scheduler or a server asks for: as on hosts, it takes what its node's worker leaves.
+# What a scheduler or a server requests: as on hosts, it uses what its node's worker leaves.
 _HELPER: Final = {"cpu": "100m", "memory": "256Mi"}
 _NOT_IN_PODS: Final[Mapping[str, str]] = {
     "data": "a pod sees no folder of this machine",
@@ -68,7 +67,7 @@ _NOT_IN_PODS: Final[Mapping[str, str]] = {
 
 
 def refuse(request: Request) -> None:
-    """Refuse what pods don't have. RequestError: with the variable and why."""
+    """Raise RequestError, with the variable and the reason, for options that pods do not support."""
     for field, why in _NOT_IN_PODS.items():
         if field in request.model_fields_set and getattr(request, field):
             name = field.removesuffix("_s").upper()
@@ -80,7 +79,7 @@ def refuse(request: Request) -> None:
 
 
 def as_pods(resources: Resources) -> Resources:
-    """The same resources with a pod of its size in each machine's place, which has one interface, and as its address its own name."""
+    """Replace each machine by a pod of its size, with one interface and its own name as its address."""
     members = tuple(
         Member(_pod(member.node, f"pod{number}"), NodeWires(roles={"ethernet": IFACE}), member.slots)
         for number, member in enumerate(resources.cluster.members)
@@ -95,7 +94,7 @@ def _pod(node: Node, name: str) -> Node:
 
 @dataclass(frozen=True)
 class Laid:
-    """A trial with the names by which its pods find each other, their containers, and what ssh has to know in the first; None without ssh."""
+    """A trial with its pods' host names, their containers, and the first pod's ssh_config; None without SSH."""
 
     trial: Trial
     containers: tuple[ContainerSpec, ...]
@@ -103,7 +102,7 @@ class Laid:
 
 
 def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, registry: str | None) -> Laid:
-    """Lay a trial out in pods. RequestError: a strategy that another kind of object runs, or none."""
+    """Lay a trial out in pods. Raises RequestError for a strategy that needs another kind of object, or that pods cannot run."""
     if kind == "trainjob" and trial.framework != "pytorch":
         raise RequestError(
             f"KIND=trainjob runs in Trainer's PyTorch runtime, {trial.framework} asked; add FRAMEWORK=pytorch, or ask for KIND=job"
@@ -143,12 +142,12 @@ def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, regi
 
 
 def job_name(run_id: str) -> str:
-    """What a run is called in the cluster, where names are short: its pods' labels have it, too."""
+    """The run's name in the cluster, which limits the length of names; also a label of its pods."""
     return f"dlscale-{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
 
 
 def _named(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> Placed:
-    """A node under the host name of its pod, or of where its ranks meet: at MXNet's scheduler, at TensorFlow's servers."""
+    """Give a node the host name of its pod, or of its ranks' rendezvous: MXNet's scheduler, TensorFlow's servers."""
     if placed.wire is None:
         return placed
     if trial.strategy == "kvstore":
@@ -163,14 +162,14 @@ def _named(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> 
 
 
 def place(spec: ContainerSpec, *, several: bool) -> tuple[str, int]:
-    """Where a container is: its name in its pod, and the index of that pod; the first node of daemons is the second of the job."""
+    """A container's name in its pod, and the index of that pod; daemons begin on the second node of the job."""
     if not several:
         return f"{spec.role}{spec.number}", 0
     return spec.role, spec.number + (spec.role == "daemon")
 
 
 def resource(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
-    """What kind of object runs these containers."""
+    """The kind of object that runs these containers."""
     several = len({spec.node for spec in containers}) > 1
     if kind == "mpijob":
         return "mpijob" if several else "job"
@@ -178,10 +177,10 @@ def resource(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
 
 
 def manifest(run_id: str, laid: Laid, *, kind: Kind, programs: Programs, deadline_s: int) -> str:
-    """The object that runs a trial, and the Service that names its pods, as YAML. RequestError: pods of one role differ in size."""
+    """The object that runs a trial and the Service that names its pods, as YAML. Raises RequestError if pods of one role differ in size."""
     name, containers = job_name(run_id), laid.containers
     several = len({spec.node for spec in containers}) > 1
-    # By role, the containers of its pods by name: each with what it is in every pod.
+    # By role, the containers of its pods.
     pods: dict[str, Containers] = {}
     for spec in containers:
         own_name, _ = place(spec, several=several)
@@ -212,7 +211,7 @@ def manifest(run_id: str, laid: Laid, *, kind: Kind, programs: Programs, deadlin
         job = _job_spec(name, own, programs, deadline_s)
         if several:
             job["template"]["spec"]["subdomain"] = name
-            # Names for the pods, from before they are ready: nothing serves there.
+            # It only names the pods, even before they are ready; it serves no port.
             service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {LABEL_RUN: name}}
             objects.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
         objects.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job})
@@ -220,9 +219,9 @@ def manifest(run_id: str, laid: Laid, *, kind: Kind, programs: Programs, deadlin
 
 
 class Programs:
-    """The training programs as a ConfigMap: no image has them, and no cluster sees this machine's folders.
+    """The training programs as a ConfigMap: images do not contain them, and clusters do not see this machine's folders.
 
-    `files` are texts by their path below `workloads/`. RequestError: they are more than a ConfigMap holds.
+    `files` are texts by their path below `workloads/`. Raises RequestError if they exceed a ConfigMap.
     """
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -243,13 +242,13 @@ class Programs:
         return _yaml([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}])
 
     def volume(self) -> dict[str, Any]:
-        """What shows the programs to a pod, each at its path."""
+        """The volume with the programs, each at its path."""
         items = [{"key": key, "path": path} for key, path in self._paths.items()]
         return {"name": "programs", "configMap": {"name": self.name, "defaultMode": 0o555, "items": items}}
 
 
 def _job_spec(name: str, containers: Containers, programs: Programs, deadline_s: int) -> dict[str, Any]:
-    """An Indexed Job of as many pods as each container has: the first that fails ends it, as it does everywhere, and nothing is tried again."""
+    """An Indexed Job with one pod per spec of each container. The first pod to fail ends it, as with other engines; nothing is retried."""
     first = next(iter(containers.values()))
     rules = [
         {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [0]}},
@@ -269,7 +268,7 @@ def _job_spec(name: str, containers: Containers, programs: Programs, deadline_s:
 def _pod_template(
     name: str, containers: Containers, programs: Programs, *, spread: bool, index: str = _INDEX_FIELD
 ) -> dict[str, Any]:
-    """The template of the pods of a role; `spread` puts ranks on machines of their own, `index` is where a pod has its number."""
+    """The template of a role's pods; `spread` places each pod with ranks on its own machine, `index` is the field with the pod's number."""
     workers = max(1, sum(specs[0].role == "worker" for specs in containers.values()))
     return {
         "metadata": _labels(name, containers),
@@ -285,7 +284,7 @@ def _pod_template(
 
 
 def _labels(name: str, containers: Containers) -> dict[str, Any]:
-    """What pods are found by: their run, and whether ranks run in them."""
+    """The labels by which pods are found: their run, and whether they contain ranks."""
     roles = {specs[0].role for specs in containers.values()}
     role = "rank" if roles & _RANKS else next(iter(roles))
     return {"labels": {LABEL_RUN: name, LABEL_ROLE: role}}
@@ -294,7 +293,7 @@ def _labels(name: str, containers: Containers) -> dict[str, Any]:
 def _mpi_job(
     meta: dict[str, Any], pods: dict[str, Containers], ssh_config: str, programs: Programs, deadline_s: int
 ) -> list[dict[str, Any]]:
-    """An MPIJob whose launcher trains too: on the first node, from which it starts the ranks of the others. Before it, what its ssh has to know."""
+    """An MPIJob whose launcher trains too, on the first node, and starts the ranks of the others; before it, a ConfigMap with its ssh_config."""
     name = f"{meta['name']}-ssh"
     templates = {
         role: _pod_template(meta["name"], own, programs, spread=True, index=_REPLICA_FIELD)
@@ -324,7 +323,7 @@ def _mpi_job(
 
 
 def _train_job(meta: dict[str, Any], containers: Containers, programs: Programs, deadline_s: int) -> dict[str, Any]:
-    """A TrainJob in the runtime that Trainer installs for PyTorch; what torchrun is told on its command line goes before the runtime's variables."""
+    """A TrainJob in Trainer's own runtime for PyTorch; torchrun's command line takes precedence over the runtime's variables."""
     ((name, specs),) = containers.items()
     own = _container(name, specs, 1, _INDEX_FIELD)
     patch = {
@@ -359,7 +358,7 @@ def _train_job(meta: dict[str, Any], containers: Containers, programs: Programs,
 
 
 def _scheduling(name: str, containers: Containers) -> dict[str, Any]:
-    """Each pod with ranks on a machine of its own: what is between two of one machine is no wire."""
+    """Place each pod with ranks on its own machine: between two pods on one machine there is no wire."""
     labels = _labels(name, containers)["labels"]
     if labels[LABEL_ROLE] != "rank":
         return {}
@@ -368,7 +367,7 @@ def _scheduling(name: str, containers: Containers) -> dict[str, Any]:
 
 
 def _container(name: str, specs: Sequence[ContainerSpec], workers: int, index: str) -> dict[str, Any]:
-    """A container of each pod of a role, confined as the engine confines it; `workers` share the pod's memory."""
+    """A container of a role's pods, confined as by the other engines; `workers` share the pod's memory."""
     first = specs[0]
     sizes = {(len(spec.cpus), len(spec.gpus), spec.memory_mib, spec.shm_mib, spec.tmp_mib) for spec in specs}
     if len(sizes) > 1:
@@ -376,7 +375,7 @@ def _container(name: str, specs: Sequence[ContainerSpec], workers: int, index: s
             "pods of one job are of one size, and HOSTS lists several; list hosts with the same cpus, memory_mib and gpus"
         )
     user, _, group = first.user.partition(":")
-    number = int(first.role == "daemon")  # of the first of these pods
+    number = int(first.role == "daemon")  # index of the first of these pods
     env: list[dict[str, Any]] = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": index}}}]
     env += [{"name": key, "value": _template([spec.env[key] for spec in specs], number)} for key in first.env]
     return {
@@ -404,7 +403,7 @@ def _container(name: str, specs: Sequence[ContainerSpec], workers: int, index: s
 
 
 def _resources(spec: ContainerSpec, workers: int) -> dict[str, Any]:
-    """What a worker is given, no more and no less, so that a node with static CPU management gives it cores of its own."""
+    """Resources; a worker's requests equal its limits, so that a node with static CPU management gives it exclusive cores."""
     limits: dict[str, Any] = {"cpu": str(len(spec.cpus))}
     if spec.memory_mib:
         limits["memory"] = f"{spec.memory_mib // workers}Mi"
@@ -414,7 +413,7 @@ def _resources(spec: ContainerSpec, workers: int) -> dict[str, Any]:
 
 
 def _volumes(containers: Containers, programs: Programs) -> Iterator[dict[str, Any]]:
-    """Programs, and for each container what it may write to, in memory alone."""
+    """The volume with the programs, and each container's writable directories, in memory only."""
     yield programs.volume()
     for name, specs in containers.items():
         for volume, size in (("tmp", specs[0].tmp_mib), ("shm", specs[0].shm_mib)):
@@ -422,7 +421,7 @@ def _volumes(containers: Containers, programs: Programs) -> Iterator[dict[str, A
 
 
 def _template(words: Sequence[str], first: int) -> str:
-    """A word that all pods share, with their number in the place where it differs; the first pod's is `first`."""
+    """Merge the pods' versions of a word: the pod's index replaces the number by which they differ, from `first` on."""
     escaped = [word.replace("$(", "$$(") for word in words]
     if len(set(escaped)) == 1:
         return escaped[0]
@@ -434,9 +433,10 @@ def _template(words: Sequence[str], first: int) -> str:
 
 
 def script(runs: Sequence[tuple[str, Sequence[ContainerSpec]]], kind: Kind) -> str:
-    """A shell script that runs trials, each by its run id with its containers, one after the other, and keeps what their pods say.
+    """A shell script that runs trials in sequence and keeps their pods' logs; `runs` has their run ids and containers.
 
-    Output is followed from the start: a failed Job's other pods are removed, and a kubelet turns long logs over. A daemon never ends by itself.
+    It follows logs from the start: a failed Job's other pods are removed, and kubelets rotate long logs. Daemons never exit, so theirs are
+    skipped.
     """
     lines = "\n".join(
         f"run {run_id} {resource(own, kind)} {job_name(run_id)} {len(own) if len({spec.node for spec in own}) > 1 else 1}"
@@ -484,10 +484,10 @@ kubectl get nodes -o json > nodes.json || rm -f nodes.json
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every object out, and texts of several lines as they are."""
+    """Writes every object in full, and multi-line texts as literal blocks."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """No object is named and referred to: a reader wants to see what a container has."""
+        """Write no references, so that a reader sees each container in full."""
         del data
         return True
 

@@ -1,4 +1,4 @@
-"""A trial and what was made ready for it → what starts: its containers, and the samplers that look on."""
+"""A trial and what was prepared for it → its containers and samplers, ready to start."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from runner.plan.launch.job import Job, sampler, samplers_of, take_seats
 
 @dataclass(frozen=True)
 class Samplers:
-    """Where samplers run: a process of the runner's own Python on this machine, containers of the suite's base on others.
+    """How samplers run: as processes of the runner's own Python on this machine, in containers of the suite's base on hosts.
 
-    `engines` are by node, and empty in a dry run of hosts.
+    `engines` are by node, and empty in a dry run on hosts.
     """
 
     describer: Describer
@@ -36,22 +36,22 @@ class Samplers:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What every trial of a plan runs in."""
+    """What all trials of a plan run in."""
 
-    describer: Describer  # what launchers and dry runs ask
-    engines: Mapping[str, Engine]  # by node, what starts its containers; empty in a dry run
+    describer: Describer  # for launchers and dry runs
+    engines: Mapping[str, Engine]  # by node; empty in a dry run
     engine_details: EngineDetails
     image_used: ImageUsed
     data: Path | None  # None for synthetic data
     samplers: Samplers
-    seconds: float  # that it took to make all this ready
-    runs: str | None = None  # what engines know the image by, where that is not its reference
-    image_ids: Mapping[str, str] = field(default_factory=dict)  # in each host's own engine, where there are several
-    volume: str | None = None  # what the programs are in on hosts; None where they are read from this machine
-    tools: str | None = None  # image of emulated nodes; None where there are none
+    seconds: float  # time that the preparation took
+    runs: str | None = None  # the engines' name for the image, if it is not its reference
+    image_ids: Mapping[str, str] = field(default_factory=dict)  # by host, in its own engine
+    volume: str | None = None  # of the programs on hosts; None if they are read from this machine
+    tools: str | None = None  # image of emulated nodes; None without any
 
     def release(self) -> None:
-        """Remove what was brought onto hosts for these runs; the image stays."""
+        """Remove the volumes that these runs made on hosts; images stay."""
         for engine in self.engines.values():
             if self.volume and isinstance(engine, DockerEngine):
                 volumes.remove(engine.client, self.volume)
@@ -59,10 +59,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of a trial, with nothing left but to start its containers, and the samplers that look on.
-
-    `job` is of one of the suite's own programs; None for an external one.
-    """
+    """One run of a trial: its containers and samplers, ready to start; `job` is None for an external program."""
 
     run_id: str
     trial: AnyTrial
@@ -72,7 +69,7 @@ class Launch:
 
 
 def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run_id: str, hz: int) -> Launch:
-    """A trial with its containers and, at `hz` samples a second, its samplers; 0 for none."""
+    """Make the containers of a trial and its samplers, at `hz` samples a second; none at 0."""
     job = None
     if isinstance(trial, Trial) and isinstance(resources, Resources):
         job = make_job(trial, resources, prepared, run_id=run_id)
@@ -95,10 +92,10 @@ def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run
 def container(
     trial: ExternalTrial, resources: ExternalResources, describer: Describer, *, run_id: str
 ) -> ContainerSpec:
-    """The one container of a run: as confined as every job, with the image's own entry point.
+    """The single container of an external program: as confined as every job, with the image's own entry point.
 
-    It runs under `lease.sh`, as an image that is not the suite's need not have Python; the engine refuses one without `/bin/sh`. The
-    program's variables and threads are left to it.
+    It runs under `lease.sh`, because an external image need not have Python; the engine refuses one without `/bin/sh`. The program sets its
+    own variables and threads.
     """
     node = resources.node
     cores = node.cores if trial.cpus_per_worker is None else node.cores[: trial.cpus_per_worker * trial.world_size]
@@ -113,7 +110,7 @@ def container(
             "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
             "USER": "bench",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1",  # or the log comes at the end, and nobody sees the job work
+            "PYTHONUNBUFFERED": "1",  # otherwise the log appears only at the end
             **trial.env,
         },
         workdir=trial.workdir,
@@ -127,7 +124,7 @@ def container(
 
 
 def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: str) -> Job:
-    """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
+    """Combine a trial with its paths, user and ports; each job gets its own ports."""
     describer = prepared.describer
     remote = resources.cluster.remote
     store = None if remote else compiler_store(trial, engine=describer.name, software=resources.image.software)
@@ -136,7 +133,7 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
         mounts += (Mount(source=str(store), target=describer.place(store), read_only=False),)
     nodes = {}
     for node in (member.node for member in resources.cluster.members):
-        # The run before may still hold its own for a minute: each begins at another place.
+        # The previous run may hold its ports for another minute, so each run starts at another one.
         first = zlib.crc32(run_id.encode()) % max(1, len(node.ports))
         ports = free_ports(PORTS) if resources.cluster.kind == "here" else node.ports[first:] + node.ports[:first]
         nodes[node.name] = node.model_copy(update={"ports": ports})
@@ -156,10 +153,10 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
 
 
 def compiler_store(trial: Trial, *, engine: str, software: str) -> Path | None:
-    """Where the compilers of a trial keep their work between runs, which takes them minutes the first time; None where they have none.
+    """The directory in which compilers keep their work between runs, of which the first takes minutes; None if a trial compiles nothing.
 
-    It is the one directory of this machine that a training may write to. Nothing measured is touched by it: a network is compiled before
-    the first step ends. One software's work is of no use to another, and what an engine's user wrote may be closed to another's.
+    It is the only directory of this machine that a training may write to. It does not affect what is measured: a network is compiled before
+    the first step ends. One software's work is useless to another, and one engine's files may be closed to another engine's user.
     """
     if "compile" not in trial.techniques:
         return None

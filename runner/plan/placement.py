@@ -1,12 +1,12 @@
-"""Who runs where, and over which wire. Pure: what a node does not have is refused here, in one sentence that names it.
+"""Places ranks on nodes and chooses their wires. Pure: a request for what a node lacks is refused in one sentence that names it.
 
-Nodes are taken in order, each gives the same number of devices, as few nodes as will do. With CONCURRENT the devices are all that were
-asked for: one training alone on them, several one after the other on all of them, and as many at once, each on its own share, or all on
-all of them where the devices can't be shared out.
+Nodes are used in order, each with the same number of devices, and as few as possible. CONCURRENT uses all requested devices in three ways:
+one training alone, several in sequence on all devices, and as many at the same time, each on its own share, or all on all devices if these
+cannot be divided equally.
 
-A request names a kind of wire (INTERCONNECT), an interface (IFACE) or an adapter (HCA); a node has interfaces, some by a role in the hosts
-file. With COMPARE every kind that all nodes have is taken, or between the GPUs of one machine its own link, shared memory, and the sockets
-that a program takes which finds neither. What was really used is `analysis/interconnect`'s.
+A request names a kind of wire (INTERCONNECT), an interface (IFACE) or an adapter (HCA); a node has interfaces, some with a role in the hosts
+file. COMPARE takes every kind that all nodes have; between the GPUs of one machine it takes their own link, shared memory, and sockets, the
+fallback of programs that find neither. `analysis/interconnect` finds the wire that was really used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runner.plan.strategy import offered
 
 
 def nodes_for(scale: int, members: Sequence[Member], *, request: Request, device: Device) -> int | None:
-    """How many nodes `scale` devices take: as many as NODES says, else as few as will do; None where they can't be shared out equally."""
+    """The number of nodes for `scale` devices: NODES, else the fewest possible; None if these cannot provide them equally."""
     if scale == 1:
         return 1
     room = [member.devices(device) for member in members]
@@ -37,7 +37,7 @@ def nodes_for(scale: int, members: Sequence[Member], *, request: Request, device
 
 
 def scales(request: Request, image: AnyImage, members: Sequence[Member]) -> tuple[int, ...]:
-    """Numbers of devices to run on, ascending. RequestError: more than the nodes offer, with what to ask for instead."""
+    """Numbers of devices to run on, ascending. Raises RequestError, with an alternative, for more than the nodes offer."""
     device = image.device
     asked = request.gpus if device == "gpu" else request.workers
     room = [member.devices(device) for member in members]
@@ -66,7 +66,7 @@ def scales(request: Request, image: AnyImage, members: Sequence[Member]) -> tupl
 
 
 def _usual(members: Sequence[Member], *, request: Request, device: Device) -> tuple[int, ...]:
-    """What a request that names no number gets: one device and two of a CPU node or one a node, or all powers of two and all GPUs."""
+    """The default numbers: 1 and 2 workers on a CPU node, 1 and one per node on several, or all powers of two and the total of GPUs."""
     most = sum(member.devices(device) for member in members)
     if device == "cpu" and len(members) > 1:
         return tuple(sorted({1, request.nodes or len(members)}))
@@ -77,7 +77,7 @@ def _usual(members: Sequence[Member], *, request: Request, device: Device) -> tu
 
 
 def _no_room(scale: int, members: Sequence[Member], *, request: Request, device: Device) -> str:
-    """Say why devices can't be had, and what can."""
+    """Say why the nodes cannot provide `scale` devices, and what they can."""
     unit, variable = ("GPUs", "GPUS") if device == "gpu" else ("cores", "WORKERS")
     room = [member.devices(device) for member in members]
     if len(members) == 1:
@@ -100,9 +100,9 @@ def _no_room(scale: int, members: Sequence[Member], *, request: Request, device:
 
 
 def cases(trainings: int, asked: Sequence[int]) -> tuple[tuple[int, Concurrent], ...]:
-    """Every training of one repeat in the order in which they run, each with the number of its devices.
+    """All trainings of one repeat with CONCURRENT, in running order, each with its number of devices.
 
-    RequestError: a sweep was asked for; they are compared on one number of devices.
+    Raises RequestError for a sweep, because the cases are compared on one number of devices.
     """
     if len(asked) > 1:
         listed = ",".join(map(str, asked))
@@ -120,27 +120,25 @@ def cases(trainings: int, asked: Sequence[int]) -> tuple[tuple[int, Concurrent],
     )
 
 
-# Fastest first: what `INTERCONNECT=auto` takes of the kinds that every node has.
+# Fastest first; `INTERCONNECT=auto` takes the first kind that every node has.
 KINDS: Final[tuple[WireKind, ...]] = ("infiniband", "roce", "ethernet")
 _LINK_LAYERS: Final[dict[WireKind, str]] = {"infiniband": "InfiniBand", "roce": "Ethernet"}
-# Bridges and cables of container engines, which lead to no other machine.
+# Prefixes of container engines' bridges and virtual cables, which lead to no other machine.
 _INNER: Final = ("docker", "br-", "veth", "virbr", "cni", "podman")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked of the wires."""
+    """The wires that a request asks for."""
 
     interconnect: Interconnect  # `auto` for the fastest that all nodes have
     iface: str | None = None
     hca: str | None = None
-    ip_only: bool = (
-        False  # what carries the gradients speaks IP and nothing else, so that InfiniBand means IP over InfiniBand
-    )
+    ip_only: bool = False  # gradients travel by IP only, so that InfiniBand means IP over InfiniBand
 
 
 def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_only: bool) -> tuple[Interconnect, ...]:
-    """The kinds of wire to run over: those that were asked for, or with COMPARE all that are there. RequestError: nothing to compare."""
+    """The kinds of wire to run over: as requested, or all that exist with COMPARE. Raises RequestError if there is nothing to compare."""
     if not request.compare or request.interconnect != ("auto",):
         return request.interconnect
     if len(members) == 1:
@@ -169,7 +167,7 @@ def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_onl
 
 
 def choose_wires(members: Sequence[Member], wanted: Wanted) -> tuple[Wire, ...]:
-    """Choose one kind of wire for all nodes, and on each the interface for it. RequestError: a node has no such wire."""
+    """Choose one kind of wire for all nodes, and its interface on each. Raises RequestError if a node lacks such a wire."""
     refusals = []
     for kind in _kinds(wanted):
         try:
@@ -180,7 +178,7 @@ def choose_wires(members: Sequence[Member], wanted: Wanted) -> tuple[Wire, ...]:
 
 
 def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
-    """The kinds that may serve, best first."""
+    """The kinds that meet the request, best first."""
     asked = f"INTERCONNECT={wanted.interconnect}"
     if wanted.hca and (wanted.ip_only or wanted.interconnect == "ethernet"):
         why = (
@@ -201,13 +199,13 @@ def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
         return (wanted.interconnect,)
     if wanted.hca:
         return ("infiniband", "roce")
-    # An interface that was asked for by name is to carry the gradients: RDMA on another wire would pass it by.
+    # An interface that was requested by name must carry the gradients; RDMA on another wire would bypass it.
     return ("infiniband", "ethernet") if wanted.ip_only or wanted.iface else KINDS
 
 
 def _wire(member: Member, kind: WireKind, wanted: Wanted) -> Wire:
     node = member.node
-    # What speaks IP uses no adapter; that there is none is still the better reason than that none has an interface.
+    # IP uses no adapter, but if there is no InfiniBand interface, a missing adapter is the better reason for refusal.
     idle = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
     hcas = () if idle else _hcas(member, kind, wanted)
     nic = _nic(member, kind, wanted)
@@ -222,7 +220,7 @@ def _wire(member: Member, kind: WireKind, wanted: Wanted) -> Wire:
 
 
 def _nic(member: Member, kind: WireKind, wanted: Wanted) -> Nic:
-    """The interface that was asked for by name, that has the role in the hosts file, or the fastest of that kind."""
+    """The interface that was requested by name, that has the role in the hosts file, or the fastest of that kind."""
     node = member.node
     if name := wanted.iface or member.said.roles.get(kind):
         return _named_nic(node, name, kind, wanted)
@@ -230,10 +228,10 @@ def _nic(member: Member, kind: WireKind, wanted: Wanted) -> Nic:
     if kind == "infiniband":
         fitting = [nic for nic in able if nic.kind == "infiniband"]
         if not fitting and not wanted.ip_only:
-            return _nic(member, "ethernet", wanted)  # RDMA needs no address; the ranks meet over whatever has one
+            return _nic(member, "ethernet", wanted)  # RDMA needs no address; ranks rendezvous over Ethernet
     else:
         fitting = [nic for nic in able if nic.kind in ("ethernet", "bond")]
-        # Virtual machines and containers have nothing else.
+        # Virtual machines and containers have only virtual interfaces.
         fitting = fitting or [nic for nic in able if nic.kind == "virtual" and not nic.name.startswith(_INNER)]
     if not fitting:
         names = ", ".join(f"{nic.name} ({nic.kind}, {nic.state})" for nic in node.nics if nic.kind != "loopback")
@@ -245,7 +243,7 @@ def _nic(member: Member, kind: WireKind, wanted: Wanted) -> Nic:
 
 
 def _named_nic(node: Node, name: str, kind: WireKind, wanted: Wanted) -> Nic:
-    """An interface by name, if it is there, up, and can be that kind of wire."""
+    """Return an interface by name. Raises RequestError if it is missing, down, or cannot be that kind of wire."""
     by_name = {nic.name: nic for nic in node.nics}
     where = f"IFACE={name} asked" if wanted.iface else f"the hosts file names {name} for {kind}"
     if name not in by_name:
@@ -253,7 +251,7 @@ def _named_nic(node: Node, name: str, kind: WireKind, wanted: Wanted) -> Nic:
     nic = by_name[name]
     if nic.state == "down":
         raise RequestError(f"{where}, which is down on {node.name}; bring it up, or ask for another with IFACE=NAME")
-    # Asked to carry InfiniBand's gradients itself: by IP, or because nothing but its name was asked for.
+    # Whether the interface itself must carry the gradients: with IP, or if only its name was requested.
     carries = wanted.ip_only or (wanted.interconnect == "auto" and wanted.hca is None)
     if (nic.kind == "infiniband") != (kind == "infiniband") and (carries or kind == "ethernet"):
         raise RequestError(
@@ -264,7 +262,7 @@ def _named_nic(node: Node, name: str, kind: WireKind, wanted: Wanted) -> Nic:
 
 
 def _hcas(member: Member, kind: WireKind, wanted: Wanted) -> tuple[Hca, ...]:
-    """The ports that RDMA of this kind can use: those that were named, else all that are active."""
+    """The active ports that RDMA of this kind can use, limited to those that were named. Raises RequestError if there are none."""
     node = member.node
     named = (wanted.hca,) if wanted.hca else member.said.hcas
     found = tuple(

@@ -1,7 +1,6 @@
-"""Request × catalog × machine × data → `Trial`s. Pure: nothing is looked up, started or written here.
+"""Request × catalog × machine × data → `Trial`s. Pure: inspects, starts and writes nothing.
 
-Every default is taken here, every trial is complete, and whatever can't be met is refused in one sentence before anything
-starts.
+All defaults are applied here, every trial is complete, and an impossible request is refused in one sentence before anything starts.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from runner.plan.placement import KINDS, Wanted, cases, choose_wires, kinds, nod
 from runner.plan.profiling import passes
 from runner.plan.strategy import Chosen, check_shares, choose
 
-# Messages in bytes that are timed on the job's own wires before its first step: one that latency rules, one that bandwidth does.
+# Sizes in bytes of the messages that are timed on the job's own wires before its first step, from latency-bound to bandwidth-bound.
 PROBE: Final[Mapping[Device, tuple[int, ...]]] = {"cpu": (2**16, 2**20, 2**22), "gpu": (2**16, 2**20, 2**24, 2**28)}
-# A parameter server keeps each message that it was ever sent, so that it gets none larger than this.
+# The largest message to a parameter server, which keeps every message that it was ever sent.
 LARGEST_PUSH: Final = 2**26
-# Decoding processes or threads beside each GPU or CPU worker; more only move the wait elsewhere.
+# Decoding processes or threads per GPU or CPU worker; more only move the bottleneck.
 MAX_LOADER_WORKERS: Final = 8
-# Epochs of a training that is watched to converge, unless EPOCHS says otherwise.
+# Epochs of a convergence run, unless EPOCHS is given.
 EPOCHS: Final = 10
-# Measured seconds of a process, unless ITERATIONS or EPOCHS say otherwise.
+# Measured seconds of a process, unless ITERATIONS or EPOCHS is given.
 MEASURE_S: Final[Mapping[Device, float]] = {"cpu": 12.0, "gpu": 30.0}
-# Window edges in a run of given length: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
-# loses about 1 % of its rate on two cores when every iteration has an edge).
+# Windows of a run of given length: enough for an interval, few enough to cost nothing (an asynchronous engine such as MXNet's
+# loses about 1 % of its rate on two cores if every iteration is a window).
 WINDOWS: Final = 10
-# The longest stretch without an edge: a long run shows its rate and stays bounded in what a late fault can hide.
+# Iterations of the longest window, so that a long run keeps reporting its rate, and a late fault hides little of it.
 MAX_WINDOW: Final = 50
 
 
 def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
-    """Lay out every trial, the repeats interleaved so that a drift of the machine touches all scales alike.
+    """Plan every trial, with repeats interleaved so that a drift of the machine affects all scales equally.
 
-    A one-device baseline is part of every plan that scales, asked for or not. Passes under a profiler come last, after all figures.
-    RequestError: the request can't be met with these resources.
+    Every plan that scales includes a one-device baseline, even if not requested. Profiling passes come last, after all measured trials.
+    Raises RequestError if these resources cannot meet the request.
     """
     _refuse_data(request, resources)
     device, members = resources.device, resources.cluster.members
@@ -123,14 +122,14 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
 
 
 def counted(request: Request, resources: Resources) -> Request:
-    """The same request with the workload's number of iterations where none is given: runs that do the same work one by one need it."""
+    """Give a request without a length the workload's number of iterations, for separate runs that must do the same work."""
     if request.iterations or request.epochs:
         return request
     return request.model_copy(update={"iterations": resources.workload.defaults[resources.device].iterations})
 
 
 def _refuse_data(request: Request, resources: Resources) -> None:
-    """Refuse data that framework or mode can't use, or the lack of those that the mode can't do without."""
+    """Raise RequestError for data that the framework or mode cannot use, or if data that the mode needs are missing."""
     dataset, framework = resources.dataset, resources.image.framework
     packed = PACKED.get(PurePath(dataset.path).suffix) if dataset else None
     if dataset and packed and packed.framework != framework:
@@ -163,7 +162,7 @@ def _epoch_samples(resources: Resources, mode: Mode) -> int:
 
 
 def _total_iterations(request: Request, resources: Resources, batch: int) -> int | None:
-    """Iterations that one device makes; EPOCHS are turned into them. None where they follow the rate of the warm-up."""
+    """Iterations of one device, also from EPOCHS; None if the program chooses them by the rate of the warm-up."""
     if request.mode == "converge":
         return (request.epochs or EPOCHS) * (_epoch_samples(resources, "converge") // batch)
     if request.epochs:
@@ -173,7 +172,7 @@ def _total_iterations(request: Request, resources: Resources, batch: int) -> int
 
 @dataclass(frozen=True)
 class _Matrix:
-    """What all trials of a plan share."""
+    """Properties that all trials of a plan share."""
 
     request: Request
     resources: Resources
@@ -183,14 +182,14 @@ class _Matrix:
     settings: Mapping[str, Setting]
     batches: int  # that one iteration reads
     strategy: Chosen
-    total: int | None  # iterations of one device; None where they follow the rate of the warm-up
+    total: int | None  # iterations of one device; None if chosen by the rate of the warm-up
     scales: tuple[int, ...]  # numbers of devices, ascending
     nodes: Mapping[int, int]  # of each scale
-    ip_only: bool  # what carries the gradients speaks IP and nothing else
+    ip_only: bool  # the library that carries the gradients is limited to IP
     kinds: tuple[Interconnect, ...]  # wires to run over
 
     def batch(self, scale: int) -> int:
-        """Samples a device. RequestError: a global batch that the devices can't share equally."""
+        """Samples a device. Raises RequestError if the devices cannot share the global batch equally."""
         batch = self.request.batch or self.resources.workload.defaults[self.resources.device].batch
         devices = scale if self.request.scaling == "strong" else 1
         parts = int(self.settings.get(PARTS_OF_BATCH, 1))
@@ -206,7 +205,7 @@ class _Matrix:
 
     @property
     def cores_a_worker(self) -> int | None:
-        """Cores that each CPU worker has for itself, the same at every scale, so that a worker is the same device at all of them."""
+        """Cores of each CPU worker, the same at every scale, so that a worker is always the same device; None on GPUs."""
         if self.resources.device == "gpu":
             return None
         return min(
@@ -218,7 +217,7 @@ class _Matrix:
 
 @dataclass(frozen=True)
 class _Way:
-    """How the devices of one trial are joined: one of the kinds and one of the links that were asked for."""
+    """How the devices of one trial are connected: one requested interconnect, on a placement, with one requested link."""
 
     interconnect: Interconnect
     placement: tuple[Placed, ...]
@@ -226,7 +225,7 @@ class _Way:
 
 
 def _ways(matrix: _Matrix, scale: int) -> tuple[_Way, ...]:
-    """Every way that was asked for at one scale: a network's kind means something between nodes, the others within one."""
+    """Every requested way at one scale: network kinds apply between nodes, the other kinds within one."""
     request, resources, nodes = matrix.request, matrix.resources, matrix.nodes[scale]
     members = resources.cluster.members[:nodes]
     each = scale // nodes
@@ -251,10 +250,10 @@ def _ways(matrix: _Matrix, scale: int) -> tuple[_Way, ...]:
 
 
 def _length(matrix: _Matrix, scale: int, *, epoch_iterations: int | None, agree: bool) -> tuple[int, int, float | None]:
-    """How many iterations of one trial are measured, in windows of how many, alike at every scale; or both 0, and for how many seconds.
+    """Iterations and window of one trial, the window equal at every scale; or 0 and 0, and the seconds to measure.
 
-    With strong scaling a step gets shorter the more devices share a batch: by so much longer one device is measured. What can't follow a
-    rate (a framework's own binary, ranks that can't `agree` on one) takes the workload's number of iterations.
+    With strong scaling, more devices make steps shorter; in proportion to the largest scale, all are measured for longer. A program that
+    cannot choose its length (a framework's own binary, ranks that cannot `agree` on one) takes the workload's number of iterations.
     """
     request, resources, workload = matrix.request, matrix.resources, matrix.resources.workload
     if epoch_iterations is not None:
@@ -271,7 +270,7 @@ def _length(matrix: _Matrix, scale: int, *, epoch_iterations: int | None, agree:
 
 
 def _window(iterations: int) -> int:
-    """Iterations between two edges, of so many of a run or of an epoch."""
+    """Iterations of a window, for a run or an epoch of `iterations`."""
     return min(MAX_WINDOW, max(1, iterations // WINDOWS))
 
 
@@ -349,7 +348,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
 
 
 def _at_most(cores: int, variable: str, asked: int | None) -> int | None:
-    """What was asked for of each rank, which may be no more than its cores; None where nothing was."""
+    """Return the requested number for each rank, or None. Raises RequestError if it exceeds the rank's cores."""
     if asked and asked > cores:
         raise RequestError(
             f"{variable}={asked} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
@@ -358,11 +357,11 @@ def _at_most(cores: int, variable: str, asked: int | None) -> int | None:
 
 
 def _key(matrix: _Matrix, num_classes: int | None) -> str:
-    """What a speedup's two runs must share: all but scale, strategy, interconnect and repeat."""
+    """The key that both runs of a speedup must share: all but scale, strategy, interconnect and repeat."""
     request, resources = matrix.request, matrix.resources
     settings = dict(matrix.settings)
     gpus = resources.node.gpus if resources.device == "gpu" else ()
-    # Only where they are not as ever, so that records from before any of them could be asked for stay baselines.
+    # Included only if not the default, so that records that are older than these options stay valid baselines.
     unusual = {
         "settings": json.dumps(settings, sort_keys=True) if settings else None,
         "fit": request.fit,

@@ -1,11 +1,11 @@
-"""Measured trials → the passes under a profiler that come after them, and who reads the hardware's counters in those of kind `metrics`.
+"""Measured trials → the profiling passes that follow them, and the reader of the hardware counters in passes of kind `metrics`.
 
-A pass is a run of its own: a profiler costs what nobody wants in a figure. It trains the same thing on the same devices, so that it shares
-the key of the measured trials, and is no baseline of any.
+A pass is a separate run, so that a profiler's overhead is in no figure. It trains the same model on the same devices and shares the key of
+the measured trials, but is never a baseline.
 
-Nsight Compute says what each kernel did and makes it run alone, several times; the sampler's GPM or DCGM only sees averages over time,
-and disturbs nothing. The first is taken wherever it can work, and the record has the reason where it could not. `find_nsight` looks for it
-on this machine; all else is pure.
+Nsight Compute reads the counters of each kernel, but runs it alone, several times. The sampler's GPM or DCGM has only averages over time, but
+disturbs nothing. Nsight Compute is used wherever it works; otherwise the record has the reason. `find_nsight` searches this machine; the rest
+is pure.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from runner.core.request import BARE_ENGINES, NARROWED, Device, EngineName, Requ
 from runner.core.trial import Counting, ProfilePass, Trial
 
 ITERATIONS: Final = 5
-# Nsight Compute takes some 60 ms a kernel on an H200, and a step has hundreds.
+# Nsight Compute takes about 60 ms per kernel on an H200, and a step has hundreds of kernels.
 REPLAYED_ITERATIONS: Final = 1
 MOST_REPLAYED: Final = 5_000  # kernels: about five minutes
-# Iterations that are timed together before a profiler begins, where the measured runs choose their windows by their rate.
+# Iterations per window before the profiler starts, if the measured runs choose their own window.
 WINDOW: Final = 5
-# Whether the driver lets ordinary users read the GPU's counters, and where NVIDIA's own packages and the CUDA toolkit put Nsight Compute.
+# The file that says whether ordinary users may read the GPU's counters, and where NVIDIA's packages and the CUDA toolkit install Nsight Compute.
 PARAMETERS: Final = "proc/driver/nvidia/params"
 INSTALLATIONS: Final = ("opt/nvidia/nsight-compute/*", "usr/local/cuda*/nsight-compute*")
 
@@ -38,13 +38,13 @@ class Nsight:
     """Nsight Compute on this machine, and who may use it."""
 
     program: str | None = None  # path of `ncu`
-    folder: str | None = None  # the installation that has all that it needs; None where `ncu` is not in one
-    admin_only: bool | None = None  # whether the driver keeps its counters to root; None where it does not say
+    folder: str | None = None  # its complete installation; None if `ncu` is not in one
+    admin_only: bool | None = None  # whether the driver restricts counters to root; None if unknown
     root: bool = False  # whether the suite runs as root
 
 
 def find_nsight(*, sys_root: Path = Path("/"), path: str | None = None, root: bool | None = None) -> Nsight:
-    """Look for it: the `ncu` of `path` (None: PATH) before all others, else that of the newest installation below `sys_root`."""
+    """Find Nsight Compute: preferably the `ncu` on `path` (None: PATH), else the newest installation below `sys_root`."""
     found = shutil.which("ncu", path=path)
     own = Path(found).resolve().parent if found else None
     installed = (place.resolve() for pattern in INSTALLATIONS for place in sys_root.glob(pattern) if _complete(place))
@@ -60,7 +60,7 @@ def find_nsight(*, sys_root: Path = Path("/"), path: str | None = None, root: bo
 
 
 def _complete(folder: Path) -> bool:
-    """Whether a folder has the program and what it injects into others; `bin/ncu` of a CUDA toolkit only calls one that does."""
+    """Whether a folder has `ncu` and the libraries that it injects into programs; a CUDA toolkit's `bin/ncu` only calls a complete one."""
     return os.access(folder / "ncu", os.X_OK) and (folder / "target").is_dir()
 
 
@@ -78,7 +78,7 @@ def passes(
     engine: EngineName,
     here: bool,
 ) -> tuple[Trial, ...]:
-    """One pass a kind, scale and way to join the devices, of measured trials; a baseline that is not of the `scales` asked for has none."""
+    """One pass for each kind, scale and interconnect of the measured trials; none for a baseline that is not in the requested `scales`."""
     found = []
     for trial in trials:
         if trial.repeat > 1 or trial.world_size not in scales:
@@ -99,7 +99,7 @@ def passes(
 
 
 def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: EngineName, here: bool) -> Counting:
-    """Decide who reads the counters of a trial on so many devices; `engine` runs it, `here` on this machine."""
+    """Choose the reader of the counters for a trial on `devices` devices; `here` is whether `engine` runs it on this machine."""
     if device == "cpu":
         return Counting(source="none", reason="unavailable: no NVIDIA device")
     in_container = engine not in BARE_ENGINES
@@ -110,7 +110,7 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
 
 
 def limit_replay(trial: Trial, kernels_per_step: float) -> Trial:
-    """Have the sampler read the counters of a pass, where a step has more kernels than Nsight Compute repeats in minutes."""
+    """Have the sampler read the counters of a pass if its kernels are more than Nsight Compute can replay in minutes."""
     profile = trial.profile
     if profile is None or profile.ncu is None or (kernels := kernels_per_step * profile.iterations) <= MOST_REPLAYED:
         return trial
@@ -120,7 +120,7 @@ def limit_replay(trial: Trial, kernels_per_step: float) -> Trial:
 
 
 def _against(nsight: Nsight, *, devices: int, in_container: bool, here: bool) -> str | None:
-    """Why it can't be Nsight Compute; None where it can. A job in a container is never root."""
+    """Why Nsight Compute cannot be used; None if it can. A job in a container is never root."""
     if not here:
         return "the job runs on other machines, and ncu was looked for on this one alone"
     if devices > 1:

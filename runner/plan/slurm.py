@@ -1,7 +1,7 @@
-"""A request as what Slurm takes: the `salloc` that runs it now, and the script that `sbatch` queues. Pure.
+"""A request for Slurm: the `salloc` command that runs it now, or the script for `sbatch`. Pure.
 
-Both run the same command on the nodes of the job that they get (HOSTS=slurm). Nodes are taken whole: other jobs beside a measured one spoil
-it. Each line of the script and each word of the command is quoted for a shell.
+Both run the same command on the nodes that the job gets (HOSTS=slurm). Nodes are allocated exclusively, because other jobs on them would spoil
+a measurement. Each line of the script and each word of the command is quoted for a shell.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Final
 from runner.core.errors import RequestError
 from runner.core.request import SLURM, Request
 
-# Options of this command that the one in the job has not; how many words follow each.
+# Options that are removed from the command inside the job, each with the number of words that follow it.
 _OUTSIDE: Final[Mapping[str, int]] = {"--cluster": 1, "--slurm-flags": 1, "--format": 1, "--dry-run": 0}
-# Seconds before the time limit at which the runner is told to end, so that it can write its record.
+# Seconds before the time limit at which the runner gets a TERM, so that it can write its record.
 _NOTICE_S: Final = 60
 
 
 def salloc(request: Request, words: Sequence[str]) -> tuple[str, ...]:
-    """The command that waits for nodes and runs `words`, what was typed, on them; when the job is cancelled, the runner gets a TERM."""
+    """The command that waits for nodes and runs `words`, the user's command line, on them; cancelling the job sends the runner a TERM."""
     return ("salloc", *_resources(request), "--kill-command=TERM", *_flags(request), *inside(words))
 
 
 def sbatch(request: Request, words: Sequence[str]) -> str:
-    """The script that does so when its turn comes, and is told to end a minute before its time limit."""
+    """The batch script that does the same; the runner gets a TERM a minute before the time limit."""
     options = (*_resources(request), f"--signal=B:TERM@{_NOTICE_S}", "--no-requeue", *_flags(request))
     header = "".join(f"#SBATCH {shlex.quote(option)}\n" for option in options)
     return f"#!/bin/bash\n{header}exec {shlex.join(inside(words))}\n"
 
 
 def inside(words: Sequence[str]) -> tuple[str, ...]:
-    """What was typed, for the nodes of the job that it is in."""
+    """The user's command line, rewritten to run inside the job on its nodes."""
     program, command, *options = words
     bench = "bench" if command == "plan" else command
     return (str(Path(program).absolute()), bench, *_without(options), f"--hosts={SLURM}")
@@ -52,7 +52,7 @@ def _resources(request: Request) -> Iterator[str]:
 
 
 def _flags(request: Request) -> list[str]:
-    """The user's own flags, which come last and so win; an end of line in one would make a command of what follows it."""
+    """The user's own flags, which come last and so win. Newlines are refused: the rest of the flag would become a line of the script."""
     typed = request.slurm_flags or ""
     try:
         words = shlex.split(typed)

@@ -1,4 +1,4 @@
-"""Request × framework × device → the strategy of a plan and its settings. Pure; whatever does not go together is refused here."""
+"""Request × framework × device → the strategy of a plan and its settings. Pure; incompatible combinations are refused here."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Chosen:
     name: StrategyName
     kvstore: KvStore | None = None
     horovod: Horovod | None = None
-    worker_a_node: bool = False  # as the workers of a parameter server then are
+    worker_a_node: bool = False  # one parameter-server worker per node, not per device
 
     def processes(self, scale: int, nodes: int) -> int:
-        """Processes that drive `scale` devices on `nodes` nodes.
+        """The number of processes that drive `scale` devices on `nodes` nodes.
 
-        The workers of a parameter server are one a device where a plan stays on one node. Else they are one a node, which adds up the
-        gradients of its own devices before they cross the wire, as MXNet's own launcher has it.
+        In a plan on one node, a parameter server has one worker per device. Otherwise, as with MXNet's own launcher, it has one per node, which
+        sums the gradients of its devices before they cross the wire.
         """
         if self.name == "kvstore":
             if not (self.kvstore and self.kvstore.startswith("dist")):
@@ -35,19 +35,19 @@ class Chosen:
         return 1 if STRATEGIES[self.name].one_process else scale
 
     def ip_only(self, device: Device) -> bool:
-        """Whether what carries the gradients speaks IP and nothing else: all but NCCL and MPI."""
+        """Whether the library that carries the gradients is limited to IP, as all are except NCCL and MPI."""
         return self.name in ("kvstore", "ps") or (
             device == "cpu" and not (self.horovod and self.horovod.operations == "mpi")
         )
 
 
 def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
-    """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
+    """Return the requested strategy, or the one that the framework's users expect, with its settings.
 
-    `asked` are numbers of devices, ascending; `nodes` is the largest number of nodes that a trial runs on. RequestError: a pair that does
-    not exist, or a setting of another strategy.
+    `asked` are the numbers of devices, ascending; `nodes` is the largest number of nodes of any trial. Raises RequestError if framework and
+    strategy are incompatible, or a setting belongs to another strategy.
     """
-    # `single` where the image knows no other way.
+    # `single` if the image has no other strategy.
     default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
     default = default if default in offered(image) else "single"
     name = request.strategy or default
@@ -89,7 +89,7 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
 
 
 def offered(image: AnyImage) -> tuple[StrategyName, ...]:
-    """The strategies that an image can train with; with Horovod, where it has that, too."""
+    """The strategies that an image can train with, including Horovod if the image has it."""
     return tuple(
         name
         for name, strategy in STRATEGIES.items()
@@ -100,7 +100,7 @@ def offered(image: AnyImage) -> tuple[StrategyName, ...]:
 
 
 def check_shares(name: StrategyName, model: Model, shared_by: int, *, scale: int, nodes: int) -> None:
-    """Refuse a layer that `scale` devices on `nodes` nodes can't share as a strategy has them: all of them, or `shared_by` neighbours."""
+    """Raise RequestError if layers cannot be split among `scale` devices on `nodes` nodes: all of them for `tp`, else `shared_by` neighbours."""
     if not name.endswith("tp"):
         return
     together = scale if name == "tp" else shared_by
@@ -131,7 +131,7 @@ def _refuse_pair(name: StrategyName, image: AnyImage) -> None:
 
 
 def _refuse_settings_of_others(request: Request, name: StrategyName, image: AnyImage) -> None:
-    """Refuse a setting that would be ignored."""
+    """Raise RequestError for a setting that would be ignored."""
     for setting in ("controller", "operations", "fusion_threshold_mib", "cycle_time_ms", "compression"):
         if name != "horovod" and getattr(request, setting) is not None:
             variable = setting.removesuffix("_mib").removesuffix("_ms").upper()
@@ -153,7 +153,7 @@ def _refuse_settings_of_others(request: Request, name: StrategyName, image: AnyI
 
 
 def _kvstore(request: Request, device: Device, nodes: int) -> KvStore:
-    """MXNet's store: inside one process on the GPUs of one node, at parameter servers between CPU workers and between nodes."""
+    """Return MXNet's store; by default inside one process for the GPUs of one node, at parameter servers for CPU workers and several nodes."""
     if request.kvstore == "nccl" and device == "cpu":
         raise RequestError(
             "KVSTORE=nccl joins GPUs, DEVICE=cpu asked; ask for KVSTORE=device, dist_sync, dist_sync_device or dist_async"
@@ -169,8 +169,8 @@ def _kvstore(request: Request, device: Device, nodes: int) -> KvStore:
 
 def _horovod(request: Request, device: Device) -> Horovod:
     controller = request.controller or "gloo"
-    # On CPUs the controller carries gradients too (Horovod user guide, "Installation Guide"). It documents Gloo's operations under MPI as
-    # well; Horovod 0.28.1 dies of a segmentation fault in their first exchange, with all three frameworks.
+    # On CPUs the controller carries gradients too (Horovod user guide, "Installation Guide"). The guide also allows Gloo's operations under
+    # MPI, but Horovod 0.28.1 segfaults in their first exchange, with all three frameworks.
     offered: Operations = "nccl" if device == "gpu" else controller
     if request.operations not in (None, offered):
         raise RequestError(

@@ -1,8 +1,8 @@
-"""What a training, or an inference, does to be faster than the plain program: by name with TECHNIQUES, or with PRESET=tuned all that its program offers here. Pure.
+"""Techniques that make training or inference faster than the plain program: named by TECHNIQUES, or with PRESET=tuned all that help here. Pure.
 
 `reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision is the
-fastest that keeps the range of fp32, or whose losses a technique scales. Programs hold what each technique is (`workloads/with_<framework>/techniques.py`), a
-workload's file which of them go with it, in the order of the lines of an ablation.
+fastest with the range of fp32, or with a technique that scales its losses. Programs implement the techniques
+(`workloads/with_<framework>/techniques.py`); a workload's file lists those that apply to it, in the order of an ablation's lines.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from runner.core.request import Precision, Request, StrategyName, Technique
 from runner.images.spec import capability_number
 from runner.plan.discovery import Resources
 
-# Compute capability from which on tensor cores take bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
+# First compute capability whose tensor cores support bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BF16_FROM: Final = (8, 0)
 _BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "one-message", "bf16-gradients"})
-# Between nodes, where an exchange takes as long as a backward pass, it has to be hidden by it.
+# One message comes after the backward pass; between nodes the exchange takes as long as that, and must overlap with it.
 _WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
-# What a graph can't record: Horovod sends from a thread of its own.
+# A graph cannot record Horovod's exchange, which is sent from a separate thread.
 _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
-# What holds one network: DataParallel copies it anew in each step.
+# These keep a reference to one network, but DataParallel copies the network in each step.
 _NOT_DP: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
-# What fails behind layers that devices share (PyTorch 2.13: a gradient that is no DTensor).
+# Fails with layers that are sharded across devices (PyTorch 2.13: a gradient that is no DTensor).
 _NOT_SHARED: Final[frozenset[Technique]] = frozenset({"compile"})
-# Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
+# Eager steps before the step that is recorded as a graph, and profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
-# Whose kernel knows no other precisions.
+# Precisions that a technique's kernel supports.
 _PRECISIONS: Final[dict[Technique, tuple[Precision, ...]]] = {
     "cudnn-attention": ("bf16", "fp8"),
     "persistent-norm": ("bf16", "fp16"),
     "amp": ("fp16",),
 }
-# What updates weights in the workers, where an asynchronous store has its servers do it.
+# These update weights in the workers; an asynchronous store updates them in its servers.
 _IN_WORKERS: Final[frozenset[Technique]] = frozenset({"amp", "aggregated-updates"})
-# What repeats one batch inside a graph.
+# Repeats one batch inside a graph.
 _SYNTHETIC: Final[frozenset[Technique]] = frozenset({"step-loop"})
-# What reads images as another one lays them out, and what only a compiler makes fast.
+# Techniques that depend on another one: on its memory layout, or on its compiler.
 _NEEDS: Final[dict[Technique, Technique]] = {
     "pooling-kernel": "channels-last",
     "kernel-search": "compile",
@@ -49,7 +49,7 @@ _NEEDS: Final[dict[Technique, Technique]] = {
 
 
 def apply_defaults(request: Request, resources: Resources) -> Request:
-    """Turn a preset into the precision and the techniques that it stands for here. RequestError: the program does not offer those asked for."""
+    """Replace a preset by its precision and techniques here. Raises RequestError if the program does not offer the requested ones."""
     framework, device = resources.image.framework, resources.device
     offered = resources.workload.techniques_of(framework=framework, device=device, mode=request.mode)
     if request.preset == "reference":
@@ -77,7 +77,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
 
 
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
-    """Those of a request, its preset applied, that mean something for one strategy: what is between ranks is of those that torchrun started."""
+    """The techniques of a request, its preset applied, that have an effect with one strategy; those between ranks need `ddp`."""
     idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
     idle |= _NOT_SHARED if strategy.endswith("tp") else frozenset()
     idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
@@ -120,8 +120,8 @@ def _where(request: Request, resources: Resources) -> str:
 
 
 def _no_graph(request: Request) -> str | None:
-    """Why a step can't be recorded as a graph, with what to ask for; None where it can."""
-    if request.mode == "infer":  # a batch chooses nothing
+    """Why a step cannot be recorded as a graph, with the remedy; None if it can."""
+    if request.mode == "infer":  # inference decides nothing by its data
         return None
     if request.warmup is not None and request.warmup <= _EAGER_STEPS:
         return (

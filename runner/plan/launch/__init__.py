@@ -1,4 +1,4 @@
-"""Trial → containers, pure: `launchers.py` has one function a strategy, `job.py` what they share; `runner/core/strategies.py` says which is whose."""
+"""Trial → containers, pure: launchers in `launchers.py`, what they share in `job.py`; `runner/core/strategies.py` maps strategies to launchers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runner.plan.launch.launchers import LAUNCHERS
 
 
 def launch(job: Job) -> tuple[ContainerSpec, ...]:
-    """The containers of one trial, in the order in which they start; what stands for emulated nodes comes first."""
+    """The containers of one trial in starting order, the stand-ins for emulated nodes first; marks those whose network others join."""
     specs = (*node_containers(job), *LAUNCHERS[STRATEGIES[job.trial.strategy].launcher](job))
     networks = {spec.network for spec in specs}
     return tuple(

@@ -1,4 +1,4 @@
-"""What every launcher shares: a trial with the nodes that it runs on, the training program's argv and environment, a container, and the samplers beside it."""
+"""What launchers share: a trial with its nodes, the training program's argv and environment, its containers, and their samplers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runner.plan import interconnect_environment
 Network = Literal["none", "host", "emulated", "pod"]
 
 LOOPBACK = "127.0.0.1"
-# Flags that a program which only infers does not have.
+# Flags that inference programs lack.
 OF_TRAINING = frozenset({"strategy", "learning-rate", "momentum", "weight-decay"})
 
 
@@ -25,16 +25,16 @@ class Seat:
     """One node's share of a job."""
 
     node: Node
-    placed: Placed  # its devices and its wire, as the trial has them
+    placed: Placed  # its devices and wire, from the trial
     first: int  # number of its first rank in the job
-    processes: int  # its ranks
-    cores: tuple[int, ...]  # those of the node that the job has, as the GPUs are
-    gpus: tuple[int, ...]
-    network: Network  # of its containers; `emulated` is the namespace of a container that stands for the node, `pod` that of a pod
+    processes: int  # number of its ranks
+    cores: tuple[int, ...]  # the job's cores of the node
+    gpus: tuple[int, ...]  # the job's GPUs of the node
+    network: Network  # of its containers; `emulated` is the namespace of a stand-in container, `pod` that of a pod
 
     @property
     def address(self) -> str:
-        """Where the other nodes, or the ranks of the only one, find it."""
+        """The address by which the other nodes, or the ranks of a single node, reach it."""
         return self.placed.wire.address if self.placed.wire else LOOPBACK
 
     @property
@@ -48,7 +48,7 @@ class Seat:
         return self.node.memory_mib * 7 // 8
 
     def worker_cores(self, worker: int, share: int | None) -> tuple[int, ...]:
-        """The cores of a worker that has a container of its own, `share` of them or all; handed out round and round where they are too few."""
+        """The cores of a worker in its own container: `share` of them, or all if None; assigned round-robin if they are too few."""
         if share is None:
             return self.cores
         places = (self.cores[(share * worker + core) % len(self.cores)] for core in range(share))
@@ -57,7 +57,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Job:
-    """A trial with everything that launching it needs."""
+    """A trial with everything that its launcher needs."""
 
     run_id: str
     trial: Trial
@@ -65,21 +65,21 @@ class Job:
     site: Site
     image: str
     user: str  # numeric `uid:gid` inside containers
-    mounts: tuple[Mount, ...]  # what the engine has to bring in: programs, data
-    remote: bool = False  # its nodes are other machines, which a cut network leaves alone
-    tools: str | None = None  # image that emulated nodes are made of, with Python and tc
-    keys: str | None = None  # folder where its containers find keys, in memory alone
-    entrypoint: tuple[str, ...] = ()  # what the image puts before every command
-    compiled: str | None = None  # where compilers keep what they make, as the job sees it
+    mounts: tuple[Mount, ...]  # of the engine: programs, data
+    remote: bool = False  # whether its nodes are other machines, which keep running if the network is cut
+    tools: str | None = None  # image of emulated nodes, with Python and tc
+    keys: str | None = None  # folder of its containers' SSH keys, in memory only
+    entrypoint: tuple[str, ...] = ()  # words that the image puts before every command
+    compiled: str | None = None  # the compilers' directory, as the job sees it
 
     @property
     def head(self) -> Seat:
-        """The node with rank 0, where the ranks meet."""
+        """The node with rank 0, at which the ranks rendezvous."""
         return self.seats[0]
 
 
 def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tuple[Seat, ...]:
-    """Give each node of a trial, by name, its ranks and its devices; `network` is that of a job on several nodes, one on a single node has none."""
+    """Assign ranks and devices to each node of a trial; `nodes` are by name. `network` is for several nodes; a single node has none."""
     seats: list[Seat] = []
     share = trial.cpus_per_worker
     for placed in trial.placement:
@@ -100,7 +100,7 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
 
 
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
-    """Put a command under the lease: it ends when the runner's end of standard input closes, or on other machines falls silent."""
+    """Run a command under the lease: it ends once the runner closes its standard input or, on other machines, sends no more heartbeats."""
     if job.head.network == "pod":
         names = ",".join(dict.fromkeys(seat.address for seat in job.seats if seat.placed.wire))
         return (job.site.python, f"{job.site.workloads}/lease.py", f"--pod={names}", *argv)
@@ -110,7 +110,7 @@ def leased(job: Job, *argv: str) -> tuple[str, ...]:
 
 
 def program(job: Job) -> tuple[str, ...]:
-    """The training program and all its arguments; nothing is left to its defaults."""
+    """The argv of the training program, with all flags set, so that none depends on its default."""
     trial = job.trial
     asked = trial.profile
     flags: dict[str, str | int | float | None] = {
@@ -167,7 +167,7 @@ def spec(
     env: dict[str, str] | None = None,
     network: str | None = None,
 ) -> ContainerSpec:
-    """A container of this job on one of its nodes, with all cores and GPUs of the seat, and its network, unless told otherwise."""
+    """A container of this job on one of its nodes, by default with all cores and GPUs of the seat, and with its network."""
     trial, wire = job.trial, seat.placed.wire
     node = seat.node.name if wire else None
     common = {
@@ -193,19 +193,19 @@ def spec(
         gpus=seat.gpus if gpus is None else gpus,
         cpus=seat.cores if cpus is None else cpus,
         memory_mib=seat.memory_mib,
-        # What loader workers hand over: two batches each, of which a rank with 16 workers at batch 256 fills more than a GiB.
+        # Loader workers queue two batches each: a rank with 16 workers at batch 256 fills more than a GiB.
         shm_mib=max(SHM_MIB, seat.memory_mib // 2) if trial.loader_workers else SHM_MIB,
         user=job.user,
         network=network,
-        hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
+        hostname=seat.node.name if network == "host" else None,  # a joined namespace includes its host name
         keys=job.keys,
-        verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both
+        verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both roles
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
     )
 
 
 def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:
-    """One container on each node that starts all ranks there; `argv` is what it runs, by the node's number and its seat."""
+    """One container on each node that starts all ranks there; `argv` returns its command, from the node's number and seat."""
     return tuple(
         spec(job, seat, role="worker", number=number, processes=seat.processes, argv=argv(number, seat))
         for number, seat in enumerate(job.seats)
@@ -213,16 +213,16 @@ def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tup
 
 
 def node_containers(job: Job) -> tuple[ContainerSpec, ...]:
-    """The containers that stand for the emulated nodes of a job; none for a job on real ones, or on one alone.
+    """The stand-in containers for a job's emulated nodes; none for real nodes or a single one.
 
-    Each is small and owns a network namespace, as a pod's pause container does: on a network that the run makes for itself, under the
-    node's name, held to the link that was asked for. The job's containers on that node join it, so that every strategy runs as on real hosts.
+    Each is small and owns a network namespace, like a pod's pause container: on the run's own network, under the node's name, limited to the
+    requested link. The job's containers on that node join it, so that every strategy runs as on real hosts.
     """
     return tuple(_emulated(job, seat, number) for number, seat in enumerate(job.seats) if seat.network == "emulated")
 
 
 def _emulated(job: Job, seat: Seat, number: int) -> ContainerSpec:
-    assert job.tools is not None  # noqa: S101 - what whoever emulates nodes has made ready
+    assert job.tools is not None  # noqa: S101 - prepared whenever nodes are emulated
     return ContainerSpec(
         name=stand_in(job, seat),
         node=seat.node.name,
@@ -231,9 +231,9 @@ def _emulated(job: Job, seat: Seat, number: int) -> ContainerSpec:
         image=job.tools,
         argv=leased(job, "sleep", "infinity"),
         env={},
-        mounts=tuple(mount for mount in job.mounts if mount.target == job.site.workloads),  # the lease is in there
+        mounts=tuple(mount for mount in job.mounts if mount.target == job.site.workloads),  # contains the lease
         cpus=seat.node.cores,
-        memory_mib=128,  # it sleeps; Python's own start is the most that it ever needs
+        memory_mib=128,  # enough to start Python; then it sleeps
         shm_mib=1,
         tmp_mib=1,
         user=job.user,
@@ -246,21 +246,21 @@ def _emulated(job: Job, seat: Seat, number: int) -> ContainerSpec:
 
 
 def name(job: Job, role: Role, number: int) -> str:
-    """The container's name: unique on every host of the job, and found again by eye."""
+    """The container's name: unique on every host of the job, and easy to recognize."""
     return f"dlscale-{job.run_id}-{role}{number}"
 
 
 def stand_in(job: Job, seat: Seat) -> str:
-    """Name of the container that an emulated node is."""
+    """The name of the stand-in container for an emulated node."""
     return f"dlscale-{job.run_id}-{seat.node.name}"
 
 
-# Beside the programs on other hosts: the modules that the sampler needs and no base system has.
+# Folder next to the programs on other hosts, with the sampler's modules that base systems lack.
 MODULES: Final = "site"
 
 
 def samplers_of(job: Job, *, hz: int, image: str, site: Site) -> tuple[ContainerSpec, ...]:
-    """The samplers of a job, at `hz` samples a second, none at 0; nodes that are emulated share a machine, and one sampler."""
+    """The samplers of a job, at `hz` samples a second; none at 0. Emulated nodes share a machine, and so one sampler."""
     if not hz:
         return ()
     of_machine = partial(sampler, job.run_id, hz=hz, site=site, image=image, user=job.user)
@@ -286,9 +286,9 @@ def sampler(
     number: int = 0,
     remote: bool = False,
 ) -> ContainerSpec:
-    """The sampler of one machine: a process on this one, which sees all of it by itself, or what runs in a container on another.
+    """The sampler of one machine: a process on this machine, which sees all of it, or the base of a container's spec for another.
 
-    One that is `remote` has to hear from the runner to live on, and brings its modules along.
+    A `remote` sampler ends without the runner's heartbeats, and uses modules that were copied to its host.
     """
     beat = (f"--heartbeat={SILENCE_S:g}",) if remote else ()
     flags = (f"--node={node}", f"--hz={hz}", f"--gpus={','.join(map(str, gpus))}")

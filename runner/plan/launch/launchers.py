@@ -1,4 +1,4 @@
-"""Launchers: pure functions, each turning a `Job` into the `ContainerSpec`s of a strategy; `LAUNCHERS` has them by the name that `runner/core/strategies.py` uses."""
+"""Launchers: pure functions from a `Job` to a strategy's `ContainerSpec`s; `LAUNCHERS` has them by their names in `runner/core/strategies.py`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from runner.plan.launch.job import Job, Seat, name, program, spec, worker_a_node
 
 
 def single(job: Job) -> tuple[ContainerSpec, ...]:
-    """One process that drives every device: strategy `single` with one, TensorFlow's `mirrored`, PyTorch's `dp` and Caffe's own with several.
+    """One process for all devices: strategy `single` with one, TensorFlow's `mirrored`, PyTorch's `dp` and Caffe's own with several.
 
-    In a pass that reads the GPU's counters with Nsight Compute it runs under that.
+    A pass that reads the GPU's counters with Nsight Compute runs under `ncu`.
     """
     argv = (job.site.python, *program(job))
     if job.trial.profile and (ncu := job.trial.profile.ncu):
@@ -25,7 +25,7 @@ def single(job: Job) -> tuple[ContainerSpec, ...]:
 
 
 def _counted(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
-    """The program under the host's own `ncu`, which a container finds at the same path."""
+    """Run the program under the host's own `ncu`, mounted into a container at the same path."""
     if ncu.folder and ncu.folder not in {mount.target for mount in job.mounts}:
         job = replace(job, mounts=(*job.mounts, Mount(source=ncu.folder, target=ncu.folder)))
     argv = (job.site.python, f"{job.site.workloads}/ncu.py", f"--ncu={ncu.program}", *argv)
@@ -35,7 +35,7 @@ def _counted(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
 def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
     """PyTorch's `ddp`, `fsdp` and `tp`: one container a node, in which torchrun starts one process a device.
 
-    Its nodes meet at the first, each with its fixed number. Alone a node is no exception: what `--standalone` does takes half a second more.
+    The nodes rendezvous at the first one, with fixed numbers. So does a single node, because `--standalone` takes half a second longer.
     """
 
     def argv(number: int, seat: Seat) -> tuple[str, ...]:
@@ -46,8 +46,8 @@ def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
             f"--node-rank={number}",
             f"--master-addr={job.head.address}",
             f"--master-port={job.head.node.ports[0]}",
-            f"--local-addr={seat.address}",  # without a network, the host's name leads nowhere
-            "--tee=2",  # standard error carries each line's rank; the events on standard output stay as they are
+            f"--local-addr={seat.address}",  # without a network, the host name does not resolve
+            "--tee=2",  # prefix lines of standard error with their rank; events on standard output stay unmodified
             "--log-dir=/tmp/torchrun",
             f"--nproc-per-node={seat.processes}",
             *program(job),
@@ -57,9 +57,9 @@ def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
 
 
 def multiworker(job: Job) -> tuple[ContainerSpec, ...]:
-    """TensorFlow's MultiWorkerMirroredStrategy, one process a device, which find each other by TF_CONFIG.
+    """TensorFlow's MultiWorkerMirroredStrategy: one process a device, with rendezvous by TF_CONFIG.
 
-    One container a node; the suite's own launcher starts the workers in it, since TensorFlow brings none.
+    One container a node, in which the suite's own launcher starts the workers, because TensorFlow has none.
     """
     cluster = ",".join(f"{seat.address}:{port}" for seat in job.seats for port in seat.node.ports[: seat.processes])
 
@@ -80,13 +80,13 @@ def multiworker(job: Job) -> tuple[ContainerSpec, ...]:
 def kvstore(job: Job) -> tuple[ContainerSpec, ...]:
     """MXNet's key-value store.
 
-    With `device` or `nccl` a single process drives all devices of the host. With `dist_sync`, `dist_sync_device` or `dist_async` several
-    processes meet at parameter servers: a scheduler on the first node, a server on each, and the workers, each a container with its own
-    cores or GPUs. On one host they share the network namespace of the scheduler's.
+    With `device` or `nccl`, a single process drives all devices of the host. With `dist_sync`, `dist_sync_device` or `dist_async`, several
+    processes use parameter servers: a scheduler on the first node, a server on each, and workers, each a container with its own cores or
+    GPUs. On one host they share the network namespace of the scheduler's container.
     """
     if job.trial.processes == 1:
         return (spec(job, job.head, role="worker", argv=(job.site.python, *program(job))),)
-    # Importing MXNet with one of these roles runs that role until the workers are done; the shim lets it be imported everywhere.
+    # Importing MXNet as scheduler or server runs that role until the workers are done; the shim makes MXNet importable everywhere.
     helper = (job.site.python, f"{job.site.workloads}/with_mxnet/shim.py")
     inside = f"container:{name(job, 'scheduler', 0)}" if len(job.seats) == 1 else None
     found = [spec(job, job.head, role="scheduler", argv=helper, gpus=(), env=_meeting(job, job.head, "scheduler"))]
@@ -97,7 +97,7 @@ def kvstore(job: Job) -> tuple[ContainerSpec, ...]:
 
 
 def _workers(job: Job, *, env: Callable[[Seat], dict[str, str]], network: str | None) -> tuple[ContainerSpec, ...]:
-    """Workers that meet at servers, each in a container with its own cores or GPUs."""
+    """Workers of parameter servers, each in a container with its own cores or GPUs."""
     per_worker = job.trial.world_size // job.trial.processes
     share = job.trial.cpus_per_worker and job.trial.cpus_per_worker * per_worker
     return tuple(
@@ -118,9 +118,9 @@ def _workers(job: Job, *, env: Callable[[Seat], dict[str, str]], network: str | 
 
 
 def parameter_servers(job: Job) -> tuple[ContainerSpec, ...]:
-    """TensorFlow's `ps`: a server on each node, and workers, one a device, each a client of all servers, which tell it its rank.
+    """TensorFlow's `ps`: a server on each node and one worker a device, a client of all servers, which assign its rank.
 
-    On one host the workers share the network namespace of the server's.
+    On one host the workers share the network namespace of the server's container.
     """
     addresses = {seat.node.name: f"{seat.address}:{seat.node.ports[0]}" for seat in job.seats}
     inside = f"container:{name(job, 'server', 0)}" if len(job.seats) == 1 else None
@@ -153,9 +153,9 @@ def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
 
 
 def _own_address(seat: Seat) -> dict[str, str]:
-    """Where a process listens: at the address by which the others find it, but ps-lite can't listen at a name.
+    """The address that a process listens on: the one by which others reach it, unless that is a name, which ps-lite cannot bind to.
 
-    Reached by name, workers and servers take the address of DMLC_INTERFACE, and the scheduler, told that it is in a pod, listens at all
+    With a name, workers and servers use the address of DMLC_INTERFACE, and the scheduler, because of DMLC_USE_KUBERNETES, listens on all
     addresses (`Van::Start` and `ZMQVan::Bind` of ps-lite).
     """
     try:
