@@ -252,7 +252,7 @@ def _ways(matrix: _Matrix, scale: int) -> tuple[_Way, ...]:
 def _length(matrix: _Matrix, scale: int, *, epoch_iterations: int | None, agree: bool) -> tuple[int, int, float | None]:
     """Iterations and window of one trial, the window equal at every scale; or 0 and 0, and the seconds to measure.
 
-    With strong scaling, more devices make steps shorter; in proportion to the largest scale, all are measured for longer. A program that
+    With strong scaling, more devices make steps shorter, so the largest number of devices multiplies the measured seconds. A program that
     cannot choose its length (a framework's own binary, ranks that cannot `agree` on one) takes the workload's number of iterations.
     """
     request, resources, workload = matrix.request, matrix.resources, matrix.resources.workload

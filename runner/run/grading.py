@@ -27,7 +27,7 @@ from runner.run.dialects.nccl_tests import bus_bandwidth
 
 @dataclass(frozen=True, kw_only=True)
 class OnFile:
-    """The files of a run. The trial in `plan` has the length that was run; `workload` is None for an external program, a missing table too."""
+    """The files of a run. The trial in `plan` has the length that was run; `workload` is None for an external program, a table if it is missing."""
 
     plan: RunPlan
     outcome: Outcome

@@ -47,7 +47,7 @@ def monitoring(
 ) -> Iterator[None]:
     """Run samplers for the duration of the block, each started by the engine of its node.
 
-    Before the block, they sample idle machines for `idle_s` seconds if one of them can measure power; None is as long as idle power needs.
+    Before the block, they sample idle machines for `idle_s` seconds if one of them can measure power; None means as long as idle power needs.
     `stopped` cuts that short once it is marked. `gpus_rest` says that the block leaves GPUs idle long enough at first, `counts_energy` that a
     host may be able to measure its power. If GPUs rest and no host can, and `idle_s` is None, the block starts without waiting for samplers.
     """

@@ -1,6 +1,6 @@
 """Runs the trials of one request in sequence, or concurrently if requested, and writes a record of each.
 
-A run on file that equals a trial in every field replaces it, so that an interrupted study or matrix resumes where it stopped.
+A trial reuses a run on file that equals it in every field, so that an interrupted study or matrix resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def cell(trial: AnyTrial) -> str:
 
 
 class RecordedRuns:
-    """The usable runs in a folder, by trial. A run replaces a trial that equals its own in every field and uses the same image."""
+    """The usable runs in a folder, by trial. A trial reuses a run that equals it in every field and ran in the same image."""
 
     def __init__(self, out: Path) -> None:
         self._runs: dict[str, list[Run]] = {}
@@ -341,7 +341,7 @@ class RecordedRuns:
 
 
 def _stands_for(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
-    """Whether a run can replace a trial. It may have chosen its own length, and have run on other nodes with the same devices and wires."""
+    """Whether a trial can reuse a run, which may have chosen its own length, or have run on other nodes with the same devices and wires."""
     ran, used = record.trial, record.image
     if isinstance(ran, ExternalTrial):
         return ran == trial and used.id == image.id

@@ -286,7 +286,7 @@ def sampler(
     number: int = 0,
     remote: bool = False,
 ) -> ContainerSpec:
-    """The sampler of one machine: a process on this machine, which sees all of it, or the base of a container's spec for another.
+    """The sampler of one machine: a process on this one, which sees all of it, or a container on another, completed by `samplers_of`.
 
     A `remote` sampler ends without the runner's heartbeats, and uses modules that were copied to its host.
     """

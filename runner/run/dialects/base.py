@@ -35,7 +35,7 @@ class DialectError(RunFailedError):
 class Facts:
     """Facts about a run that the user or the trial states and logs do not."""
 
-    batch_per_device: int | None  # samples a device and iteration; None if the log has to state it
+    batch_per_device: int | None  # samples per device and iteration; None if the log has to state it
     devices: int  # of the whole job
     warmup: int | None  # first iterations of the job that count in no figure; None for the program's own warm-up only
     container: str  # that writes the log

@@ -84,7 +84,7 @@ class MxnetReader(LogReader):
         return []
 
     def _batch(self) -> int:
-        """Samples a device and step. Raises DialectError if unknown, already at the first line, so that the run ends early."""
+        """Samples per device and step. Raises DialectError if unknown, already at the first line, so that the run ends early."""
         if self.facts.batch_per_device is None:
             raise DialectError(
                 "Speedometer does not write its batch size; give BATCH, the samples a device takes at once"
