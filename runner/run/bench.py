@@ -79,11 +79,11 @@ def run(
     `command` is the command line, for the records; `name` is the prefix of every run id. `known` is called before each trial; if it returns
     a run on file, that one is used instead. `wanted` selects the trials of the plan to run.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if request.engine in (None, "docker") and request.hosts != SLURM:
-            held.enter_context(removed_if_killed(request.hosts))
+            stack.enter_context(removed_if_killed(request.hosts))
         request, resources = _discover(request, say=shown.stage)
-        held.enter_context(closing(resources.cluster))
+        stack.enter_context(closing(resources.cluster))
         resources, trials = trials_of(request, resources, say=shown.stage)
         check_writable(resources.out, room=RESERVE_BYTES)
         remove_left(resources.out)

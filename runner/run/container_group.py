@@ -31,7 +31,7 @@ from runner.plan.launch.job import Job
 TAIL_LINES: Final = 200
 POLL_S: Final = 0.25
 # Tells a lease that the runner is alive.
-SIGN: Final = b"\n"
+HEARTBEAT: Final = b"\n"
 # Characters that are kept of each of these lines.
 TAIL_LENGTH: Final = 2000
 
@@ -58,13 +58,13 @@ class ContainerGroup:
 
     nodes: Mapping[str, str]
     containers: dict[str, Container] = field(default_factory=dict)
-    said: queue.Queue[tuple[str, Line | int | Lost]] = field(default_factory=lambda: queue.Queue(maxsize=AHEAD))
+    output: queue.Queue[tuple[str, Line | int | Lost]] = field(default_factory=lambda: queue.Queue(maxsize=AHEAD))
     tails: dict[str, deque[str]] = field(default_factory=dict)
     exit_codes: dict[str, int] = field(default_factory=dict)
     last_events: dict[str, dict[int, str]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     identifiers: dict[str, str] = field(default_factory=dict)
-    over: threading.Event = field(default_factory=threading.Event)
+    finished: threading.Event = field(default_factory=threading.Event)
 
     def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec], keys: Mapping[str, bytes]) -> None:
         """Start all containers: nodes concurrently, in order on each; first the daemons of all nodes, because the others depend on them.
@@ -101,46 +101,46 @@ class ContainerGroup:
     def _read(self, container: Container) -> None:
         try:
             for line in container.lines():
-                self._say(container.name, line)
-            self._say(container.name, container.wait())
+                self._put(container.name, line)
+            self._put(container.name, container.wait())
         except EngineError as error:
-            self._say(container.name, Lost(str(error)))
+            self._put(container.name, Lost(str(error)))
 
-    def _say(self, name: str, what: Line | int | Lost) -> None:
+    def _put(self, name: str, item: Line | int | Lost) -> None:
         """Queue output as soon as there is room; it is discarded once the run is over."""
-        while not self.over.is_set():
+        while not self.finished.is_set():
             with suppress(queue.Full):
-                self.said.put((name, what), timeout=POLL_S)
+                self.output.put((name, item), timeout=POLL_S)
                 return
 
-    def give_signs_of_life(self, engines: Mapping[str, Engine]) -> None:
+    def keep_alive(self, engines: Mapping[str, Engine]) -> None:
         """Send heartbeats to every container until the run ends, and check that the engine of every node still answers.
 
         A pulled cable closes no connection; only missed heartbeats reveal it.
         """
 
         def beat() -> None:
-            while not self.over.wait(BEAT_S):
+            while not self.finished.wait(BEAT_S):
                 for container in tuple(self.containers.values()):
-                    container.tell(SIGN)
+                    container.tell(HEARTBEAT)
 
         def watch(node: str, engine: Engine) -> None:
             missed = 0
-            while not self.over.wait(BEAT_S):
+            while not self.finished.wait(BEAT_S):
                 try:
                     engine.check(node)
                     missed = 0
                 except EngineError as error:
                     missed += 1
                     if missed * BEAT_S >= SILENCE_S or isinstance(error, NodeGoneError):
-                        self._say(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
+                        self._put(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
                         return
 
         threading.Thread(target=beat, daemon=True).start()
         for node, engine in engines.items():
             threading.Thread(target=watch, args=(node, engine), daemon=True).start()
 
-    def keep(self, name: str, text: str) -> None:
+    def add_to_tail(self, name: str, text: str) -> None:
         """Add a line to the last lines of a container."""
         self.tails[name].append(text[:TAIL_LENGTH])
 
@@ -155,7 +155,7 @@ class ContainerGroup:
 
         None is removed before all have ended: when Podman removes a container, it ends those that share its network.
         """
-        self.over.set()
+        self.finished.set()
         lost = [container for name, container in self.containers.items() if self.nodes[name] in self.lost]
         others = [container for container in reversed(self.containers.values()) if container not in lost]
         for calls in ([*(one.let_go for one in lost), *(one.stop for one in others)], [one.remove for one in others]):

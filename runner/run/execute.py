@@ -30,16 +30,16 @@ from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, Containe
 from runner.run.dialects.base import Reader
 
 # How long a run may stay silent. TorchInductor takes three minutes on 16 cores to compile a network of 50 layers and time its kernels.
-SILENCE_S: Final = 600.0
-SEARCH_SILENCE_S: Final = 1800.0
+INACTIVITY_S: Final = 600.0
+SEARCH_INACTIVITY_S: Final = 1800.0
 # How long the scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
 # Seconds between checks that the record can still be written.
-WRITTEN_S: Final = 1.0
+WRITE_CHECK_S: Final = 1.0
 # At most this many characters of split lines are buffered, so that a program that never ends a line cannot exhaust memory. Each buffered
 # piece counts as `_EACH_RANK` more.
-MOST_TORN: Final = 2**25
-_EACH_RANK: Final = 256
+MAX_BUFFERED: Final = 2**25
+_PIECE_OVERHEAD: Final = 256
 # Open MPI's tag contains a job number. horovodrun's own prefix has none; it precedes whole lines only.
 _MPI_TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
 
@@ -56,7 +56,7 @@ class Limits:
     def of(cls, request: Request, trial: AnyTrial) -> Limits:
         """The request's limits, for a measured run or for a profiling pass."""
         searches = isinstance(trial, Trial) and "kernel-search" in trial.techniques
-        silence_s = request.inactivity_timeout_s or (SEARCH_SILENCE_S if searches else SILENCE_S)
+        silence_s = request.inactivity_timeout_s or (SEARCH_INACTIVITY_S if searches else INACTIVITY_S)
         if trial.profile:
             return cls(request.profile_timeout_s, silence_s, flag="--profile-timeout")
         return cls(request.timeout_s, silence_s)
@@ -71,7 +71,7 @@ class Limits:
             )
 
 
-class TornLines:
+class LineAssembler:
     """Reassembles the lines that ranks wrote from the physical lines of one stream; each has one tag.
 
     mpirun forwards a rank's output in pieces of at most 4,096 bytes, each after a tag such as `[1,3]<stdout>:` and without a newline of its
@@ -80,8 +80,8 @@ class TornLines:
     """
 
     def __init__(self) -> None:
-        self._begun: dict[str, list[str]] = {}
-        self._kept = 0
+        self._unfinished: dict[str, list[str]] = {}
+        self._buffered = 0
 
     def feed(self, text: str) -> tuple[str, ...]:
         """Add a physical line, without its newline, and return the lines that it completes: one, or two if untagged text precedes the tags."""
@@ -90,19 +90,19 @@ class TornLines:
             return (text,)
         edges = [*(tag.start() for tag in tags), len(text)]
         for tag, end in zip(tags[:-1], edges[1:-1], strict=True):
-            if self._kept < MOST_TORN:
-                self._begun.setdefault(tag.group(), []).append(text[tag.end() : end])
-                self._kept += _EACH_RANK + end - tag.end()
+            if self._buffered < MAX_BUFFERED:
+                self._unfinished.setdefault(tag.group(), []).append(text[tag.end() : end])
+                self._buffered += _PIECE_OVERHEAD + end - tag.end()
         last = tags[-1].group()
         untagged = (text[: edges[0]],) if edges[0] else ()
-        pieces = self._begun.pop(last, [])
-        self._kept -= sum(_EACH_RANK + len(piece) for piece in pieces)
+        pieces = self._unfinished.pop(last, [])
+        self._buffered -= sum(_PIECE_OVERHEAD + len(piece) for piece in pieces)
         return (*untagged, last + "".join(pieces) + text[tags[-1].end() :])
 
     def close(self) -> tuple[str, ...]:
         """Return the lines that were never ended."""
-        rest = tuple(tag + "".join(pieces) for tag, pieces in self._begun.items())
-        self._begun, self._kept = {}, 0
+        rest = tuple(tag + "".join(pieces) for tag, pieces in self._unfinished.items())
+        self._unfinished, self._buffered = {}, 0
         return rest
 
 
@@ -114,7 +114,7 @@ class Output:
     writer: RunWriter
     watch: Callable[[Event], None]
     readers: Mapping[str, Reader]
-    torn: defaultdict[tuple[str, str], TornLines] = field(default_factory=lambda: defaultdict(TornLines))
+    assemblers: defaultdict[tuple[str, str], LineAssembler] = field(default_factory=lambda: defaultdict(LineAssembler))
     cut: set[str] = field(default_factory=set)
 
     def line(self, name: str, line: Line, *, received: float) -> None:
@@ -122,17 +122,17 @@ class Output:
         if line.whole:
             if line.text.endswith(CUT):
                 self.cut.add(name)
-            for text in self.torn[name, line.stream].feed(line.text):
-                self._whole(name, line.stream, text, received=received)
+            for text in self.assemblers[name, line.stream].feed(line.text):
+                self._route(name, line.stream, text, received=received)
 
-    def rest(self, name: str) -> None:
+    def flush(self, name: str) -> None:
         """Log the last, unterminated lines of a container that has exited."""
         for stream in ("stdout", "stderr"):
-            for text in self.torn[name, stream].close():
+            for text in self.assemblers[name, stream].close():
                 self.writer.log(name, text)
-                self.group.keep(name, text)
+                self.group.add_to_tail(name, text)
 
-    def _whole(self, name: str, stream: str, text: str, *, received: float) -> None:
+    def _route(self, name: str, stream: str, text: str, *, received: float) -> None:
         try:
             event = parse_line(text, received=received, container=name) if stream == "stdout" else None
         except EventError as error:
@@ -143,12 +143,12 @@ class Output:
             self._event(event)
         else:
             self.writer.log(name, text)
-            self.group.keep(name, text)
+            self.group.add_to_tail(name, text)
             if reader := self.readers.get(name):
                 for event in reader.feed(text, received=received):
                     self._event(event)
 
-    def ended(self, name: str, *, received: float) -> None:
+    def close_reader(self, name: str, *, received: float) -> None:
         """Close a container's reader after a clean exit. Raises DialectError if its log lacks a value that the figures need."""
         if reader := self.readers.get(name):
             for event in reader.close(received=received):
@@ -186,9 +186,9 @@ def execute(
     reason: str | None = None
     output = Output(group, writer, watch, readers or {})
     try:
-        _heed(stopped)
+        _raise_if_stopped(stopped)
         if remote:
-            group.give_signs_of_life({spec.node: engines[spec.node] for spec in specs})
+            group.keep_alive({spec.node: engines[spec.node] for spec in specs})
         group.start(engines, specs, keys or {})
         phases["create"] = time.monotonic() - started
         _follow(group, output, specs=specs, limits=limits, started=started, stopped=stopped)
@@ -211,7 +211,7 @@ def execute(
     )
 
 
-def _heed(stopped: Stopped) -> None:
+def _raise_if_stopped(stopped: Stopped) -> None:
     """Raise Stop if a signal has stopped the run."""
     if stopped.by:
         raise Stop("interrupted", stopped.reason)
@@ -230,42 +230,42 @@ def _follow(
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
     awaited = {spec.name for spec in specs} - daemons
-    heard = written = time.monotonic()
+    last_output = last_check = time.monotonic()
     workers_ended: float | None = None
     while not awaited <= set(group.exit_codes):
-        _heed(stopped)
+        _raise_if_stopped(stopped)
         now = time.monotonic()
-        if now - written > WRITTEN_S:
+        if now - last_check > WRITE_CHECK_S:
             output.writer.check()
-            written = now
-        limits.check(now, started=started, heard=heard)
+            last_check = now
+        limits.check(now, started=started, heard=last_output)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
             left = ", ".join(sorted(awaited - set(group.exit_codes)))
             raise Stop("failed", f"{left} did not end although every worker had")
         try:
-            name, said = group.said.get(timeout=POLL_S)
+            name, item = group.output.get(timeout=POLL_S)
         except queue.Empty:
             continue
-        heard = time.monotonic()
-        if isinstance(said, Line):
-            output.line(name, said, received=heard)
+        last_output = time.monotonic()
+        if isinstance(item, Line):
+            output.line(name, item, received=last_output)
             continue
-        if isinstance(said, Lost):
+        if isinstance(item, Lost):
             group.lost.add(group.nodes[name])
             raise Stop(
                 "failed",
-                f"{group.nodes[name]} was lost: its engine does not answer any more ({said.why}); see whether the machine, its "
+                f"{group.nodes[name]} was lost: its engine does not answer any more ({item.why}); see whether the machine, its "
                 "network and its engine are up, then `dlscale clean` removes what a lost node kept",
             )
-        group.exit_codes[name] = said
-        output.rest(name)
+        group.exit_codes[name] = item
+        output.flush(name)
         if name in daemons:
             raise Stop("failed", f"{group.explain(name)}; it ended before those that it serves")
-        if said != 0:
+        if item != 0:
             raise Stop("failed", group.explain(name))
-        output.ended(name, received=heard)
+        output.close_reader(name, received=last_output)
         if workers <= set(group.exit_codes):
-            workers_ended = heard
+            workers_ended = last_output
 
 
 def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:

@@ -113,12 +113,12 @@ def grade_external(
             used="none" if trial.world_size == 1 else "unknown",
             evidence=Evidence(traffic=(), nccl_lines=()),
         ),
-        validity=degraded(judge(outcome, measurement), (*_unseen(trial, events), *telemetry_doubts(watched))),
+        validity=degraded(judge(outcome, measurement), (*_unseen_devices(trial, events), *telemetry_doubts(watched))),
         telemetry=watched,
     )
 
 
-def _unseen(trial: ExternalTrial, events: Sequence[Event]) -> tuple[str, ...]:
+def _unseen_devices(trial: ExternalTrial, events: Sequence[Event]) -> tuple[str, ...]:
     """Warn if the log does not show as many devices as requested: a program that ignores the number would still be credited with a speedup."""
     stops = [event for event in events if isinstance(event, RunStop)]
     shown = max([len({stop.rank for stop in stops}), *(stop.devices or 0 for stop in stops)])

@@ -20,17 +20,17 @@ from runner.core.events.parse import EventError, Rows, parse_line
 from runner.core.interrupts import Stopped
 from runner.engines.base import Container, Engine, EngineError
 from runner.results.store import RunWriter
-from runner.run.container_group import SIGN, TAIL_LENGTH
+from runner.run.container_group import HEARTBEAT, TAIL_LENGTH
 
 # Seconds that a sampler has until its first event, and until its last one after it was told to stop.
-BEGIN_S: Final = 15.0
-END_S: Final = 5.0
+FIRST_EVENT_S: Final = 15.0
+LAST_EVENT_S: Final = 5.0
 # Longest wait, in seconds, for a node that no longer answers: its sampler ends with its lease.
-LOST_S: Final = 30.0
+LOST_NODE_S: Final = 30.0
 # Long enough for a full second of samples, whose mean is the idle power.
-REST_S: Final = 1.5
+IDLE_S: Final = 1.5
 POLL_S: Final = 0.25
-_LAST_WORDS: Final = 20
+_TAIL_LINES: Final = 20
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def monitoring(
     watch: Callable[[Event], None],
     idle_s: float | None,
     stopped: Stopped,
-    gpus_rest: bool = False,
+    gpus_start_idle: bool = False,
     counts_energy: bool = True,
 ) -> Iterator[None]:
     """Run samplers for the duration of the block, each started by the engine of its node.
@@ -52,33 +52,40 @@ def monitoring(
     host may be able to measure its power. If GPUs rest and no host can, and `idle_s` is None, the block starts without waiting for samplers.
     """
     samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
-    over = threading.Event()
+    finished = threading.Event()
     try:
         for sampler in samplers:
-            sampler.begin(over)
-        if idle_s is not None or not gpus_rest or counts_energy:
-            _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest, over=lambda: bool(stopped.by or writer.failure))
+            sampler.start(finished)
+        if idle_s is not None or not gpus_start_idle or counts_energy:
+            _measure_idle(
+                samplers,
+                idle_s=idle_s,
+                gpus_start_idle=gpus_start_idle,
+                cancelled=lambda: bool(stopped.by or writer.failure),
+            )
         yield
     finally:
-        over.set()
-        ends = [threading.Thread(target=sampler.end, daemon=True) for sampler in samplers]
+        finished.set()
+        ends = [threading.Thread(target=sampler.stop, daemon=True) for sampler in samplers]
         for end in ends:
             end.start()
-        deadline = time.monotonic() + LOST_S
+        deadline = time.monotonic() + LOST_NODE_S
         for end in ends:
             end.join(max(0.0, deadline - time.monotonic()))
 
 
-def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, over: Callable[[], bool]) -> None:
+def _measure_idle(
+    samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_start_idle: bool, cancelled: Callable[[], bool]
+) -> None:
     """Wait until the samplers have said what they can measure, then for as long as idle power needs."""
-    deadline = time.monotonic() + BEGIN_S
+    deadline = time.monotonic() + FIRST_EVENT_S
     for sampler in samplers:
-        sampler.spoke.wait(deadline - time.monotonic())
+        sampler.ready.wait(deadline - time.monotonic())
     if idle_s is None:
-        idle_s = 0 if gpus_rest and not any(sampler.sees_host_power for sampler in samplers) else REST_S
+        idle_s = 0 if gpus_start_idle and not any(sampler.sees_host_power for sampler in samplers) else IDLE_S
     if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
         left = idle_s
-        while left > 0 and not over():
+        while left > 0 and not cancelled():
             time.sleep(min(left, POLL_S))
             left -= POLL_S
 
@@ -87,32 +94,32 @@ class _Sampler:
     """One sampler, and the thread that reads its output."""
 
     def __init__(self, spec: ContainerSpec, engine: Engine, writer: RunWriter, watch: Callable[[Event], None]) -> None:
-        self.spoke = threading.Event()
+        self.ready = threading.Event()
         self.sees_gpus = self.sees_host_power = False
         self._spec, self._engine, self._writer, self._watch = spec, engine, writer, watch
         self._container: Container | None = None
         self._started = threading.Event()
-        self._said_goodbye = False
-        self._tail: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._said_end = False
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def begin(self, over: threading.Event) -> None:
-        """Start the sampler, and send it heartbeats until `over` is set."""
+    def start(self, finished: threading.Event) -> None:
+        """Start the sampler, and send it heartbeats until `finished` is set."""
         self._thread.start()
-        threading.Thread(target=self._beat, args=(over,), daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, args=(finished,), daemon=True).start()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Terminate the sampler, read its last events from the output, which stays open, and remove it."""
-        self._started.wait(BEGIN_S)
+        self._started.wait(FIRST_EVENT_S)
         if self._container:
             self._container.stop()
-            self._thread.join(END_S)
+            self._thread.join(LAST_EVENT_S)
             self._container.remove()
 
-    def _beat(self, over: threading.Event) -> None:
-        while not over.wait(BEAT_S):
+    def _send_heartbeats(self, finished: threading.Event) -> None:
+        while not finished.wait(BEAT_S):
             if self._container:
-                self._container.tell(SIGN)
+                self._container.tell(HEARTBEAT)
 
     def _run(self) -> None:
         try:
@@ -120,19 +127,19 @@ class _Sampler:
             self._started.set()
             for line in container.lines():
                 if line.whole:
-                    self._hear(line.text, stdout=line.stream == "stdout")
+                    self._read(line.text, stdout=line.stream == "stdout")
             code = container.wait()
-            if not self._said_goodbye:
-                self._complain(f"the sampler {explain(code, self._tail, trains=False)}")
+            if not self._said_end:
+                self._report_trouble(f"the sampler {explain(code, self._tail, trains=False)}")
         except (EngineError, EventError) as error:
-            self._complain(f"the sampler could not be heard: {error}")
+            self._report_trouble(f"the sampler could not be heard: {error}")
         except RunFailedError:
             pass  # the writer keeps the failure, which ends the run
         finally:
             self._started.set()
-            self.spoke.set()
+            self.ready.set()
 
-    def _hear(self, text: str, *, stdout: bool) -> None:
+    def _read(self, text: str, *, stdout: bool) -> None:
         heard = parse_line(text, received=time.monotonic(), container=self._spec.name) if stdout else None
         if isinstance(heard, Rows):
             self._writer.rows(heard)
@@ -148,11 +155,11 @@ class _Sampler:
         if isinstance(event, MonitorStart):
             self.sees_gpus = bool(event.gpus)
             self.sees_host_power = event.sources.get("rapl", "") is None
-            self.spoke.set()
+            self.ready.set()
         if isinstance(event, MonitorStop):
-            self._said_goodbye = True
+            self._said_end = True
 
-    def _complain(self, reason: str) -> None:
+    def _report_trouble(self, reason: str) -> None:
         now = time.monotonic()
         with suppress(RunFailedError):
             name = self._spec.name

@@ -43,7 +43,7 @@ from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
 from runner.run.execute import Output
 from runner.run.grading import OnFile, record_of
-from runner.run.trial_runner import as_run, readers, run_name
+from runner.run.trial_runner import readers, run_name, with_actual_length
 
 PLANNED: Final = "planned.json"
 MANIFEST: Final = "kubernetes.yaml"
@@ -93,11 +93,14 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
     runs: list[tuple[RunPlan, str]] = []
     for one in trials:
         run_id = run_name(name, one)
-        laid = kubernetes.lay_out(one, resources, run_id=run_id, kind=kind, registry=registry)
-        manifest = kubernetes.manifest(run_id, laid, kind=kind, programs=found, deadline_s=request.timeout_s)
-        told = (f"kubectl create -f {MANIFEST}",)
+        layout = kubernetes.lay_out(one, resources, run_id=run_id, kind=kind, registry=registry)
+        manifest = kubernetes.manifest(run_id, layout, kind=kind, programs=found, deadline_s=request.timeout_s)
+        command_line = (f"kubectl create -f {MANIFEST}",)
         runs.append(
-            (RunPlan(run_id=run_id, trial=laid.trial, containers=laid.containers, command_lines=told), manifest)
+            (
+                RunPlan(run_id=run_id, trial=layout.trial, containers=layout.containers, command_lines=command_line),
+                manifest,
+            )
         )
     for plan, manifest in runs:
         with written(out):
@@ -117,34 +120,34 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
     return 0
 
 
-class _Told(BaseModel):
+class _KubernetesObject(BaseModel):
     """A Kubernetes object; only the fields declared in subclasses are read."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
 
 
-class _Ended(_Told):
+class _Terminated(_KubernetesObject):
     exit_code: int
     reason: str | None = None
     started_at: str
     finished_at: str
 
 
-class _State(_Told):
-    terminated: _Ended | None = None
+class _State(_KubernetesObject):
+    terminated: _Terminated | None = None
 
 
-class _ContainerTold(_Told):
+class _ContainerStatus(_KubernetesObject):
     name: str
     image_id: str = Field("", alias="imageID")
     state: _State
 
 
-class _PodStatus(_Told):
-    container_statuses: tuple[_ContainerTold, ...] = ()
+class _PodStatus(_KubernetesObject):
+    container_statuses: tuple[_ContainerStatus, ...] = ()
 
 
-class _Meta(_Told):
+class _Meta(_KubernetesObject):
     name: str
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -157,32 +160,32 @@ class _Meta(_Told):
         return int(next((told[name] for name in names if name in told), 0))
 
 
-class _PodSpec(_Told):
+class _PodSpec(_KubernetesObject):
     node_name: str | None = None
 
 
-class _Pod(_Told):
+class _Pod(_KubernetesObject):
     metadata: _Meta
     spec: _PodSpec
     status: _PodStatus
 
 
-class _Condition(_Told):
+class _Condition(_KubernetesObject):
     type: str
     status: str
     reason: str | None = None
     message: str | None = None
 
 
-class _JobStatus(_Told):
+class _JobStatus(_KubernetesObject):
     conditions: tuple[_Condition, ...] = ()
 
 
-class _Job(_Told):
+class _Job(_KubernetesObject):
     status: _JobStatus
 
 
-class _NodeInfo(_Told):
+class _NodeInfo(_KubernetesObject):
     kernel_version: str
     architecture: str
     os_image: str
@@ -190,21 +193,21 @@ class _NodeInfo(_Told):
     container_runtime_version: str
 
 
-class _NodeStatus(_Told):
+class _NodeStatus(_KubernetesObject):
     node_info: _NodeInfo
     capacity: Mapping[str, str] = {}
 
 
-class _Node(_Told):
+class _Node(_KubernetesObject):
     metadata: _Meta
     status: _NodeStatus
 
 
-class _Pods(_Told):
+class _Pods(_KubernetesObject):
     items: tuple[_Pod, ...]
 
 
-class _Nodes(_Told):
+class _Nodes(_KubernetesObject):
     items: tuple[_Node, ...]
 
 
@@ -214,13 +217,13 @@ class _Container:
 
     spec: ContainerSpec
     pod: _Pod | None
-    told: _ContainerTold | None
+    status: _ContainerStatus | None
     log: Path | None
 
     @property
-    def ended(self) -> _Ended | None:
+    def ended(self) -> _Terminated | None:
         """How the container exited; None if it has not, or that is unknown."""
-        return self.told.state.terminated if self.told else None
+        return self.status.state.terminated if self.status else None
 
 
 def collect(directory: Path) -> int:
@@ -276,28 +279,28 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
     (run / "logs").mkdir()
     writer = RunWriter(run)
     with closing(writer):
-        events, outcome = _heard(run, containers, writer)
+        events, outcome = _replay(run, containers, writer)
     trial = plan.trial
     if not isinstance(trial, Trial):
         raise RequestError(f"{run / PLAN} is of a program that no pod runs; plan it again")
-    plan = plan.model_copy(update={"trial": as_run(trial, events)})
-    told = next((event for event in events if isinstance(event, Env) and event.rank == 0), None)
+    plan = plan.model_copy(update={"trial": with_actual_length(trial, events)})
+    env = next((event for event in events if isinstance(event, Env) and event.rank == 0), None)
     of_node = {one.spec.node: one for one in containers if one.spec.role in ("worker", "daemon")}
-    used = tuple(_used(of_node[placed.node], nodes) for placed in trial.placement)
+    used = tuple(_node_used(of_node[placed.node], nodes) for placed in trial.placement)
     facts = planned.provenance.model_copy(update={"host": used[0].host, "nodes": used if trial.nodes > 1 else ()})
     image_id = used[0].image_id
     baseline = baseline_for(trial, before)
-    left = OnFile(
+    files = OnFile(
         plan=plan,
         outcome=outcome,
         events=events,
-        provenance=facts.with_environment(told) if told else facts,
+        provenance=facts.with_environment(env) if env else facts,
         workload=next(one for one in load_workloads(SUITE_ROOT) if one.name == trial.workload),
         samples=None,
         kernels=None,
     )
     record = record_of(
-        left,
+        files,
         matrix_id=planned.matrix_id,
         engine="kubernetes",
         engine_details=EngineDetails(version=used[0].engine_version, reason=None),
@@ -314,12 +317,14 @@ def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Conta
     """The containers of a plan, each with its pod, found by the container's name there and the pod's completion index."""
     pods = _read(run / "pods.json", _Pods).items
     several = len({spec.node for spec in plan.containers}) > 1
-    known = {(told.name, pod.metadata.index): (pod, told) for pod in pods for told in pod.status.container_statuses}
+    known = {
+        (status.name, pod.metadata.index): (pod, status) for pod in pods for status in pod.status.container_statuses
+    }
     found = []
     for spec in plan.containers:
         name, index = kubernetes.place(spec, several=several)
         name = kubernetes.TRAINER if kind == "trainjob" else name
-        pod, told = known.get((name, index), (None, None))
+        pod, status = known.get((name, index), (None, None))
         log = next(iter(sorted((run / "pods").glob(f"*-{index}-?????.{name}.log"))), None)
         if pod and spec.role != "daemon":
             log = run / "pods" / f"{pod.metadata.name}.{name}.log"
@@ -327,11 +332,11 @@ def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Conta
                 raise RequestError(
                     f"{log} is not there; save it with `kubectl logs --timestamps {pod.metadata.name} -c {name}`"
                 )
-        found.append(_Container(spec, pod, told, log))
+        found.append(_Container(spec, pod, status, log))
     return tuple(found)
 
 
-def _heard(run: Path, containers: Sequence[_Container], writer: RunWriter) -> tuple[tuple[Event, ...], Outcome]:
+def _replay(run: Path, containers: Sequence[_Container], writer: RunWriter) -> tuple[tuple[Event, ...], Outcome]:
     """Process the containers' logs in the order of the kubelets' times, as during a run; return the events and the run's outcome."""
     events: list[Event] = []
     names = [one.spec.name for one in containers]
@@ -350,21 +355,21 @@ def _heard(run: Path, containers: Sequence[_Container], writer: RunWriter) -> tu
         for received, name, text in lines:
             output.line(name, Line("stdout", text), received=received)
         for name in names:
-            output.rest(name)
-        status, reason = _end(run, group, known, awaited)
+            output.flush(name)
+        status, reason = _status_of(run, group, known, awaited)
         if status == "ok":
             for name, end in known.items():
-                output.ended(name, received=parse_time(end.finished_at))
+                output.close_reader(name, received=parse_time(end.finished_at))
     except Stop as stop:
         status, reason = stop.status, stop.reason
-    began = min((parse_time(end.started_at) for end in known.values()), default=lines[0][0] if lines else 0.0)
-    over = max((parse_time(end.finished_at) for end in known.values()), default=lines[-1][0] if lines else began)
+    started = min((parse_time(end.started_at) for end in known.values()), default=lines[0][0] if lines else 0.0)
+    finished = max((parse_time(end.finished_at) for end in known.values()), default=lines[-1][0] if lines else started)
     return tuple(events), Outcome(
         status=status,
         reason=reason,
         exit_codes=group.exit_codes,
-        started=began,
-        phases_s={"total": over - began},
+        started=started,
+        phases_s={"total": finished - started},
         cut=tuple(sorted(output.cut)),
     )
 
@@ -387,25 +392,25 @@ def _lines(container: _Container) -> Iterator[tuple[float, str, str]]:
             yield received, container.spec.name, piece
 
 
-def _end(
-    run: Path, group: ContainerGroup, known: Mapping[str, _Ended], awaited: AbstractSet[str]
+def _status_of(
+    run: Path, group: ContainerGroup, known: Mapping[str, _Terminated], awaited: AbstractSet[str]
 ) -> tuple[Status, str | None]:
     """Return a run's status and reason: the job's deadline, else the first failed container, else the job's failure, else a missing exit code."""
     failed = sorted(
         (parse_time(end.finished_at), name) for name, end in known.items() if end.exit_code and name in awaited
     )
     job = _read(run / "job.json", _Job)
-    against = next((one for one in job.status.conditions if one.type == "Failed" and one.status == "True"), None)
-    if against and against.reason == "DeadlineExceeded":
-        return "timeout", f"{against.message}; give a longer --timeout if the job needs it"
+    failure = next((one for one in job.status.conditions if one.type == "Failed" and one.status == "True"), None)
+    if failure and failure.reason == "DeadlineExceeded":
+        return "timeout", f"{failure.message}; give a longer --timeout if the job needs it"
     if failed:
         _, name = failed[0]
         why = known[name].reason
         return "failed", group.explain(name) + (f" ({why})" if why not in (None, "Error") else "")
-    if against:
-        return "failed", f"{against.reason}: {against.message}"
-    if silent := sorted(awaited - known.keys()):
-        return "failed", f"the cluster does not say how {', '.join(silent)} ended"
+    if failure:
+        return "failed", f"{failure.reason}: {failure.message}"
+    if unknown := sorted(awaited - known.keys()):
+        return "failed", f"the cluster does not say how {', '.join(unknown)} ended"
     return "ok", None
 
 
@@ -415,10 +420,10 @@ def _host(name: str | None, nodes: Mapping[str, _Node], *, threads: int) -> Host
     info = node.status.node_info if node else None
     capacity = node.status.capacity if node else {}
     memory = capacity.get("memory", "").removesuffix("Ki")
-    unsaid: dict[str, None] = dict.fromkeys(Host.model_fields.keys() - {"processor"})
+    unknown: dict[str, None] = dict.fromkeys(Host.model_fields.keys() - {"processor"})
     return Host.model_validate(
         {
-            **unsaid,
+            **unknown,
             "hostname": name or _UNKNOWN,
             "kernel": info.kernel_version if info else _UNKNOWN,
             "architecture": info.architecture if info else _UNKNOWN,
@@ -431,7 +436,7 @@ def _host(name: str | None, nodes: Mapping[str, _Node], *, threads: int) -> Host
     )
 
 
-def _used(container: _Container, nodes: Mapping[str, _Node]) -> NodeUsed:
+def _node_used(container: _Container, nodes: Mapping[str, _Node]) -> NodeUsed:
     """The machine of a pod, under the pod's name in the plan; its counters and clock were not read."""
     name = container.pod.spec.node_name if container.pod else None
     info = nodes[name].status.node_info if name and name in nodes else None
@@ -444,7 +449,7 @@ def _used(container: _Container, nodes: Mapping[str, _Node]) -> NodeUsed:
         driver=None,
         cuda_driver=None,
         engine_version=info.container_runtime_version if info else None,
-        image_id=container.told.image_id or None if container.told else None,
+        image_id=container.status.image_id or None if container.status else None,
         clock_offset_s=None,
         clock_error_s=None,
     )

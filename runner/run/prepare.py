@@ -55,7 +55,7 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
         clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
         if said := remove_certain(clients):
             shown.stage(said)
-    unpacked = _to_pack(resources) if packed_at else None
+    unpacked = _unpacked(resources) if packed_at else None
     if resources.cluster.remote:
         if unpacked:
             raise RequestError(
@@ -63,9 +63,9 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
                 "at the same path on every host, and give that"
             )
         if resources.cluster.kind == "commands":
-            return _by_commands(resources, shown, started=started)
+            return _on_command_nodes(resources, shown, started=started)
         return _on_hosts(resources, shown, started=started, run=run)
-    engine, image, runs = _engine(resources, shown)
+    engine, image, runs = _local_engine(resources, shown)
     data, tools = resources.data, None
     if unpacked and packed_at:
         data = _pack(unpacked, resources, engine, runs, shown, image_size=packed_at)
@@ -87,15 +87,17 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
 def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     """Return what `prepare` would, without building, installing or packing anything; for a dry run."""
     image, kind, data = resources.image, resources.cluster.kind, resources.data
-    details, used = _details(resources, None), _unbuilt(image)
+    details, used = _details(resources, None), _identify(image)
     samplers = (
-        _samplers_on({}, _volume("RUN")) if kind == "hosts" else _samplers(resources.cluster.way, {resources.node.name})
+        _samplers_on_hosts({}, _volume_name("RUN"))
+        if kind == "hosts"
+        else _samplers(resources.cluster.way, {resources.node.name})
     )
-    if packed_at and (unpacked := _to_pack(resources)):
+    if packed_at and (unpacked := _unpacked(resources)):
         data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
     describer: Describer
     if kind == "hosts":
-        describer = DockerPlan(_volume("RUN"))
+        describer = DockerPlan(_volume_name("RUN"))
     elif isinstance(image, HostSoftware):
         describer = LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
     elif isinstance(image, ImageSpec) and resources.engine.name != "docker":
@@ -118,11 +120,11 @@ def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path
     """Pack the data into the framework's format, even if it also reads folders, and return its path."""
     if resources.dataset is None:
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
-    engine, _, runs = _engine(resources, shown)
+    engine, _, runs = _local_engine(resources, shown)
     return _pack(resources.dataset, resources, engine, runs, shown, image_size=image_size)
 
 
-def _to_pack(resources: AnyResources) -> Dataset | None:
+def _unpacked(resources: AnyResources) -> Dataset | None:
     """The data set, if it is a folder and the framework's own input pipeline cannot read folders."""
     form = PACKED_FOR.get(resources.image.framework)
     if not isinstance(resources, Resources) or not resources.dataset or not form or not form.needed:
@@ -136,11 +138,11 @@ def _samplers(way: Way, nodes: Iterable[str], *, heard: dict[str, float] | None 
     return Samplers(engine, dict.fromkeys(nodes, engine), image="the runner's own Python")
 
 
-def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> Samplers:
+def _samplers_on_hosts(hosts: Mapping[str, Engine], volume: str) -> Samplers:
     return Samplers(DockerPlan(volume), hosts, image=base_image().reference)
 
 
-def _volume(run: str) -> str:
+def _volume_name(run: str) -> str:
     """The name of the volume that holds the programs on hosts."""
     return f"dlscale-{run}-workloads"
 
@@ -149,9 +151,9 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     """Build or find the image once, in this machine's engine or else the first host's; copy it and the programs to every host."""
     surveyed = resources.cluster.surveyed
     source = resources.cluster.image_source()
-    image = _image(resources, source, shown)
+    image = _ensure_image(resources, source, shown)
     ids = supply_image(image.reference, source=source, nodes=[seen.docker for seen in surveyed], report=shown.stage)
-    volume, labels = _volume(run), {LABEL_RUN: run}
+    volume, labels = _volume_name(run), {LABEL_RUN: run}
     engines: dict[str, Engine] = {}
     for seen in surveyed:
         with engine_errors(seen.docker):
@@ -162,7 +164,7 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
         engine_details=_details(resources, surveyed[0].engine.served_by),
         image_used=image,
         data=resources.data,
-        samplers=_samplers_on(engines, volume),
+        samplers=_samplers_on_hosts(engines, volume),
         seconds=time.monotonic() - started,
         image_ids=ids,
         volume=volume,
@@ -185,12 +187,12 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     return prepared
 
 
-def _by_commands(resources: AnyResources, shown: Progress, *, started: float) -> Prepared:
+def _on_command_nodes(resources: AnyResources, shown: Progress, *, started: float) -> Prepared:
     """Provide every node with the image or environment, and check that each sees the files it needs."""
     reaches = resources.cluster.reaches
     image = resources.image
     assert isinstance(image, ImageSpec)  # noqa: S101 - a request for any other image is refused
-    used, runs = _supplied(image, resources, shown, [reach.command for reach in reaches])
+    used, runs = _supply_image(image, resources, shown, [reach.command for reach in reaches])
     resources.out.mkdir(parents=True, exist_ok=True)
     files = [WORKLOADS, *([resources.data] if resources.data else []), *([Path(runs)] if runs.startswith("/") else [])]
     check_shared(reaches, out=resources.out, files=files)
@@ -208,21 +210,21 @@ def _by_commands(resources: AnyResources, shown: Progress, *, started: float) ->
     )
 
 
-def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed, str]:
+def _local_engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed, str]:
     """Return this machine's engine, the image or environment, built if need be, and the name by which the engine knows it."""
     image = resources.image
     if isinstance(image, HostSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
         return (
             LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version),
-            _unbuilt(image),
+            _identify(image),
             image.reference,
         )
     if isinstance(image, ImageSpec) and resources.engine.name != "docker":
-        used, runs = _supplied(image, resources, shown, [here])
+        used, runs = _supply_image(image, resources, shown, [here])
         return CommandEngine(Here(), _box(image, resources), version=resources.engine.version), used, runs
     client = docker.connect()
-    used = _image(resources, client, shown)
+    used = _ensure_image(resources, client, shown)
     return DockerEngine(client, WORKLOADS, beside=image.mounts), used, used.reference
 
 
@@ -245,11 +247,11 @@ def _environment(image: ImageSpec) -> Path:
     return environment_python(lock=image.lock_path, requires_python=image.requires_python, cache=cache_dir())
 
 
-def _supplied(
+def _supply_image(
     image: ImageSpec, resources: AnyResources, shown: Progress, nodes: Sequence[Callable[[tuple[str, ...]], str]]
 ) -> tuple[ImageUsed, str]:
     """Provide an image in the form that a command-line engine needs, and return the engine's name for it; `nodes` run a command on each."""
-    used = _unbuilt(image)
+    used = _identify(image)
     match resources.engine.name:
         case "podman":
             ids = {ensure_in_podman(image, ask, report=shown.stage) for ask in nodes}
@@ -277,15 +279,15 @@ def _details(resources: AnyResources, version: str | None) -> EngineDetails:
     return EngineDetails(version=version, reason=resources.engine.reason, confined=name in CONFINED)
 
 
-def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
+def _ensure_image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
     """Build the image in an engine if needed; a custom image is used unmodified."""
     if not isinstance(resources.image, ImageSpec):
-        return _unbuilt(resources.image)
+        return _identify(resources.image)
     built = ensure(resources.image, client=client, cache=cache_dir(), report=shown.stage)
     return ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
 
 
-def _unbuilt(image: ImageSpec | CustomImage | HostSoftware) -> ImageUsed:
+def _identify(image: ImageSpec | CustomImage | HostSoftware) -> ImageUsed:
     """Identify an image without building it: a custom one by its id, the suite's by its lock; nothing identifies the machine's own software."""
     if isinstance(image, CustomImage):
         found = image.found

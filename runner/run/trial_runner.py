@@ -73,7 +73,7 @@ class TrialRunner:
         number = 1
         for planned in concurrent_groups(trials):
             group = tuple(with_replay_limited(one, runs) for one in planned)
-            trial, here = group[0], number
+            trial, position = group[0], number
             number += len(group)
             if failed & {cell(trial), cell(trial.measured)}:
                 continue
@@ -85,7 +85,7 @@ class TrialRunner:
                 self.shown.stage(f"1-device baseline on file: {baseline[1].run_id}")
                 runs += [] if baseline in runs else [baseline]
                 continue
-            self.shown.place(here, len(trials))
+            self.shown.place(position, len(trials))
             with held(self.stopped):
                 done = self._run_group(group, [*earlier, *runs])
             runs += done
@@ -106,15 +106,15 @@ class TrialRunner:
         if len(trials) == 1:
             (trial,) = trials
             baseline = baseline_for(trial, before)
-            launch = self._launch(alike(trial, before) if isinstance(trial, Trial) else trial)
+            launch = self._launch(with_equal_windows(trial, before) if isinstance(trial, Trial) else trial)
             return [self._run(launch, self.shown, baseline[1] if baseline else None)]
         launches = [self._launch(trial) for trial in trials]
         with ThreadPoolExecutor(max_workers=len(launches)) as pool:
-            going = [
+            futures = [
                 pool.submit(self._run, one, self.shown if number == 0 else Aside(self.shown), None)
                 for number, one in enumerate(launches)
             ]
-            return [one.result() for one in going]
+            return [one.result() for one in futures]
 
     def _launch(self, trial: AnyTrial) -> Launch:
         run_id = run_name(self.name, trial)
@@ -124,7 +124,7 @@ class TrialRunner:
         """Run one trial and write its record, whatever its outcome."""
         trial, run_id, job = launch.trial, launch.run_id, launch.job
         if job:
-            make_ready(job.mounts, user=job.user)
+            make_writable(job.mounts, user=job.user)
         describer, cluster = self.prepared.describer, self.resources.cluster
         workload = self.resources.workload if isinstance(self.resources, Resources) else None
         placement = trial.placement if isinstance(trial, Trial) and trial.nodes > 1 else ()
@@ -155,7 +155,7 @@ class TrialRunner:
             watch=watch,
             idle_s=self.request.idle_s,
             stopped=self.stopped,
-            gpus_rest=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
+            gpus_start_idle=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
             counts_energy=job is None or any(seat.node.counts_energy for seat in job.seats),
         ):
             outcome = execute(
@@ -172,12 +172,16 @@ class TrialRunner:
         writer.close_tables(planned)
         if job:
             outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
-        outcome = because(outcome, cluster, placement)
+        outcome = with_cause(outcome, cluster, placement)
         # numpy takes a fifth of a second to load, so it is not loaded before the job runs (`report/ahead.py`).
         from runner.run.grading import OnFile, record_of  # noqa: PLC0415
 
-        trial = as_run(trial, watch.events) if isinstance(trial, Trial) else as_read(trial, log_readers)
-        left = OnFile(
+        trial = (
+            with_actual_length(trial, watch.events)
+            if isinstance(trial, Trial)
+            else with_detected_dialect(trial, log_readers)
+        )
+        files = OnFile(
             plan=planned.model_copy(update={"trial": trial}),
             outcome=outcome,
             events=watch.events,
@@ -187,7 +191,7 @@ class TrialRunner:
             kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
         )
         record = record_of(
-            left,
+            files,
             matrix_id=self.name,
             engine=describer.name,
             engine_details=self.prepared.engine_details,
@@ -199,7 +203,7 @@ class TrialRunner:
         return writer.directory, record
 
 
-def because(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> Outcome:
+def with_cause(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> Outcome:
     """Return the outcome; if the scheduler or the nodes know why the run did not succeed, their explanation comes before its reason."""
     if outcome.status == "ok":
         return outcome
@@ -211,7 +215,7 @@ def because(outcome: Outcome, cluster: Cluster, placement: Sequence[Placed]) -> 
     return outcome
 
 
-def alike(trial: Trial, runs: Sequence[Run]) -> Trial:
+def with_equal_windows(trial: Trial, runs: Sequence[Run]) -> Trial:
     """Give a trial that is measured for a time (`measure_s`) the window length of the first run with the same key, in iterations."""
     first = next(
         (
@@ -228,15 +232,15 @@ def alike(trial: Trial, runs: Sequence[Run]) -> Trial:
     return trial.model_copy(update={"window": first.window})
 
 
-def as_run(trial: Trial, events: Sequence[Event]) -> Trial:
+def with_actual_length(trial: Trial, events: Sequence[Event]) -> Trial:
     """Return the trial with the iterations and window that its program chose, or 1 of each if it failed before choosing."""
     if trial.iterations or trial.profile:
         return trial
-    told = next((event for event in events if isinstance(event, Pace)), None)
-    return paced(trial, iterations=told.iterations if told else 1, window=told.window if told else 1)
+    chosen = next((event for event in events if isinstance(event, Pace)), None)
+    return paced(trial, iterations=chosen.iterations if chosen else 1, window=chosen.window if chosen else 1)
 
 
-def as_read(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> ExternalTrial:
+def with_detected_dialect(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> ExternalTrial:
     """Return the trial with the dialect that was detected in its log, if any."""
     found = next(
         (reader.name for reader in log_readers.values() if isinstance(reader, AutoReader) and reader.name), None
@@ -248,12 +252,12 @@ def concurrent_groups(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ..
     """Yield the trials in groups that run at the same time; most groups hold one trial."""
     numbered = enumerate(trials)
 
-    def which(item: tuple[int, AnyTrial]) -> tuple[int, int]:
+    def group_key(item: tuple[int, AnyTrial]) -> tuple[int, int]:
         number, trial = item
         together = trial.concurrent is not None and trial.concurrent.case == "together"
         return (-1, trial.repeat) if together else (number, trial.repeat)
 
-    for _, group in groupby(numbered, key=which):
+    for _, group in groupby(numbered, key=group_key):
         yield tuple(trial for _, trial in group)
 
 
@@ -287,7 +291,7 @@ def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader
     return found
 
 
-def make_ready(mounts: Iterable[Mount], *, user: str) -> None:
+def make_writable(mounts: Iterable[Mount], *, user: str) -> None:
     """Create the directories that a job may write to, accessible to its user only."""
     for one in mounts:
         if not one.read_only:
@@ -336,11 +340,11 @@ class RecordedRuns:
 
     def find(self, trial: AnyTrial, image: ImageUsed) -> Run | None:
         """The newest run of this trial in this image; None if there is none."""
-        own = [run for run in self._runs.get(trial.key, []) if _stands_for(run[1], trial, image)]
+        own = [run for run in self._runs.get(trial.key, []) if _can_reuse(run[1], trial, image)]
         return max(own, key=lambda run: run[1].run_id, default=None)
 
 
-def _stands_for(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
+def _can_reuse(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
     """Whether a trial can reuse a run, which may have chosen its own length, or have run on other nodes with the same devices and wires."""
     ran, used = record.trial, record.image
     if isinstance(ran, ExternalTrial):
@@ -349,10 +353,10 @@ def _stands_for(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
         return False
     if not trial.iterations and not trial.profile:
         trial = paced(trial, iterations=ran.iterations, window=ran.window)
-    alike = [(one.devices, one.wire and one.wire.kind) for one in ran.placement]
+    ran_on = [(one.devices, one.wire and one.wire.kind) for one in ran.placement]
     return (
         ran.model_copy(update={"placement": trial.placement}) == trial
-        and alike == [(one.devices, one.wire and one.wire.kind) for one in trial.placement]
+        and ran_on == [(one.devices, one.wire and one.wire.kind) for one in trial.placement]
         and (used.id, used.lock_sha256) == (image.id, image.lock_sha256)
     )
 
@@ -372,8 +376,8 @@ class Watch:
         known = trial if isinstance(trial, Trial) else None
         self._ranks = known.processes if known else 1
         self._compiles = known is not None and "compile" in known.techniques
-        self._beside_others = bool(known and known.concurrent and known.concurrent.case == "together")
-        self._counted = unit
+        self._concurrent = bool(known and known.concurrent and known.concurrent.case == "together")
+        self._unit = unit
         iterations = (known.iterations or None) if known and not known.profile else None
         shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", iterations)
         shown.phase("start")
@@ -386,7 +390,7 @@ class Watch:
         if isinstance(event, Env):
             self.env = event
         # Load no modules while a concurrent training is still being measured.
-        if _idle_from_here(event) and not self._beside_others:
+        if _is_idle_from(event) and not self._concurrent:
             ahead.load()
         self._show(event)
 
@@ -409,7 +413,7 @@ class Watch:
                 self._shown.window(
                     self._done,
                     (event.samples if event.units is None else event.units) * self._ranks / event.seconds,
-                    f"{self._counted}/s",
+                    f"{self._unit}/s",
                 )
             case _:
                 pass
@@ -428,6 +432,6 @@ class Watch:
             self._shown.stage(record.cut)
 
 
-def _idle_from_here(event: Event) -> bool:
+def _is_idle_from(event: Event) -> bool:
     """Whether nothing is measured for a second: training has ended, or a GPU's first step is seconds away. CPUs start immediately."""
     return isinstance(event, RunStop) or (isinstance(event, Env) and event.device == "gpu")

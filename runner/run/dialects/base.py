@@ -51,9 +51,9 @@ class Facts:
         wanted = name.replace("_", "-")
         words = self.words
         for word, following in zip_longest(words, words[1:], fillvalue=""):
-            key, given, value = word.partition("=")
+            key, equals, value = word.partition("=")
             if key.replace("_", "-") == wanted:
-                text = value if given else following
+                text = value if equals else following
                 return int(text) if text.isdecimal() else default
         return default
 
@@ -98,8 +98,8 @@ class LogReader(ABC):
         self._track = Track(facts.container)
         self._first_line = ""
         self._fault: str | None = None
-        self._told_devices = 1  # of the job, according to the log
-        self._heard: set[int] = set()  # ranks with lines of their own
+        self._logged_devices = 1  # of the job, according to the log
+        self._logging_ranks: set[int] = set()  # ranks with lines of their own
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
         """Read one line; see `Reader.feed`."""
@@ -107,26 +107,26 @@ class LogReader(ABC):
         self._first_line = self._first_line or text.strip()
         line = untag(text.rstrip())
         if line.rank is not None:
-            self._heard.add(line.rank)
+            self._logging_ranks.add(line.rank)
         return tuple(self._read(line, received))
 
     def close(self, *, received: float) -> tuple[Event, ...]:
         """End the log; see `Reader.close`."""
         if not self.found:
-            raise DialectError(self._nothing_found())
+            raise DialectError(self._no_line_error())
         events = self._end(received)
         if self._fault is not None:
             raise DialectError(self._fault)
-        shown = {"devices": max(self._told_devices, len(self._heard))}
-        return tuple(event.model_copy(update=shown) if isinstance(event, RunStop) else event for event in events)
+        logged = {"devices": max(self._logged_devices, len(self._logging_ranks))}
+        return tuple(event.model_copy(update=logged) if isinstance(event, RunStop) else event for event in events)
 
     def complain(self, sentence: str) -> None:
         """Record what is wrong with the log; `close` raises the first complaint."""
         self._fault = self._fault or sentence
 
-    def agree(self, *, devices: int) -> None:
+    def check_devices(self, *, devices: int) -> None:
         """Record the number of devices that the log states; complain if another number was requested."""
-        self._told_devices = devices
+        self._logged_devices = devices
         if devices != self.facts.devices:
             self.complain(
                 f"the {self.name} log speaks of {devices} device{'s' * (devices != 1)}, the run was asked for "
@@ -137,16 +137,16 @@ class LogReader(ABC):
     def _read(self, line: Line, received: float) -> list[Event]:
         """Return the events that a line completes; sets `found` and may complain."""
 
-    def _nothing_found(self) -> str:
+    def _no_line_error(self) -> str:
         """The error for a log without a line of this dialect."""
-        return no_line(self._first_line, self.name)
+        return no_line_error(self._first_line, self.name)
 
     @abstractmethod
     def _end(self, received: float) -> list[Event]:
         """Return the events that depend on the whole log; may complain."""
 
 
-def no_line(first_line: str, *names: str) -> str:
+def no_line_error(first_line: str, *names: str) -> str:
     """The error for a log that no dialect matches."""
     tried = f"the first line that was tried: {shorten(first_line)!r}" if first_line else "the log is empty"
     which = f"dialect {names[0]}" if len(names) == 1 else f"any dialect ({', '.join(names)})"
@@ -158,7 +158,7 @@ class AutoReader:
 
     def __init__(self, facts: Facts, readers: Mapping[DialectName, type[LogReader]]) -> None:
         self._candidates = {name: make(facts) for name, make in readers.items()}
-        self._waiting: dict[DialectName, list[Event]] = {name: [] for name in readers}
+        self._pending: dict[DialectName, list[Event]] = {name: [] for name in readers}
         self._first_line = ""
         self.name: DialectName | None = None
 
@@ -168,14 +168,14 @@ class AutoReader:
         if self.name is not None:
             return self._candidates[self.name].feed(text, received=received)
         for name, reader in self._candidates.items():
-            self._waiting[name] += reader.feed(text, received=received)
+            self._pending[name] += reader.feed(text, received=received)
         self.name = next((name for name, reader in self._candidates.items() if reader.found), None)
-        return tuple(self._waiting[self.name]) if self.name else ()
+        return tuple(self._pending[self.name]) if self.name else ()
 
     def close(self, *, received: float) -> tuple[Event, ...]:
         """End the log; see `Reader.close`."""
         if self.name is None:
-            raise DialectError(no_line(self._first_line, *self._candidates))
+            raise DialectError(no_line_error(self._first_line, *self._candidates))
         return self._candidates[self.name].close(received=received)
 
 
@@ -191,13 +191,13 @@ class FiguresReader:
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
         """Read one line; see `Reader.feed`."""
-        return self._kept(self._reader.feed(text, received=received))
+        return self._select(self._reader.feed(text, received=received))
 
     def close(self, *, received: float) -> tuple[Event, ...]:
         """End the log; see `Reader.close`."""
-        return self._kept(self._reader.close(received=received))
+        return self._select(self._reader.close(received=received))
 
-    def _kept(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+    def _select(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         found: list[Event] = []
         for event in events:
             if isinstance(event, Window):
@@ -214,33 +214,33 @@ class Track:
 
     def __init__(self, container: str, *, rank: int = 0) -> None:
         self.windows = 0
-        self._told = {"container": container, "rank": rank}
+        self._origin = {"container": container, "rank": rank}
         self._next_start: float | None = None
         self._iterations = 0
         self._samples = 0
 
-    def _made(self, received: float, **fields: Any) -> dict[str, Any]:
-        return {**self._told, "t": received, "received": received, **fields}
+    def _fields(self, received: float, **fields: Any) -> dict[str, Any]:
+        return {**self._origin, "t": received, "received": received, **fields}
 
     def first_step(self, received: float) -> FirstStep:
         """The first iteration of the job is done."""
-        return FirstStep(**self._made(received, event="first_step"))
+        return FirstStep(**self._fields(received, event="first_step"))
 
     def warmup_end(self, received: float, *, iterations: int) -> WarmupEnd:
         """The measured iterations begin at `received`, after `iterations` of the job."""
         self._next_start = received
-        return WarmupEnd(**self._made(received, event="warmup_end", iterations=iterations))
+        return WarmupEnd(**self._fields(received, event="warmup_end", iterations=iterations))
 
     def window(self, received: float, *, iterations: int, samples: int, seconds: float) -> Window:
         """The next iterations, which took `seconds`."""
         start = received - seconds if self._next_start is None else self._next_start
         sizes = {"iterations": iterations, "samples": samples, "seconds": seconds}
-        made = Window(**self._made(received, event="window", index=self.windows, start=start, **sizes))
+        window = Window(**self._fields(received, event="window", index=self.windows, start=start, **sizes))
         self.windows += 1
         self._next_start = start + seconds
         self._iterations += iterations
         self._samples += samples
-        return made
+        return window
 
     def measured(self, received: float, *, begin: int, iterations: int, samples: int, seconds: float) -> list[Event]:
         """The next window, which begins after `begin` iterations; before the very first window comes the end of the warm-up."""
@@ -249,9 +249,9 @@ class Track:
 
     def loss(self, received: float, *, iteration: int, value: float | None) -> Loss:
         """The loss of an iteration; None if it is not finite."""
-        return Loss(**self._made(received, event="loss", first_iteration=iteration, values=(value,)))
+        return Loss(**self._fields(received, event="loss", first_iteration=iteration, values=(value,)))
 
     def stop(self, received: float) -> RunStop:
         """The end of the run, with the iterations and samples of all windows; no log has the norm of the weights."""
         sums = {"iterations": self._iterations, "samples": self._samples}
-        return RunStop(**self._made(received, event="run_stop", **sums))
+        return RunStop(**self._fields(received, event="run_stop", **sums))

@@ -34,7 +34,7 @@ _TESTING: Final = re.compile(r"^Iteration \d+, Testing net")
 _GPUS: Final = re.compile(r"^Using GPUs (?P<gpus>\d+(?:, \d+)*)$")
 _DAY_S: Final = 86_400
 # Most that the clock of Caffe's CPU mode truncates, and time allowed for writing a line.
-_CUT_S: Final = 0.001
+_TRUNCATED_S: Final = 0.001
 _WRITING_S: Final = 0.001
 _BATCH_SIZE: Final = re.compile(r"^ +batch_size: (?P<value>\d+)$")
 _ITER_SIZE: Final = re.compile(r"^iter_size: (?P<value>\d+)$")
@@ -55,7 +55,7 @@ class CaffeReader(LogReader):
         self._stamp_s = 0.0
         self._on_cpu = False
         self._tested = False
-        self._rates = False
+        self._has_times = False
         # The text of the solver and of the first net follows a line of glog, and has no prefix of its own.
         self._block = ""
         self._nets = 0
@@ -65,7 +65,7 @@ class CaffeReader(LogReader):
     def _read(self, line: Line, received: float) -> list[Event]:
         match = _GLOG.match(line.text)
         if match is None:
-            self._describe(line.text)
+            self._read_sizes(line.text)
             return []
         self._block = ""
         message = match["message"].strip()
@@ -77,7 +77,7 @@ class CaffeReader(LogReader):
         elif message == "Use CPU.":
             self._on_cpu = True
         elif gpus := _GPUS.match(message):
-            self.agree(devices=len(gpus["gpus"].split(",")))
+            self.check_devices(devices=len(gpus["gpus"].split(",")))
         elif match["file"] == "solver.cpp" and _TESTING.match(message):
             self._tested = True
         elif match["file"] == "solver.cpp" and (step := _STEP.match(message)):
@@ -85,7 +85,7 @@ class CaffeReader(LogReader):
             return self._step(step, received, stamp_s=3600 * hours + 60 * minutes + seconds)
         return []
 
-    def _describe(self, text: str) -> None:
+    def _read_sizes(self, text: str) -> None:
         """Read sizes from the text of the solver and the train net."""
         if self._block == "solver" and (match := _ITER_SIZE.match(text)):
             self._iter_size = int(match["value"])
@@ -104,10 +104,10 @@ class CaffeReader(LogReader):
         seconds = finite(step["seconds"] or "")
         since = self._last
         if seconds is not None:
-            self._rates = True
+            self._has_times = True
         if since is not None and iteration > since and seconds is not None:
             stamped = (stamp_s - self._stamp_s) % _DAY_S
-            if self._on_cpu and stamped and 0 <= stamped - seconds < _CUT_S + _WRITING_S:
+            if self._on_cpu and stamped and 0 <= stamped - seconds < _TRUNCATED_S + _WRITING_S:
                 seconds = stamped
             if seconds <= 0:  # below the resolution of Caffe's clock: the next window covers both
                 return events
@@ -136,7 +136,7 @@ class CaffeReader(LogReader):
         return None
 
     def _end(self, received: float) -> list[Event]:
-        if not self._rates:
+        if not self._has_times:
             self.complain(
                 "the caffe log has no line with `s/N iters`: Caffe before 1.0 does not tell its times; use a newer one"
             )

@@ -43,9 +43,9 @@ class HorovodReader(LogReader):
     def _read(self, line: Line, received: float) -> list[Event]:
         text = line.text
         if match := _BATCH.match(text):
-            self._take_batch(int(match["value"]))
+            self._check_batch(int(match["value"]))
         elif match := _DEVICES.match(text):
-            self.agree(devices=int(match["value"]))
+            self.check_devices(devices=int(match["value"]))
         elif _WARM.match(text):
             self._done = self.facts.option("--num-warmup-batches", WARMUP_BATCHES)
             return [self._track.warmup_end(received, iterations=self._done)]
@@ -54,7 +54,7 @@ class HorovodReader(LogReader):
             return self._iter(finite(match["rate"]), received)
         return []
 
-    def _take_batch(self, batch: int) -> None:
+    def _check_batch(self, batch: int) -> None:
         if self._batch not in (None, batch):
             self.complain(
                 f"the horovod log says {batch} samples a device, the run was asked for {self._batch}; give the command's "

@@ -46,7 +46,7 @@ class NcclTestsReader(LogReader):
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._counts_wrong: bool | None = None  # None until the table's header
-        self._in_us = 1  # microseconds in the table's unit of time
+        self._us_per_unit = 1  # microseconds in the table's unit of time
         self._ranks: set[int] = set()
         self._largest: tuple[int, float] = (0, 0.0)  # bytes, bus bandwidth out of place in GB/s
 
@@ -54,7 +54,7 @@ class NcclTestsReader(LogReader):
         text = line.text
         if match := _HEADER.match(text):
             self._counts_wrong = match["check"] == "#wrong"
-            self._in_us = 1000 if match["old"] else 1
+            self._us_per_unit = 1000 if match["old"] else 1
         elif match := _DEVICE.match(text):
             self._ranks.add(int(match["rank"] or match["device"]))
         elif match := _BOUNDS.match(text):
@@ -94,7 +94,7 @@ class NcclTestsReader(LogReader):
             operation=match["redop"],
             root=int(match["root"]) if match["root"] else None,
             placement="in-place" if column else "out-of-place",
-            time_us=time * self._in_us,
+            time_us=time * self._us_per_unit,
             algbw_gb_s=alg,
             busbw_gb_s=bus,
             wrong=wrong,
@@ -106,7 +106,7 @@ class NcclTestsReader(LogReader):
 
     def _end(self, received: float) -> list[Event]:
         if self._ranks:
-            self.agree(devices=len(self._ranks))
+            self.check_devices(devices=len(self._ranks))
         if self._largest[1] == 0:
             self.complain(
                 f"nccl-tests measured 0 GB/s for its largest message ({self._largest[0]} bytes); give it two devices or "

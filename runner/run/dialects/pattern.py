@@ -26,7 +26,7 @@ from runner.run.dialects.base import SHOWN, DialectError, Facts, LogReader, fini
 LIMIT_S: Final = 1.0
 """CPU seconds for one line; a sound pattern takes a few microseconds."""
 _TAIL: Final = 3
-Told = Mapping[str, str]
+Groups = Mapping[str, str]
 
 
 class PatternReader(LogReader):
@@ -38,44 +38,44 @@ class PatternReader(LogReader):
         super().__init__(facts)
         self._expressions = [re.compile(line) for line in pattern.lines]
         self._tail: deque[str] = deque(maxlen=_TAIL)
-        self._speaker: int | None = None
+        self._timing_rank: int | None = None
         self._samples = facts.batch_per_device * facts.devices if facts.batch_per_device else None
         self._step: int | None = None
         self._epoch: str | None = None
         self._done = 0  # steps of the job so far
-        self._between: int | None = None  # steps from one line to the next
-        self._first: tuple[Told, float] | None = None  # a first line until its steps are known, and its time of receipt
+        self._stride: int | None = None  # steps from one line to the next
+        self._pending: tuple[Groups, float] | None = None  # a first line until its steps are known, and when it came
 
     def _read(self, line: Line, received: float) -> list[Event]:
         if line.text.strip():
             self._tail.append(line.text.strip()[:SHOWN])
-        told = self._told(line.text)
-        if not told:
+        groups = self._search(line.text)
+        if not groups:
             return []
         self.found = True
-        if devices := self._number(told, "devices"):
-            self.agree(devices=round(devices))
-        if told.get("rank", "").isdecimal():
-            self._heard.add(int(told["rank"]))
-        if told.keys() <= {"devices", "rank"}:
+        if devices := self._number(groups, "devices"):
+            self.check_devices(devices=round(devices))
+        if groups.get("rank", "").isdecimal():
+            self._logging_ranks.add(int(groups["rank"]))
+        if groups.keys() <= {"devices", "rank"}:
             return []
-        self._take_samples(told)
-        timed = any(name in told for name in TIMES)
-        rank = int(told["rank"]) if told.get("rank", "").isdecimal() else line.rank or 0
-        if self._speaker is None and timed:
-            self._speaker = rank
-        if self._speaker not in (None, rank):
+        self._take_samples(groups)
+        timed = any(name in groups for name in TIMES)
+        rank = int(groups["rank"]) if groups.get("rank", "").isdecimal() else line.rank or 0
+        if self._timing_rank is None and timed:
+            self._timing_rank = rank
+        if self._timing_rank not in (None, rank):
             return []
-        steps = self._steps(told)
+        steps = self._steps(groups)
         if steps == 0:
             return []
-        events = self._earlier()
+        events = self._pending_window()
         self._done += steps or 1
-        if "loss" in told:
-            events.append(self._track.loss(received, iteration=self._done - 1, value=finite(told["loss"])))
-        return [*events, *self._window(told, steps, received)] if timed else events
+        if "loss" in groups:
+            events.append(self._track.loss(received, iteration=self._done - 1, value=finite(groups["loss"])))
+        return [*events, *self._window(groups, steps, received)] if timed else events
 
-    def _told(self, text: str) -> Told:
+    def _search(self, text: str) -> Groups:
         """Return the matches by group name. Raises DialectError if a search takes too long."""
         try:
             with _cpu_limit(LIMIT_S):
@@ -87,63 +87,63 @@ class PatternReader(LogReader):
             ) from error
         return {name: text for match in matches if match for name, text in match.groupdict().items() if text}
 
-    def _take_samples(self, told: Told) -> None:
+    def _take_samples(self, groups: Groups) -> None:
         """Record the samples of a step, whichever line states them; the log overrides the command line."""
-        if samples := self._number(told, "samples"):
+        if samples := self._number(groups, "samples"):
             self._samples = round(samples)
-        elif batch := self._number(told, "batch"):
+        elif batch := self._number(groups, "batch"):
             self._samples = round(batch) * self.facts.devices
 
-    def _steps(self, told: Told) -> int | None:
+    def _steps(self, groups: Groups) -> int | None:
         """Steps since the previous line, 0 if it had the same step; None if unknown, as on the first line of a log or epoch."""
-        if "step" not in told:
+        if "step" not in groups:
             return 1
-        step, before = int(self._number(told, "step") or 0), self._step
-        epoch = told.get("epoch", "").partition(".")[0]
-        anew = before is None or step < before or epoch != self._epoch
+        step, before = int(self._number(groups, "step") or 0), self._step
+        epoch = groups.get("epoch", "").partition(".")[0]
+        restarts = before is None or step < before or epoch != self._epoch
         self._step, self._epoch = step, epoch
         if before is None:
             self._done = max(0, step - 1)
-        if anew:
-            return self._between if self._whole(step) else None
-        self._between = step - (before or 0) or self._between
+        if restarts:
+            return self._stride if self._covers_stride(step) else None
+        self._stride = step - (before or 0) or self._stride
         return step - (before or 0)
 
-    def _whole(self, step: int) -> bool:
+    def _covers_stride(self, step: int) -> bool:
         """Whether an epoch's first line, at this step, covers as many steps as other lines; programs count from 1 or from 0."""
-        return self._between is not None and step in (self._between, self._between - 1)
+        return self._stride is not None and step in (self._stride, self._stride - 1)
 
-    def _earlier(self) -> list[Event]:
+    def _pending_window(self) -> list[Event]:
         """The window of the first line, once the second line shows how many steps a line covers."""
-        if self._first is None or self._between is None:
+        if self._pending is None or self._stride is None:
             return []
-        (told, received), self._first = self._first, None
-        whole = self._whole(int(self._number(told, "step") or 0))
-        return self._window(told, self._between, received) if whole else []
+        (groups, received), self._pending = self._pending, None
+        whole = self._covers_stride(int(self._number(groups, "step") or 0))
+        return self._window(groups, self._stride, received) if whole else []
 
-    def _window(self, told: Told, steps: int | None, received: float) -> list[Event]:
+    def _window(self, groups: Groups, steps: int | None, received: float) -> list[Event]:
         """The window that a line ends; empty if it begins in the warm-up or its steps are unknown."""
-        rate = self._number(told, "rate") or (self._number(told, "device_rate") or 0) * self.facts.devices
-        if (total_s := self._number(told, "total_s")) and rate:
-            iterations = round(total_s * (self._number(told, "steps_per_s") or 0)) or 1
-            return self._counted(iterations, round(rate * total_s), total_s, received)
-        if one := self._of_one_step(told):
-            return self._counted(1, self._per_step(), one, received)
-        mean = self._number(told, "mean_s") or (self._number(told, "mean_ms") or 0) / 1000
-        if steps is None and self._between is None:
-            self._first = told, received
+        rate = self._number(groups, "rate") or (self._number(groups, "device_rate") or 0) * self.facts.devices
+        if (total_s := self._number(groups, "total_s")) and rate:
+            iterations = round(total_s * (self._number(groups, "steps_per_s") or 0)) or 1
+            return self._measured(iterations, round(rate * total_s), total_s, received)
+        if seconds := self._step_seconds(groups):
+            return self._measured(1, self._per_step(), seconds, received)
+        mean = self._number(groups, "mean_s") or (self._number(groups, "mean_ms") or 0) / 1000
+        if steps is None and self._stride is None:
+            self._pending = groups, received
         if steps is None or not (mean or rate):
             return []
         samples = steps * self._per_step()
-        return self._counted(steps, samples, steps * mean or samples / rate, received)
+        return self._measured(steps, samples, steps * mean or samples / rate, received)
 
-    def _of_one_step(self, told: Told) -> float | None:
+    def _step_seconds(self, groups: Groups) -> float | None:
         """The seconds of a single step, if a line states them."""
-        if a_second := self._number(told, "steps_per_s"):
-            return 1 / a_second
-        return self._number(told, "s") or (self._number(told, "ms") or 0) / 1000 or None
+        if rate := self._number(groups, "steps_per_s"):
+            return 1 / rate
+        return self._number(groups, "s") or (self._number(groups, "ms") or 0) / 1000 or None
 
-    def _counted(self, iterations: int, samples: int, seconds: float, received: float) -> list[Event]:
+    def _measured(self, iterations: int, samples: int, seconds: float, received: float) -> list[Event]:
         begin = max(0, self._done - iterations)
         if begin < (self.facts.warmup or 0):
             return []
@@ -158,19 +158,19 @@ class PatternReader(LogReader):
             )
         return self._samples
 
-    def _number(self, told: Told, name: str) -> float | None:
+    def _number(self, groups: Groups, name: str) -> float | None:
         """Parse a group's number, without thousands separators; None if the group is missing, and for 0, which a coarse clock makes."""
-        if name not in told:
+        if name not in groups:
             return None
-        value = finite(told[name].replace(",", ""))
+        value = finite(groups[name].replace(",", ""))
         if value is None or value < 0:
             self.complain(
-                f"group {name} of the pattern caught {told[name]!r}, which is no number; narrow it to [\\d.]+"
+                f"group {name} of the pattern caught {groups[name]!r}, which is no number; narrow it to [\\d.]+"
             )
             return None
         return value or None
 
-    def _nothing_found(self) -> str:
+    def _no_line_error(self) -> str:
         if not self._tail:
             return "the pattern matched nothing: the log is empty"
         return f"the pattern matched no line; the last of the log: {' | '.join(self._tail)}"

@@ -30,7 +30,7 @@ from runner.run.dialects.base import Facts, LogReader, finite
 
 # Batches before step 1 without --num_warmup_batches.
 WARMUP_BATCHES: Final = 10
-HALF_DIGIT: Final = 0.05
+ROUNDING: Final = 0.05
 TOLERANCE: Final = 0.05
 
 _GLOBAL: Final = re.compile(r"\bBatch size:\s+(?P<value>[\d.]+) global$")
@@ -57,7 +57,7 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class _Time:
+class _StepEnd:
     """Seconds from the end of warm-up to the end of a step, and their error due to the rounded rate."""
 
     step: int
@@ -66,10 +66,10 @@ class _Time:
     received: float
 
     @classmethod
-    def of(cls, row: _Row, own_batch: int) -> _Time:
+    def of(cls, row: _Row, own_batch: int) -> _StepEnd:
         """Derive the time of a row's step from its rate."""
         seconds = row.step * own_batch / row.rate
-        return cls(row.step, seconds, seconds * HALF_DIGIT / row.rate, row.received)
+        return cls(row.step, seconds, seconds * ROUNDING / row.rate, row.received)
 
 
 class TfCnnBenchmarksReader(LogReader):
@@ -80,8 +80,8 @@ class TfCnnBenchmarksReader(LogReader):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._before = facts.option("--num_warmup_batches", WARMUP_BATCHES)
-        self._forgetful = any(word.lstrip("-").startswith("display_perf_ewma") for word in facts.words)
+        self._warmup_steps = facts.option("--num_warmup_batches", WARMUP_BATCHES)
+        self._averages_forget = any(word.lstrip("-").startswith("display_perf_ewma") for word in facts.words)
         self._rows: dict[int, _Row] = {}
         self._total: tuple[float, float] | None = None  # samples/s, time of receipt
         self._global: int | None = None
@@ -101,7 +101,7 @@ class TfCnnBenchmarksReader(LogReader):
             self._total = (float(match["rate"]), received) if finite(match["rate"]) else None
         elif _WARM.search(text) and not self._warm:
             self._warm = True
-            return [self._track.warmup_end(received, iterations=self._before)]
+            return [self._track.warmup_end(received, iterations=self._warmup_steps)]
         else:
             self._header(text)
         return []
@@ -134,16 +134,16 @@ class TfCnnBenchmarksReader(LogReader):
         if known is not None or match["loss"] is None:
             return []
         value = finite(match["loss"])
-        return [self._track.loss(received, iteration=self._before + step - 1, value=value)]
+        return [self._track.loss(received, iteration=self._warmup_steps + step - 1, value=value)]
 
     def _end(self, received: float) -> list[Event]:
         sizes = self._sizes()
         if sizes is None:
             return []
         global_batch, own_batch = sizes
-        times = self._times(own_batch)
+        times = self._step_ends(own_batch)
         events: list[Event] = []
-        if self._forgetful or len(times) < 2 or self._loop_took_longer(times[-1], global_batch):  # noqa: PLR2004 - two ends
+        if self._averages_forget or len(times) < 2 or self._loop_is_slower(times[-1], global_batch):  # noqa: PLR2004 - two ends
             events += self._whole_loop(global_batch)
         else:
             for begin, end in pairwise(times):
@@ -166,7 +166,7 @@ class TfCnnBenchmarksReader(LogReader):
                 self.complain("the tf_cnn_benchmarks log has no header with `Batch size:`; pass on all that it writes")
                 return None
             return self.facts.batch_per_device, self.facts.batch_per_device
-        self.agree(devices=round(self._global / self._per_device))
+        self.check_devices(devices=round(self._global / self._per_device))
         if self.facts.batch_per_device not in (None, self._per_device):
             self.complain(
                 f"the tf_cnn_benchmarks log says {self._per_device} samples a device, the run was asked for "
@@ -176,19 +176,19 @@ class TfCnnBenchmarksReader(LogReader):
             return self._global, self._global
         return self._global, self._per_device * (1 if self._horovod else self._devices)
 
-    def _times(self, own_batch: int) -> list[_Time]:
+    def _step_ends(self, own_batch: int) -> list[_StepEnd]:
         """Ends of steps that are far enough apart for their rates' precision; the first is the end of the warm-up."""
-        times: list[_Time] = []
+        times: list[_StepEnd] = []
         rows = sorted(self._rows.values(), key=lambda row: row.step)
-        ends = [_Time.of(row, own_batch) for row in rows]
-        for time in [_Time(step=0, seconds=0.0, error_s=0.0, received=0.0), *ends]:
-            if self._before + time.step < (self.facts.warmup or 0):
+        ends = [_StepEnd.of(row, own_batch) for row in rows]
+        for time in [_StepEnd(step=0, seconds=0.0, error_s=0.0, received=0.0), *ends]:
+            if self._warmup_steps + time.step < (self.facts.warmup or 0):
                 continue
             if not times or times[-1].error_s + time.error_s <= TOLERANCE * (time.seconds - times[-1].seconds):
                 times.append(time)
         return times
 
-    def _loop_took_longer(self, last: _Time, global_batch: int) -> bool:
+    def _loop_is_slower(self, last: _StepEnd, global_batch: int) -> bool:
         """Whether the whole loop took longer than its steps, beyond the tolerance."""
         if self._total is None:
             return False

@@ -26,7 +26,7 @@ from runner.plan.launch import launch
 from runner.plan.layout import compiler_store, make_job
 from runner.plan.plan import plan
 from runner.run import prepare
-from runner.run.trial_runner import make_ready
+from runner.run.trial_runner import make_writable
 
 machine = test_custom_image.machine
 
@@ -77,7 +77,7 @@ def test_it_is_the_jobs_own_and_closed_to_others(tmp_path):
         Mount(source=str(store), target="/dlscale/out", read_only=False),
     )
     for _ in range(2):
-        make_ready(mounts, user="10001:10001")
+        make_writable(mounts, user="10001:10001")
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
     assert store.stat().st_uid == (10001 if os.getuid() == 0 else os.getuid())
     assert not shown.exists()

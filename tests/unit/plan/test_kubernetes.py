@@ -243,7 +243,7 @@ def test_lines_have_the_kubelets_time_and_a_progress_bar_is_several(tmp_path):
 def test_a_run_ended_as_its_containers_did_or_as_the_cluster_says(tmp_path, condition, known, status, words):
     """A run of which a container has no exit code must not pass as one that ended well."""
     (tmp_path / "job.json").write_text(json.dumps({"status": {"conditions": [{"status": "True", **condition}]}}))
-    ended = pods._Ended(exitCode=0, startedAt="2026-11-25T04:00:00Z", finishedAt="2026-11-25T04:01:00Z")
-    found = pods._end(tmp_path, ContainerGroup({}), dict.fromkeys(known, ended), {"a", "b"})
+    ended = pods._Terminated(exitCode=0, startedAt="2026-11-25T04:00:00Z", finishedAt="2026-11-25T04:01:00Z")
+    found = pods._status_of(tmp_path, ContainerGroup({}), dict.fromkeys(known, ended), {"a", "b"})
     assert found[0] == status
     assert found[1] is None if words is None else found[1].startswith(words)

@@ -27,7 +27,7 @@ from runner.core.interrupts import Stopped, held
 from runner.engines.base import EngineError, NodeGoneError
 from runner.engines.local import LocalEngine
 from runner.run import container_group
-from runner.run.execute import MOST_TORN, Limits, TornLines, execute
+from runner.run.execute import MAX_BUFFERED, Limits, LineAssembler, execute
 
 ROOT = Path(__file__).parents[3]
 WORKLOADS = ROOT / "workloads"
@@ -349,15 +349,15 @@ def mpirun(fragments):
 
 
 def test_a_line_that_was_torn_by_another_rank_is_whole_again():
-    torn = TornLines()
-    found = [parse_line(text, received=0.0, container="c") for physical in WOVEN for text in torn.feed(physical)]
+    assembler = LineAssembler()
+    found = [parse_line(text, received=0.0, container="c") for physical in WOVEN for text in assembler.feed(physical)]
     assert all(isinstance(rows, Rows) for rows in found)
     assert [(rows.rank, rows.columns) for rows in found] == [
         (0, {"name": ["a"], "op": [4]}),
         (1, {"name": ["b"], "op": [5]}),
         (0, {"name": ["c"], "op": [6]}),
     ]
-    assert torn.close() == ()
+    assert assembler.close() == ()
 
 
 @given(fragments=st.lists(st.tuples(st.integers(0, 3), st.text(alphabet="ab\n", min_size=1, max_size=9)), max_size=30))
@@ -366,36 +366,36 @@ def test_every_rank_is_heard_as_if_it_had_been_alone(fragments):
     for rank, text in fragments:
         written[rank] += text
     fragments = [*fragments, *((rank, "\n") for rank, text in written.items() if text and not text.endswith("\n"))]
-    torn = TornLines()
+    assembler = LineAssembler()
     heard = {rank: [] for rank in written}
     for physical in mpirun(fragments).split("\n")[:-1]:
-        for text in torn.feed(physical):
+        for text in assembler.feed(physical):
             rank = int(text.partition("]")[0].partition(",")[2])
             heard[rank].append(text.partition(":")[2])
     assert {rank: "".join(line + "\n" for line in lines) for rank, lines in heard.items()} == {
         rank: text + ("\n" if text and not text.endswith("\n") else "") for rank, text in written.items()
     }
-    assert torn.close() == ()
+    assert assembler.close() == ()
 
 
 def test_tags_that_end_no_line_fill_no_memory():
     """What looked like the tag of one more rank was kept for its end, of any number of them."""
-    torn = TornLines()
+    assembler = LineAssembler()
     for rank in range(40_000):
-        assert torn.feed(f"[1,{rank}]<stdout>:{'x' * 1000}[2,1]<stdout>:whole") == ("[2,1]<stdout>:whole",)
-    assert torn.feed(f"[1,39999]<stdout>:{'y' * 9}") == (f"[1,39999]<stdout>:{'y' * 9}",)
-    assert sum(map(len, torn.close())) <= MOST_TORN
+        assert assembler.feed(f"[1,{rank}]<stdout>:{'x' * 1000}[2,1]<stdout>:whole") == ("[2,1]<stdout>:whole",)
+    assert assembler.feed(f"[1,39999]<stdout>:{'y' * 9}") == (f"[1,39999]<stdout>:{'y' * 9}",)
+    assert sum(map(len, assembler.close())) <= MAX_BUFFERED
 
 
 def test_lines_without_a_tag_pass_as_they_are_and_what_stands_before_one_is_a_line():
-    torn = TornLines()
+    assembler = LineAssembler()
     for text in ("", "::dlscale:: {}", "[0]<stdout>:a line of horovodrun", "[rank1]: a traceback", "array[1,2]"):
-        assert torn.feed(text) == (text,)
-    assert torn.feed("mpirun says[1,0]<stdout>:hello") == ("mpirun says", "[1,0]<stdout>:hello")
+        assert assembler.feed(text) == (text,)
+    assert assembler.feed("mpirun says[1,0]<stdout>:hello") == ("mpirun says", "[1,0]<stdout>:hello")
 
 
 def test_what_never_ended_is_given_at_the_end():
-    torn = TornLines()
-    assert torn.feed("[1,0]<stdout>:hel[1,1]<stdout>:whole") == ("[1,1]<stdout>:whole",)
-    assert torn.close() == ("[1,0]<stdout>:hel",)
-    assert torn.close() == ()
+    assembler = LineAssembler()
+    assert assembler.feed("[1,0]<stdout>:hel[1,1]<stdout>:whole") == ("[1,1]<stdout>:whole",)
+    assert assembler.close() == ("[1,0]<stdout>:hel",)
+    assert assembler.close() == ()

@@ -16,7 +16,7 @@ from runner.engines.base import EngineError
 from runner.engines.local import LocalEngine
 from runner.plan.launch import job
 from runner.results.store import RunWriter
-from runner.run.monitors import REST_S, monitoring
+from runner.run.monitors import IDLE_S, monitoring
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 EVENTS = f"""
@@ -45,7 +45,7 @@ def sample(tmp_path):
     """Let a program look on while nothing happens; what it left, and what was heard of it."""
 
     def look_on(
-        program, *, idle_s=0, gpus_rest=False, counts_energy=True, engine=None, stopped=None, during=lambda: None
+        program, *, idle_s=0, gpus_start_idle=False, counts_energy=True, engine=None, stopped=None, during=lambda: None
     ):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
@@ -56,7 +56,7 @@ def sample(tmp_path):
         writer = RunWriter(tmp_path / "run")
         writer.create(plan)
         heard = []
-        waits = {"idle_s": idle_s, "gpus_rest": gpus_rest, "counts_energy": counts_energy}
+        waits = {"idle_s": idle_s, "gpus_start_idle": gpus_start_idle, "counts_energy": counts_energy}
         with monitoring(
             (spec,), engines={"here": engine}, writer=writer, watch=heard.append, stopped=stopped or Stopped(), **waits
         ):
@@ -78,31 +78,31 @@ RAPL = ", sources={'rapl': None}"
 
 
 @pytest.mark.parametrize(
-    ("seen", "idle_s", "gpus_rest", "waits"),
+    ("seen", "idle_s", "gpus_start_idle", "waits"),
     [
         ([GPU], 0.8, False, 0.8),
         ([GPU], 0.8, True, 0.8),  # as asked
         ([], 0.8, False, 0),
-        ([GPU], None, False, REST_S),
+        ([GPU], None, False, IDLE_S),
         ([GPU], None, True, 0),
-        (RAPL, None, True, REST_S),  # the host does not rest while a framework is imported
+        (RAPL, None, True, IDLE_S),  # the host does not rest while a framework is imported
         (RAPL, 0, False, 0),
         ([], None, False, 0),
     ],
 )
 def test_the_run_waits_for_idle_power_where_power_can_be_measured(
-    sample, monkeypatch, *, seen, idle_s, gpus_rest, waits
+    sample, monkeypatch, *, seen, idle_s, gpus_start_idle, waits
 ):
     waited = []
     monkeypatch.setattr("runner.run.monitors.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
-    _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest)
+    _, heard = sample(program, idle_s=idle_s, gpus_start_idle=gpus_start_idle)
     assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
     assert sum(waited) == pytest.approx(waits)
 
 
 @pytest.mark.parametrize(
-    ("counts_energy", "idle_s", "gpus_rest", "rests"),
+    ("counts_energy", "idle_s", "gpus_start_idle", "rests"),
     [
         (False, None, True, False),
         (False, None, False, True),
@@ -111,11 +111,13 @@ def test_the_run_waits_for_idle_power_where_power_can_be_measured(
     ],
 )
 def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
-    sample, monkeypatch, *, counts_energy, idle_s, gpus_rest, rests
+    sample, monkeypatch, *, counts_energy, idle_s, gpus_start_idle, rests
 ):
     rested = []
-    monkeypatch.setattr("runner.run.monitors._rest", lambda *_, **__: rested.append(True))
-    sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_rest=gpus_rest, counts_energy=counts_energy)
+    monkeypatch.setattr("runner.run.monitors._measure_idle", lambda *_, **__: rested.append(True))
+    sample(
+        GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_start_idle=gpus_start_idle, counts_energy=counts_energy
+    )
     assert rested == [True] * rests
 
 

@@ -22,8 +22,8 @@ from runner.core.trial import Counting, ProfilePass
 from runner.plan.profiling import MOST_REPLAYED
 from runner.report.progress import PlainProgress
 from runner.results.store import read_record, write_record
-from runner.run.execute import SEARCH_SILENCE_S, SILENCE_S, Limits
-from runner.run.trial_runner import RecordedRuns, Watch, alike, as_run, with_replay_limited
+from runner.run.execute import INACTIVITY_S, SEARCH_INACTIVITY_S, Limits
+from runner.run.trial_runner import RecordedRuns, Watch, with_actual_length, with_equal_windows, with_replay_limited
 
 
 def pace(iterations, window):
@@ -45,33 +45,33 @@ def ran(trial, **changes):
 
 
 def test_a_record_says_how_many_iterations_its_program_chose():
-    run = as_run(ONE, [pace(600, 40)])
+    run = with_actual_length(ONE, [pace(600, 40)])
     assert (run.iterations, run.window, run.measure_s) == (600, 40, 12.0)
     assert run.epochs == pytest.approx(0.6)
     given = ONE.model_copy(update={"iterations": 7, "window": 2})
-    assert as_run(given, [pace(600, 40)]) == given
-    assert as_run(ONE, []).iterations == 1  # it died before it chose: no division by nothing
+    assert with_actual_length(given, [pace(600, 40)]) == given
+    assert with_actual_length(ONE, []).iterations == 1  # it died before it chose: no division by nothing
 
 
 def test_other_scales_have_the_windows_of_the_first_run():
-    first = as_run(ONE, [pace(600, 40)])
-    assert alike(TWO, [ran(first)]) == TWO.model_copy(update={"window": 40})
-    assert alike(TWO, []) == TWO
-    assert alike(TWO.model_copy(update={"key": "other"}), [ran(first)]).window == 0
+    first = with_actual_length(ONE, [pace(600, 40)])
+    assert with_equal_windows(TWO, [ran(first)]) == TWO.model_copy(update={"window": 40})
+    assert with_equal_windows(TWO, []) == TWO
+    assert with_equal_windows(TWO.model_copy(update={"key": "other"}), [ran(first)]).window == 0
 
 
 def test_workers_that_can_not_agree_do_as_many_iterations_as_one():
     kvstore = asked(RECORD.trial, world_size=2, iterations=24, window=1, epochs=0.024)
-    found = alike(kvstore, [ran(as_run(ONE, [pace(600, 40)]))])
+    found = with_equal_windows(kvstore, [ran(with_actual_length(ONE, [pace(600, 40)]))])
     assert (found.iterations, found.window) == (600, 40)
     assert found.epochs == pytest.approx(0.6)
 
 
 def test_a_length_that_was_given_and_a_pass_under_a_profiler_stay_as_they_are():
-    first = ran(as_run(ONE, [pace(600, 40)]))
+    first = ran(with_actual_length(ONE, [pace(600, 40)]))
     given = RECORD.trial.model_copy(update={"world_size": 2})
     profiled = TWO.model_copy(update={"profile": ProfilePass(kind="kernels", after=None, iterations=5, region=None)})
-    assert [alike(one, [first]) for one in (given, profiled)] == [given, profiled]
+    assert [with_equal_windows(one, [first]) for one in (given, profiled)] == [given, profiled]
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_a_first_step_that_compiles_says_so(techniques, said):
 @pytest.mark.parametrize(
     ("techniques", "asked", "silence_s"),
     [
-        ((), None, SILENCE_S),
-        (("compile",), None, SILENCE_S),
-        (("compile", "kernel-search"), None, SEARCH_SILENCE_S),
+        ((), None, INACTIVITY_S),
+        (("compile",), None, INACTIVITY_S),
+        (("compile", "kernel-search"), None, SEARCH_INACTIVITY_S),
         (("compile", "kernel-search"), 30, 30),
     ],
 )
 def test_a_search_among_kernels_may_stay_silent_for_longer(techniques, asked, silence_s):
     trial = examples.trial(framework="pytorch", techniques=techniques)
     assert Limits.of(Request(inactivity_timeout_s=asked), trial).silence_s == silence_s
-    assert Limits.of(Request(), passes.trial("memory", ranks=1)).silence_s == SILENCE_S
+    assert Limits.of(Request(), passes.trial("memory", ranks=1)).silence_s == INACTIVITY_S
 
 
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
