@@ -42,27 +42,22 @@ def monitoring(
     watch: Callable[[Event], None],
     idle_s: float | None,
     stopped: Stopped,
-    gpus_start_idle: bool = False,
+    gpus_idle: bool = False,
     counts_energy: bool = True,
 ) -> Iterator[None]:
     """Run samplers for the duration of the block, each started by the engine of its node.
 
     Before the block, they sample idle machines for `idle_s` seconds if one of them can measure power; None means as long as idle power needs.
-    `stopped` cuts that short once it is marked. `gpus_rest` says that the block leaves GPUs idle long enough at first, `counts_energy` that a
-    host may be able to measure its power. If GPUs rest and no host can, and `idle_s` is None, the block starts without waiting for samplers.
+    `stopped` cuts that short once it is marked. `gpus_idle` says that the block leaves GPUs idle long enough at first, `counts_energy` that a
+    host may be able to measure its power. With idle GPUs, no such host, and `idle_s` None, the block starts without waiting for samplers.
     """
     samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
     finished = threading.Event()
     try:
         for sampler in samplers:
             sampler.start(finished)
-        if idle_s is not None or not gpus_start_idle or counts_energy:
-            _measure_idle(
-                samplers,
-                idle_s=idle_s,
-                gpus_start_idle=gpus_start_idle,
-                cancelled=lambda: bool(stopped.by or writer.failure),
-            )
+        if idle_s is not None or not gpus_idle or counts_energy:
+            _wait_idle(samplers, idle_s=idle_s, gpus_idle=gpus_idle, stop=lambda: bool(stopped.by or writer.failure))
         yield
     finally:
         finished.set()
@@ -74,18 +69,18 @@ def monitoring(
             end.join(max(0.0, deadline - time.monotonic()))
 
 
-def _measure_idle(
-    samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_start_idle: bool, cancelled: Callable[[], bool]
+def _wait_idle(
+    samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_idle: bool, stop: Callable[[], bool]
 ) -> None:
     """Wait until the samplers have said what they can measure, then for as long as idle power needs."""
     deadline = time.monotonic() + FIRST_EVENT_S
     for sampler in samplers:
         sampler.ready.wait(deadline - time.monotonic())
     if idle_s is None:
-        idle_s = 0 if gpus_start_idle and not any(sampler.sees_host_power for sampler in samplers) else IDLE_S
+        idle_s = 0 if gpus_idle and not any(sampler.sees_host_power for sampler in samplers) else IDLE_S
     if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
         left = idle_s
-        while left > 0 and not cancelled():
+        while left > 0 and not stop():
             time.sleep(min(left, POLL_S))
             left -= POLL_S
 

@@ -43,7 +43,7 @@ from runner.run.bench import exit_code, stamp
 from runner.run.container_group import TAIL_LINES, ContainerGroup, Stop
 from runner.run.execute import Output
 from runner.run.grading import OnFile, record_of
-from runner.run.trial_runner import readers, run_name, with_actual_length
+from runner.run.trial_runner import readers, run_name, with_length
 
 PLANNED: Final = "planned.json"
 MANIFEST: Final = "kubernetes.yaml"
@@ -95,12 +95,9 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
         run_id = run_name(name, one)
         layout = kubernetes.lay_out(one, resources, run_id=run_id, kind=kind, registry=registry)
         manifest = kubernetes.manifest(run_id, layout, kind=kind, programs=found, deadline_s=request.timeout_s)
-        command_line = (f"kubectl create -f {MANIFEST}",)
+        commands = (f"kubectl create -f {MANIFEST}",)
         runs.append(
-            (
-                RunPlan(run_id=run_id, trial=layout.trial, containers=layout.containers, command_lines=command_line),
-                manifest,
-            )
+            (RunPlan(run_id=run_id, trial=layout.trial, containers=layout.containers, command_lines=commands), manifest)
         )
     for plan, manifest in runs:
         with written(out):
@@ -283,7 +280,7 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
     trial = plan.trial
     if not isinstance(trial, Trial):
         raise RequestError(f"{run / PLAN} is of a program that no pod runs; plan it again")
-    plan = plan.model_copy(update={"trial": with_actual_length(trial, events)})
+    plan = plan.model_copy(update={"trial": with_length(trial, events)})
     env = next((event for event in events if isinstance(event, Env) and event.rank == 0), None)
     of_node = {one.spec.node: one for one in containers if one.spec.role in ("worker", "daemon")}
     used = tuple(_node_used(of_node[placed.node], nodes) for placed in trial.placement)

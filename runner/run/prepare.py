@@ -89,7 +89,7 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     image, kind, data = resources.image, resources.cluster.kind, resources.data
     details, used = _details(resources, None), _identify(image)
     samplers = (
-        _samplers_on_hosts({}, _volume_name("RUN"))
+        _host_samplers({}, _volume("RUN"))
         if kind == "hosts"
         else _samplers(resources.cluster.way, {resources.node.name})
     )
@@ -97,7 +97,7 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
         data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
     describer: Describer
     if kind == "hosts":
-        describer = DockerPlan(_volume_name("RUN"))
+        describer = DockerPlan(_volume("RUN"))
     elif isinstance(image, HostSoftware):
         describer = LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
     elif isinstance(image, ImageSpec) and resources.engine.name != "docker":
@@ -138,11 +138,11 @@ def _samplers(way: Way, nodes: Iterable[str], *, heard: dict[str, float] | None 
     return Samplers(engine, dict.fromkeys(nodes, engine), image="the runner's own Python")
 
 
-def _samplers_on_hosts(hosts: Mapping[str, Engine], volume: str) -> Samplers:
+def _host_samplers(hosts: Mapping[str, Engine], volume: str) -> Samplers:
     return Samplers(DockerPlan(volume), hosts, image=base_image().reference)
 
 
-def _volume_name(run: str) -> str:
+def _volume(run: str) -> str:
     """The name of the volume that holds the programs on hosts."""
     return f"dlscale-{run}-workloads"
 
@@ -153,7 +153,7 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
     source = resources.cluster.image_source()
     image = _ensure_image(resources, source, shown)
     ids = supply_image(image.reference, source=source, nodes=[seen.docker for seen in surveyed], report=shown.stage)
-    volume, labels = _volume_name(run), {LABEL_RUN: run}
+    volume, labels = _volume(run), {LABEL_RUN: run}
     engines: dict[str, Engine] = {}
     for seen in surveyed:
         with engine_errors(seen.docker):
@@ -164,7 +164,7 @@ def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: 
         engine_details=_details(resources, surveyed[0].engine.served_by),
         image_used=image,
         data=resources.data,
-        samplers=_samplers_on_hosts(engines, volume),
+        samplers=_host_samplers(engines, volume),
         seconds=time.monotonic() - started,
         image_ids=ids,
         volume=volume,

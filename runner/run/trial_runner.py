@@ -155,7 +155,7 @@ class TrialRunner:
             watch=watch,
             idle_s=self.request.idle_s,
             stopped=self.stopped,
-            gpus_start_idle=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
+            gpus_idle=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
             counts_energy=job is None or any(seat.node.counts_energy for seat in job.seats),
         ):
             outcome = execute(
@@ -176,11 +176,7 @@ class TrialRunner:
         # numpy takes a fifth of a second to load, so it is not loaded before the job runs (`report/ahead.py`).
         from runner.run.grading import OnFile, record_of  # noqa: PLC0415
 
-        trial = (
-            with_actual_length(trial, watch.events)
-            if isinstance(trial, Trial)
-            else with_detected_dialect(trial, log_readers)
-        )
+        trial = with_length(trial, watch.events) if isinstance(trial, Trial) else with_dialect(trial, log_readers)
         files = OnFile(
             plan=planned.model_copy(update={"trial": trial}),
             outcome=outcome,
@@ -232,7 +228,7 @@ def with_equal_windows(trial: Trial, runs: Sequence[Run]) -> Trial:
     return trial.model_copy(update={"window": first.window})
 
 
-def with_actual_length(trial: Trial, events: Sequence[Event]) -> Trial:
+def with_length(trial: Trial, events: Sequence[Event]) -> Trial:
     """Return the trial with the iterations and window that its program chose, or 1 of each if it failed before choosing."""
     if trial.iterations or trial.profile:
         return trial
@@ -240,7 +236,7 @@ def with_actual_length(trial: Trial, events: Sequence[Event]) -> Trial:
     return paced(trial, iterations=chosen.iterations if chosen else 1, window=chosen.window if chosen else 1)
 
 
-def with_detected_dialect(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> ExternalTrial:
+def with_dialect(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> ExternalTrial:
     """Return the trial with the dialect that was detected in its log, if any."""
     found = next(
         (reader.name for reader in log_readers.values() if isinstance(reader, AutoReader) and reader.name), None

@@ -45,7 +45,7 @@ def sample(tmp_path):
     """Let a program look on while nothing happens; what it left, and what was heard of it."""
 
     def look_on(
-        program, *, idle_s=0, gpus_start_idle=False, counts_energy=True, engine=None, stopped=None, during=lambda: None
+        program, *, idle_s=0, gpus_idle=False, counts_energy=True, engine=None, stopped=None, during=lambda: None
     ):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
@@ -56,7 +56,7 @@ def sample(tmp_path):
         writer = RunWriter(tmp_path / "run")
         writer.create(plan)
         heard = []
-        waits = {"idle_s": idle_s, "gpus_start_idle": gpus_start_idle, "counts_energy": counts_energy}
+        waits = {"idle_s": idle_s, "gpus_idle": gpus_idle, "counts_energy": counts_energy}
         with monitoring(
             (spec,), engines={"here": engine}, writer=writer, watch=heard.append, stopped=stopped or Stopped(), **waits
         ):
@@ -78,7 +78,7 @@ RAPL = ", sources={'rapl': None}"
 
 
 @pytest.mark.parametrize(
-    ("seen", "idle_s", "gpus_start_idle", "waits"),
+    ("seen", "idle_s", "gpus_idle", "waits"),
     [
         ([GPU], 0.8, False, 0.8),
         ([GPU], 0.8, True, 0.8),  # as asked
@@ -91,18 +91,18 @@ RAPL = ", sources={'rapl': None}"
     ],
 )
 def test_the_run_waits_for_idle_power_where_power_can_be_measured(
-    sample, monkeypatch, *, seen, idle_s, gpus_start_idle, waits
+    sample, monkeypatch, *, seen, idle_s, gpus_idle, waits
 ):
     waited = []
     monkeypatch.setattr("runner.run.monitors.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
-    _, heard = sample(program, idle_s=idle_s, gpus_start_idle=gpus_start_idle)
+    _, heard = sample(program, idle_s=idle_s, gpus_idle=gpus_idle)
     assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
     assert sum(waited) == pytest.approx(waits)
 
 
 @pytest.mark.parametrize(
-    ("counts_energy", "idle_s", "gpus_start_idle", "rests"),
+    ("counts_energy", "idle_s", "gpus_idle", "rests"),
     [
         (False, None, True, False),
         (False, None, False, True),
@@ -111,13 +111,11 @@ def test_the_run_waits_for_idle_power_where_power_can_be_measured(
     ],
 )
 def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
-    sample, monkeypatch, *, counts_energy, idle_s, gpus_start_idle, rests
+    sample, monkeypatch, *, counts_energy, idle_s, gpus_idle, rests
 ):
     rested = []
-    monkeypatch.setattr("runner.run.monitors._measure_idle", lambda *_, **__: rested.append(True))
-    sample(
-        GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_start_idle=gpus_start_idle, counts_energy=counts_energy
-    )
+    monkeypatch.setattr("runner.run.monitors._wait_idle", lambda *_, **__: rested.append(True))
+    sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_idle=gpus_idle, counts_energy=counts_energy)
     assert rested == [True] * rests
 
 

@@ -23,7 +23,7 @@ from runner.plan.profiling import MOST_REPLAYED
 from runner.report.progress import PlainProgress
 from runner.results.store import read_record, write_record
 from runner.run.execute import INACTIVITY_S, SEARCH_INACTIVITY_S, Limits
-from runner.run.trial_runner import RecordedRuns, Watch, with_actual_length, with_equal_windows, with_replay_limited
+from runner.run.trial_runner import RecordedRuns, Watch, with_equal_windows, with_length, with_replay_limited
 
 
 def pace(iterations, window):
@@ -45,16 +45,16 @@ def ran(trial, **changes):
 
 
 def test_a_record_says_how_many_iterations_its_program_chose():
-    run = with_actual_length(ONE, [pace(600, 40)])
+    run = with_length(ONE, [pace(600, 40)])
     assert (run.iterations, run.window, run.measure_s) == (600, 40, 12.0)
     assert run.epochs == pytest.approx(0.6)
     given = ONE.model_copy(update={"iterations": 7, "window": 2})
-    assert with_actual_length(given, [pace(600, 40)]) == given
-    assert with_actual_length(ONE, []).iterations == 1  # it died before it chose: no division by nothing
+    assert with_length(given, [pace(600, 40)]) == given
+    assert with_length(ONE, []).iterations == 1  # it died before it chose: no division by nothing
 
 
 def test_other_scales_have_the_windows_of_the_first_run():
-    first = with_actual_length(ONE, [pace(600, 40)])
+    first = with_length(ONE, [pace(600, 40)])
     assert with_equal_windows(TWO, [ran(first)]) == TWO.model_copy(update={"window": 40})
     assert with_equal_windows(TWO, []) == TWO
     assert with_equal_windows(TWO.model_copy(update={"key": "other"}), [ran(first)]).window == 0
@@ -62,13 +62,13 @@ def test_other_scales_have_the_windows_of_the_first_run():
 
 def test_workers_that_can_not_agree_do_as_many_iterations_as_one():
     kvstore = asked(RECORD.trial, world_size=2, iterations=24, window=1, epochs=0.024)
-    found = with_equal_windows(kvstore, [ran(with_actual_length(ONE, [pace(600, 40)]))])
+    found = with_equal_windows(kvstore, [ran(with_length(ONE, [pace(600, 40)]))])
     assert (found.iterations, found.window) == (600, 40)
     assert found.epochs == pytest.approx(0.6)
 
 
 def test_a_length_that_was_given_and_a_pass_under_a_profiler_stay_as_they_are():
-    first = ran(with_actual_length(ONE, [pace(600, 40)]))
+    first = ran(with_length(ONE, [pace(600, 40)]))
     given = RECORD.trial.model_copy(update={"world_size": 2})
     profiled = TWO.model_copy(update={"profile": ProfilePass(kind="kernels", after=None, iterations=5, region=None)})
     assert [with_equal_windows(one, [first]) for one in (given, profiled)] == [given, profiled]
