@@ -14,9 +14,9 @@ from runner.core.trial import ExternalTrial, comparison_key
 from runner.plan.discovery import ExternalResources
 
 # Characters of an image's name that a container's name may not have.
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_INVALID: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 # Characters of an image's name that a run id keeps; a tag may have 128.
-_LONGEST: Final = 60
+_LABEL_LENGTH: Final = 60
 
 
 def plan_command(
@@ -30,11 +30,13 @@ def plan_command(
     node, device, image = resources.node, resources.device, resources.image.found
     scales = _scales(request, node, device)
     share = len(node.cores) // scales[-1] if device == "cpu" else None
-    said, strong = _batch_said(request), request.scaling == "strong"
-    batch = request.batch or (said[0] if said else None)
-    if said:
+    found, strong = _batch_in_command(request), request.scaling == "strong"
+    batch = request.batch or (found[0] if found else None)
+    if found:
         of, other = ("of all devices", "weak") if strong else ("a device", "strong")
-        say(f"batch {said[0]} {of}, as the command says with `{said[1]}`; --batch N or --scaling {other} overrides it")
+        say(
+            f"batch {found[0]} {of}, as the command says with `{found[1]}`; --batch N or --scaling {other} overrides it"
+        )
     if strong and (batch is None or any(batch % scale for scale in scales)):
         raise RequestError(
             f"SCALING=strong asked, and batch {batch or 'of an unknown size'} can't be shared by {scales[-1]} devices; give --batch N, of all devices"
@@ -42,7 +44,7 @@ def plan_command(
     data = str(resources.data) if resources.data else None
     accelerator = node.gpus[0].name if device == "gpu" else node.cpu_model
     # Included only if given, because older records lack them.
-    given = {
+    optional = {
         "mounts": tuple(f"{mount.source}:{mount.target}" for mount in request.mounts),
         "env": tuple(f"{name}={value}" for name, value in sorted(request.env)),
         "workdir": request.workdir,
@@ -60,7 +62,7 @@ def plan_command(
             "batch": batch if request.pattern else request.batch,
             "warmup": request.warmup,
             "data": data,
-            **{name: value for name, value in given.items() if value},
+            **{name: value for name, value in optional.items() if value},
         }
     )
     if resources.baseline:
@@ -89,7 +91,7 @@ def plan_command(
     )
 
 
-def _batch_said(request: Request) -> tuple[int, str] | None:
+def _batch_in_command(request: Request) -> tuple[int, str] | None:
     """The batch in the command line, and its text there, if none was requested. It is per device if a pattern reads the log.
 
     The MXNet dialect needs it too, but MXNet's programs divide their batch among devices, so it is used for one device only. `-b` of
@@ -121,4 +123,4 @@ def _scales(request: Request, node: Node, device: Device) -> tuple[int, ...]:
 
 def image_label(reference: str) -> str:
     """An image's name in a form that a run id may contain."""
-    return _UNFIT.sub("-", reference.rpartition("/")[2])[:_LONGEST]
+    return _INVALID.sub("-", reference.rpartition("/")[2])[:_LABEL_LENGTH]

@@ -44,9 +44,9 @@ _INDEX_FIELD: Final = "metadata.annotations['batch.kubernetes.io/job-completion-
 _REPLICA_FIELD: Final = "metadata.labels['training.kubeflow.org/replica-index']"
 _PORTS: Final = tuple(range(40000, 40064))
 # Roles of containers with ranks.
-_RANKS: Final = frozenset({"worker", "daemon"})
+_RANK_ROLES: Final = frozenset({"worker", "daemon"})
 # What a scheduler or a server requests: as on hosts, it uses what its node's worker leaves.
-_HELPER: Final = {"cpu": "100m", "memory": "256Mi"}
+_HELPER_REQUESTS: Final = {"cpu": "100m", "memory": "256Mi"}
 _NOT_IN_PODS: Final[Mapping[str, str]] = {
     "data": "a pod sees no folder of this machine",
     "mounts": "a pod sees no folder of this machine",
@@ -93,7 +93,7 @@ def _pod(node: Node, name: str) -> Node:
 
 
 @dataclass(frozen=True)
-class Laid:
+class PodLayout:
     """A trial with its pods' host names, their containers, and the first pod's ssh_config; None without SSH."""
 
     trial: Trial
@@ -101,7 +101,7 @@ class Laid:
     ssh_config: str | None = None
 
 
-def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, registry: str | None) -> Laid:
+def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, registry: str | None) -> PodLayout:
     """Lay a trial out in pods. Raises RequestError for a strategy that needs another kind of object, or that pods cannot run."""
     if kind == "trainjob" and trial.framework != "pytorch":
         raise RequestError(
@@ -123,7 +123,7 @@ def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, regi
             f"STRATEGY=ps has one worker in each of several pods, {trial.processes} on {trial.nodes} asked; ask for STRATEGY=multiworker, "
             "or list a host of one device for each worker"
         )
-    placement = tuple(_named(placed, trial, job_name(run_id), n, kind) for n, placed in enumerate(trial.placement))
+    placement = tuple(_in_pod(placed, trial, job_name(run_id), n, kind) for n, placed in enumerate(trial.placement))
     trial = trial.model_copy(update={"placement": placement})
     nodes = {member.node.name: member.node for member in resources.cluster.members}
     reference = resources.image.reference
@@ -138,7 +138,7 @@ def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, regi
         entrypoint=resources.image.entrypoint,
     )
     ssh_config = horovod.client_config(horovod.logins(job), operator=True) if by_ssh else None
-    return Laid(trial, launch(job), ssh_config)
+    return PodLayout(trial, launch(job), ssh_config)
 
 
 def job_name(run_id: str) -> str:
@@ -146,7 +146,7 @@ def job_name(run_id: str) -> str:
     return f"dlscale-{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
 
 
-def _named(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> Placed:
+def _in_pod(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> Placed:
     """Give a node the host name of its pod, or of its ranks' rendezvous: MXNet's scheduler, TensorFlow's servers."""
     if placed.wire is None:
         return placed
@@ -161,14 +161,14 @@ def _named(placed: Placed, trial: Trial, name: str, number: int, kind: Kind) -> 
     return placed.model_copy(update={"wire": wire})
 
 
-def place(spec: ContainerSpec, *, several: bool) -> tuple[str, int]:
+def position(spec: ContainerSpec, *, several: bool) -> tuple[str, int]:
     """A container's name in its pod, and the index of that pod; daemons begin on the second node of the job."""
     if not several:
         return f"{spec.role}{spec.number}", 0
     return spec.role, spec.number + (spec.role == "daemon")
 
 
-def resource(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
+def resource_kind(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
     """The kind of object that runs these containers."""
     several = len({spec.node for spec in containers}) > 1
     if kind == "mpijob":
@@ -176,24 +176,24 @@ def resource(containers: Sequence[ContainerSpec], kind: Kind) -> Resource:
     return "jobset" if several and len({spec.role for spec in containers}) > 1 else kind
 
 
-def manifest(run_id: str, laid: Laid, *, kind: Kind, programs: Programs, deadline_s: int) -> str:
+def manifest(run_id: str, layout: PodLayout, *, kind: Kind, programs: Programs, deadline_s: int) -> str:
     """The object that runs a trial and the Service that names its pods, as YAML. Raises RequestError if pods of one role differ in size."""
-    name, containers = job_name(run_id), laid.containers
+    name, containers = job_name(run_id), layout.containers
     several = len({spec.node for spec in containers}) > 1
     # By role, the containers of its pods.
     pods: dict[str, Containers] = {}
     for spec in containers:
-        own_name, _ = place(spec, several=several)
+        own_name, _ = position(spec, several=several)
         pods.setdefault(spec.role if several else "worker", {}).setdefault(own_name, []).append(spec)
     meta = {"name": name, "labels": {LABEL_RUN: name}, "annotations": {LABEL_RUN: run_id}}
-    what = resource(containers, kind)
+    object_kind = resource_kind(containers, kind)
     objects: list[dict[str, Any]] = []
-    if what == "trainjob":
+    if object_kind == "trainjob":
         (own,) = pods.values()
         objects.append(_train_job(meta, own, programs, deadline_s))
-    elif what == "mpijob":
-        objects += _mpi_job(meta, pods, laid.ssh_config or "", programs, deadline_s)
-    elif what == "jobset":
+    elif object_kind == "mpijob":
+        objects += _mpi_job(meta, pods, layout.ssh_config or "", programs, deadline_s)
+    elif object_kind == "jobset":
         jobs = [
             {"name": role, "replicas": 1, "template": {"spec": _job_spec(name, own, programs, deadline_s)}}
             for role, own in pods.items()
@@ -286,7 +286,7 @@ def _pod_template(
 def _labels(name: str, containers: Containers) -> dict[str, Any]:
     """The labels by which pods are found: their run, and whether they contain ranks."""
     roles = {specs[0].role for specs in containers.values()}
-    role = "rank" if roles & _RANKS else next(iter(roles))
+    role = "rank" if roles & _RANK_ROLES else next(iter(roles))
     return {"labels": {LABEL_RUN: name, LABEL_ROLE: role}}
 
 
@@ -362,8 +362,8 @@ def _scheduling(name: str, containers: Containers) -> dict[str, Any]:
     labels = _labels(name, containers)["labels"]
     if labels[LABEL_ROLE] != "rank":
         return {}
-    alike = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alike]}}}
+    same_role = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same_role]}}}
 
 
 def _container(name: str, specs: Sequence[ContainerSpec], workers: int, index: str) -> dict[str, Any]:
@@ -409,7 +409,7 @@ def _resources(spec: ContainerSpec, workers: int) -> dict[str, Any]:
         limits["memory"] = f"{spec.memory_mib // workers}Mi"
     if spec.gpus:
         limits["nvidia.com/gpu"] = str(len(spec.gpus))
-    return {"limits": limits, "requests": limits if spec.role in _RANKS else _HELPER}
+    return {"limits": limits, "requests": limits if spec.role in _RANK_ROLES else _HELPER_REQUESTS}
 
 
 def _volumes(containers: Containers, programs: Programs) -> Iterator[dict[str, Any]]:
@@ -439,7 +439,7 @@ def script(runs: Sequence[tuple[str, Sequence[ContainerSpec]]], kind: Kind) -> s
     skipped.
     """
     lines = "\n".join(
-        f"run {run_id} {resource(own, kind)} {job_name(run_id)} {len(own) if len({spec.node for spec in own}) > 1 else 1}"
+        f"run {run_id} {resource_kind(own, kind)} {job_name(run_id)} {len(own) if len({spec.node for spec in own}) > 1 else 1}"
         for run_id, own in runs
     )
     return f"""#!/bin/sh

@@ -81,12 +81,12 @@ def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run
     image, describer = prepared.samplers.image, prepared.samplers.describer
     site = describer.site(None)
     if job:
-        beside = samplers_of(job, hz=hz, image=image, site=site)
+        samplers = samplers_of(job, hz=hz, image=image, site=site)
     else:
         node, gpus = containers[0].node, containers[0].gpus
         one = sampler(run_id, node=node, gpus=gpus, hz=hz, site=site, image=image, user=describer.user())
-        beside = (one,) if hz else ()
-    return Launch(run_id, trial, containers, beside, job)
+        samplers = (one,) if hz else ()
+    return Launch(run_id, trial, containers, samplers, job)
 
 
 def container(

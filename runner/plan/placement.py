@@ -28,11 +28,11 @@ def nodes_for(scale: int, members: Sequence[Member], *, request: Request, device
     """The number of nodes for `scale` devices: NODES, else the fewest possible; None if these cannot provide them equally."""
     if scale == 1:
         return 1
-    room = [member.devices(device) for member in members]
+    capacity = [member.devices(device) for member in members]
     if request.oversubscribe and device == "cpu" and len(members) == 1:
         return 1
     counts = [request.nodes] if request.nodes else range(1, len(members) + 1)
-    fitting = (n for n in counts if n <= len(room) and scale % n == 0 and scale // n <= min(room[:n]))
+    fitting = (n for n in counts if n <= len(capacity) and scale % n == 0 and scale // n <= min(capacity[:n]))
     return next(fitting, None)
 
 
@@ -40,32 +40,32 @@ def scales(request: Request, image: AnyImage, members: Sequence[Member]) -> tupl
     """Numbers of devices to run on, ascending. Raises RequestError, with an alternative, for more than the nodes offer."""
     device = image.device
     asked = request.gpus if device == "gpu" else request.workers
-    room = [member.devices(device) for member in members]
+    capacity = [member.devices(device) for member in members]
     variable = "GPUS" if device == "gpu" else "WORKERS"
-    if device == "gpu" and not room[0]:
+    if device == "gpu" and not capacity[0]:
         wanted = f"GPUS={','.join(map(str, asked))}" if asked else "DEVICE=gpu"
         first = members[0].node
-        step = f"leave it out of {request.hosts}" if any(room) else "ask for DEVICE=cpu WORKERS=1,2 instead"
+        step = f"leave it out of {request.hosts}" if any(capacity) else "ask for DEVICE=cpu WORKERS=1,2 instead"
         raise RequestError(f"{wanted} asked, {first.name} offers none ({first.gpu_reason}); {step}")
     if request.nodes and request.nodes > len(members):
         names = ", ".join(member.node.name for member in members)
         raise RequestError(
             f"NODES={request.nodes} asked, {request.hosts} offers {len(members)} ({names}); add nodes or ask for NODES={len(members)}"
         )
-    alone = offered(image) == ("single",)
-    if asked and asked[-1] > 1 and alone:
+    single_only = offered(image) == ("single",)
+    if asked and asked[-1] > 1 and single_only:
         raise RequestError(f"{variable}={asked[-1]} asked, {image.name} trains on one device; ask for {variable}=1")
     for scale in asked or ():
         if nodes_for(scale, members, request=request, device=device) is None:
             raise RequestError(_no_room(scale, members, request=request, device=device))
     if asked:
         return asked
-    if alone:
+    if single_only:
         return (1,)
-    return _usual(members, request=request, device=device)
+    return _default_scales(members, request=request, device=device)
 
 
-def _usual(members: Sequence[Member], *, request: Request, device: Device) -> tuple[int, ...]:
+def _default_scales(members: Sequence[Member], *, request: Request, device: Device) -> tuple[int, ...]:
     """The default numbers: 1 and 2 workers on a CPU node, 1 and one per node on several, or all powers of two and the total of GPUs."""
     most = sum(member.devices(device) for member in members)
     if device == "cpu" and len(members) > 1:
@@ -79,14 +79,14 @@ def _usual(members: Sequence[Member], *, request: Request, device: Device) -> tu
 def _no_room(scale: int, members: Sequence[Member], *, request: Request, device: Device) -> str:
     """Say why the nodes cannot provide `scale` devices, and what they can."""
     unit, variable = ("GPUs", "GPUS") if device == "gpu" else ("cores", "WORKERS")
-    room = [member.devices(device) for member in members]
+    capacity = [member.devices(device) for member in members]
     if len(members) == 1:
         step = " or add --oversubscribe" if device == "cpu" else ""
         return (
-            f"{variable}={scale} asked, {members[0].node.name} offers {room[0]} {unit}; "
-            f"ask for {variable}={room[0]} or fewer{step}"
+            f"{variable}={scale} asked, {members[0].node.name} offers {capacity[0]} {unit}; "
+            f"ask for {variable}={capacity[0]} or fewer{step}"
         )
-    used = room[: request.nodes or len(room)]
+    used = capacity[: request.nodes or len(capacity)]
     each = ", ".join(f"{member.node.name}: {count}" for member, count in zip(members, used, strict=False))
     source = request.hosts or "this machine"
     if scale > sum(used):
@@ -124,7 +124,7 @@ def cases(trainings: int, asked: Sequence[int]) -> tuple[tuple[int, Concurrent],
 KINDS: Final[tuple[WireKind, ...]] = ("infiniband", "roce", "ethernet")
 _LINK_LAYERS: Final[dict[WireKind, str]] = {"infiniband": "InfiniBand", "roce": "Ethernet"}
 # Prefixes of container engines' bridges and virtual cables, which lead to no other machine.
-_INNER: Final = ("docker", "br-", "veth", "virbr", "cni", "podman")
+_INTERNAL: Final = ("docker", "br-", "veth", "virbr", "cni", "podman")
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
 def _wire(member: Member, kind: WireKind, wanted: Wanted) -> Wire:
     node = member.node
     # IP uses no adapter, but if there is no InfiniBand interface, a missing adapter is the better reason for refusal.
-    idle = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
-    hcas = () if idle else _hcas(member, kind, wanted)
+    without_adapter = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
+    hcas = () if without_adapter else _hcas(member, kind, wanted)
     nic = _nic(member, kind, wanted)
     address = member.said.addresses.get(nic.name) or nic.address
     if address is None:
@@ -224,15 +224,15 @@ def _nic(member: Member, kind: WireKind, wanted: Wanted) -> Nic:
     node = member.node
     if name := wanted.iface or member.said.roles.get(kind):
         return _named_nic(node, name, kind, wanted)
-    able = [nic for nic in node.nics if nic.state != "down" and nic.address]
+    usable = [nic for nic in node.nics if nic.state != "down" and nic.address]
     if kind == "infiniband":
-        fitting = [nic for nic in able if nic.kind == "infiniband"]
+        fitting = [nic for nic in usable if nic.kind == "infiniband"]
         if not fitting and not wanted.ip_only:
             return _nic(member, "ethernet", wanted)  # RDMA needs no address; ranks rendezvous over Ethernet
     else:
-        fitting = [nic for nic in able if nic.kind in ("ethernet", "bond")]
+        fitting = [nic for nic in usable if nic.kind in ("ethernet", "bond")]
         # Virtual machines and containers have only virtual interfaces.
-        fitting = fitting or [nic for nic in able if nic.kind == "virtual" and not nic.name.startswith(_INNER)]
+        fitting = fitting or [nic for nic in usable if nic.kind == "virtual" and not nic.name.startswith(_INTERNAL)]
     if not fitting:
         names = ", ".join(f"{nic.name} ({nic.kind}, {nic.state})" for nic in node.nics if nic.kind != "loopback")
         raise RequestError(
@@ -274,12 +274,12 @@ def _hcas(member: Member, kind: WireKind, wanted: Wanted) -> tuple[Hca, ...]:
     )
     if found:
         return found
-    there = ", ".join(f"{port.name}:{port.port} {port.link_layer} {port.state}" for port in node.hcas) or "none"
+    present = ", ".join(f"{port.name}:{port.port} {port.link_layer} {port.state}" for port in node.hcas) or "none"
     if wanted.hca:
         raise RequestError(
-            f"HCA={wanted.hca} asked, {node.name} has no such adapter that is active (adapters: {there})"
+            f"HCA={wanted.hca} asked, {node.name} has no such adapter that is active (adapters: {present})"
         )
     raise RequestError(
-        f"INTERCONNECT={kind} asked, {node.name} has no active adapter for it (adapters: {there}); "
+        f"INTERCONNECT={kind} asked, {node.name} has no active adapter for it (adapters: {present}); "
         "check `dlscale doctor --hosts`, or ask for INTERCONNECT=ethernet"
     )

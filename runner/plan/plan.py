@@ -75,8 +75,8 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
             raise RequestError(f"MODE=infer measures one device, {asked[-1]} asked; ask for one")
         asked = (1,)
     concurrent = cases(request.concurrent, asked) if request.concurrent else ()
-    every = tuple(sorted({devices for devices, _ in concurrent} or {1, *asked}))
-    nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in every}
+    all_scales = tuple(sorted({devices for devices, _ in concurrent} or {1, *asked}))
+    nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in all_scales}
     strategy = choose(request, image=resources.image, workload=workload, asked=asked, nodes=max(nodes.values()))
     for scale in (one for one in asked if one > 1):
         check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
@@ -91,21 +91,21 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         settings=settings,
         batches=batches,
         total=total,
-        scales=every,
+        scales=all_scales,
         nodes=nodes,
         ip_only=ip_only,
         kinds=kinds(request, members, device=device, ip_only=ip_only),
     )
-    ways = {scale: _ways(matrix, scale) for scale in every}
+    ways = {scale: _ways(matrix, scale) for scale in all_scales}
     if request.compare and max(map(len, ways.values())) == 1:
         raise RequestError(
             f"nothing to compare: {'all of ' if len(asked) > 1 else ''}{','.join(map(str, asked))} devices fit on one node, where one wire "
             "is all there is; ask for more devices, or for NODES=2"
         )
-    step = matrix.batch(every[-1]) * every[-1]
-    if resources.dataset and resources.dataset.images < step:
+    samples = matrix.batch(all_scales[-1]) * all_scales[-1]
+    if resources.dataset and resources.dataset.images < samples:
         raise RequestError(
-            f"DATA={resources.dataset.path} holds {resources.dataset.images} images, one step takes {step}; ask for a smaller BATCH"
+            f"DATA={resources.dataset.path} holds {resources.dataset.images} images, one step takes {samples}; ask for a smaller BATCH"
         )
     repeats = range(1, request.repeat + 1)
     if concurrent:
@@ -114,7 +114,9 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
             for repeat in repeats
             for devices, one in concurrent
         )
-    trials = tuple(_trial(matrix, scale, way, repeat) for repeat in repeats for scale in every for way in ways[scale])
+    trials = tuple(
+        _trial(matrix, scale, way, repeat) for repeat in repeats for scale in all_scales for way in ways[scale]
+    )
     here = resources.cluster.kind == "here"
     return trials + passes(
         request, trials, scales=asked, nsight=resources.nsight, engine=resources.engine.name, here=here
@@ -258,15 +260,15 @@ def _length(matrix: _Matrix, scale: int, *, epoch_iterations: int | None, agree:
     request, resources, workload = matrix.request, matrix.resources, matrix.resources.workload
     if epoch_iterations is not None:
         return (request.epochs or EPOCHS) * epoch_iterations, _window(epoch_iterations), None
-    usual, total = workload.defaults[resources.device].iterations, matrix.total
+    default, total = workload.defaults[resources.device].iterations, matrix.total
     if total is None and request.mode != "infer" and resources.image.framework in workload.dialects:
-        total = usual
+        total = default
     strong = request.scaling == "strong"
     if total is None:
         measure_s = MEASURE_S[resources.device] * (max(matrix.scales) if strong else 1)
-        return (0, 0, measure_s) if agree else (usual, 1, measure_s)
-    of_scale = {one: total if strong else math.ceil(total / one) for one in matrix.scales}
-    return of_scale[scale], _window(min(of_scale.values())), None
+        return (0, 0, measure_s) if agree else (default, 1, measure_s)
+    by_scale = {one: total if strong else math.ceil(total / one) for one in matrix.scales}
+    return by_scale[scale], _window(min(by_scale.values())), None
 
 
 def _window(iterations: int) -> int:
@@ -287,7 +289,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
     iterations, window, measure_s = _length(matrix, scale, epoch_iterations=epoch_iterations, agree=agree)
     fewest = min(len(member.node.cores) for member in resources.cluster.members[:nodes])
     cores = share or max(1, fewest * nodes // processes)
-    loader_workers = _at_most(cores, "LOADER_WORKERS", request.loader_workers) or min(MAX_LOADER_WORKERS, cores)
+    loader_workers = _within_cores(cores, "LOADER_WORKERS", request.loader_workers) or min(MAX_LOADER_WORKERS, cores)
     num_classes = workload.num_classes
     if dataset and num_classes is not None:
         num_classes = max(2, dataset.classes)
@@ -333,7 +335,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
         interconnect=way.interconnect,
         iface=request.iface if nodes > 1 else None,
         hca=request.hca if nodes > 1 else None,
-        threads=_at_most(cores, "THREADS", request.threads) or cores,
+        threads=_within_cores(cores, "THREADS", request.threads) or cores,
         loader_workers=loader_workers if dataset else 0,
         cpus_per_worker=share,
         repeat=repeat,
@@ -347,7 +349,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
     )
 
 
-def _at_most(cores: int, variable: str, asked: int | None) -> int | None:
+def _within_cores(cores: int, variable: str, asked: int | None) -> int | None:
     """Return the requested number for each rank, or None. Raises RequestError if it exceeds the rank's cores."""
     if asked and asked > cores:
         raise RequestError(
@@ -362,7 +364,7 @@ def _key(matrix: _Matrix, num_classes: int | None) -> str:
     settings = dict(matrix.settings)
     gpus = resources.node.gpus if resources.device == "gpu" else ()
     # Included only if not the default, so that records that are older than these options stay valid baselines.
-    unusual = {
+    non_defaults = {
         "settings": json.dumps(settings, sort_keys=True) if settings else None,
         "fit": request.fit,
         "techniques": request.techniques,
@@ -395,6 +397,6 @@ def _key(matrix: _Matrix, num_classes: int | None) -> str:
             "warmup": request.warmup,
             "xla": request.xla,
             "seed": request.seed,
-            **{name: value for name, value in unusual.items() if value},
+            **{name: value for name, value in non_defaults.items() if value},
         }
     )

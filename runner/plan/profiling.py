@@ -25,7 +25,7 @@ from runner.core.trial import Counting, ProfilePass, Trial
 ITERATIONS: Final = 5
 # Nsight Compute takes about 60 ms per kernel on an H200, and a step has hundreds of kernels.
 REPLAYED_ITERATIONS: Final = 1
-MOST_REPLAYED: Final = 5_000  # kernels: about five minutes
+MAX_REPLAYED: Final = 5_000  # kernels: about five minutes
 # Iterations per window before the profiler starts, if the measured runs choose their own window.
 WINDOW: Final = 5
 # The file that says whether ordinary users may read the GPU's counters, and where NVIDIA's packages and the CUDA toolkit install Nsight Compute.
@@ -50,11 +50,11 @@ def find_nsight(*, sys_root: Path = Path("/"), path: str | None = None, root: bo
     installed = (place.resolve() for pattern in INSTALLATIONS for place in sys_root.glob(pattern) if _complete(place))
     folders = [own] if own and _complete(own) else sorted(installed, key=_version)
     folder = folders[-1] if folders else None
-    told = re.search(r"^RmProfilingAdminOnly: (\d)", read_text(sys_root / PARAMETERS) or "", re.MULTILINE)
+    admin_only = re.search(r"^RmProfilingAdminOnly: (\d)", read_text(sys_root / PARAMETERS) or "", re.MULTILINE)
     return Nsight(
         program=found or (str(folder / "ncu") if folder else None),
         folder=str(folder) if folder else None,
-        admin_only=told[1] != "0" if told else None,
+        admin_only=admin_only[1] != "0" if admin_only else None,
         root=os.geteuid() == 0 if root is None else root,
     )
 
@@ -103,7 +103,7 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
     if device == "cpu":
         return Counting(source="none", reason="unavailable: no NVIDIA device")
     in_container = engine not in BARE_ENGINES
-    if reason := _against(nsight, devices=devices, in_container=in_container, here=here):
+    if reason := _obstacle(nsight, devices=devices, in_container=in_container, here=here):
         return Counting(source="sampler", reason=reason)
     program = f"{nsight.folder}/ncu" if in_container else nsight.program
     return Counting(source="ncu", program=program, folder=nsight.folder if in_container else None)
@@ -112,14 +112,14 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
 def limit_replay(trial: Trial, kernels_per_step: float) -> Trial:
     """Have the sampler read the counters of a pass if its kernels are more than Nsight Compute can replay in minutes."""
     profile = trial.profile
-    if profile is None or profile.ncu is None or (kernels := kernels_per_step * profile.iterations) <= MOST_REPLAYED:
+    if profile is None or profile.ncu is None or (kernels := kernels_per_step * profile.iterations) <= MAX_REPLAYED:
         return trial
-    reason = f"ncu runs each kernel several times, here {kernels:,.0f} of them, and {MOST_REPLAYED:,} are the most that it is given"
+    reason = f"ncu runs each kernel several times, here {kernels:,.0f} of them, and {MAX_REPLAYED:,} are the most that it is given"
     counting = Counting(source="sampler", reason=reason)
     return trial.model_copy(update={"profile": profile.model_copy(update={"counting": counting})})
 
 
-def _against(nsight: Nsight, *, devices: int, in_container: bool, here: bool) -> str | None:
+def _obstacle(nsight: Nsight, *, devices: int, in_container: bool, here: bool) -> str | None:
     """Why Nsight Compute cannot be used; None if it can. A job in a container is never root."""
     if not here:
         return "the job runs on other machines, and ncu was looked for on this one alone"

@@ -15,36 +15,36 @@ from runner.core.errors import RequestError
 from runner.core.request import SLURM, Request
 
 # Options that are removed from the command inside the job, each with the number of words that follow it.
-_OUTSIDE: Final[Mapping[str, int]] = {"--cluster": 1, "--slurm-flags": 1, "--format": 1, "--dry-run": 0}
+_OUTER_OPTIONS: Final[Mapping[str, int]] = {"--cluster": 1, "--slurm-flags": 1, "--format": 1, "--dry-run": 0}
 # Seconds before the time limit at which the runner gets a TERM, so that it can write its record.
 _NOTICE_S: Final = 60
 
 
 def salloc(request: Request, words: Sequence[str]) -> tuple[str, ...]:
     """The command that waits for nodes and runs `words`, the user's command line, on them; cancelling the job sends the runner a TERM."""
-    return ("salloc", *_resources(request), "--kill-command=TERM", *_flags(request), *inside(words))
+    return ("salloc", *_resources(request), "--kill-command=TERM", *_flags(request), *inner_command(words))
 
 
 def sbatch(request: Request, words: Sequence[str]) -> str:
     """The batch script that does the same; the runner gets a TERM a minute before the time limit."""
     options = (*_resources(request), f"--signal=B:TERM@{_NOTICE_S}", "--no-requeue", *_flags(request))
     header = "".join(f"#SBATCH {shlex.quote(option)}\n" for option in options)
-    return f"#!/bin/bash\n{header}exec {shlex.join(inside(words))}\n"
+    return f"#!/bin/bash\n{header}exec {shlex.join(inner_command(words))}\n"
 
 
-def inside(words: Sequence[str]) -> tuple[str, ...]:
+def inner_command(words: Sequence[str]) -> tuple[str, ...]:
     """The user's command line, rewritten to run inside the job on its nodes."""
     program, command, *options = words
     bench = "bench" if command == "plan" else command
-    return (str(Path(program).absolute()), bench, *_without(options), f"--hosts={SLURM}")
+    return (str(Path(program).absolute()), bench, *_drop_outer(options), f"--hosts={SLURM}")
 
 
 def _resources(request: Request) -> Iterator[str]:
     nodes = request.nodes or 1
     yield from (f"--nodes={nodes}", "--exclusive", "--mem=0", "--job-name=dlscale")
     if request.gpus:
-        share, over = divmod(max(request.gpus), nodes)
-        if over or not share:
+        share, remainder = divmod(max(request.gpus), nodes)
+        if remainder or not share:
             raise RequestError(
                 f"GPUS={max(request.gpus)} can't be shared equally by NODES={nodes}; ask for a multiple of {nodes}"
             )
@@ -63,12 +63,12 @@ def _flags(request: Request) -> list[str]:
     return words
 
 
-def _without(words: Sequence[str]) -> Iterator[str]:
+def _drop_outer(words: Sequence[str]) -> Iterator[str]:
     left = iter(words)
     for word in left:
         name, equals, _ = word.partition("=")
-        if name not in _OUTSIDE:
+        if name not in _OUTER_OPTIONS:
             yield word
         elif not equals:
-            for _ in range(_OUTSIDE[name]):
+            for _ in range(_OUTER_OPTIONS[name]):
                 next(left, None)

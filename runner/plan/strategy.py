@@ -20,7 +20,7 @@ class Chosen:
     name: StrategyName
     kvstore: KvStore | None = None
     horovod: Horovod | None = None
-    worker_a_node: bool = False  # one parameter-server worker per node, not per device
+    worker_per_node: bool = False  # one parameter-server worker per node, not per device
 
     def processes(self, scale: int, nodes: int) -> int:
         """The number of processes that drive `scale` devices on `nodes` nodes.
@@ -31,7 +31,7 @@ class Chosen:
         if self.name == "kvstore":
             if not (self.kvstore and self.kvstore.startswith("dist")):
                 return 1
-            return nodes if self.worker_a_node else scale
+            return nodes if self.worker_per_node else scale
         return 1 if STRATEGIES[self.name].one_process else scale
 
     def ip_only(self, device: Device) -> bool:
@@ -84,7 +84,7 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
         name=name,
         kvstore=_kvstore(request, image.device, nodes) if name == "kvstore" else None,
         horovod=_horovod(request, image.device) if name == "horovod" else None,
-        worker_a_node=nodes > 1,
+        worker_per_node=nodes > 1,
     )
 
 
@@ -103,15 +103,15 @@ def check_shares(name: StrategyName, model: Model, shared_by: int, *, scale: int
     """Raise RequestError if layers cannot be split among `scale` devices on `nodes` nodes: all of them for `tp`, else `shared_by` neighbours."""
     if not name.endswith("tp"):
         return
-    together = scale if name == "tp" else shared_by
-    if scale // nodes % together:
+    sharing = scale if name == "tp" else shared_by
+    if scale // nodes % sharing:
         raise RequestError(
-            f"STRATEGY={name} has {together} devices of a node share each layer, and {scale // nodes} of a node are asked for; "
+            f"STRATEGY={name} has {sharing} devices of a node share each layer, and {scale // nodes} of a node are asked for; "
             f"ask for a multiple, or for SETTINGS={SHARED_BY}=N"
         )
-    if model.parts % together:
+    if model.parts % sharing:
         raise RequestError(
-            f"STRATEGY={name} has {together} devices share each layer, which MODEL={model.name} can't be cut for; "
+            f"STRATEGY={name} has {sharing} devices share each layer, which MODEL={model.name} can't be cut for; "
             + (f"ask for a divisor of {model.parts}" if model.parts > 1 else "ask for STRATEGY=fsdp")
         )
 

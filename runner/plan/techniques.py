@@ -25,10 +25,10 @@ _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 # These keep a reference to one network, but DataParallel copies the network in each step.
 _NOT_DP: Final[frozenset[Technique]] = frozenset({"compile", "kernel-search", "cuda-graphs"})
 # Fails with layers that are sharded across devices (PyTorch 2.13: a gradient that is no DTensor).
-_NOT_SHARED: Final[frozenset[Technique]] = frozenset({"compile"})
+_NOT_SHARDED: Final[frozenset[Technique]] = frozenset({"compile"})
 # Eager steps before the step that is recorded as a graph, and profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
-_OF_REGIONS: Final = frozenset({"memory", "region"})
+_REGION_PROFILES: Final = frozenset({"memory", "region"})
 # Precisions that a technique's kernel supports.
 _PRECISIONS: Final[dict[Technique, tuple[Precision, ...]]] = {
     "cudnn-attention": ("bf16", "fp8"),
@@ -57,7 +57,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
         return request
     if not offered:
         raise RequestError(
-            f"PRESET=tuned of {resources.workload.name} is not offered by {_where(request, resources)}; leave it out"
+            f"PRESET=tuned of {resources.workload.name} is not offered by {_program(request, resources)}; leave it out"
         )
     precision = request.precision
     if "precision" not in request.model_fields_set:
@@ -66,27 +66,27 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
         elif "amp" in offered and request.kvstore != "dist_async":
             precision = "fp16"
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
-    slower = {"cuda-graphs"} if _no_graph(tuned) else set()
-    slower |= _NOT_DP if request.strategy == "dp" else set()
-    slower |= {name for name, known in _PRECISIONS.items() if precision not in known}
-    slower |= _SYNTHETIC if request.data else set()
-    slower |= {"xla"} if request.xla else set()
-    slower |= _IN_WORKERS if request.kvstore == "dist_async" else set()
-    slower |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
-    return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
+    excluded = {"cuda-graphs"} if _no_graph(tuned) else set()
+    excluded |= _NOT_DP if request.strategy == "dp" else set()
+    excluded |= {name for name, known in _PRECISIONS.items() if precision not in known}
+    excluded |= _SYNTHETIC if request.data else set()
+    excluded |= {"xla"} if request.xla else set()
+    excluded |= _IN_WORKERS if request.kvstore == "dist_async" else set()
+    excluded |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
+    return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in excluded)})
 
 
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
     """The techniques of a request, its preset applied, that have an effect with one strategy; those between ranks need `ddp`."""
-    idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
-    idle |= _NOT_SHARED if strategy.endswith("tp") else frozenset()
-    idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
-    return tuple(name for name in request.techniques if name not in idle)
+    without_effect = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
+    without_effect |= _NOT_SHARDED if strategy.endswith("tp") else frozenset()
+    without_effect |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
+    return tuple(name for name in request.techniques if name not in without_effect)
 
 
 def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: Resources) -> None:
-    where = _where(request, resources)
-    has = {*request.techniques, *(["xla"] if request.xla else [])}
+    where = _program(request, resources)
+    available = {*request.techniques, *(["xla"] if request.xla else [])}
     for name in request.techniques:
         if name not in offered:
             ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
@@ -95,7 +95,7 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
             raise RequestError(
                 f"TECHNIQUES={name} holds one network, which STRATEGY=dp copies in each step; ask for STRATEGY=ddp"
             )
-        if (needed := _NEEDS.get(name)) and needed not in has:
+        if (needed := _NEEDS.get(name)) and needed not in available:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
         if request.precision not in _PRECISIONS.get(name, (request.precision,)):
             known = " or ".join(_PRECISIONS[name])
@@ -114,7 +114,7 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
         raise RequestError(f"TECHNIQUES=cuda-graphs does not go with {why}")
 
 
-def _where(request: Request, resources: Resources) -> str:
+def _program(request: Request, resources: Resources) -> str:
     of_mode = "" if request.mode == "train" else f" with MODE={request.mode}"
     return f"FRAMEWORK={resources.image.framework} on DEVICE={resources.device}{of_mode}"
 
@@ -131,7 +131,7 @@ def _no_graph(request: Request) -> str | None:
         return "PRECISION=fp16, whose loss scaling decides in every step; ask for PRECISION=bf16"
     if request.profile_region:
         return f"PROFILE_REGION={request.profile_region}, as it makes a step one launch; leave one of them out"
-    if whole := [kind for kind in request.profile if kind in _OF_REGIONS]:
+    if whole := [kind for kind in request.profile if kind in _REGION_PROFILES]:
         return f"PROFILE={','.join(whole)}, as it makes a step one launch; leave one of them out"
     return None
 
@@ -139,5 +139,5 @@ def _no_graph(request: Request) -> str | None:
 def _has_bf16(resources: Resources) -> bool:
     precisions = resources.workload.precisions.get(resources.image.framework, {}).get(resources.device, ())
     gpus = [gpu for member in resources.cluster.members for gpu in member.node.gpus]
-    able = all(capability_number(gpu.compute_capability) >= _BF16_FROM for gpu in gpus)
-    return resources.device == "gpu" and "bf16" in precisions and able
+    supported = all(capability_number(gpu.compute_capability) >= _BF16_FROM for gpu in gpus)
+    return resources.device == "gpu" and "bf16" in precisions and supported

@@ -319,7 +319,7 @@ def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Conta
     }
     found = []
     for spec in plan.containers:
-        name, index = kubernetes.place(spec, several=several)
+        name, index = kubernetes.position(spec, several=several)
         name = kubernetes.TRAINER if kind == "trainjob" else name
         pod, status = known.get((name, index), (None, None))
         log = next(iter(sorted((run / "pods").glob(f"*-{index}-?????.{name}.log"))), None)

@@ -19,18 +19,18 @@ KEYS: Final = "/dlscale/keys"
 # The folder in which MPI Operator puts a job's key pair into its pods, as `id_rsa`, `id_rsa.pub` and `authorized_keys`.
 OPERATOR_KEYS: Final = "/dlscale/ssh"
 # Seconds between keep-alive messages of ssh, and how many may go unanswered.
-_ALIVE_S: Final = 5
-_ALIVE_MISSED: Final = 3
+_KEEPALIVE_S: Final = 5
+_KEEPALIVE_MISSED: Final = 3
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
     """A container with the launcher, after one with an sshd on each further node."""
-    trial, asked = job.trial, job.trial.horovod
-    assert asked is not None  # noqa: S101 - the plan sets it for this strategy
-    tuning = {"fusion-threshold-mb": asked.fusion_threshold_mib, "cycle-time-ms": asked.cycle_time_ms}
+    trial, settings = job.trial, job.trial.horovod
+    assert settings is not None  # noqa: S101 - the plan sets it for this strategy
+    tuning = {"fusion-threshold-mb": settings.fusion_threshold_mib, "cycle-time-ms": settings.cycle_time_ms}
     argv = (
         job.site.beside_python("horovodrun"),
-        f"--{asked.controller}",
+        f"--{settings.controller}",
         f"--num-proc={trial.processes}",
         *_hosts(job),
         *(f"--{name}={value}" for name, value in tuning.items() if value is not None),  # else Horovod's own default
@@ -39,7 +39,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
         job.site.python,
         *program(job),
     )
-    env = _environment(job, asked)
+    env = _environment(job, settings)
     if len(job.seats) == 1:
         return (spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=env),)
     # An unprivileged sshd admits only its own user, who must have a name.
@@ -87,12 +87,12 @@ def logins(job: Job) -> tuple[Login, ...]:
 
 def _sshd(job: Job, seat: Seat) -> tuple[str, ...]:
     """The sshd command of a node: listens only on the wire's address, in the foreground, and logs to standard error."""
-    where: tuple[str, ...] = ("-o", f"ListenAddress={seat.address}")
+    options: tuple[str, ...] = ("-o", f"ListenAddress={seat.address}")
     if seat.network == "pod":  # a pod has one interface, and its read-only folder of keys has a mode that sshd rejects
         keys = f"{OPERATOR_KEYS}/authorized_keys"
-        where = ("-h", f"{OPERATOR_KEYS}/id_rsa", "-o", f"AuthorizedKeysFile={keys}", "-o", "StrictModes=no")
+        options = ("-h", f"{OPERATOR_KEYS}/id_rsa", "-o", f"AuthorizedKeysFile={keys}", "-o", "StrictModes=no")
     port = str(seat.node.ports[0])
-    return ("/usr/sbin/sshd", "-D", "-e", "-f", f"{job.site.workloads}/sshd_config", *where, "-p", port)
+    return ("/usr/sbin/sshd", "-D", "-e", "-f", f"{job.site.workloads}/sshd_config", *options, "-p", port)
 
 
 def client_config(logins: Sequence[Login], *, operator: bool = False) -> str:
@@ -107,8 +107,8 @@ def client_config(logins: Sequence[Login], *, operator: bool = False) -> str:
         "BatchMode": "yes",
         "ConnectTimeout": 10,
         "ConnectionAttempts": 2,  # the other node's sshd may start a moment later
-        "ServerAliveInterval": _ALIVE_S,
-        "ServerAliveCountMax": _ALIVE_MISSED,
+        "ServerAliveInterval": _KEEPALIVE_S,
+        "ServerAliveCountMax": _KEEPALIVE_MISSED,
     }
     if operator:
         options |= {

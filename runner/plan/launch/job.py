@@ -112,7 +112,7 @@ def leased(job: Job, *argv: str) -> tuple[str, ...]:
 def program(job: Job) -> tuple[str, ...]:
     """The argv of the training program, with all flags set, so that none depends on its default."""
     trial = job.trial
-    asked = trial.profile
+    profile = trial.profile
     flags: dict[str, str | int | float | None] = {
         "model": trial.model,
         "batch": trial.batch_per_device,
@@ -144,13 +144,13 @@ def program(job: Job) -> tuple[str, ...]:
         "kvstore": trial.kvstore,
         "compression": trial.horovod.compression if trial.horovod else None,
         "probe": ",".join(map(str, trial.probe_bytes)) or None,
-        "profile": asked.kind if asked else None,
-        "profile-after": asked.after if asked else None,
-        "profile-iterations": asked.iterations if asked else None,
-        "profile-region": asked.region if asked else None,
+        "profile": profile.kind if profile else None,
+        "profile-after": profile.after if profile else None,
+        "profile-iterations": profile.iterations if profile else None,
+        "profile-region": profile.region if profile else None,
     }
-    idle = OF_TRAINING if trial.mode == "infer" else frozenset[str]()
-    words = (f"--{name}={value}" for name, value in flags.items() if value is not None and name not in idle)
+    unused = OF_TRAINING if trial.mode == "infer" else frozenset[str]()
+    words = (f"--{name}={value}" for name, value in flags.items() if value is not None and name not in unused)
     return (f"{job.site.workloads}/{trial.program}", *words, *(("--xla",) if trial.xla else ()))
 
 
@@ -204,7 +204,7 @@ def spec(
     )
 
 
-def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:
+def worker_per_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:
     """One container on each node that starts all ranks there; `argv` returns its command, from the node's number and seat."""
     return tuple(
         spec(job, seat, role="worker", number=number, processes=seat.processes, argv=argv(number, seat))

@@ -10,7 +10,7 @@ from typing import Final
 from runner.core.container_spec import ContainerSpec, Mount, Role
 from runner.core.trial import Counting
 from runner.plan.launch import horovod
-from runner.plan.launch.job import Job, Seat, name, program, spec, worker_a_node
+from runner.plan.launch.job import Job, Seat, name, program, spec, worker_per_node
 
 
 def single(job: Job) -> tuple[ContainerSpec, ...]:
@@ -20,11 +20,11 @@ def single(job: Job) -> tuple[ContainerSpec, ...]:
     """
     argv = (job.site.python, *program(job))
     if job.trial.profile and (ncu := job.trial.profile.ncu):
-        return (_counted(job, ncu, argv),)
+        return (_under_ncu(job, ncu, argv),)
     return (spec(job, job.head, role="worker", argv=argv),)
 
 
-def _counted(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
+def _under_ncu(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
     """Run the program under the host's own `ncu`, mounted into a container at the same path."""
     if ncu.folder and ncu.folder not in {mount.target for mount in job.mounts}:
         job = replace(job, mounts=(*job.mounts, Mount(source=ncu.folder, target=ncu.folder)))
@@ -53,7 +53,7 @@ def torchrun(job: Job) -> tuple[ContainerSpec, ...]:
             *program(job),
         )
 
-    return worker_a_node(job, argv)
+    return worker_per_node(job, argv)
 
 
 def multiworker(job: Job) -> tuple[ContainerSpec, ...]:
@@ -74,7 +74,7 @@ def multiworker(job: Job) -> tuple[ContainerSpec, ...]:
             *program(job),
         )
 
-    return worker_a_node(job, argv)
+    return worker_per_node(job, argv)
 
 
 def kvstore(job: Job) -> tuple[ContainerSpec, ...]:
@@ -89,11 +89,11 @@ def kvstore(job: Job) -> tuple[ContainerSpec, ...]:
     # Importing MXNet as scheduler or server runs that role until the workers are done; the shim makes MXNet importable everywhere.
     helper = (job.site.python, f"{job.site.workloads}/with_mxnet/shim.py")
     inside = f"container:{name(job, 'scheduler', 0)}" if len(job.seats) == 1 else None
-    found = [spec(job, job.head, role="scheduler", argv=helper, gpus=(), env=_meeting(job, job.head, "scheduler"))]
+    found = [spec(job, job.head, role="scheduler", argv=helper, gpus=(), env=_ps_lite(job, job.head, "scheduler"))]
     for number, seat in enumerate(job.seats):
-        env = _meeting(job, seat, "server")
+        env = _ps_lite(job, seat, "server")
         found.append(spec(job, seat, role="server", number=number, argv=helper, gpus=(), env=env, network=inside))
-    return (*found, *_workers(job, env=lambda seat: _meeting(job, seat, "worker"), network=inside))
+    return (*found, *_workers(job, env=lambda seat: _ps_lite(job, seat, "worker"), network=inside))
 
 
 def _workers(job: Job, *, env: Callable[[Seat], dict[str, str]], network: str | None) -> tuple[ContainerSpec, ...]:
@@ -140,7 +140,7 @@ def parameter_servers(job: Job) -> tuple[ContainerSpec, ...]:
     return (*servers, *_workers(job, env=lambda _: env, network=inside))
 
 
-def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
+def _ps_lite(job: Job, seat: Seat, role: Role) -> dict[str, str]:
     """ps-lite's variables: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training."""
     return {
         "DMLC_ROLE": role,

@@ -10,7 +10,7 @@ from planned import resources
 from runner.core.request import Request
 from runner.core.trial import Counting
 from runner.plan.plan import plan
-from runner.plan.profiling import MOST_REPLAYED, Nsight, choose_counting, find_nsight, limit_replay
+from runner.plan.profiling import MAX_REPLAYED, Nsight, choose_counting, find_nsight, limit_replay
 
 FOLDER = "/opt/nvidia/nsight-compute/2025.3.0"
 NSIGHT = Nsight(program=f"{FOLDER}/ncu", folder=FOLDER, admin_only=False)
@@ -168,7 +168,7 @@ def test_what_keeps_it_from_being_used_is_named_and_the_sampler_takes_its_place(
     assert why in found.reason
 
 
-@pytest.mark.parametrize(("kernels", "source"), [(MOST_REPLAYED / 2, "ncu"), (MOST_REPLAYED / 2 + 1, "sampler")])
+@pytest.mark.parametrize(("kernels", "source"), [(MAX_REPLAYED / 2, "ncu"), (MAX_REPLAYED / 2 + 1, "sampler")])
 def test_more_kernels_than_nsight_compute_repeats_in_minutes_are_the_samplers(kernels, source):
     request = Request(gpus=(1,), profile=("metrics",), profile_iterations=2, repeat=1)
     measured, metrics = plan(request, resources("pytorch", "gpu", nsight=NSIGHT))

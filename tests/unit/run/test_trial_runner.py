@@ -19,7 +19,7 @@ from runner.core.events import Pace
 from runner.core.record import ImageUsed
 from runner.core.request import Request
 from runner.core.trial import Counting, ProfilePass
-from runner.plan.profiling import MOST_REPLAYED
+from runner.plan.profiling import MAX_REPLAYED
 from runner.report.progress import PlainProgress
 from runner.results.store import read_record, write_record
 from runner.run.execute import INACTIVITY_S, SEARCH_INACTIVITY_S, Limits
@@ -179,7 +179,7 @@ def test_counters_of_a_step_of_too_many_kernels_are_the_samplers():
         )
         return run[1].trial.model_copy(update={"profile": profile, **changes})
 
-    few, many = metrics(1), metrics(int(MOST_REPLAYED / step) + 1)
+    few, many = metrics(1), metrics(int(MAX_REPLAYED / step) + 1)
     assert with_replay_limited(many, [run]).profile.counting.source == "sampler"
     assert (with_replay_limited(few, [run]), with_replay_limited(many, [])) == (few, many)
     assert with_replay_limited(two := metrics(many.profile.iterations, world_size=2), [run]) == two
