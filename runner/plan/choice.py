@@ -55,4 +55,4 @@ def choose(
         raise refusals[0]
     if all(str(refusal).startswith(what) for refusal in refusals):
         raise RequestError(f"{what}any framework{rest}")
-    raise RequestError(f"no framework offers all that was asked; the first that was tried: {refusals[0]}")
+    raise RequestError(f"no framework offers everything requested; the first one tried: {refusals[0]}")

@@ -111,7 +111,7 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
         if request.image is None:
             raise RequestError("no image to run the command in; give --image IMG")
         if request.data and not request.data.is_dir():
-            raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {DATA}")
+            raise RequestError(f"DATA={request.data} is not a folder; give the folder to show the command at {DATA}")
         folders += [request.data] if request.data else []
     dataset.refuse_closed_folders(folders, user=job_user())
     cluster = assemble(request, contact=contact and not request.command, say=say)
@@ -143,7 +143,9 @@ def _of_suite(request: Request, machines: Machines, images: Sequence[AnyImage]) 
     data = None
     if request.data:
         if workload.data == "none":
-            raise RequestError(f"DATA={request.data} asked, but {workload.name} draws its own samples; leave it out")
+            raise RequestError(
+                f"DATA={request.data} asked, but {workload.name} generates its own samples; leave it out"
+            )
         by_others = read_by_others(in_containers=machines.engine.in_containers, on_hosts=machines.cluster.remote)
         data = dataset.inspect(request.data, workload.data, by_others=by_others)
     resources = Resources(

@@ -54,7 +54,7 @@ def engine_of(request: Request, cluster: Cluster) -> EngineChoice:
         if found.available:
             return EngineChoice(name, f"asked for with ENGINE={asked}" if asked else None, version=found.version)
         if asked:
-            step = "load its module before, or" if reaches else "install it, or ask for ENGINE=docker or"
+            step = "load its module first, or" if reaches else "install it, or ask for ENGINE=docker or"
             raise RequestError(f"ENGINE={asked} asked, but {where}{found.reason}; {step} ask for ENGINE=venv")
     return EngineChoice("venv", f"{reaches[0].node} has neither {' nor '.join(process.PROGRAMS)}")
 

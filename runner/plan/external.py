@@ -34,9 +34,7 @@ def plan_command(
     batch = request.batch or (found[0] if found else None)
     if found:
         of, other = ("of all devices", "weak") if strong else ("a device", "strong")
-        say(
-            f"batch {found[0]} {of}, as the command says with `{found[1]}`; --batch N or --scaling {other} overrides it"
-        )
+        say(f"batch {found[0]} {of}, from `{found[1]}` in the command; --batch N or --scaling {other} overrides it")
     if strong and (batch is None or any(batch % scale for scale in scales)):
         raise RequestError(
             f"SCALING=strong asked, and batch {batch or 'of an unknown size'} can't be shared by {scales[-1]} devices; give --batch N, of all devices"

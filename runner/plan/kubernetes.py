@@ -48,21 +48,21 @@ _RANK_ROLES: Final = frozenset({"worker", "daemon"})
 # What a scheduler or a server requests: as on hosts, it uses what its node's worker leaves.
 _HELPER_REQUESTS: Final = {"cpu": "100m", "memory": "256Mi"}
 _NOT_IN_PODS: Final[Mapping[str, str]] = {
-    "data": "a pod sees no folder of this machine",
-    "mounts": "a pod sees no folder of this machine",
+    "data": "pods cannot see folders of this machine",
+    "mounts": "pods cannot see folders of this machine",
     "command": "pods run the programs of the suite",
     "image": "pods run the images of the suite; REGISTRY=HOST/PATH says where the cluster finds them",
     "engine": "the cluster runs the pods",
-    "nodes": "pods are as many as HOSTS lists",
-    "links": "links are emulated on this machine alone",
+    "nodes": "HOSTS sets the number of pods",
+    "links": "links are emulated only on this machine",
     "compare": "a pod has one interface",
     "iface": "a pod has one interface",
-    "hca": "adapters have no name that all clusters share",
+    "hca": "adapter names differ between clusters",
     "concurrent": "each run is a job of its own",
-    "profile": "passes under a profiler take a machine that the runner reaches",
-    "telemetry_hz": "no sampler runs beside pods",
-    "idle_s": "no sampler runs beside pods",
-    "inactivity_timeout_s": "nobody listens to pods while they run; TIMEOUT ends them",
+    "profile": "profiling passes need a machine that the runner can reach",
+    "telemetry_hz": "no sampler runs next to pods",
+    "idle_s": "no sampler runs next to pods",
+    "inactivity_timeout_s": "the runner does not follow pods while they run; TIMEOUT ends them",
 }
 
 
@@ -109,19 +109,15 @@ def lay_out(trial: Trial, resources: Resources, *, run_id: str, kind: Kind, regi
         )
     by_ssh = trial.horovod is not None and trial.nodes > 1
     if by_ssh and kind != "mpijob":
-        raise RequestError(
-            "STRATEGY=horovod reaches other pods by ssh, which MPI Operator makes the keys for; add KIND=mpijob"
-        )
+        raise RequestError("STRATEGY=horovod reaches other pods by SSH, with keys from MPI Operator; add KIND=mpijob")
     if by_ssh and trial.horovod and trial.horovod.controller == "mpi":
-        raise RequestError(
-            "CONTROLLER=mpi names pods otherwise than MPI Operator's own list of them; ask for CONTROLLER=gloo"
-        )
+        raise RequestError("CONTROLLER=mpi uses other pod names than MPI Operator's host list; ask for CONTROLLER=gloo")
     if kind == "mpijob" and trial.world_size > 1 and not trial.horovod:
         raise RequestError(f"KIND=mpijob runs STRATEGY=horovod, {trial.strategy} asked; ask for KIND=job")
     if trial.strategy == "ps" and 1 < trial.nodes < trial.processes:
         raise RequestError(
-            f"STRATEGY=ps has one worker in each of several pods, {trial.processes} on {trial.nodes} asked; ask for STRATEGY=multiworker, "
-            "or list a host of one device for each worker"
+            f"STRATEGY=ps runs one worker per pod, {trial.processes} workers on {trial.nodes} pods asked; ask for STRATEGY=multiworker, "
+            "or list a host with one device for each worker"
         )
     placement = tuple(_in_pod(placed, trial, job_name(run_id), n, kind) for n, placed in enumerate(trial.placement))
     trial = trial.model_copy(update={"placement": placement})
@@ -372,7 +368,7 @@ def _container(name: str, specs: Sequence[ContainerSpec], workers: int, index: s
     sizes = {(len(spec.cpus), len(spec.gpus), spec.memory_mib, spec.shm_mib, spec.tmp_mib) for spec in specs}
     if len(sizes) > 1:
         raise RequestError(
-            "pods of one job are of one size, and HOSTS lists several; list hosts with the same cpus, memory_mib and gpus"
+            "pods of one job must have the same size, but HOSTS lists several; list hosts with the same cpus, memory_mib and gpus"
         )
     user, _, group = first.user.partition(":")
     number = int(first.role == "daemon")  # index of the first of these pods
@@ -443,7 +439,7 @@ def script(runs: Sequence[tuple[str, Sequence[ContainerSpec]]], kind: Kind) -> s
         for run_id, own in runs
     )
     return f"""#!/bin/sh
-# Runs every trial of this plan where kubectl leads to, one after the other, and keeps what their pods say for `dlscale collect`.
+# Runs all trials of this plan, one after the other, on kubectl's current cluster, and saves their pods' logs for `dlscale collect`.
 set -eu
 cd "$(dirname "$0")"
 
@@ -477,7 +473,7 @@ ended() {{
 }}
 
 kubectl create -f programs.yaml
-# What only some users may: without it, records know their nodes by name alone.
+# Only some users may read nodes; without these, records have only their names.
 kubectl get nodes -o json > nodes.json || rm -f nodes.json
 {lines}
 """

@@ -94,7 +94,7 @@ def _no_room(scale: int, members: Sequence[Member], *, request: Request, device:
     possible = [n for n in range(1, sum(used) + 1) if nodes_for(n, members, request=request, device=device)]
     nodes = f" over NODES={request.nodes}" if request.nodes else ""
     return (
-        f"{variable}={scale}{nodes} asked, and every node has to give as many {unit} as the others ({each}); "
+        f"{variable}={scale}{nodes} asked, but all nodes must provide the same number of {unit} ({each}); "
         f"ask for {variable}={' or '.join(map(str, possible[-3:]))}"
     )
 
@@ -107,7 +107,7 @@ def cases(trainings: int, asked: Sequence[int]) -> tuple[tuple[int, Concurrent],
     if len(asked) > 1:
         listed = ",".join(map(str, asked))
         raise RequestError(
-            f"CONCURRENT={trainings} compares on one number of devices, {listed} asked or usual here; give one, such as WORKERS={asked[-1]}"
+            f"CONCURRENT={trainings} compares on one number of devices, not on {listed}; choose one, such as WORKERS={asked[-1]}"
         )
     devices = asked[0]
     shared = devices % trainings != 0
@@ -160,7 +160,7 @@ def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_onl
         found.append(kind)
     if len(found) < 2:  # noqa: PLR2004 - a comparison
         raise RequestError(
-            f"nothing to compare: {request.hosts or 'these nodes'} have {' and '.join(found) or 'no wire'} in common, and that is all; "
+            f"nothing to compare: {request.hosts or 'these nodes'} have {'only ' + found[0] if found else 'no wire'} in common; "
             "leave HOSTS out to compare emulated links on this machine"
         )
     return tuple(found)
@@ -181,13 +181,13 @@ def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
     """The kinds that meet the request, best first."""
     asked = f"INTERCONNECT={wanted.interconnect}"
     if wanted.hca and (wanted.ip_only or wanted.interconnect == "ethernet"):
-        why = (
-            "what carries the gradients speaks IP, which passes adapters by" if wanted.ip_only else f"{asked} uses none"
+        why = "gradients travel by IP, which bypasses adapters" if wanted.ip_only else f"{asked} uses none"
+        raise RequestError(
+            f"HCA={wanted.hca} asked, but {why}; leave HCA out, or ask for a strategy or interconnect that uses it"
         )
-        raise RequestError(f"HCA={wanted.hca} asked, but {why}; leave HCA out, or ask for what can use it")
     if wanted.interconnect == "roce" and wanted.ip_only:
         raise RequestError(
-            f"{asked} asked, but what carries the gradients speaks IP, which over RoCE adapters is Ethernet; "
+            f"{asked} asked, but gradients travel by IP, which is Ethernet on RoCE adapters; "
             "ask for INTERCONNECT=ethernet with IFACE=NAME of that adapter's interface"
         )
     if wanted.interconnect != "auto":
@@ -212,8 +212,8 @@ def _wire(member: Member, kind: WireKind, wanted: Wanted) -> Wire:
     address = member.said.addresses.get(nic.name) or nic.address
     if address is None:
         raise RequestError(
-            f"{node.name}: interface {nic.name} has no address, so that no other node can reach it; "
-            "give it one, write it into the hosts file, or ask for another with IFACE=NAME"
+            f"{node.name}: interface {nic.name} has no address, so no other node can reach it; "
+            "assign one, add it to the hosts file, or ask for another interface with IFACE=NAME"
         )
     used = () if wanted.ip_only else tuple(f"{port.name}:{port.port}" for port in hcas)
     return Wire(kind=kind, iface=nic.name, address=address, hcas=used)
@@ -255,8 +255,8 @@ def _named_nic(node: Node, name: str, kind: WireKind, wanted: Wanted) -> Nic:
     carries = wanted.ip_only or (wanted.interconnect == "auto" and wanted.hca is None)
     if (nic.kind == "infiniband") != (kind == "infiniband") and (carries or kind == "ethernet"):
         raise RequestError(
-            f"{where}, but on {node.name} it is {nic.kind} and no {kind}; "
-            "ask for the kind that it is, or for another interface with IFACE=NAME"
+            f"{where}, but on {node.name} it is {nic.kind}, not {kind}; "
+            "ask for that kind, or for another interface with IFACE=NAME"
         )
     return nic
 
@@ -276,9 +276,7 @@ def _hcas(member: Member, kind: WireKind, wanted: Wanted) -> tuple[Hca, ...]:
         return found
     present = ", ".join(f"{port.name}:{port.port} {port.link_layer} {port.state}" for port in node.hcas) or "none"
     if wanted.hca:
-        raise RequestError(
-            f"HCA={wanted.hca} asked, {node.name} has no such adapter that is active (adapters: {present})"
-        )
+        raise RequestError(f"HCA={wanted.hca} asked, {node.name} has no such active adapter (adapters: {present})")
     raise RequestError(
         f"INTERCONNECT={kind} asked, {node.name} has no active adapter for it (adapters: {present}); "
         "check `dlscale doctor --hosts`, or ask for INTERCONNECT=ethernet"

@@ -99,8 +99,8 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     ways = {scale: _ways(matrix, scale) for scale in all_scales}
     if request.compare and max(map(len, ways.values())) == 1:
         raise RequestError(
-            f"nothing to compare: {'all of ' if len(asked) > 1 else ''}{','.join(map(str, asked))} devices fit on one node, where one wire "
-            "is all there is; ask for more devices, or for NODES=2"
+            f"nothing to compare: {'all of ' if len(asked) > 1 else ''}{','.join(map(str, asked))} devices fit on one node, "
+            "which has only one wire; ask for more devices, or for NODES=2"
         )
     samples = matrix.batch(all_scales[-1]) * all_scales[-1]
     if resources.dataset and resources.dataset.images < samples:
@@ -148,10 +148,12 @@ def _refuse_data(request: Request, resources: Resources) -> None:
                 f"MODE=converge splits a folder of JPEGs, and DATA={dataset.path} is packed or too small to split; give the folder"
             )
     if request.fit and resources.workload.num_classes is None:
-        raise RequestError(f"FIT trains what has an accuracy, and {resources.workload.name} has none; leave it out")
+        raise RequestError(
+            f"FIT needs a workload with an accuracy, and {resources.workload.name} has none; leave it out"
+        )
     if request.fit and dataset is None:
         raise RequestError(
-            "FIT trains before inference, and there is nothing to learn from; add DATA=DIR, or leave it out"
+            "FIT trains before inference, but there are no data to train on; add DATA=DIR, or leave it out"
         )
 
 
@@ -197,7 +199,7 @@ class _Matrix:
         parts = int(self.settings.get(PARTS_OF_BATCH, 1))
         if batch % devices:
             raise RequestError(
-                f"BATCH={batch} is shared by all devices with SCALING=strong and does not divide by {scale}; ask for a multiple of it"
+                f"BATCH={batch} is the total of all devices with SCALING=strong, and is not divisible by {scale}; ask for a multiple of it"
             )
         if batch // devices % parts:
             raise RequestError(
@@ -352,9 +354,7 @@ def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
 def _within_cores(cores: int, variable: str, asked: int | None) -> int | None:
     """Return the requested number for each rank, or None. Raises RequestError if it exceeds the rank's cores."""
     if asked and asked > cores:
-        raise RequestError(
-            f"{variable}={asked} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
-        )
+        raise RequestError(f"{variable}={asked} asked, but each rank has {cores} cores; ask for {cores} or fewer")
     return asked
 
 

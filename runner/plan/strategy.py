@@ -61,11 +61,11 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
     _refuse_settings_of_others(request, name, image)
     if name == "ps" and request.precision == "fp16":
         raise RequestError(
-            "STRATEGY=ps steps at servers that know no loss scale, PRECISION=fp16 asked; ask for PRECISION=fp32, tf32 or bf16"
+            "STRATEGY=ps updates weights in servers without the loss scale that PRECISION=fp16 needs; ask for PRECISION=fp32, tf32 or bf16"
         )
     if request.precision == "fp8" and name.endswith("tp"):
         raise RequestError(
-            f"PRECISION=fp8 multiplies whole layers, which STRATEGY={name} cuts; ask for STRATEGY=fsdp, or for PRECISION=bf16"
+            f"PRECISION=fp8 needs whole layers, which STRATEGY={name} splits; ask for STRATEGY=fsdp, or for PRECISION=bf16"
         )
     if nodes > 1 and not STRATEGIES[name].several_nodes:
         able = [other for other in able if STRATEGIES[other].several_nodes]
@@ -77,7 +77,7 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
         and (isinstance(image, CustomImage) or (isinstance(image, ImageSpec) and image.kind == "container"))
     ):
         raise RequestError(
-            f"STRATEGY=horovod reaches other nodes through the ssh server of the suite's own images, which {image.name} is none of; "
+            f"STRATEGY=horovod reaches other nodes by the SSH server in the suite's own images, and {image.name} is not one of these; "
             f"ask for STRATEGY={default}, or for one node"
         )
     return Chosen(
@@ -106,12 +106,12 @@ def check_shares(name: StrategyName, model: Model, shared_by: int, *, scale: int
     sharing = scale if name == "tp" else shared_by
     if scale // nodes % sharing:
         raise RequestError(
-            f"STRATEGY={name} has {sharing} devices of a node share each layer, and {scale // nodes} of a node are asked for; "
-            f"ask for a multiple, or for SETTINGS={SHARED_BY}=N"
+            f"STRATEGY={name} splits each layer among {sharing} devices of a node, {scale // nodes} per node asked; "
+            f"ask for a multiple of {sharing}, or for SETTINGS={SHARED_BY}=N"
         )
     if model.parts % sharing:
         raise RequestError(
-            f"STRATEGY={name} has {sharing} devices share each layer, which MODEL={model.name} can't be cut for; "
+            f"STRATEGY={name} splits each layer among {sharing} devices, which MODEL={model.name} does not allow; "
             + (f"ask for a divisor of {model.parts}" if model.parts > 1 else "ask for STRATEGY=fsdp")
         )
 
@@ -146,21 +146,21 @@ def _refuse_settings_of_others(request: Request, name: StrategyName, image: AnyI
         )
     if request.gpu_memory == "all" and image.framework != "tensorflow":
         raise RequestError(
-            f"GPU_MEMORY=all is TensorFlow's way to take a GPU, not FRAMEWORK={image.framework}; leave it out or ask for FRAMEWORK=tensorflow"
+            f"GPU_MEMORY=all is an option of TensorFlow, not of FRAMEWORK={image.framework}; leave it out or ask for FRAMEWORK=tensorflow"
         )
     if request.gpu_memory == "all" and image.device == "cpu":
-        raise RequestError("GPU_MEMORY=all is about GPUs, and this runs on DEVICE=cpu; leave it out")
+        raise RequestError("GPU_MEMORY=all applies to GPUs, and this runs on DEVICE=cpu; leave it out")
 
 
 def _kvstore(request: Request, device: Device, nodes: int) -> KvStore:
     """Return MXNet's store; by default inside one process for the GPUs of one node, at parameter servers for CPU workers and several nodes."""
     if request.kvstore == "nccl" and device == "cpu":
         raise RequestError(
-            "KVSTORE=nccl joins GPUs, DEVICE=cpu asked; ask for KVSTORE=device, dist_sync, dist_sync_device or dist_async"
+            "KVSTORE=nccl connects GPUs, DEVICE=cpu asked; ask for KVSTORE=device, dist_sync, dist_sync_device or dist_async"
         )
     if nodes > 1 and request.kvstore in ("device", "nccl"):
         raise RequestError(
-            f"KVSTORE={request.kvstore} joins the devices of one node, {nodes} nodes asked; "
+            f"KVSTORE={request.kvstore} connects the devices of one node, {nodes} nodes asked; "
             "ask for KVSTORE=dist_sync_device, dist_sync or dist_async"
         )
     default: KvStore = "dist_sync" if device == "cpu" else "device" if nodes == 1 else "dist_sync_device"

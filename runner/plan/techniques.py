@@ -93,7 +93,7 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: R
             raise RequestError(f"TECHNIQUES={name} of {resources.workload.name} is not offered by {where}; {ask}")
         if request.strategy == "dp" and name in _NOT_DP:
             raise RequestError(
-                f"TECHNIQUES={name} holds one network, which STRATEGY=dp copies in each step; ask for STRATEGY=ddp"
+                f"TECHNIQUES={name} keeps one network, but STRATEGY=dp copies it in each step; ask for STRATEGY=ddp"
             )
         if (needed := _NEEDS.get(name)) and needed not in available:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
@@ -128,11 +128,13 @@ def _no_graph(request: Request) -> str | None:
             f"WARMUP={request.warmup}, which ends before a step is recorded; ask for WARMUP={_EAGER_STEPS + 1} or more"
         )
     if request.precision == "fp16":
-        return "PRECISION=fp16, whose loss scaling decides in every step; ask for PRECISION=bf16"
+        return "PRECISION=fp16, whose loss scaling makes a decision in every step; ask for PRECISION=bf16"
     if request.profile_region:
-        return f"PROFILE_REGION={request.profile_region}, as it makes a step one launch; leave one of them out"
+        return (
+            f"PROFILE_REGION={request.profile_region}, because it makes a step a single launch; leave one of them out"
+        )
     if whole := [kind for kind in request.profile if kind in _REGION_PROFILES]:
-        return f"PROFILE={','.join(whole)}, as it makes a step one launch; leave one of them out"
+        return f"PROFILE={','.join(whole)}, because it makes a step a single launch; leave one of them out"
     return None
 
 

@@ -136,7 +136,7 @@ def dry_run(request: Request) -> int:
             where = f"# on {spec.node}\n" if trial.nodes > 1 else ""
             sys.stdout.write(f"{where}{prepared.describer.command_line(spec)}\n")
         for spec in found.samplers:
-            sys.stdout.write(f"# beside it on {spec.node}\n{prepared.samplers.describer.command_line(spec)}\n")
+            sys.stdout.write(f"# sampler on {spec.node}\n{prepared.samplers.describer.command_line(spec)}\n")
     return 0
 
 

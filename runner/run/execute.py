@@ -254,13 +254,13 @@ def _follow(
             group.lost.add(group.nodes[name])
             raise Stop(
                 "failed",
-                f"{group.nodes[name]} was lost: its engine does not answer any more ({item.why}); see whether the machine, its "
-                "network and its engine are up, then `dlscale clean` removes what a lost node kept",
+                f"{group.nodes[name]} was lost: its engine no longer answers ({item.why}); check that the machine, its "
+                "network and its engine are up, then run `dlscale clean` to remove what the node kept",
             )
         group.exit_codes[name] = item
         output.flush(name)
         if name in daemons:
-            raise Stop("failed", f"{group.explain(name)}; it ended before those that it serves")
+            raise Stop("failed", f"{group.explain(name)}; it exited before the containers that it serves")
         if item != 0:
             raise Stop("failed", group.explain(name))
         output.close_reader(name, received=last_output)

@@ -112,7 +112,7 @@ def write_plan(request: Request, *, kind: kubernetes.Kind, registry: str | None,
     write_report(out, "run.sh", kubernetes.script([(plan.run_id, plan.containers) for plan, _ in runs], kind))
     (out / "run.sh").chmod(0o755)
     open_console(soft_wrap=True).print(
-        f"{len(runs)} runs are planned in {out}; type `sh {out}/run.sh` where kubectl leads to the cluster, then `dlscale collect {out}`"
+        f"{len(runs)} runs are planned in {out}; run `sh {out}/run.sh` where kubectl reaches the cluster, then `dlscale collect {out}`"
     )
     return 0
 
@@ -239,7 +239,7 @@ def collect(directory: Path) -> int:
     refused: list[str] = []
     for run, plan in plans:
         if (run / RECORD).is_file():
-            complain([f"{run} has its record already; `dlscale regrade {run}` computes it again"])
+            complain([f"{run} already has a record; `dlscale regrade {run}` recomputes it"])
             kept.append((run, read_record(run)))
         elif not (run / "pods.json").is_file():
             refused.append(f"{run} has no pods.json, so it has not run; {run.parent / 'run.sh'} runs it")
@@ -260,7 +260,7 @@ def _read(path: Path, kind: type[_Value]) -> _Value:
     """Read a file of the plan or of kubectl. Raises RequestError if it is missing or is something else."""
     with reading(path, "is not what `plan` or `kubectl get -o json` wrote", step="save it again"):
         if not path.exists():
-            raise RequestError(f"{path} is not there; `run.sh` of the plan keeps it with `kubectl get -o json`")
+            raise RequestError(f"{path} is missing; the plan's `run.sh` saves it with `kubectl get -o json`")
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
 
 
@@ -279,7 +279,7 @@ def _record(run: Path, plan: RunPlan, before: Sequence[Run]) -> RunRecord:
         events, outcome = _replay(run, containers, writer)
     trial = plan.trial
     if not isinstance(trial, Trial):
-        raise RequestError(f"{run / PLAN} is of a program that no pod runs; plan it again")
+        raise RequestError(f"{run / PLAN} is for a program that pods do not run; plan it again")
     plan = plan.model_copy(update={"trial": with_length(trial, events)})
     env = next((event for event in events if isinstance(event, Env) and event.rank == 0), None)
     of_node = {one.spec.node: one for one in containers if one.spec.role in ("worker", "daemon")}
@@ -327,7 +327,7 @@ def _containers(run: Path, plan: RunPlan, kind: kubernetes.Kind) -> tuple[_Conta
             log = run / "pods" / f"{pod.metadata.name}.{name}.log"
             if not log.is_file():
                 raise RequestError(
-                    f"{log} is not there; save it with `kubectl logs --timestamps {pod.metadata.name} -c {name}`"
+                    f"{log} is missing; save it with `kubectl logs --timestamps {pod.metadata.name} -c {name}`"
                 )
         found.append(_Container(spec, pod, status, log))
     return tuple(found)

@@ -59,8 +59,8 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
     if resources.cluster.remote:
         if unpacked:
             raise RequestError(
-                f"DATA={unpacked.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
-                "at the same path on every host, and give that"
+                f"DATA={unpacked.path} has to be packed for {resources.image.framework} first; run `dlscale data pack`, copy its output "
+                "to the same path on every host, and give that path"
             )
         if resources.cluster.kind == "commands":
             return _on_command_nodes(resources, shown, started=started)
@@ -214,7 +214,7 @@ def _local_engine(resources: AnyResources, shown: Progress) -> tuple[Engine, Ima
     """Return this machine's engine, the image or environment, built if need be, and the name by which the engine knows it."""
     image = resources.image
     if isinstance(image, HostSoftware):
-        shown.stage(f"no container: {image.reference} runs as it is")
+        shown.stage(f"no container: {image.reference} runs unmodified")
         return (
             LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version),
             _identify(image),
@@ -257,7 +257,7 @@ def _supply_image(
             ids = {ensure_in_podman(image, ask, report=shown.stage) for ask in nodes}
             if len(ids) > 1:
                 raise RequestError(
-                    f"the nodes have {len(ids)} images under {image.reference}; type `podman rmi {image.reference}` on each"
+                    f"the nodes have {len(ids)} different images named {image.reference}; run `podman rmi {image.reference}` on each"
                 )
             return used.model_copy(update={"id": ids.pop()}), f"localhost/{image.reference}"
         case "pyxis":

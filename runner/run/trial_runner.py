@@ -357,7 +357,7 @@ def _can_reuse(record: RunRecord, trial: AnyTrial, image: ImageUsed) -> bool:
     )
 
 
-COMPILES: Final = "first step (compiles for minutes, unless an earlier run left that work)"
+COMPILES: Final = "first step (compiles for minutes, unless an earlier run's work is cached)"
 
 
 class Watch:

@@ -129,7 +129,7 @@ class LogReader(ABC):
         self._logged_devices = devices
         if devices != self.facts.devices:
             self.complain(
-                f"the {self.name} log speaks of {devices} device{'s' * (devices != 1)}, the run was asked for "
+                f"the {self.name} log names {devices} device{'s' * (devices != 1)}, the run was asked for "
                 f"{self.facts.devices}; ask for as many as the command uses"
             )
 
@@ -150,7 +150,7 @@ def no_line_error(first_line: str, *names: str) -> str:
     """The error for a log that no dialect matches."""
     tried = f"the first line that was tried: {shorten(first_line)!r}" if first_line else "the log is empty"
     which = f"dialect {names[0]}" if len(names) == 1 else f"any dialect ({', '.join(names)})"
-    return f"no line is in {which}; {tried}; name another with --dialect, say with --pattern what to look for, or let the program write events"
+    return f"no line is in {which}; {tried}; choose another with --dialect, describe the log with --pattern, or let the program write events"
 
 
 class AutoReader:

@@ -138,7 +138,7 @@ class CaffeReader(LogReader):
     def _end(self, received: float) -> list[Event]:
         if not self._has_times:
             self.complain(
-                "the caffe log has no line with `s/N iters`: Caffe before 1.0 does not tell its times; use a newer one"
+                "the caffe log has no line with `s/N iters`: Caffe before 1.0 does not log its times; use a newer one"
             )
         elif self._track.windows == 0:
             self.complain(

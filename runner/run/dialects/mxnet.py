@@ -94,7 +94,7 @@ class MxnetReader(LogReader):
     def _end(self, received: float) -> list[Event]:
         if self.facts.devices % len(self._workers):
             self.complain(
-                f"{len(self._workers)} workers speak in the mxnet log, which do not share {self.facts.devices} devices "
+                f"{len(self._workers)} workers write to the mxnet log, and cannot share {self.facts.devices} devices "
                 "evenly; ask for as many devices as the command uses"
             )
             return []

@@ -60,8 +60,8 @@ class NcclTestsReader(LogReader):
         elif match := _BOUNDS.match(text):
             if match["verdict"] == "FAILED":
                 self.complain(
-                    f"nccl-tests counted {match['count']} results out of bounds: data arrives damaged, so that its bandwidth "
-                    "means nothing; look for errors of the devices and links with `nvidia-smi -q` and `dmesg`"
+                    f"nccl-tests counted {match['count']} results out of bounds: data arrives damaged, so its bandwidth is "
+                    "meaningless; check devices and links for errors with `nvidia-smi -q` and `dmesg`"
                 )
         elif self._counts_wrong is not None and (match := _ROW.match(text)):
             return self._row(match, received)
@@ -81,8 +81,8 @@ class NcclTestsReader(LogReader):
         size = int(match["size"])
         if wrong:
             self.complain(
-                f"nccl-tests found {wrong} wrong elements in a message of {size} bytes, so that its bandwidth means nothing; "
-                "look for errors of the devices and links with `nvidia-smi -q` and `dmesg`"
+                f"nccl-tests found {wrong} wrong elements in a message of {size} bytes, so its bandwidth is meaningless; "
+                "check devices and links for errors with `nvidia-smi -q` and `dmesg`"
             )
         if column == 0:
             self._largest = max(self._largest, (size, bus))

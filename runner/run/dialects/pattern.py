@@ -82,8 +82,8 @@ class PatternReader(LogReader):
                 matches = [expression.search(text) for expression in self._expressions]
         except TimeoutError as error:
             raise DialectError(
-                f"the pattern takes over {LIMIT_S:.0f} s for one line ({text[:SHOWN]!r}); write it without a repeat in a "
-                "repeat such as (a+)+, and with [^,]* for .*"
+                f"the pattern takes over {LIMIT_S:.0f} s for one line ({text[:SHOWN]!r}); avoid nested repeats "
+                "such as (a+)+, and write [^,]* in place of .*"
             ) from error
         return {name: text for match in matches if match for name, text in match.groupdict().items() if text}
 
@@ -165,7 +165,7 @@ class PatternReader(LogReader):
         value = finite(groups[name].replace(",", ""))
         if value is None or value < 0:
             self.complain(
-                f"group {name} of the pattern caught {groups[name]!r}, which is no number; narrow it to [\\d.]+"
+                f"group {name} of the pattern matched {groups[name]!r}, which is not a number; narrow it to [\\d.]+"
             )
             return None
         return value or None

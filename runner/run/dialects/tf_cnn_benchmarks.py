@@ -121,8 +121,8 @@ class TfCnnBenchmarksReader(LogReader):
             self._horovod = match["value"] == "horovod"
         elif _ASYNC.search(text):
             self.complain(
-                "the tf_cnn_benchmarks log is of workers that do not wait for each other, so that none of them tells the "
-                "job's steps; run it with --cross_replica_sync=True"
+                "the tf_cnn_benchmarks log is of asynchronous workers, none of which shows the job's steps; run it with "
+                "--cross_replica_sync=True"
             )
 
     def _row(self, match: re.Match[str], received: float) -> list[Event]:
@@ -154,7 +154,7 @@ class TfCnnBenchmarksReader(LogReader):
                 )
         if self._track.windows == 0:
             self.complain(
-                "the tf_cnn_benchmarks log has neither rows fine enough to tell times nor a line `total images/sec`; "
+                "the tf_cnn_benchmarks log has neither rows precise enough for their times nor a line `total images/sec`; "
                 "run more steps with --num_batches"
             )
         return [*events, self._track.stop(received)]
@@ -163,7 +163,7 @@ class TfCnnBenchmarksReader(LogReader):
         """Samples of a step: of all devices, and of the devices that one row covers; complains if the log lacks them."""
         if self._global is None or self._per_device is None:
             if self.facts.batch_per_device is None or self.facts.devices > 1:
-                self.complain("the tf_cnn_benchmarks log has no header with `Batch size:`; pass on all that it writes")
+                self.complain("the tf_cnn_benchmarks log has no header with `Batch size:`; pass on its whole output")
                 return None
             return self.facts.batch_per_device, self.facts.batch_per_device
         self.check_devices(devices=round(self._global / self._per_device))

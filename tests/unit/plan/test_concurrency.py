@@ -53,7 +53,7 @@ def test_devices_are_shared_out_or_else_shared(trainings, devices, each, shared)
 
 
 def test_a_sweep_is_refused():
-    with pytest.raises(RequestError, match=r"^CONCURRENT=2 compares on one number of devices, 1,2 asked"):
+    with pytest.raises(RequestError, match=r"^CONCURRENT=2 compares on one number of devices, not on 1,2; choose one"):
         cases(2, (1, 2))
 
 

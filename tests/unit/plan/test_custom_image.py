@@ -213,7 +213,7 @@ def test_caffe_in_a_given_image_is_what_caffe_is():
 
 def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
     asked = request(nodes=2, links=(GIGABIT,), gpus=(2,), strategy="horovod")
-    with pytest.raises(RequestError, match="the suite's own images, which pytorch hostroot:1 is none of; ask"):
+    with pytest.raises(RequestError, match="the suite's own images, and pytorch hostroot:1 is not one of these; ask"):
         plan(asked, discovery.discover(asked))
     alone = request(gpus=(2,), strategy="horovod")
     assert plan(alone, discovery.discover(alone))[-1].strategy == "horovod"

@@ -60,7 +60,10 @@ def test_mxnet_on_hopper_is_planned_in_its_vendors_container(hopper, capsys):
     ("asked", "says"),
     [
         ({"version": "1.9.1-cu112"}, "no code for compute capability 9.0; versions that do: 1.9.1-nvidia"),
-        ({"strategy": "horovod"}, "own images, which mxnet 1.9.1-nvidia is none of; ask for STRATEGY=kvstore, or for"),
+        (
+            {"strategy": "horovod"},
+            "own images, and mxnet 1.9.1-nvidia is not one of these; ask for STRATEGY=kvstore, or for",
+        ),
     ],
 )
 def test_what_mxnet_can_not_do_on_hopper_is_refused_with_what_it_can(hopper, asked, says):
@@ -134,7 +137,7 @@ def test_why_it_is_not_the_usual_one_is_said():
     [
         ({"precision": "int8"}, "PRECISION=int8 is not offered by any framework"),
         ({"techniques": ("compile",)}, "TECHNIQUES=compile of imagenet_cnn is not offered by any framework on"),
-        ({"techniques": ("channels-last",), "strategy": "mirrored"}, "no framework offers all that was asked; the"),
+        ({"techniques": ("channels-last",), "strategy": "mirrored"}, "no framework offers everything requested; the"),
         ({"strategy": "ddp", "xla": True}, "XLA compiles TensorFlow's step, not pytorch's"),
         ({"version": "2.20"}, "unknown VERSION '2.20'; did you mean 2.21.0-cpu?"),
     ],

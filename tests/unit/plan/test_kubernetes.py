@@ -167,7 +167,7 @@ def test_programs_larger_than_a_configmap_are_refused():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"data": "/data/set"}, "DATA can't be had with FORMAT=k8s: a pod sees no folder of this machine"),
+        ({"data": "/data/set"}, "DATA can't be had with FORMAT=k8s: pods cannot see folders of this machine"),
         ({"telemetry_hz": 5}, "TELEMETRY_HZ can't be had"),
         ({"profile": ("kernels",)}, "PROFILE can't be had"),
         ({"interconnect": ("ethernet", "roce")}, "INTERCONNECT=roce can't be had"),
@@ -179,18 +179,18 @@ def test_what_pods_do_not_have_is_refused_by_name(fields, words):
 
 
 def test_strategies_and_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(RequestError, match="STRATEGY=horovod reaches other pods by ssh"):
+    with pytest.raises(RequestError, match="STRATEGY=horovod reaches other pods by SSH"):
         planned(2, **HOROVOD)
-    with pytest.raises(RequestError, match="CONTROLLER=mpi names pods otherwise"):
+    with pytest.raises(RequestError, match="CONTROLLER=mpi uses other pod names"):
         planned(2, kind="mpijob", **{**HOROVOD, "horovod": examples.horovod(controller="mpi", operations="mpi")})
     with pytest.raises(RequestError, match="KIND=mpijob runs STRATEGY=horovod, ddp asked"):
         planned(2, kind="mpijob", **TORCH)
     with pytest.raises(RequestError, match="KIND=trainjob runs in Trainer's PyTorch runtime, mxnet asked"):
         planned(1, devices=2, kind="trainjob", **STORE)
-    with pytest.raises(RequestError, match="STRATEGY=ps has one worker in each of several pods, 4 on 2 asked"):
+    with pytest.raises(RequestError, match="STRATEGY=ps runs one worker per pod, 4 workers on 2 pods asked"):
         planned(2, devices=2, **{**TENSORFLOW, "strategy": "ps"})
     sizes = iter((4096, 8192))
-    with pytest.raises(RequestError, match="pods of one job are of one size"):
+    with pytest.raises(RequestError, match="pods of one job must have the same size"):
         planned(2, node=lambda **more: examples.node(memory_mib=next(sizes), **more), **TORCH)
 
 

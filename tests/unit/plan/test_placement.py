@@ -104,15 +104,15 @@ BY_IP = {"ip_only": True}
         ([INFINIBAND, TWO], {"interconnect": "infiniband"}, "n2 has no active adapter for it"),
         ([node("n6", hcas=[hca(state="DOWN")])], {"interconnect": "infiniband"}, "mlx5_0:1 InfiniBand DOWN"),
         ([VERBS_ONLY], {"interconnect": "infiniband", **BY_IP}, "n4 has no interface for it that is up"),
-        ([ROCE], {"interconnect": "roce", **BY_IP}, "over RoCE adapters is Ethernet; ask for INTERCONNECT=ethernet"),
+        ([ROCE], {"interconnect": "roce", **BY_IP}, "is Ethernet on RoCE adapters; ask for INTERCONNECT=ethernet"),
         ([TWO], {"interconnect": "nvlink"}, "INTERCONNECT=nvlink asked, but no nvlink leads from one node to another"),
         ([TWO], {"interconnect": "shm"}, "ask for INTERCONNECT=auto, ethernet, roce, infiniband, or for one node"),
         ([ETHERNET, TWO], {"iface": "eth1"}, "IFACE=eth1 asked, n1 has no such interface; it has eth0"),
-        ([INFINIBAND], {"iface": "ib0", "interconnect": "ethernet"}, "on n3 it is infiniband and no ethernet"),
-        ([INFINIBAND], {"iface": "eth0", "interconnect": "infiniband", **BY_IP}, "it is ethernet and no infiniband"),
-        ([VERBS_ONLY], {"hca": "mlx5_7"}, "HCA=mlx5_7 asked, n4 has no such adapter that is active"),
-        ([VERBS_ONLY], {"hca": "mlx5_1:1"}, "HCA=mlx5_1:1 asked, n4 has no such adapter"),
-        ([VERBS_ONLY], {"hca": "mlx5_0", **BY_IP}, "HCA=mlx5_0 asked, but what carries the gradients speaks IP"),
+        ([INFINIBAND], {"iface": "ib0", "interconnect": "ethernet"}, "on n3 it is infiniband, not ethernet"),
+        ([INFINIBAND], {"iface": "eth0", "interconnect": "infiniband", **BY_IP}, "it is ethernet, not infiniband"),
+        ([VERBS_ONLY], {"hca": "mlx5_7"}, "HCA=mlx5_7 asked, n4 has no such active adapter"),
+        ([VERBS_ONLY], {"hca": "mlx5_1:1"}, "HCA=mlx5_1:1 asked, n4 has no such active adapter"),
+        ([VERBS_ONLY], {"hca": "mlx5_0", **BY_IP}, "HCA=mlx5_0 asked, but gradients travel by IP"),
         ([VERBS_ONLY], {"hca": "mlx5_0", "interconnect": "ethernet"}, "but INTERCONNECT=ethernet uses none"),
         ([DOWN], {"iface": "eth0"}, "IFACE=eth0 asked, which is down on n6"),
         ([DOWN], {}, "(it has docker0 (virtual, up), eth0 (ethernet, down))"),
@@ -217,7 +217,7 @@ def test_hosts_are_compared_over_every_network_that_all_have():
     both = member(name="n1", nics=(ETH, IB), hcas=(HCA,))
     request = Request(compare=True, hosts="h.yaml")
     assert kinds_of(request, [both, both]) == ("infiniband", "ethernet")
-    with pytest.raises(RequestError, match=r"^nothing to compare: h.yaml have ethernet in common, and that is all; "):
+    with pytest.raises(RequestError, match=r"^nothing to compare: h.yaml have only ethernet in common; "):
         kinds_of(request, [both, member(name="n2", nics=(ETH,))])
 
 
@@ -293,7 +293,7 @@ def test_whatever_is_placed_fits(counts, scale):
     ("asked", "says"),
     [
         ({"gpus": (16,)}, "GPUS=16 asked, h offers 8 (n1: 4, n2: 4); add nodes or ask for 8"),
-        ({"gpus": (7,)}, "GPUS=7 asked, and every node has to give as many GPUs as the others (n1: 4, n2: 4); ask for"),
+        ({"gpus": (7,)}, "GPUS=7 asked, but all nodes must provide the same number of GPUs (n1: 4, n2: 4); ask for"),
         ({"nodes": 3}, "NODES=3 asked, h offers 2 (n1, n2); add nodes or ask for NODES=2"),
     ],
 )

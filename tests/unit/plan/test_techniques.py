@@ -52,7 +52,7 @@ def test_between_nodes_tuned_hides_the_exchange_and_who_asks_for_one_message_get
 def test_data_parallel_and_its_baseline_do_without_what_holds_one_network():
     one, two = planned(gpus=(1, 2), preset="tuned", strategy="dp")
     assert one.techniques == two.techniques == ALL[:4]
-    with pytest.raises(RequestError, match="TECHNIQUES=compile holds one network, which STRATEGY=dp copies"):
+    with pytest.raises(RequestError, match="TECHNIQUES=compile keeps one network, but STRATEGY=dp copies"):
         planned(gpus=(2,), techniques=("compile",), strategy="dp")
 
 

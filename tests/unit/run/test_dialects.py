@@ -165,10 +165,10 @@ def test_a_log_in_another_dialect_than_was_named_is_refused_with_its_first_line(
     with pytest.raises(DialectError) as error:
         read("caffe", "\n\nhello world\nEpoch 1 done\n")
     assert str(error.value) == (
-        "no line is in dialect caffe; the first line that was tried: 'hello world'; name another with --dialect, say with "
-        "--pattern what to look for, or let the program write events"
+        "no line is in dialect caffe; the first line that was tried: 'hello world'; choose another with --dialect, describe "
+        "the log with --pattern, or let the program write events"
     )
-    with pytest.raises(DialectError, match=f"tried: '{'x' * 57}[.]{{3}}'; name another"):
+    with pytest.raises(DialectError, match=f"tried: '{'x' * 57}[.]{{3}}'; choose another"):
         read("caffe", "x" * 400)
     with pytest.raises(DialectError, match="the log is empty"):
         read("mxnet", "")

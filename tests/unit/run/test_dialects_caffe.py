@@ -155,8 +155,8 @@ TWO_GPUS = text("caffe-1.0.log").replace("caffe.cpp:197] Use CPU.", "caffe.cpp:2
     ("whole", "changes", "says"),
     [
         (TWO_GPUS, {"devices": 2}, "give BATCH"),
-        (TWO_GPUS, {}, "speaks of 2 devices, the run was asked for 1"),
-        (text("caffe-before-1.0.log"), {"batch_per_device": 4}, "Caffe before 1.0 does not tell its times"),
+        (TWO_GPUS, {}, "names 2 devices, the run was asked for 1"),
+        (text("caffe-before-1.0.log"), {"batch_per_device": 4}, "Caffe before 1.0 does not log its times"),
         (
             log(step(0, 1), step(10, 1), step(20, 1)),
             {"batch_per_device": 4, "warmup": 15},

@@ -59,7 +59,7 @@ def test_iterations_of_the_job_before_the_end_of_a_longer_warm_up_are_left_out()
 
 
 def test_another_number_of_devices_another_batch_or_none_is_refused():
-    with pytest.raises(DialectError, match="speaks of 4 devices, the run was asked for 1"):
+    with pytest.raises(DialectError, match="names 4 devices, the run was asked for 1"):
         read("horovod", log(320.0, devices=4))
     with pytest.raises(DialectError, match="says 32 samples a device, the run was asked for 64"):
         read("horovod", log(320.0), batch_per_device=64)

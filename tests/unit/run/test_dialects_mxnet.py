@@ -90,5 +90,5 @@ def test_a_log_that_tells_no_figures_is_refused():
     with pytest.raises(DialectError, match="does not write its batch size; give BATCH"):
         read("mxnet", text("mxnet-1.9.1.log"))
     lines = [f"Epoch[0] Rank[{rank}] Batch[20]\tSpeed: 320.00 samples/sec" for rank in (0, 1)]
-    with pytest.raises(DialectError, match="2 workers speak in the mxnet log, which do not share 1 devices evenly"):
+    with pytest.raises(DialectError, match="2 workers write to the mxnet log, and cannot share 1 devices evenly"):
         windows(*lines)

@@ -84,7 +84,7 @@ FAILED = text("nccl-tests-2.10-error-column.log").replace("values : 0 OK", "valu
         (HEADER + row(1024, 10.0) + row(2048, 10.0, wrong=("0", "3")), 1, "3 wrong elements in a message of 2048"),
         (FAILED, 2, "counted 248 results out of bounds"),
         (HEADER + row(8, 0.0), 1, "measured 0 GB/s for its largest message"),
-        (text("nccl-tests-8-gpus.log"), 4, "speaks of 8 devices, the run was asked for 4"),
+        (text("nccl-tests-8-gpus.log"), 4, "names 8 devices, the run was asked for 4"),
         (row(2048, 10.0), 1, "no line is in dialect nccl-tests"),
     ],
     ids=["damaged", "out of bounds", "nothing", "other devices", "no header"],

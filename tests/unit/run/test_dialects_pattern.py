@@ -194,7 +194,7 @@ def test_the_first_rank_that_tells_a_time_speaks_for_all():
         ([], "the pattern matched nothing: the log is empty"),
         (["loss 3.5", "bye"], "the pattern found no time after iteration 0; the last lines of the log: loss 3.5 | bye"),
         (["time 0.00ms"], "the pattern found no time after iteration 0"),
-        (["time ..ms"], "group ms of the pattern caught '..', which is no number"),
+        (["time ..ms"], "group ms of the pattern matched '..', which is not a number"),
         (["time 5ms"], r"give --batch N, the samples a device, or a group `samples`"),
     ],
 )

@@ -88,7 +88,7 @@ def test_rows_that_rounding_could_change_much_are_joined():
 def test_the_total_stands_alone_where_rows_can_not_tell():
     # 0.1/s may be 0.05 to 0.15: such rows tell nothing.
     assert windows([(10, 0.1), (20, 0.1)], 0.64) == [(20, 1280, 2000.0)]
-    with pytest.raises(DialectError, match="neither rows fine enough"):
+    with pytest.raises(DialectError, match="neither rows precise enough"):
         windows([(10, 0.1), (20, 0.1)])
     # The loop did more than steps: at 320/s it took twice their time.
     assert windows([(10, 640.0), (20, 640.0)], 610.0) == [(10, 640, 1.0), (10, 640, 1.0)]
@@ -107,8 +107,8 @@ def test_warm_up_steps_beyond_the_programs_own_are_left_out():
 @pytest.mark.parametrize(
     ("whole", "facts", "says"),
     [
-        ("Sync:        False\n" + log([(10, 640.0)]), {}, "do not wait for each other"),
-        (log([(10, 640.0)], all=128), {}, "speaks of 2 devices, the run was asked for 1"),
+        ("Sync:        False\n" + log([(10, 640.0)]), {}, "asynchronous workers"),
+        (log([(10, 640.0)], all=128), {}, "names 2 devices, the run was asked for 1"),
         (log([(10, 640.0)]), {"batch_per_device": 32}, "says 64 samples a device, the run was asked for 32"),
         (row(10, 640.0), {}, "has no header with `Batch size:`"),
         (row(10, 640.0), {"batch_per_device": 64, "devices": 2}, "has no header with `Batch size:`"),

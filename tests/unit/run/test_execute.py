@@ -186,7 +186,7 @@ def test_a_daemon_that_dies_before_its_time_is_named_however_it_ended(sleep, cod
     outcome = run(daemon, spec(sleep))
     assert outcome.status == "failed"
     assert outcome.reason == (
-        f"d1: exit code {code}; it last said: bind: address in use; it ended before those that it serves"
+        f"d1: exit code {code}; it last said: bind: address in use; it exited before the containers that it serves"
     )
 
 
@@ -237,14 +237,14 @@ def test_a_container_that_will_not_start_ends_those_that_did(sleep):
         (
             Silent,
             "import time; time.sleep(300)",
-            "n2 was lost: its engine does not answer any more (no answer within 5 s);",
+            "n2 was lost: its engine no longer answers (no answer within 5 s);",
         ),
         (
             CutOff,
             "import time; time.sleep(300)",
-            "n2 was lost: its engine does not answer any more (no route to n2);",
+            "n2 was lost: its engine no longer answers (no route to n2);",
         ),
-        (Gone, "pass", "n2 was lost: its engine does not answer any more (Connection refused);"),
+        (Gone, "pass", "n2 was lost: its engine no longer answers (Connection refused);"),
         (LocalEngine, "raise SystemExit(7)", "n2: w1: exit code 7"),
         (Refusing, "pass", "n2: venv would not start w1: no such image"),
     ],

@@ -110,7 +110,7 @@ def dlscale(*words, env=None):
         (["--image=i:1", "--nodes=2", "--", "x"], "--image runs a command of yours on one host"),
         (
             ["--image=i:1", "--data={here}/gone", "--", "x"],
-            f"is no folder; give the folder that the command finds at {DATA}",
+            f"is not a folder; give the folder to show the command at {DATA}",
         ),
         (["--image=i:1", "--", "x"], "no Docker engine answers"),
     ],
@@ -208,7 +208,9 @@ def test_the_batch_is_read_from_the_command_and_said(command, changes, batch):
     said = []
     found = plan_command(request(command=command, **changes), resources(), say=said.append)
     assert found[0].batch_per_device == batch
-    stated = f"batch 64 a device, as the command says with `{' '.join(command[1:])}`; --batch N or --scaling strong overrides it"
+    stated = (
+        f"batch 64 a device, from `{' '.join(command[1:])}` in the command; --batch N or --scaling strong overrides it"
+    )
     assert said == ([stated] if batch == 64 else [])
 
 
