@@ -1,4 +1,4 @@
-"""Real logs for the tests of dialects, and a loop that reads one as `execute` does: line by line, then the end."""
+"""Real logs for the tests of dialects, and a loop that reads them as `execute` does: line by line, then the end."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from runner.run.dialects.base import Facts
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dialects"
 
-# Every log that has all its figures: its dialect, and what its command line would tell.
+# All complete logs, each with its dialect and the facts from its command line.
 WHOLE = {
     "caffe-1.0.log": ("caffe", {}),
     "caffe-1.0-test-phases.log": ("caffe", {"batch_per_device": 32}),
@@ -38,7 +38,7 @@ def text(name):
 
 
 def read(dialect, log, **changes):
-    """Events of a log; its line n is heard at n seconds."""
+    """The events of a log, whose line n is received at n seconds."""
     reader = DIALECTS[dialect](facts(**changes))
     lines = log.splitlines()
     events = [event for n, line in enumerate(lines) for event in reader.feed(line, received=float(n))]

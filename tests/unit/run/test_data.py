@@ -1,4 +1,4 @@
-"""Prevents: a traceback, or minutes of packing before it, where `dlscale data` is told to write what or where it can't."""
+"""Prevents: a traceback, or minutes of packing before an error, if `dlscale data` cannot make or write what was requested."""
 
 import ast
 
@@ -43,7 +43,7 @@ def here(tmp_path):
         (["pack", "set", "--out=x.rec", "--engine=venv", "--image-size=0"], "IMAGE_SIZE=0 is not a whole number"),
     ],
 )
-def test_what_can_not_be_made_is_refused_before_anything_is(here, words, says):
+def test_an_impossible_request_is_refused_before_anything_is_written(here, words, says):
     before = sorted(here.rglob("*"))
     done = to_its_end(["data", *words], cwd=here, env={"DLSCALE_CACHE": str(here.parent / "cache")}, timeout=120)
     assert (done.code, done.stdout) == (2, "")
@@ -52,7 +52,7 @@ def test_what_can_not_be_made_is_refused_before_anything_is(here, words, says):
     assert sorted(here.rglob("*")) == before
 
 
-def test_tokens_are_the_bytes_of_all_files_in_their_order(tmp_path):
+def test_tokens_are_the_bytes_of_all_files_in_order(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a\x00\xff")
     (tmp_path / "b.txt").write_bytes("é".encode())
     done = to_its_end(["data", "tokens", "b.txt", "a.txt", "--out=x.bin"], cwd=tmp_path, env={}, timeout=120)
@@ -60,7 +60,7 @@ def test_tokens_are_the_bytes_of_all_files_in_their_order(tmp_path):
     assert (tmp_path / "x.bin").read_bytes() == bytes([0xC3, 0, 0xA9, 0, ord("a"), 0, 0, 0, 0xFF, 0])
 
 
-def test_a_program_that_fails_is_told_by_its_last_line(tmp_path, monkeypatch):
+def test_a_failed_program_is_reported_by_its_last_line(tmp_path, monkeypatch):
     def full(argv, **_):
         raise CommandError(argv, 1, "Traceback\n  ...\nOSError: [Errno 28] No space left on device\n")
 
@@ -70,7 +70,7 @@ def test_a_program_that_fails_is_told_by_its_last_line(tmp_path, monkeypatch):
         data.make_sample(tmp_path / "new", images=11, seed=1, report=print)
 
 
-def test_the_command_line_knows_the_photographs_and_the_forms():
+def test_the_command_line_knows_the_number_of_photographs_and_the_packed_formats():
     assert set(commands_data.FOLDERS) < set(dataset.PACKED)
     source = (examples.ROOT / "workloads" / "imagenet_cnn" / "make_sample.py").read_text(encoding="utf-8")
     values = {

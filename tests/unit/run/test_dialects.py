@@ -1,5 +1,5 @@
-"""A dialect that reads what is not its own; a log cut anywhere that ends in a traceback; a log in no dialect that passes or fails
-without saying what was tried; a launcher's prefix that hides every line; events that a record could not hold."""
+"""Prevents: a dialect that matches foreign lines; a truncated log that ends in a traceback; a log in no dialect that passes, or fails
+without saying what was tried; a launcher's prefix that hides every line; events that a record cannot hold."""
 
 from itertools import pairwise
 
@@ -29,15 +29,15 @@ NOISE = [
 ]
 
 
-def test_every_log_is_tested_or_is_one_without_figures():
+def test_every_log_is_tested_except_the_one_without_figures():
     logs = {path.name for path in GOLDEN.glob("*.log")}
     assert logs == WHOLE.keys() | BY_PATTERNS.keys() | {"caffe-before-1.0.log"}
     sources = (GOLDEN / "SOURCES.md").read_text(encoding="utf-8")
     assert not [name for name in logs if f"`{name}`" not in sources]
 
 
-# samples ÷ seconds, each figure from the log by hand; warm-up that metrics cuts off is none of the dialects' business, so the windows
-# are summed as they are.
+# samples ÷ seconds, each figure computed from the log by hand. Dialects do not remove the transient at the start (metrics does), so all
+# windows are summed.
 @pytest.mark.parametrize(
     ("name", "samples", "seconds"),
     [
@@ -52,7 +52,7 @@ def test_every_log_is_tested_or_is_one_without_figures():
             + 320 * (1 / 108.8 + 1 / 108.6 + 1 / 107.5 + 1 / 108.3)),
     ],
 )  # fmt: skip
-def test_windows_hold_the_samples_and_seconds_of_the_log(name, samples, seconds):
+def test_windows_have_the_samples_and_seconds_of_the_log(name, samples, seconds):
     dialect, changes = WHOLE[name]
     events = read(dialect, text(name), **changes)
     windows = of("window", events)
@@ -66,7 +66,7 @@ def test_windows_hold_the_samples_and_seconds_of_the_log(name, samples, seconds)
 @pytest.mark.parametrize(
     ("name", "throughput"),
     [
-        # Steady from the first window on: all samples ÷ all seconds.
+        # Steady from the first window: all samples ÷ all seconds.
         ("tf_cnn_benchmarks-1-gpu.log", 180.4),
         ("horovod-pytorch-4-gpus.log", 432.785),  # the log's mean of rates says 432.8
         ("horovod-tensorflow2-8-gpus.log", 4800.11),
@@ -74,7 +74,7 @@ def test_windows_hold_the_samples_and_seconds_of_the_log(name, samples, seconds)
         ("tf_cnn_benchmarks-horovod-2-gpus.log", 22.4),
     ],
 )
-def test_measured_throughput_is_the_hand_computed_one(name, throughput):
+def test_measured_throughput_equals_the_hand_computed_one(name, throughput):
     dialect, changes = WHOLE[name]
     found = measure.measure(read(dialect, text(name), **changes), started=0.0, unit="images/s")
     assert found.throughput.value == pytest.approx(throughput, rel=1e-6)
@@ -83,8 +83,8 @@ def test_measured_throughput_is_the_hand_computed_one(name, throughput):
     assert found.parameter_norms == {"0": None}
 
 
-def test_a_log_that_is_slow_for_most_of_its_time_is_never_steady_and_counts_whole():
-    """Its first eight windows of 16 are 81 % of the seconds; without them 737 images/s read as 1,950."""
+def test_a_log_that_is_slow_most_of_the_time_is_not_steady_and_counts_in_full():
+    """The first 8 of its 16 windows are 81 % of the seconds; without them, 737 images/s became 1,950."""
     found = measure.measure(
         read("caffe", text("caffe-1.0-test-phases.log"), batch_per_device=32), started=0.0, unit="images/s"
     )
@@ -94,7 +94,7 @@ def test_a_log_that_is_slow_for_most_of_its_time_is_never_steady_and_counts_whol
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_the_dialect_is_found_while_reading_which_loses_no_event_and_no_other_dialect_reads_a_line(name):
+def test_the_dialect_is_detected_without_losing_events_and_no_other_dialect_matches_a_line(name):
     dialect, changes = WHOLE[name]
     lines = text(name).splitlines()
     reader = auto(facts(**changes))
@@ -117,7 +117,7 @@ def test_a_launchers_prefix_changes_nothing(name, tag):
 
 @pytest.mark.parametrize("name", WHOLE)
 @given(data=st.data())
-def test_lines_of_others_between_them_are_passed_over(name, data):
+def test_foreign_lines_in_between_are_skipped(name, data):
     dialect, changes = WHOLE[name]
     lines = text(name).splitlines()
     places = data.draw(st.lists(st.tuples(st.integers(0, len(lines)), st.sampled_from(NOISE)), max_size=5))
@@ -133,7 +133,7 @@ def test_lines_of_others_between_them_are_passed_over(name, data):
 
 @pytest.mark.parametrize("name", [*WHOLE, "caffe-before-1.0.log"])
 @given(data=st.data())
-def test_a_log_cut_anywhere_gives_sound_events_or_a_sentence(name, data):
+def test_a_truncated_log_yields_valid_events_or_a_dialect_error(name, data):
     dialect, changes = WHOLE.get(name, ("caffe", {}))
     whole = text(name)
     cut = whole[data.draw(st.integers(0, len(whole))) : data.draw(st.integers(0, len(whole)))]
@@ -151,7 +151,7 @@ def test_a_log_cut_anywhere_gives_sound_events_or_a_sentence(name, data):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_windows_lie_end_to_end_and_all_events_survive_the_file(name):
+def test_windows_lie_end_to_end_and_all_events_survive_serialization(name):
     dialect, changes = WHOLE[name]
     events = read(dialect, text(name), **changes)
     windows = of("window", events)
@@ -161,7 +161,7 @@ def test_windows_lie_end_to_end_and_all_events_survive_the_file(name):
     assert list(parse_events(event.model_dump_json() for event in events)) == events
 
 
-def test_a_log_in_another_dialect_than_was_named_is_refused_with_its_first_line():
+def test_a_log_in_another_dialect_is_refused_with_its_first_line():
     with pytest.raises(DialectError) as error:
         read("caffe", "\n\nhello world\nEpoch 1 done\n")
     assert str(error.value) == (
@@ -184,14 +184,14 @@ def test_a_log_in_no_dialect_is_refused_with_its_first_line_and_all_names():
     assert every in str(error.value)
 
 
-def test_of_the_suites_own_programs_the_measured_windows_and_all_losses_are_kept_and_nothing_else():
-    """Prevents warm-up or the log's tail counted as measured, and a run whose beginning or end is told twice."""
+def test_only_measured_windows_and_all_losses_of_the_suites_own_programs_are_kept():
+    """Prevents warm-up or the log's tail counted as measured, and a run with two begin or end events."""
     reader = FiguresReader(DIALECTS["caffe"](facts(batch_per_device=64, warmup=2)), iterations=8)
     events = [event for line in text("caffe_1.0.log").splitlines() for event in reader.feed(line, received=1.0)]
     assert reader.close(received=2.0) == ()
     assert {event.event for event in events} == {"window", "loss"}
     assert [window.iterations for window in of("window", events)] == [2, 2, 2, 2]
-    # The first is that from iteration 2 to iteration 4: 22.314567 - 22.226701.
+    # The first is from iteration 2 to iteration 4: 22.314567 - 22.226701.
     assert of("window", events)[0].seconds == pytest.approx(0.087866, abs=1e-6)
     assert [loss.first_iteration for loss in of("loss", events)] == [0, 2, 4, 6, 8, 10, 12, 14]
     with pytest.raises(DialectError, match="no line is in dialect caffe"):

@@ -1,5 +1,5 @@
-"""Caffe's log misread: the nonsense rate of iteration 0 counted, a test phase counted as training, `m` of `s/m iters` believed where
-it is only the solver's `display`, warm-up counted, a batch guessed."""
+"""Prevents misreading Caffe's log: counting the nonsense rate of iteration 0, a test phase as training, or warm-up; trusting `m` of
+`s/m iters`, which may be only the solver's `display`; guessing a batch."""
 
 import pytest
 from dialect_logs import of, read, text
@@ -22,10 +22,10 @@ def windows(*messages, **changes):
     return [(window.iterations, window.samples, window.seconds) for window in found]
 
 
-def test_the_first_line_closes_no_window_and_the_last_has_none():
+def test_the_first_and_last_lines_make_no_window():
     events = read("caffe", text("caffe-1.0.log"))
     found = of("window", events)
-    # Caffe's own seconds, cut to milliseconds.
+    # Caffe's own seconds, truncated to milliseconds.
     cut = [0.091, 0.076, 0.077, 0.083, 0.062, 0.058, 0.076, 0.208, 0.247]
     assert all(0 <= window.seconds - seconds < 0.002 for window, seconds in zip(found, cut, strict=True))
     assert {(window.iterations, window.samples) for window in found} == {(10, 160)}
@@ -34,19 +34,19 @@ def test_the_first_line_closes_no_window_and_the_last_has_none():
     lines = text("caffe-1.0.log").splitlines()
     assert "Iteration 0 (-112.732 iter/s" in lines[int(first.t)]
     assert warm.iterations == 0
-    # The next display line is 3 lines, here 3 s, on.
+    # The next display line is 3 lines, here 3 s, later.
     assert warm.t == found[0].start == first.t + 3 - found[0].seconds
 
 
-def test_the_stamps_tell_what_caffes_clock_cuts_off():
-    """0.087 s for 2 iterations on a CPU where the stamps are 87.9 ms apart: 1 % too fast."""
+def test_timestamps_restore_the_digits_that_caffes_clock_truncates():
+    """0.087 s for 2 iterations on a CPU, although the timestamps are 87.9 ms apart: 1 % too fast."""
     found = of("window", read("caffe", text("caffe_1.0.log"), batch_per_device=64))
     # 22.226701 - 22.137454, 22.314567 - 22.226701, 22.402187 - 22.314567
     assert [round(window.seconds, 6) for window in found[:3]] == [0.089247, 0.087866, 0.08762]
 
 
-def test_stamps_that_disagree_with_caffe_are_not_believed():
-    """Two lines on one screen that were written late."""
+def test_timestamps_that_disagree_with_caffes_seconds_are_ignored():
+    """Two lines that were written late."""
     late = [
         "I1121 23:59:59.000000     8 caffe.cpp:197] Use CPU.",
         "I1121 23:59:59.500000     8 solver.cpp:239] " + step(0, 1),
@@ -58,7 +58,7 @@ def test_stamps_that_disagree_with_caffe_are_not_believed():
     assert found.seconds == pytest.approx(1.1)
 
 
-def test_every_display_line_gives_its_loss_also_the_last_and_none_that_is_no_number():
+def test_every_display_line_has_a_loss_and_a_loss_that_is_not_finite_is_none():
     losses = of("loss", read("caffe", text("caffe-1.0.log")))
     assert [loss.first_iteration for loss in losses] == list(range(0, 101, 10))
     assert (losses[0].values, losses[-1].values) == ((2.45914,), (0.156108,))
@@ -78,13 +78,13 @@ def test_windows_with_a_test_phase_are_left_out():
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
-        # A solver restored at iteration 13 with display 10 first shows 20, then 30: `s/10 iters` in both, 7 and 10 in truth.
+        # A solver restored at iteration 13 with display 10 first shows 20, then 30: `s/10 iters` in both, but really 7 and 10.
         ((step(20, 0.7), step(30, 1.0), step(40, 1.1)), [(10, 40, 1.0), (10, 40, 1.1)]),
         (
             ("Iteration 2 (3.8928 s), loss = 5.0", step(50, 24, display=50), step(60, 5)),
             [(48, 192, 24.0), (10, 40, 5.0)],
         ),
-        # With epochs, as NVIDIA's 0.17 writes them: by hand from what is said of the format, as no public log with such lines was found.
+        # With epochs, as NVIDIA's 0.17 writes them: made up from a description of the format, because no public log has such lines.
         (
             (
                 "Iteration 0 (2.1 s), loss = 7.1",
@@ -93,7 +93,7 @@ def test_windows_with_a_test_phase_are_left_out():
             ),
             [(100, 400, 18.1), (99, 396, 18.0)],
         ),
-        # With the number of the node before them, as NVIDIA's 0.17.3 does.
+        # With the node's number in front, as NVIDIA's 0.17.3 writes them.
         (
             (
                 "    [0.0] Iteration 2 (2.02 s), loss = 7.1",
@@ -101,13 +101,13 @@ def test_windows_with_a_test_phase_are_left_out():
             ),
             [(98, 392, 3.13644)],
         ),
-        # Too short for Caffe's clock: the seconds go with the next line.
+        # Below the resolution of Caffe's clock: the next window covers both.
         ((step(0, 1), step(1, 0), step(2, 0.001), step(3, 0.002)), [(2, 8, 0.001), (1, 4, 0.002)]),
-        # Another solver's line is no second window.
+        # Another solver's line makes no second window.
         ((step(0, 1), step(10, 2), step(10, 2), step(20, 3)), [(10, 40, 2.0), (10, 40, 3.0)]),
     ],
 )
-def test_iterations_are_those_since_the_line_before_and_not_what_the_line_says(messages, expected):
+def test_iterations_are_counted_from_the_previous_line_not_taken_from_the_line(messages, expected):
     assert windows(*messages) == expected
 
 
@@ -120,7 +120,7 @@ def test_warm_up_iterations_are_left_out():
     assert warm.iterations == 10
 
 
-def test_another_solvers_lines_are_no_second_window():
+def test_lines_of_another_solver_make_no_second_window():
     """Several solver threads of the 0.15 fork each write `Iteration N, lr = ...`."""
     found = of("window", read("caffe", text("nvcaffe-0.15-two-gpus.log"), batch_per_device=128, devices=2))
     assert [(window.iterations, window.samples, window.seconds) for window in found] == [
@@ -134,7 +134,7 @@ def test_the_batch_is_read_from_the_train_net_for_one_device_with_one_size():
     assert {window.samples for window in of("window", read("caffe", whole))} == {160}
     accumulated = whole.replace("base_lr: 0.01\n", "base_lr: 0.01\niter_size: 4\n", 1)
     assert {window.samples for window in of("window", read("caffe", accumulated))} == {640}
-    # What the user says counts, also where the log says otherwise: it is what an iteration takes.
+    # The user's batch overrides the log's: it is the total of an iteration.
     assert {window.samples for window in of("window", read("caffe", accumulated, batch_per_device=7))} == {70}
     two = whole.replace("    batch_size: 16\n", "    batch_size: 16\n  }\n  data_param {\n    batch_size: 8\n", 1)
     with pytest.raises(DialectError, match="does not say how many samples an iteration takes; give BATCH"):
@@ -165,7 +165,7 @@ TWO_GPUS = text("caffe-1.0.log").replace("caffe.cpp:197] Use CPU.", "caffe.cpp:2
     ],
     ids=["no batch", "other devices", "no times", "too short"],
 )
-def test_a_log_that_does_not_tell_its_figures_is_refused(whole, changes, says):
+def test_a_log_without_its_figures_is_refused(whole, changes, says):
     with pytest.raises(DialectError, match=says):
         read("caffe", whole, **changes)
     assert (

@@ -1,4 +1,4 @@
-"""Horovod's synthetic benchmarks misread: one device's rate taken for the job's, rates averaged, the Keras warm-up counted."""
+"""Prevents misreading Horovod's synthetic benchmarks: one device's rate as the job's, a mean of rates, the Keras warm-up as measured."""
 
 import pytest
 from dialect_logs import of, read
@@ -21,18 +21,18 @@ def windows(log_, **changes):
     ]
 
 
-def test_a_line_is_of_one_device_and_a_window_of_all():
+def test_a_line_covers_one_device_and_a_window_covers_all():
     assert windows(log(320.0, 160.0, devices=4), devices=4) == [(10, 1280, 1.0), (10, 1280, 2.0)]
     assert windows(log(320.0, kind="CPU", devices=2), devices=2) == [(10, 640, 1.0)]
 
 
-def test_the_rate_is_samples_over_seconds_and_not_the_mean_of_rates():
+def test_the_rate_is_samples_over_seconds_not_the_mean_of_rates():
     # 320 images in 1 s and 320 in 2 s are 213/s; the benchmark itself would write (320 + 160) / 2 = 240/s.
     found = of("window", read("horovod", log(320.0, 160.0)))
     assert metrics.global_windows(found).rate == pytest.approx(640 / 3)
 
 
-def test_the_length_of_a_line_is_the_commands():
+def test_the_batches_of_a_line_come_from_the_command():
     assert windows(log(320.0), command=("python", "x.py", "--num-batches-per-iter", "5")) == [(5, 160, 0.5)]
 
 
@@ -43,14 +43,14 @@ def test_the_warm_up_ends_where_the_benchmark_says():
     assert (warm.iterations, warm.t, window.start) == (7, 4.0, 4.0)  # `Running benchmark...` is the fifth line
 
 
-def test_keras_has_no_warm_up_but_its_first_line():
+def test_the_first_line_of_keras_is_its_warm_up():
     keras = "Model: ResNet50\nBatch size: 32\nNumber of {}s: {}\n"
     assert windows(log(1.0, 320.0, 160.0, header=keras)) == [(10, 320, 1.0), (10, 320, 2.0)]
     with pytest.raises(DialectError, match="no `Iter #` after iteration 0"):
         read("horovod", log(1.0, header=keras))
 
 
-def test_iterations_of_the_job_before_the_end_of_a_longer_warm_up_are_left_out():
+def test_a_longer_warm_up_excludes_further_iterations():
     whole = log(320.0, 160.0, 80.0)
     assert [seconds for *_, seconds in windows(whole, warmup=10)] == [1.0, 2.0, 4.0]
     assert [seconds for *_, seconds in windows(whole, warmup=11)] == [2.0, 4.0]
@@ -58,7 +58,7 @@ def test_iterations_of_the_job_before_the_end_of_a_longer_warm_up_are_left_out()
         read("horovod", whole, warmup=50)
 
 
-def test_another_number_of_devices_another_batch_or_none_is_refused():
+def test_other_devices_another_batch_or_no_batch_is_refused():
     with pytest.raises(DialectError, match="names 4 devices, the run was asked for 1"):
         read("horovod", log(320.0, devices=4))
     with pytest.raises(DialectError, match="says 32 samples a device, the run was asked for 64"):
@@ -68,5 +68,5 @@ def test_another_number_of_devices_another_batch_or_none_is_refused():
     assert windows(log(320.0, header="Running benchmark...\n"), batch_per_device=32) == [(10, 320, 1.0)]
 
 
-def test_a_rate_of_zero_is_no_window():
+def test_a_rate_of_zero_makes_no_window():
     assert windows(log(0.0, 320.0)) == [(10, 320, 1.0)]

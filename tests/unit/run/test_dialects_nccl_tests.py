@@ -1,5 +1,5 @@
-"""nccl-tests misread: a latency or a small message quoted as the bandwidth, in-place for out-of-place, damaged data passed as fast,
-columns of an older release shifted by one."""
+"""Prevents misreading nccl-tests: a latency or a small message as the bandwidth, in-place as out-of-place, damaged data as fast, the columns
+of older releases shifted by one."""
 
 import pytest
 from dialect_logs import of, read, text
@@ -36,15 +36,15 @@ def test_every_row_is_kept_in_both_placements():
         ("nccl-tests-2.10-error-column.log", 2, 105.46),
     ],
 )
-def test_the_figure_is_the_largest_message_out_of_place(name, devices, gb_s):
+def test_the_figure_is_that_of_the_largest_out_of_place_message(name, devices, gb_s):
     assert bus_bandwidth(read("nccl-tests", text(name), devices=devices)) == pytest.approx(gb_s, rel=1e-12)
-    # Measured again it counts by bytes and seconds, the same bytes at 100 and at 50 GB/s: 2 / (1/100 + 1/50) = 66.7, not 75.
+    # A repeated measurement is pooled as bytes ÷ seconds; for the same bytes at 100 and 50 GB/s: 2 / (1/100 + 1/50) = 66.7, not 75.
     whole = HEADER + row(1024, 500.0) + row(2048, 100.0) + row(2048, 50.0, kind="half")
     assert bus_bandwidth(read("nccl-tests", whole)) == pytest.approx(200 / 3)
     assert bus_bandwidth([]) is None
 
 
-def test_old_tables_have_no_root_and_an_error_that_is_no_count():
+def test_old_tables_have_no_root_and_an_error_instead_of_a_count():
     found = of("bandwidth", read("nccl-tests", text("nccl-tests-2.10-error-column.log"), devices=2))
     assert len(found) == 10
     last = found[-2]
@@ -53,12 +53,12 @@ def test_old_tables_have_no_root_and_an_error_that_is_no_count():
     )  # fmt: skip
 
 
-def test_tables_of_before_2020_have_milliseconds_and_a_residual():
+def test_tables_before_2020_have_milliseconds_and_a_residual():
     found = of("bandwidth", read("nccl-tests", text("nccl-1-res-column.log"), devices=4))
     assert len(found) == 10
-    # 10 MB in 1.628 ms are 6.14 GB/s; over each link of four go 2 x 3 / 4 of them.
+    # 10 MB in 1.628 ms are 6.14 GB/s; for 4 ranks each link carries 2 x 3 / 4 of them.
     assert (found[0].time_us, found[0].algbw_gb_s, found[0].busbw_gb_s, found[0].wrong) == (1628.0, 6.14, 9.21, None)
-    # nccl-tests 1, whose rows have no result of a check with `-c 0`, and name their ranks.
+    # nccl-tests 1: with `-c 0`, rows have no check result, and the header names the ranks.
     rows = """# NCCL Tests compiled with NCCL 2.4
 #   Rank  0 on       host device  0 [0x05] GeForce RTX 2080 Ti
 #   Rank  1 on       host device  1 [0x06] GeForce RTX 2080 Ti
@@ -68,7 +68,7 @@ def test_tables_of_before_2020_have_milliseconds_and_a_residual():
     assert bus_bandwidth(read("nccl-tests", rows, devices=2)) == 3.58
 
 
-def test_unchecked_results_and_placements_that_do_not_exist():
+def test_unchecked_results_and_missing_placements_are_none():
     unchecked = HEADER + row(2048, 10.0, wrong=("N/A", "-1"))
     assert [one.wrong for one in of("bandwidth", read("nccl-tests", unchecked))] == [None, None]
     gather = HEADER + "  2048  512  float  none  -1  10.0  1.00  9.00  0  N/A  N/A  N/A  N/A\n"
@@ -89,6 +89,6 @@ FAILED = text("nccl-tests-2.10-error-column.log").replace("values : 0 OK", "valu
     ],
     ids=["damaged", "out of bounds", "nothing", "other devices", "no header"],
 )
-def test_a_table_whose_bandwidth_means_nothing_is_refused(log, devices, says):
+def test_a_table_with_a_meaningless_bandwidth_is_refused(log, devices, says):
     with pytest.raises(DialectError, match=says):
         read("nccl-tests", log, devices=devices)

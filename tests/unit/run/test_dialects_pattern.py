@@ -1,5 +1,5 @@
-"""A log that only its user knows, misread: steps that nobody timed counted, a rate of one device taken for all, a line that hangs the
-runner, a pattern that never matches and a run that so passes without figures. Lines are of public logs, their sources beside them.
+"""Prevents misreading a log by the user's pattern: counting steps that were not timed, one device's rate as that of all, a line that hangs
+the runner, a run that passes without figures because its pattern never matches. Lines are from public logs, with their sources.
 """
 
 import time
@@ -17,7 +17,7 @@ from runner.run.dialects.pattern import PatternReader
 
 DOCS = Path(__file__).parents[3] / "docs" / "external-programs.md"
 
-# What a program wrote, what to look for, what the command says, and the samples of a line with its rate in samples/s, by hand.
+# A program's output, the patterns, the facts from the command, and each line's samples and rate in samples/s, computed by hand.
 LOGS = {
     # github.com/karpathy/nanoGPT issue 110: a line a step, 8 GPUs; a step has 12 x 5 x 8 sequences.
     "nanogpt": (
@@ -108,7 +108,7 @@ LOGS = {
     ),
 }
 
-# Whole logs (tests/golden/dialects/SOURCES.md): what to look for, what the command says, and the figure by hand.
+# Whole logs (tests/golden/dialects/SOURCES.md): the patterns, the facts from the command, and the figure computed by hand.
 WHOLE = {
     # 41 steps of the 512 tokens that the log tells, in 4814.63 ms.
     "nanogpt.log": (
@@ -150,7 +150,7 @@ def read(lines, patterns, unit="samples", **told):
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_throughput_is_the_harmonic_mean_of_what_the_program_says(name):
+def test_throughput_is_the_harmonic_mean_of_the_programs_rates(name):
     lines, patterns, told, expected = LOGS[name]
     events = read(lines, patterns, **told)
     windows = of("window", events)
@@ -161,7 +161,7 @@ def test_throughput_is_the_harmonic_mean_of_what_the_program_says(name):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_log_comes_to_the_figure_of_its_program(name):
+def test_a_whole_log_yields_its_programs_own_figure(name):
     patterns, told, expected = WHOLE[name]
     events = read(text(name).splitlines(), patterns, **told)
     assert measure.measure(events, started=0.0, unit="samples/s").throughput.value == pytest.approx(expected, rel=0.001)
@@ -175,13 +175,13 @@ def test_losses_are_kept_with_their_steps():
     assert [loss.values for loss in of("loss", read(LOGS["transformers"][0], LOGS["transformers"][1]))] == [(0.3063,)]
 
 
-def test_warm_up_is_left_out_by_the_number_of_the_step():
+def test_warm_up_is_excluded_by_step_number():
     lines = [f"iter {n}: time {ms}ms" for n, ms in ((0, 9000.0), (10, 50.0), (20, 40.0), (30, 40.0))]
     events = read(lines, [r"iter (?P<step>\d+): time (?P<ms>[\d.]+)ms"], batch_per_device=1, warmup=11)
     assert [(w.iterations, w.seconds) for w in of("window", events)] == [(1, 0.04), (1, 0.04)]
 
 
-def test_the_first_rank_that_tells_a_time_speaks_for_all():
+def test_the_first_rank_with_a_time_represents_all():
     lines = ["rank 1 hello", "rank 3: 5 ms", "rank 0: 7 ms", "rank 3: 5 ms"]
     events = read(lines, [r"rank (?P<rank>\d): (?P<ms>\d+) ms"], batch_per_device=2, devices=4)
     assert [(w.samples, w.seconds) for w in of("window", events)] == [(8, 0.005), (8, 0.005)]
@@ -198,7 +198,7 @@ def test_the_first_rank_that_tells_a_time_speaks_for_all():
         (["time 5ms"], r"give --batch N, the samples a device, or a group `samples`"),
     ],
 )
-def test_what_a_log_lacks_is_one_sentence(lines, says):
+def test_a_missing_value_is_reported_in_one_sentence(lines, says):
     with pytest.raises(DialectError) as error:
         read(
             lines,
@@ -210,7 +210,7 @@ def test_what_a_log_lacks_is_one_sentence(lines, says):
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+(?P<ms>b)", r"(a|a)*(?P<ms>b)", r".*.*.*.*(?P<ms>x)", r"(?:.*)*(?P<ms>x)"])
-def test_a_pattern_that_would_take_years_ends_in_a_second_and_a_sentence(pattern):
+def test_a_pattern_that_would_take_years_is_stopped_after_a_second(pattern):
     before = time.process_time()
     with pytest.raises(DialectError, match="the pattern takes over 1 s for one line"):
         read(["a" * 100_000], [pattern], batch_per_device=1)
@@ -227,13 +227,13 @@ def test_a_pattern_that_would_take_years_ends_in_a_second_and_a_sentence(pattern
         ("x" * 1001, "String should have at most 1000 characters"),
     ],
 )
-def test_a_pattern_that_tells_nothing_is_refused(text, says):
+def test_an_invalid_or_useless_pattern_is_refused(text, says):
     with pytest.raises(RequestError) as error:
         parsing.pattern("PATTERN", text)
     assert says in str(error.value)
 
 
-def test_a_file_holds_several_patterns_and_says_what_samples_are(tmp_path):
+def test_a_file_can_hold_several_patterns_and_the_unit(tmp_path):
     file = tmp_path / "titan.yaml"
     file.write_text("unit: tokens\nlines:\n  - 'step: +(?P<step>\\d+)'\n  - 'tps: (?P<device_rate>[\\d,]+)'\n")
     assert parsing.pattern("PATTERN", str(file)) == LogPattern(
@@ -244,7 +244,7 @@ def test_a_file_holds_several_patterns_and_says_what_samples_are(tmp_path):
         parsing.pattern("PATTERN", str(file))
 
 
-def test_every_group_is_explained():
+def test_every_group_is_documented():
     text = DOCS.read_text(encoding="utf-8")
     assert not [name for name in GROUPS if f"`{name}`" not in text]
 
@@ -259,13 +259,13 @@ def test_every_group_is_explained():
             for words in ("--batch-size 64 --batch_size=32", "--eval-batch-size 64", "--micro-batch-size 64")
         ),
         *((words, None) for words in ("--batch-size auto", "--batch-size 0")),
-        # nanoGPT counts 40 batches over all devices, Hugging Face's Trainer 4 on each: which, no command line tells.
+        # nanoGPT accumulates 40 batches over all devices, Hugging Face's Trainer 4 on each device; a command line does not say which.
         ("--batch_size=64 --gradient_accumulation_steps=40", None),
         ("--per_device_train_batch_size 64 --gradient-accumulation-steps 4", None),
         ("--batch_size=64 --gradient_accumulation_steps=1", 64),
     ],
 )
-def test_the_batch_that_a_command_names(words, batch):
+def test_the_batch_is_found_in_a_command(words, batch):
     for command in (["python", "train.py", *words.split(" ")], ["sh", "-c", f"python train.py {words}"]):
         found = parsing.batch_of(command)
         assert (found and found[0]) == batch

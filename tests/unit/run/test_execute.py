@@ -1,9 +1,9 @@
-"""Hangs and orphans: a failed rank that leaves the others waiting, a silent job, a runner that is killed, a disk that fills.
+"""Prevents hangs and orphans: after a failed rank, a silent job, a killed runner, or a full disk.
 
-Real processes through the engine `venv`, so that what is tested is what runs.
+The tests run real processes through the engine `venv`.
 
-Prevents: events and rows of two ranks that mpirun wove into one line taken for a breach of the contract, or lost; text of other
-programs that is changed on its way.
+Also prevents: events and rows of two ranks that mpirun mixed in one line, lost or reported as breaking the contract; changed output of
+other programs.
 """
 
 import os
@@ -48,7 +48,7 @@ class Sheet:
         self.events.append(event)
 
     def check(self):
-        """Memory has room."""
+        """There is room in memory."""
 
 
 def spec(program, *, name="w0", role="worker", node="here"):
@@ -86,13 +86,13 @@ def wait_gone(marker, seconds=10):
 
 @pytest.fixture
 def sleep():
-    """A program that sleeps for minutes, and is gone once its run is over."""
+    """A program that sleeps for minutes; checks that it is gone after its run."""
     marker = f"sleeper-{os.getpid()}-{time.monotonic_ns()}"
     yield f"import time; time.sleep(300) #{marker}"
     assert not wait_gone(marker)
 
 
-def test_a_good_run_keeps_events_and_logs_apart():
+def test_a_successful_run_separates_events_from_logs():
     sheet = Sheet()
     seen = []
     outcome = run(
@@ -107,7 +107,7 @@ def test_a_good_run_keeps_events_and_logs_apart():
     assert seen[0].received >= outcome.started
 
 
-def test_a_failing_rank_ends_the_others_and_is_named_with_its_last_words(sleep):
+def test_a_failing_rank_ends_the_others_and_is_named_with_its_last_line(sleep):
     outcome = run(spec(sleep), spec("import sys, time; time.sleep(0.5); sys.exit('no such layer')", name="w1"))
     assert (outcome.status, outcome.reason) == ("failed", "w1: exit code 1; it last said: no such layer")
 
@@ -119,13 +119,13 @@ def test_a_failing_rank_ends_the_others_and_is_named_with_its_last_words(sleep):
         ("import time\nwhile True: print('.'); time.sleep(0.05)", Limits(1.5, 60), "timeout", "--timeout"),
     ],
 )
-def test_a_job_that_is_silent_or_never_ends_is_ended(program, limits, status, flag):
+def test_a_job_that_is_silent_or_exceeds_its_time_limit_is_ended(program, limits, status, flag):
     outcome = run(spec(program), limits=limits)
     assert outcome.status == status
     assert flag in outcome.reason
 
 
-def test_a_child_in_a_session_of_its_own_does_not_survive_its_job(sleep):
+def test_a_child_in_its_own_session_does_not_survive_its_job(sleep):
     child = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {sleep!r}], start_new_session=True)"
     assert run(spec(child)).status == "ok"
 
@@ -133,8 +133,8 @@ def test_a_child_in_a_session_of_its_own_does_not_survive_its_job(sleep):
 @pytest.mark.parametrize(
     ("number", "reason"), [(signal.SIGINT, "stopped by Ctrl-C"), (signal.SIGTERM, "stopped by SIGTERM")]
 )
-def test_a_signal_ends_the_job_and_is_an_outcome_however_often_it_comes(sleep, number, reason):
-    """A second Ctrl-C that found the runner between the job's end and its record."""
+def test_a_repeated_signal_ends_the_job_as_interrupted(sleep, number, reason):
+    """Prevents a second Ctrl-C that hits the runner between the job's end and its record."""
     begun = threading.Event()
 
     def insist():
@@ -152,14 +152,14 @@ def test_a_signal_ends_the_job_and_is_an_outcome_however_often_it_comes(sleep, n
     assert (outcome.status, outcome.reason) == ("interrupted", reason)
 
 
-def test_a_run_that_was_stopped_before_it_began_starts_nothing():
+def test_a_run_stopped_before_its_start_starts_nothing():
     stopped = Stopped()
     stopped.by = "SIGHUP"
     outcome = run(spec("pass"), stopped=stopped)
     assert (outcome.status, outcome.reason, outcome.containers) == ("interrupted", "stopped by SIGHUP", {})
 
 
-def test_an_event_that_breaks_the_contract_fails_the_run_and_is_quoted(sleep):
+def test_an_event_that_breaks_the_contract_fails_the_run(sleep):
     outcome = run(spec(f'print(\'::dlscale:: {{"event":"window","rank":0}}\')\n{sleep}'))
     assert outcome.status == "failed"
     assert "breaks the contract" in outcome.reason
@@ -171,7 +171,7 @@ def test_helpers_that_outlive_the_workers_do_not_hang_the_run(monkeypatch, sleep
     assert (outcome.status, outcome.reason) == ("failed", "s0 did not end although every worker had")
 
 
-def test_a_daemon_is_ended_with_the_last_of_those_that_it_serves_and_its_end_is_none_of_the_outcome(sleep):
+def test_a_daemon_is_ended_after_all_others_and_does_not_affect_the_outcome(sleep):
     outcome = run(
         spec(sleep, name="d1", role="daemon"),
         spec("import time; time.sleep(0.5)", name="s0", role="server"),
@@ -181,7 +181,7 @@ def test_a_daemon_is_ended_with_the_last_of_those_that_it_serves_and_its_end_is_
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_daemon_that_dies_before_its_time_is_named_however_it_ended(sleep, code):
+def test_a_daemon_that_exits_early_fails_the_run_with_any_exit_code(sleep, code):
     daemon = spec(f"import sys; print('bind: address in use'); sys.exit({code})", name="d1", role="daemon")
     outcome = run(daemon, spec(sleep))
     assert outcome.status == "failed"
@@ -191,7 +191,7 @@ def test_a_daemon_that_dies_before_its_time_is_named_however_it_ended(sleep, cod
 
 
 class Refusing(LocalEngine):
-    """Starts no container of this name."""
+    """Refuses to start container w1."""
 
     def start(self, spec):
         if spec.name == "w1":
@@ -200,21 +200,21 @@ class Refusing(LocalEngine):
 
 
 class Silent(LocalEngine):
-    """Runs containers, and answers no question."""
+    """Runs containers, but answers no check."""
 
     def check(self, node):
         raise EngineError("no answer within 5 s")
 
 
 class CutOff(LocalEngine):
-    """Runs containers on a node that is not reached any more, which is known at once."""
+    """Runs containers on a node that is known immediately to be unreachable."""
 
     def check(self, node):
         raise NodeGoneError(f"no route to {node}")
 
 
 class Gone(LocalEngine):
-    """Goes away with its first container, as an engine that is stopped does."""
+    """Vanishes after its first container started, like an engine that is stopped."""
 
     def start(self, spec):
         container = super().start(spec)
@@ -226,7 +226,7 @@ class Gone(LocalEngine):
         return container
 
 
-def test_a_container_that_will_not_start_ends_those_that_did(sleep):
+def test_a_container_that_does_not_start_ends_the_started_ones(sleep):
     outcome = run(spec(sleep), spec("pass", name="w1"), engines={"here": Refusing(None, WORKLOADS)})
     assert outcome.reason == "venv would not start w1: no such image"
 
@@ -249,9 +249,7 @@ def test_a_container_that_will_not_start_ends_those_that_did(sleep):
         (Refusing, "pass", "n2: venv would not start w1: no such image"),
     ],
 )
-def test_what_fails_on_one_of_several_nodes_ends_the_job_on_the_others_and_is_named_with_its_node(
-    monkeypatch, sleep, engine, other, reason
-):
+def test_a_failure_on_one_node_ends_the_job_on_the_others_and_names_the_node(monkeypatch, sleep, engine, other, reason):
     monkeypatch.setattr(container_group, "BEAT_S", 0.1)
     monkeypatch.setattr(container_group, "SILENCE_S", 0.4)
     engines = {"n1": LocalEngine(None, WORKLOADS), "n2": engine(None, WORKLOADS)}
@@ -264,12 +262,12 @@ def test_what_fails_on_one_of_several_nodes_ends_the_job_on_the_others_and_is_na
 @pytest.mark.parametrize(
     ("roles", "order"),
     [
-        # A worker on a fast node looked for a node whose name did not exist yet.
+        # Otherwise a worker on a fast node looked up a node whose name did not exist yet.
         ({"a1": "daemon", "b1": "daemon", "a2": "worker", "b2": "worker"}, ["a1", "b1", "a2", "b2"]),
         ({"b1": "worker", "a1": "scheduler", "a2": "worker"}, ["a1", "a2", "b1"]),
     ],
 )
-def test_the_daemons_of_all_nodes_are_up_before_anything_else_starts_and_no_node_waits_for_another(roles, order):
+def test_daemons_of_all_nodes_start_first_and_nodes_do_not_wait_for_each_other(roles, order):
     started = []
 
     class Slow(LocalEngine):
@@ -284,7 +282,7 @@ def test_the_daemons_of_all_nodes_are_up_before_anything_else_starts_and_no_node
 
 
 @pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
-def test_containers_on_other_machines_hear_from_the_runner(monkeypatch, nodes):
+def test_containers_on_other_machines_get_heartbeats(monkeypatch, nodes):
     monkeypatch.setattr(container_group, "BEAT_S", 0.1)
     lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
     argv = (*lease, "import time; time.sleep(4)")
@@ -297,8 +295,8 @@ def test_containers_on_other_machines_hear_from_the_runner(monkeypatch, nodes):
 
 
 @pytest.mark.parametrize("notices", ["log", "check"])
-def test_a_disk_that_fills_ends_the_job_also_one_that_says_nothing(monkeypatch, sleep, notices):
-    """A full disk that was noticed 97 s later, at the next window."""
+def test_a_full_disk_ends_even_a_silent_job(monkeypatch, sleep, notices):
+    """Prevents a full disk that is noticed only at the next window, once 97 s later."""
 
     def full(*_):
         raise RunFailedError("/results/x: can't be written (No space left on device)")
@@ -309,8 +307,8 @@ def test_a_disk_that_fills_ends_the_job_also_one_that_says_nothing(monkeypatch, 
 
 
 @pytest.mark.parametrize("stubborn", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"])
-def test_kill_9_of_the_runner_leaves_no_process(tmp_path, stubborn):
-    """Orphans holding GPUs after the runner was killed: nothing of the runner is left to clean up, the lease alone does."""
+def test_kill_9_of_the_runner_leaves_no_processes(tmp_path, stubborn):
+    """Prevents orphans that hold GPUs after the runner was killed: only the lease is left to clean up."""
     marker = f"orphan-{os.getpid()}-{len(stubborn)}"
     job = f"{stubborn}import os, time\nprint('up', flush=True)\nif os.fork(): time.sleep(300) #{marker}\nelse: os.setsid(); time.sleep(300)"
     runner = textwrap.dedent(f"""
@@ -328,7 +326,7 @@ def test_kill_9_of_the_runner_leaves_no_process(tmp_path, stubborn):
     assert not wait_gone(f"#{marker}", 12)
 
 
-# A real chain, shortened: Open MPI 4.1.4, two ranks that write rows at once.
+# A real chain, shortened: Open MPI 4.1.4, two ranks that write rows concurrently.
 WOVEN = (
     (
         '[1,1]<stdout>:::dlscale-rows:: {"table":"kernels","rank":1,"columns":{"na[1,0]<stdout>:::dlscale-rows:: '
@@ -340,7 +338,7 @@ WOVEN = (
 
 
 def mpirun(fragments):
-    """What mpirun prints of (rank, text) fragments: a tag before each, and one behind each end of line within it."""
+    """Print (rank, text) fragments as mpirun does: a tag before each, and after each newline within it."""
     printed = ""
     for rank, text in fragments:
         tag = f"[1,{rank}]<stdout>:"
@@ -348,7 +346,7 @@ def mpirun(fragments):
     return printed
 
 
-def test_a_line_that_was_torn_by_another_rank_is_whole_again():
+def test_a_line_split_by_another_rank_is_reassembled():
     assembler = LineAssembler()
     found = [parse_line(text, received=0.0, container="c") for physical in WOVEN for text in assembler.feed(physical)]
     assert all(isinstance(rows, Rows) for rows in found)
@@ -361,7 +359,7 @@ def test_a_line_that_was_torn_by_another_rank_is_whole_again():
 
 
 @given(fragments=st.lists(st.tuples(st.integers(0, 3), st.text(alphabet="ab\n", min_size=1, max_size=9)), max_size=30))
-def test_every_rank_is_heard_as_if_it_had_been_alone(fragments):
+def test_every_ranks_output_is_the_same_as_if_it_ran_alone(fragments):
     written = dict.fromkeys(range(4), "")
     for rank, text in fragments:
         written[rank] += text
@@ -378,8 +376,8 @@ def test_every_rank_is_heard_as_if_it_had_been_alone(fragments):
     assert assembler.close() == ()
 
 
-def test_tags_that_end_no_line_fill_no_memory():
-    """What looked like the tag of one more rank was kept for its end, of any number of them."""
+def test_tags_without_line_ends_do_not_fill_memory():
+    """Text that looks like the tags of further ranks was buffered without limit, waiting for their line ends."""
     assembler = LineAssembler()
     for rank in range(40_000):
         assert assembler.feed(f"[1,{rank}]<stdout>:{'x' * 1000}[2,1]<stdout>:whole") == ("[2,1]<stdout>:whole",)
@@ -387,14 +385,14 @@ def test_tags_that_end_no_line_fill_no_memory():
     assert sum(map(len, assembler.close())) <= MAX_BUFFERED
 
 
-def test_lines_without_a_tag_pass_as_they_are_and_what_stands_before_one_is_a_line():
+def test_untagged_lines_pass_unmodified_and_text_before_a_tag_is_its_own_line():
     assembler = LineAssembler()
     for text in ("", "::dlscale:: {}", "[0]<stdout>:a line of horovodrun", "[rank1]: a traceback", "array[1,2]"):
         assert assembler.feed(text) == (text,)
     assert assembler.feed("mpirun says[1,0]<stdout>:hello") == ("mpirun says", "[1,0]<stdout>:hello")
 
 
-def test_what_never_ended_is_given_at_the_end():
+def test_unterminated_lines_are_returned_at_the_end():
     assembler = LineAssembler()
     assert assembler.feed("[1,0]<stdout>:hel[1,1]<stdout>:whole") == ("[1,1]<stdout>:whole",)
     assert assembler.close() == ("[1,0]<stdout>:hel",)

@@ -1,5 +1,5 @@
-"""A program that is not the suite's, benchmarked as if it were: flags that are ignored, runs of different commands compared, figures that
-no log tells, a speedup against nothing, a job that outlives its runner, and records of it that can't be read or regraded.
+"""Prevents benchmarking an external program as if it were the suite's: ignored flags, comparisons of different commands, figures that its log
+does not contain, a speedup without a baseline, a job that outlives its runner, records that cannot be read or regraded.
 """
 
 import json
@@ -74,7 +74,7 @@ def trials(node=None, device="cpu", image=IMAGE, **changes):
     return plan_command(request(**changes), resources(node, device, image, changes.get("data")))
 
 
-# What is asked
+# Requests
 
 
 def dlscale(*words, env=None):
@@ -90,7 +90,7 @@ def dlscale(*words, env=None):
         (["--dialect=mxnet"], "--dialect reads the log of a command of yours; give --image IMG"),
         (["--image=i:1", "--mount={here}/gone", "--", "x"], "/gone does not exist"),
         (["--image=i:1", "--strategy=ddp", "--framework=mxnet", "--", "x"], "--framework and --strategy apply to"),
-        # A flag that asks for what is the default anyway would be ignored all the same.
+        # A flag with the default value would be ignored all the same.
         (["--image=i:1", "--precision=fp32", "--", "x"], "--precision applies to"),
         (["--image=i:1", "--seed=1", "--", "x"], "--seed applies to"),
         (
@@ -115,7 +115,7 @@ def dlscale(*words, env=None):
         (["--image=i:1", "--", "x"], "no Docker engine answers"),
     ],
 )
-def test_each_mistake_is_one_sentence_and_starts_nothing(tmp_path, words, says):
+def test_each_mistake_is_reported_in_one_sentence_and_starts_nothing(tmp_path, words, says):
     words = [word.format(here=tmp_path) for word in words]
     done = dlscale(f"--out={tmp_path / 'out'}", *words, env={"DOCKER_HOST": "unix:///nowhere.sock"})
     assert done.code == 2, done.stderr
@@ -125,10 +125,10 @@ def test_each_mistake_is_one_sentence_and_starts_nothing(tmp_path, words, says):
     assert not (tmp_path / "out").exists()
 
 
-# What is planned
+# Plans
 
 
-def test_a_run_holds_what_was_asked_and_nothing_more():
+def test_a_trial_holds_the_request_and_nothing_more():
     (trial,) = trials(batch=32, warmup=10)
     asked = {"image": "corp/net:7", "command": COMMAND, "dialect": "auto", "batch_per_device": 32, "warmup": 10}
     here = {"device": "cpu", "world_size": 1, "cpus_per_worker": 2, "data": None, "repeat": 1}
@@ -136,7 +136,7 @@ def test_a_run_holds_what_was_asked_and_nothing_more():
     assert [found.repeat for found in trials(repeat=3)] == [1, 2, 3]
 
 
-def test_only_runs_of_the_same_command_in_the_same_image_compare():
+def test_only_runs_of_the_same_command_and_image_share_a_key():
     four = examples.gpu_node(4)
     (one,) = trials(four, "gpu")
     rebuilt = IMAGE.model_copy(update={"id": "sha256:8"})
@@ -152,7 +152,7 @@ def test_only_runs_of_the_same_command_in_the_same_image_compare():
     ]
     assert {found.key for (found,) in same} == {one.key}
     assert one.key not in {found.key for (found,) in other}
-    # Two CPU workers on the same cores have half of them each: other devices than one worker with all.
+    # Two CPU workers have half of the cores each, so they are other devices than one worker with all cores.
     assert trials()[0].key != trials(workers=(2,))[0].key
 
 
@@ -163,29 +163,29 @@ def test_only_runs_of_the_same_command_in_the_same_image_compare():
         ("cpu", {"workers": (3,)}, "WORKERS=3 asked, here offers 2 cores; ask for 2 or fewer"),
     ],
 )
-def test_more_devices_than_there_are_are_refused(device, changes, says):
+def test_more_devices_than_the_machine_has_are_refused(device, changes, says):
     with pytest.raises(RequestError, match=re.escape(says)):
         trials(device=device, **changes)
 
 
-def test_a_command_that_names_its_devices_sweeps_scales_and_gets_its_baseline():
+def test_a_command_with_a_placeholder_sweeps_scales_and_gets_a_baseline():
     command = ("torchrun", "--nproc_per_node={gpus}", "train.py", "${gpus}", "{}")
     four = trials(examples.gpu_node(4), "gpu", command=command, gpus=(2, 4), repeat=2)
     assert [(one.world_size, one.repeat) for one in four] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)]
     assert four[1].command == ("torchrun", "--nproc_per_node=2", "train.py", "${gpus}", "{}")
     assert len({one.key for one in four}) == 1
-    # A worker has as many cores at every scale.
+    # A worker has the same number of cores at every scale.
     two = trials(examples.node(cores=(0, 1, 2, 3)), command=("x", "{workers}"), workers=(2,))
     assert [(one.world_size, one.cpus_per_worker) for one in two] == [(1, 2), (2, 2)]
 
 
-def test_name_variables_and_folder_reach_the_container_and_its_runs():
+def test_name_variables_and_workdir_reach_the_container_and_the_key():
     (trial,) = trials(name="nano gpt", env=(("A", "b c"), ("HOME", "/h")), workdir="/w")
     found = container(trial, resources(), DOCKER, run_id="r")
     assert (found.env["A"], found.env["HOME"], found.workdir, trial.name) == ("b c", "/h", "/w", "nano gpt")
     assert "--workdir /w" in " ".join(docker_options.docker_run(found, None))
     assert docker_options.create_options(found, None)["working_dir"] == "/w"
-    # A name is a name; a variable makes it another program.
+    # A name does not change the key; a variable does.
     assert trial.key == trials(env=(("HOME", "/h"), ("A", "b c")), workdir="/w")[0].key
     assert len({trials(**one)[0].key for one in ({}, {"env": (("A", "1"),)}, {"workdir": "/w"})}) == 3
 
@@ -198,13 +198,13 @@ def test_name_variables_and_folder_reach_the_container_and_its_runs():
         (("x", "--batch-size", "64"), {"pattern": PATTERN, "batch": 32}, 32),
         (("x", "--batch-size", "64"), {"dialect": "mxnet"}, 64),
         (("x", "--batch-size", "64"), {}, 64),
-        # MXNet's programs share theirs out, and nccl-tests' `-b` are bytes.
+        # MXNet's programs divide their batch among devices, and `-b` of nccl-tests is in bytes.
         (("x", "--batch-size", "64"), {"workers": (2,)}, None),
         (("all_reduce_perf", "-b", "8"), {}, None),
         (("x", "--batch-size", "64"), {"dialect": "horovod"}, None),
     ],
 )
-def test_the_batch_is_read_from_the_command_and_said(command, changes, batch):
+def test_the_batch_is_read_from_the_command_and_reported(command, changes, batch):
     said = []
     found = plan_command(request(command=command, **changes), resources(), say=said.append)
     assert found[0].batch_per_device == batch
@@ -214,7 +214,7 @@ def test_the_batch_is_read_from_the_command_and_said(command, changes, batch):
     assert said == ([stated] if batch == 64 else [])
 
 
-def test_a_run_that_is_named_is_the_baseline(tmp_path):
+def test_a_named_run_is_the_baseline(tmp_path):
     one, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     (tmp_path / "base").mkdir()
     store.write_record(tmp_path / "base", recorded(one, graded, "base"))
@@ -230,7 +230,7 @@ def test_a_run_that_is_named_is_the_baseline(tmp_path):
 
 
 def sweep(monkeypatch, out, asked, named=None):
-    """What a request runs, by scale, each with the id of the run that it is held against; on file is what `out` holds."""
+    """Run a request with the runs in `out` on file; return the started scales, each with its baseline's id, and the ids of all runs."""
     started = []
 
     def ran(_, trial, shown, baseline):
@@ -251,7 +251,7 @@ def test_a_sweep_runs_its_baseline_or_takes_it_from_file(monkeypatch, tmp_path):
     asked = request(command=("x", "{gpus}"), gpus=(2,))
     started, runs = sweep(monkeypatch, tmp_path, asked)
     assert (started, runs) == ([(1, None), (2, "ran-on-1")], ["ran-on-1", "ran-on-2"])
-    # One on file that is valid is not run again.
+    # A valid baseline on file is not run again.
     one = plan_command(asked, resources(examples.gpu_node(8), "gpu"))[0]
     _, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     kept = recorded(one, replace(graded, validity=Validity(status="valid", reasons=())), "kept")
@@ -260,7 +260,7 @@ def test_a_sweep_runs_its_baseline_or_takes_it_from_file(monkeypatch, tmp_path):
     assert sweep(monkeypatch, tmp_path, asked) == ([(2, "kept")], ["kept", "ran-on-2"])
 
 
-def test_the_named_baseline_is_taken_before_one_on_file(monkeypatch, tmp_path):
+def test_a_named_baseline_takes_precedence_over_one_on_file(monkeypatch, tmp_path):
     asked = request(gpus=(2,))
     assert sweep(monkeypatch, tmp_path, asked) == ([(2, None)], ["ran-on-2"])
     one, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
@@ -268,7 +268,7 @@ def test_the_named_baseline_is_taken_before_one_on_file(monkeypatch, tmp_path):
     assert sweep(monkeypatch, tmp_path, asked, named) == ([(2, "base")], ["base", "ran-on-2"])
 
 
-def test_the_container_is_as_confined_as_every_job_and_starts_with_the_shells_lease():
+def test_the_container_is_as_confined_as_every_job_and_runs_under_the_shell_lease():
     node = examples.gpu_node(4)
     vendor = IMAGE.model_copy(update={"entrypoint": ("/opt/vendor/entrypoint.sh",)})
     (trial,) = trials(node, "gpu", gpus=(2,))
@@ -293,16 +293,16 @@ def test_cpu_workers_get_their_share_of_the_cores():
     assert container(one, resources(eight), DOCKER, run_id="r").cpus == tuple(range(8))
 
 
-def test_an_images_name_makes_a_name_that_an_engine_takes():
+def test_an_images_label_is_valid_in_container_names():
     assert image_label("nvcr.io/a/net:1@sha256:0") == "net-1-sha256-0"
     assert len(image_label(f"a:{'t' * 128}")) <= 60
 
 
-# What the log comes to
+# Figures from the log
 
 
 def logged(name, dialect, **changes):
-    """A run of a program that wrote this log: its events and what they were graded to."""
+    """The trial of a program that wrote this log, its events, and their grades."""
     (trial,) = trials(examples.gpu_node(8), "gpu", dialect=dialect, **changes)
     events = dialect_logs.read(
         dialect, dialect_logs.text(name), devices=trial.world_size, batch_per_device=trial.batch_per_device
@@ -310,7 +310,7 @@ def logged(name, dialect, **changes):
     return trial, events, grade_external(trial, outcome=OK, events=events)
 
 
-def test_throughput_is_samples_over_seconds_in_the_words_of_the_log_and_no_wire_is_guessed():
+def test_throughput_is_samples_over_seconds_in_the_logs_unit_and_no_wire_is_guessed():
     _, _, found = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     assert found.measurement.throughput.unit == "samples/s"
     # Eight lines of 20 batches of 16: 320 samples each, in 320 ÷ speed seconds.
@@ -334,8 +334,8 @@ def test_a_pattern_reads_a_log_in_its_own_unit():
     assert setting == "log read by a pattern, batch 8 per device (as asked)"
 
 
-def swept_alike(scale, line="", **asked):
-    """What comes of a run whose log says 5 ms a step, however many workers there are."""
+def graded_sweep(scale, line="", **asked):
+    """Grade a run whose log says 5 ms per step, whatever its number of workers."""
     pattern = LogPattern(lines=(r"took (?P<ms>\d+) ms", r"world (?P<devices>\d+)", r"rank (?P<rank>\d+)"))
     asked = {"pattern": pattern, "command": ("x", "{workers}"), "batch": 8, "workers": (2,)} | asked
     trial = trials(**asked)[scale - 1]
@@ -353,22 +353,22 @@ def swept_alike(scale, line="", **asked):
         ("[1,0]<stdout>:a\n[1,1]<stdout>:b", "valid"),
     ],
 )
-def test_a_run_on_several_is_valid_where_its_log_shows_them(line, status):
-    """A command that ignored its number of workers was valid, with a speedup of 2.000 and an efficiency of 100 %."""
-    _, found = swept_alike(2, line)
+def test_a_run_on_several_devices_is_valid_only_if_its_log_shows_them(line, status):
+    """Otherwise a command that ignores its number of workers is valid, with a speedup of 2.000 and an efficiency of 100 %."""
+    _, found = graded_sweep(2, line)
     assert found.validity.status == status
     assert ("2 CPU workers" in "".join(found.validity.reasons)) == (status == "degraded")
-    assert swept_alike(1)[1].validity.status == "valid"
+    assert graded_sweep(1)[1].validity.status == "valid"
 
 
-def test_a_batch_is_of_all_devices_where_the_user_says_so():
-    one, alone = swept_alike(1, scaling="strong")
-    two, shared = swept_alike(2, scaling="strong")
-    assert one.key == two.key != swept_alike(2)[0].key
+def test_with_strong_scaling_the_batch_is_the_total_of_all_devices():
+    one, alone = graded_sweep(1, scaling="strong")
+    two, shared = graded_sweep(2, scaling="strong")
+    assert one.key == two.key != graded_sweep(2)[0].key
     assert scaling(two, "two", shared, recorded(one, alone)).speedup.value == pytest.approx(1.0)
     assert summarize([(Path("a"), recorded(two, shared))]).setting.endswith("batch 8 of all devices (as asked)")
     with pytest.raises(RequestError, match="SCALING=strong asked, and batch 9"):
-        swept_alike(2, scaling="strong", batch=9)
+        graded_sweep(2, scaling="strong", batch=9)
 
 
 def test_a_bandwidth_test_has_a_bandwidth_and_no_training():
@@ -379,7 +379,7 @@ def test_a_bandwidth_test_has_a_bandwidth_and_no_training():
     assert (found.validity.status, found.transport.used) == ("valid", "unknown")
 
 
-def test_what_a_log_can_show_is_held_against_the_run():
+def test_a_run_is_judged_by_what_its_log_can_show():
     trial, events, found = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     assert len(found.measurement.losses["0"]) == 8
     broken = [e.model_copy(update={"values": (None,)}) if isinstance(e, Loss) else e for e in events]
@@ -395,7 +395,7 @@ def reasons(trial, events, outcome=OK):
     return "; ".join(found.reasons)
 
 
-def test_too_few_windows_are_no_steady_state():
+def test_too_few_windows_are_not_steady():
     trial, events, _ = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     for windows, said in ((3, "3 windows were"), (1, "1 window was")):
         some = [event for event in events if event.event != "window" or event.index < windows]
@@ -413,7 +413,7 @@ def recorded(trial, graded, name="run-1", baseline=None):
     return record(run_id=name).model_copy(update={"trial": trial, "scaling": against, **parts})
 
 
-def test_a_record_tells_which_kind_of_program_ran(tmp_path):
+def test_a_record_states_which_kind_of_program_ran(tmp_path):
     trial, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     store.write_record(tmp_path, recorded(trial, graded))
     found = store.read_record(tmp_path)
@@ -424,7 +424,7 @@ def test_a_record_tells_which_kind_of_program_ran(tmp_path):
     assert isinstance(store.read_record(tmp_path).trial, Trial)
 
 
-def test_regrading_gives_the_same_digits(tmp_path):
+def test_regrading_reproduces_the_record(tmp_path):
     trial, events, graded = logged("nccl-tests-2.10-error-column.log", "nccl-tests", gpus=(2,))
     writer = RunWriter(tmp_path / "run-1")
     writer.create(RunPlan(run_id="run-1", trial=trial, containers=(), command_lines=()))
@@ -435,7 +435,7 @@ def test_regrading_gives_the_same_digits(tmp_path):
     assert new.model_dump_json(by_alias=True) == old.model_dump_json(by_alias=True)
 
 
-def test_a_speedup_is_against_the_very_same_command_on_one_device_or_none():
+def test_a_speedup_needs_a_baseline_of_the_same_command():
     one, events, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     base = recorded(one, graded)
     two = one.model_copy(update={"world_size": 2})
@@ -461,7 +461,7 @@ def test_the_table_names_the_command_and_how_its_log_was_read():
     assert summarize([(Path("a"), recorded(plain, graded))]).setting == "dialect auto"
 
 
-def test_repeats_of_a_bandwidth_test_are_pooled_as_equal_bytes_over_all_seconds():
+def test_repeats_of_a_bandwidth_test_are_pooled_by_the_harmonic_mean():
     trial, _, graded = logged("nccl-tests-2.10-error-column.log", "nccl-tests", gpus=(2,))
 
     def run(value):
@@ -474,7 +474,7 @@ def test_repeats_of_a_bandwidth_test_are_pooled_as_equal_bytes_over_all_seconds(
     # The same bytes at 100 and at 300 GB/s: 2 ÷ (1/100 + 1/300).
     both = summarize([(Path("a"), run(100.0)), (Path("b"), run(300.0))]).rows[0]
     assert (both.throughput, both.throughput_ci95, both.unit, both.speedup) == (pytest.approx(150), None, "GB/s", None)
-    # At 100, 110 and 121 GB/s logarithms are ln 1.1 apart: t(2) × ln 1.1 ÷ sqrt(3).
+    # The logarithms of 100, 110 and 121 GB/s are ln 1.1 apart: t(2) × ln 1.1 ÷ sqrt(3).
     three = summarize([(Path(str(rate)), run(rate)) for rate in (100.0, 110.0, 121.0)]).rows[0]
     assert three.throughput == pytest.approx(3 / (1 / 100 + 1 / 110 + 1 / 121))
     assert three.throughput_ci95.high / three.throughput == pytest.approx(
@@ -497,7 +497,7 @@ def shell(request, tmp_path):
 
 @pytest.fixture
 def leased(shell):
-    """Start a program under the lease; the test holds the other end of its standard input."""
+    """Start programs under the lease; the test holds the other end of their standard input."""
     started = []
 
     def start(*argv):
@@ -516,7 +516,7 @@ def leased(shell):
 UP = "import os, signal, sys, time; signal.signal(15, {handler}); print('up', flush=True); time.sleep(300)"
 
 
-def test_the_exit_code_is_the_programs(leased):
+def test_the_exit_code_is_that_of_the_program(leased):
     assert leased("sh", "-c", "exit 7").wait(20) == 7
     assert leased("sh", "-c", "kill -9 $$").wait(20) == 137
     missing = leased("no-such-program", "x")
@@ -524,7 +524,7 @@ def test_the_exit_code_is_the_programs(leased):
     assert "no-such-program: " in missing.stderr.read()
 
 
-def test_arguments_and_output_pass_unchanged_and_standard_input_is_empty(leased):
+def test_arguments_and_output_pass_unmodified_and_stdin_is_empty(leased):
     program = "import sys; print(sys.argv[1:], repr(sys.stdin.read())); print('err', file=sys.stderr)"
     process = leased(sys.executable, "-c", program, "a b", "$HOME", "*")
     assert process.wait(20) == 0
@@ -537,16 +537,16 @@ def test_arguments_and_output_pass_unchanged_and_standard_input_is_empty(leased)
     [("lambda *_: (os.write(1, b'told\\n'), sys.exit())", "told\n"), ("signal.SIG_IGN", "")],
     ids=["listens", "is killed"],
 )
-def test_the_program_is_told_to_end_when_the_other_end_closes(leased, handler, says):
+def test_the_program_is_terminated_when_the_lease_stdin_closes(leased, handler, says):
     process = leased(sys.executable, "-c", UP.format(handler=handler))
     assert process.stdout.readline() == "up\n"
     process.stdin.close()
     assert process.wait(20) == 143
-    assert process.stdout.read() == says  # its end is closed: nobody holds it any more
+    assert process.stdout.read() == says  # reads until the end: no process holds the pipe any more
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_does_the_same(leased, number):
+def test_a_signal_to_the_lease_terminates_the_program(leased, number):
     process = leased(sys.executable, "-c", UP.format(handler="signal.SIG_DFL"))
     assert process.stdout.readline() == "up\n"
     process.send_signal(number)

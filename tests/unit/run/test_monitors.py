@@ -1,4 +1,4 @@
-"""Prevents: a run that fails because its sampler does, rows of a sampler that are lost at the end, a sampler that outlives its run."""
+"""Prevents: a run that fails because its sampler does, a sampler's last rows that are lost, a sampler that outlives its run."""
 
 import contextlib
 import textwrap
@@ -42,7 +42,7 @@ GPU = {"index": 0, "uuid": "GPU-0", "name": "H200"}
 
 @pytest.fixture
 def sample(tmp_path):
-    """Let a program look on while nothing happens; what it left, and what was heard of it."""
+    """Run a program as the sampler of an empty run; returns the run directory and the sampler's events."""
 
     def look_on(
         program, *, idle_s=0, gpus_idle=False, counts_energy=True, engine=None, stopped=None, during=lambda: None
@@ -67,7 +67,7 @@ def sample(tmp_path):
     return look_on
 
 
-def test_rows_and_events_are_kept_to_the_last_one(sample):
+def test_all_rows_and_events_are_kept(sample):
     directory, heard = sample(GOOD.replace("GPUS", "[]"))
     assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
     assert (directory / "telemetry.parquet").exists()
@@ -81,18 +81,16 @@ RAPL = ", sources={'rapl': None}"
     ("seen", "idle_s", "gpus_idle", "waits"),
     [
         ([GPU], 0.8, False, 0.8),
-        ([GPU], 0.8, True, 0.8),  # as asked
+        ([GPU], 0.8, True, 0.8),  # as requested
         ([], 0.8, False, 0),
         ([GPU], None, False, IDLE_S),
         ([GPU], None, True, 0),
-        (RAPL, None, True, IDLE_S),  # the host does not rest while a framework is imported
+        (RAPL, None, True, IDLE_S),  # the host is not idle while a framework is imported
         (RAPL, 0, False, 0),
         ([], None, False, 0),
     ],
 )
-def test_the_run_waits_for_idle_power_where_power_can_be_measured(
-    sample, monkeypatch, *, seen, idle_s, gpus_idle, waits
-):
+def test_the_run_waits_for_idle_power_if_power_can_be_measured(sample, monkeypatch, *, seen, idle_s, gpus_idle, waits):
     waited = []
     monkeypatch.setattr("runner.run.monitors.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
@@ -107,10 +105,10 @@ def test_the_run_waits_for_idle_power_where_power_can_be_measured(
         (False, None, True, False),
         (False, None, False, True),
         (False, 0.0, True, True),
-        (True, None, True, True),  # the host's power may be measured
+        (True, None, True, True),  # the host may be able to measure its power
     ],
 )
-def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
+def test_the_run_waits_for_samplers_only_if_it_needs_idle_power(
     sample, monkeypatch, *, counts_energy, idle_s, gpus_idle, rests
 ):
     rested = []
@@ -128,7 +126,7 @@ def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
         ('print(\'::dlscale-rows:: {"table": "telemetry", "rank": 0, "columns": {"watts": [1]}}\')', "no column watts"),
     ],
 )
-def test_a_sampler_that_dies_or_lies_is_named_and_the_run_goes_on(sample, program, reason):
+def test_a_sampler_that_dies_or_breaks_the_contract_leaves_trouble_and_the_run_continues(sample, program, reason):
     _, heard = sample(program)
     (trouble,) = (event for event in heard if isinstance(event, Trouble))
     assert reason in trouble.reason
@@ -136,7 +134,7 @@ def test_a_sampler_that_dies_or_lies_is_named_and_the_run_goes_on(sample, progra
 
 
 class Refusing:
-    """An engine that starts nothing."""
+    """An engine that refuses to start anything."""
 
     name = "docker"
     site = LocalEngine(None, WORKLOADS).site
@@ -145,14 +143,14 @@ class Refusing:
         raise EngineError(f"no room for {spec.name}")
 
 
-def test_a_sampler_that_can_t_be_started_is_named_and_the_run_goes_on(sample):
+def test_a_sampler_that_cannot_start_leaves_trouble_and_the_run_continues(sample):
     went_on = []
     _, heard = sample("", engine=Refusing(), during=lambda: went_on.append(True))
     assert went_on
     assert [event.reason for event in heard] == ["the sampler could not be heard: no room for dlscale-r1-monitor0"]
 
 
-def test_a_run_that_was_stopped_does_not_wait_for_idle_power(sample):
+def test_a_stopped_run_does_not_wait_for_idle_power(sample):
     stopped = Stopped()
     stopped.by = "Ctrl-C"
     _, heard = sample(GOOD.replace("GPUS", f"[{GPU}]"), idle_s=3600, stopped=stopped)

@@ -1,6 +1,6 @@
-"""Counters that are read and then lost: a whole pass under Nsight Compute, from the launcher's command line to the profile in the record.
+"""Prevents counters that are read and then lost: runs a whole pass under Nsight Compute, from the launcher's command line to the profile.
 
-A stand-in for `ncu` and for the training program; all between them, and the process tree, is what runs on a machine with GPUs.
+Only `ncu` and the training program are stand-ins; everything between them, and the process tree, is as on a machine with GPUs.
 """
 
 import sys
@@ -32,7 +32,7 @@ say("profile_stop", iterations=5, step_seconds=[0.1] * 5)
 
 @pytest.fixture
 def workloads(tmp_path):
-    """The suite's own programs, but for the training program."""
+    """The suite's own programs, except for the training program."""
     folder = tmp_path / "workloads"
     folder.mkdir()
     for path in (examples.ROOT / "workloads").glob("*.py"):
@@ -43,7 +43,7 @@ def workloads(tmp_path):
 
 
 def run(trial, workloads, out):
-    """Execute a trial as `bench` does; gives its outcome, its events and its run directory."""
+    """Execute a trial as `bench` does, into the run directory `out`; return its outcome and events."""
     site = Site(python=sys.executable, workloads=str(workloads))
     specs = launch(examples.job(trial, node=examples.gpu_node(1), site=site))
     specs = tuple(spec.model_copy(update={"cpus": ()}) for spec in specs)
@@ -62,7 +62,7 @@ def under(program):
 
 
 def test_counters_of_kernels_reach_the_profile(tmp_path, workloads):
-    """FP32 by hand: 3 ms at 81 % and 42.016 µs at 0 make 79.88 % over time, and 40.5 % over kernels."""
+    """FP32 by hand: 3 ms at 81 % and 42.016 µs at 0 % are 79.88 % weighted by time, and 40.5 % as a mean of kernels."""
     trial = under(make_ncu(tmp_path, PAGE))
     outcome, events = run(trial, workloads, tmp_path / "out")
     assert (outcome.status, outcome.reason) == ("ok", None)
@@ -78,7 +78,7 @@ def test_counters_of_kernels_reach_the_profile(tmp_path, workloads):
     assert [name.category for name in found.profile.kernels] == ["gemm", "layout"]
 
 
-def test_a_driver_that_refuses_leaves_an_invalid_pass_that_points_to_the_log(tmp_path, workloads):
+def test_without_permission_the_pass_is_invalid_and_refers_to_the_log(tmp_path, workloads):
     trial = under(
         make_ncu(tmp_path, "==ERROR== ERR_NVGPUCTRPERM - no permission\n==WARNING== No kernels were profiled.\n")
     )

@@ -1,7 +1,7 @@
-"""A sweep whose scales are measured in windows of different lengths, a record that does not say how long its run was, a compiler that
-works for minutes while nothing says so, and a run that is ended as silent while it does.
+"""Prevents: scales of a sweep with windows of different lengths, a record without the length of its run, a compiler that works for minutes
+unannounced, and a run that is ended as silent while it compiles.
 
-A run on file that is taken for one that is not the same, or a cut matrix that starts again from its beginning.
+Also prevents: reusing a run of another trial, and an interrupted matrix that starts over.
 """
 
 import io
@@ -31,7 +31,7 @@ def pace(iterations, window):
 
 
 def asked(trial, **changes):
-    """A trial of a plan that leaves its length to the program; 0.001 epochs an iteration."""
+    """A planned trial that leaves its length to the program, with 0.001 epochs per iteration."""
     return trial.model_copy(update={"iterations": 0, "window": 0, "measure_s": 12.0, "epochs": 0.001, **changes})
 
 
@@ -44,13 +44,13 @@ def ran(trial, **changes):
     return Path("one"), RECORD.model_copy(update={"trial": trial, **changes})
 
 
-def test_a_record_says_how_many_iterations_its_program_chose():
+def test_a_record_has_the_iterations_that_its_program_chose():
     run = with_length(ONE, [pace(600, 40)])
     assert (run.iterations, run.window, run.measure_s) == (600, 40, 12.0)
     assert run.epochs == pytest.approx(0.6)
     given = ONE.model_copy(update={"iterations": 7, "window": 2})
     assert with_length(given, [pace(600, 40)]) == given
-    assert with_length(ONE, []).iterations == 1  # it died before it chose: no division by nothing
+    assert with_length(ONE, []).iterations == 1  # failed before choosing: no division by zero
 
 
 def test_other_scales_have_the_windows_of_the_first_run():
@@ -60,14 +60,14 @@ def test_other_scales_have_the_windows_of_the_first_run():
     assert with_equal_windows(TWO.model_copy(update={"key": "other"}), [ran(first)]).window == 0
 
 
-def test_workers_that_can_not_agree_do_as_many_iterations_as_one():
+def test_workers_that_cannot_agree_on_a_length_take_the_one_device_runs():
     kvstore = asked(RECORD.trial, world_size=2, iterations=24, window=1, epochs=0.024)
     found = with_equal_windows(kvstore, [ran(with_length(ONE, [pace(600, 40)]))])
     assert (found.iterations, found.window) == (600, 40)
     assert found.epochs == pytest.approx(0.6)
 
 
-def test_a_length_that_was_given_and_a_pass_under_a_profiler_stay_as_they_are():
+def test_a_given_length_and_a_profiling_pass_stay_unmodified():
     first = ran(with_length(ONE, [pace(600, 40)]))
     given = RECORD.trial.model_copy(update={"world_size": 2})
     profiled = TWO.model_copy(update={"profile": ProfilePass(kind="kernels", after=None, iterations=5, region=None)})
@@ -93,7 +93,7 @@ def test_a_first_step_that_compiles_says_so(techniques, said):
         (("compile", "kernel-search"), 30, 30),
     ],
 )
-def test_a_search_among_kernels_may_stay_silent_for_longer(techniques, asked, silence_s):
+def test_a_kernel_search_may_stay_silent_for_longer(techniques, asked, silence_s):
     trial = examples.trial(framework="pytorch", techniques=techniques)
     assert Limits.of(Request(inactivity_timeout_s=asked), trial).silence_s == silence_s
     assert Limits.of(Request(), passes.trial("memory", ranks=1)).silence_s == INACTIVITY_S
@@ -109,7 +109,7 @@ def leave(out, **changes):
     return made
 
 
-def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
+def test_the_newest_run_of_an_equal_trial_in_the_same_image_is_reused(tmp_path):
     leave(tmp_path, run_id="20260101T000000Z-aaaa")
     newer = leave(tmp_path, run_id="20260102T000000Z-aaaa")
     found = RecordedRuns(tmp_path).find(examples.trial(), IMAGE)
@@ -129,26 +129,26 @@ def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
         {"key": "f" * 16},
     ],
 )
-def test_a_run_of_another_trial_does_not(tmp_path, changes):
+def test_a_run_of_another_trial_is_not_reused(tmp_path, changes):
     leave(tmp_path, trial=examples.trial())
     assert RecordedRuns(tmp_path).find(examples.trial(**changes), IMAGE) is None
 
 
-def test_a_run_in_another_image_does_not(tmp_path):
+def test_a_run_in_another_image_is_not_reused(tmp_path):
     leave(tmp_path)
     memory = RecordedRuns(tmp_path)
     assert memory.find(examples.trial(), IMAGE.model_copy(update={"id": "sha256:2"})) is None
     assert memory.find(examples.trial(), IMAGE.model_copy(update={"lock_sha256": "b" * 64})) is None
 
 
-def test_an_invalid_run_is_tried_again_and_a_degraded_one_is_not(tmp_path):
+def test_an_invalid_run_is_repeated_and_a_degraded_one_is_reused(tmp_path):
     leave(tmp_path, run_id="invalid", status="invalid")
     assert RecordedRuns(tmp_path).find(examples.trial(), IMAGE) is None
     leave(tmp_path, run_id="degraded", status="degraded")
     assert RecordedRuns(tmp_path).find(examples.trial(), IMAGE)[1].run_id == "degraded"
 
 
-def test_a_cut_matrix_goes_on_though_its_length_followed_the_rate_and_its_nodes_are_others_now(tmp_path):
+def test_an_interrupted_matrix_resumes_with_adaptive_length_on_other_nodes(tmp_path):
     def placed(*nodes, kind="ethernet"):
         wires = [examples.wire(number, kind=kind) for number in range(1, 3)]
         return [{"node": node, "devices": 1, "wire": wire} for node, wire in zip(nodes, wires, strict=True)]
@@ -165,8 +165,8 @@ def test_a_cut_matrix_goes_on_though_its_length_followed_the_rate_and_its_nodes_
     assert runs.find(examples.trial(**asked | {"measure_s": 30.0}, placement=placed("n3", "n4")), IMAGE) is None
 
 
-def test_counters_of_a_step_of_too_many_kernels_are_the_samplers():
-    """As many as the pass of kernels of the same training saw, here one on an H200; that of two devices says nothing of one."""
+def test_the_sampler_reads_the_counters_of_a_step_with_too_many_kernels():
+    """The kernels pass of the same training, here on an H200, has the number; a pass on other devices does not count."""
     (path,) = (examples.ROOT / "results/h200/cern-wgan").glob("*-1e8b-*-profile-kernels-r1")
     run = path, read_record(path)
     step = run[1].profile.gpu_total.kernels_per_step
