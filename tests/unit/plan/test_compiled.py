@@ -1,7 +1,7 @@
-"""What compilers made of a network, kept for the next run.
+"""The compilers' work, kept for the next run.
 
-Prevents: a training that may write to another directory of this machine than that one, or to it without compiling anything; one software's
-work shown to another; a directory that others can read or that the job can't write to; a record that hides that nothing was compiled.
+Prevents: a training that may write to any other directory of this machine, or to this one without compiling anything; one software's work
+shown to another; a directory that others can read or the job cannot write to; a record that hides that nothing was compiled.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def job(**changes):
     ("asked", "compiles"),
     [({"preset": "tuned"}, True), ({"warmup": 20}, False), ({"techniques": ("cuda-graphs",), "warmup": 20}, False)],
 )
-def test_a_training_has_one_directory_to_write_to_if_it_compiles_and_is_told_which(machine, cache, asked, compiles):
+def test_only_a_training_that_compiles_gets_a_writable_directory(machine, cache, asked, compiles):
     found = job(**asked)
     stores = [mount for mount in found.mounts if not mount.read_only]
     assert [store.target for store in stores] == ["/dlscale/out"] * compiles
@@ -56,10 +56,10 @@ def test_a_training_has_one_directory_to_write_to_if_it_compiles_and_is_told_whi
     (container,) = launch(found)
     told = [word for word in container.argv if word.startswith("--compiled")]
     assert told == ["--compiled=/dlscale/out"] * compiles
-    assert not cache.exists()  # nothing is made before a run
+    assert not cache.exists()  # nothing is created before a run
 
 
-def test_each_software_and_engine_has_its_own(machine, cache):
+def test_each_software_and_engine_has_its_own_directory(machine, cache):
     trial = job(preset="tuned").trial
     stores = {
         compiler_store(trial, engine=engine, software=software)
@@ -70,7 +70,7 @@ def test_each_software_and_engine_has_its_own(machine, cache):
     assert compiler_store(trial, engine="docker", software="sha256:7") in stores
 
 
-def test_it_is_the_jobs_own_and_closed_to_others(tmp_path):
+def test_the_directory_belongs_to_the_jobs_user_and_is_private(tmp_path):
     store, shown = tmp_path / "a" / "b", tmp_path / "programs"
     mounts = (
         Mount(source=str(shown), target="/programs"),
@@ -83,7 +83,7 @@ def test_it_is_the_jobs_own_and_closed_to_others(tmp_path):
     assert not shown.exists()
 
 
-def test_a_record_tells_what_was_compiled_on_all_ranks():
+def test_a_record_sums_the_compiled_graphs_of_all_ranks():
     said = [
         parse_line(
             f'::dlscale:: {{"event": "compiled", "rank": {rank}, "t": 1.0, "fresh": {fresh}, "kept": {kept}}}',
@@ -96,7 +96,7 @@ def test_a_record_tells_what_was_compiled_on_all_ranks():
     assert metrics.compiled([]) is None
 
 
-def test_first_steps_that_did_not_wait_for_a_compiler_are_not_set_beside_others_without_a_word():
+def test_first_steps_without_compilation_are_noted_in_comparisons():
     def with_graphs(run, *, fresh, kept):
         return but(run, measurement={"compiled": CompiledGraphs(fresh=fresh, kept=kept)})
 

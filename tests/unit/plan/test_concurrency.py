@@ -1,5 +1,5 @@
-"""Prevents: trainings at once on the same cores that were to have their own, a time of several that counts one, half a case as a whole one,
-and such a run as somebody's baseline."""
+"""Prevents: concurrent trainings on the same cores that should have their own, a time that counts only one of several trainings, an incomplete
+case that counts, and a concurrent run as a baseline."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def training(case, number, *, repeat=1, world_size=1, trainings=2, **changes):
 
 
 def run(case, number, *, windows, repeat=1, valid=True):
-    """A run whose measured windows are ``(start, seconds)``."""
+    """A run with these measured windows, each ``(start, seconds)``."""
     base = record(run_id=f"{case}{number}-{repeat}", trial=training(case, number, repeat=repeat))
     raw = base.measurement.windows[0]
     own = tuple(
@@ -44,7 +44,7 @@ def run(case, number, *, windows, repeat=1, valid=True):
     ("trainings", "devices", "each", "shared"),
     [(2, 4, 2, False), (2, 2, 1, False), (2, 1, 1, True), (2, 3, 3, True), (4, 4, 1, False)],
 )
-def test_devices_are_shared_out_or_else_shared(trainings, devices, each, shared):
+def test_devices_are_divided_equally_or_else_shared(trainings, devices, each, shared):
     found = cases(trainings, (devices,))
     assert [one.case for _, one in found] == ["one", *["sequential"] * trainings, *["together"] * trainings]
     assert {own for own, one in found if one.case != "together"} == {devices}
@@ -58,7 +58,7 @@ def test_a_sweep_is_refused():
 
 
 @pytest.mark.parametrize(("number", "cores"), [(1, (0, 1)), (2, (2, 3))])
-def test_trainings_at_once_have_devices_of_their_own(number, cores):
+def test_concurrent_trainings_have_their_own_devices(number, cores):
     trial = training("together", number, world_size=2)
     (seat,) = take_seats(trial, {"here": examples.node(cores=(0, 1, 2, 3))}, network="none")
     assert seat.cores == cores
@@ -67,21 +67,21 @@ def test_trainings_at_once_have_devices_of_their_own(number, cores):
     assert seat.gpus == cores
 
 
-def test_those_that_share_have_the_same_devices():
+def test_trainings_that_share_have_the_same_devices():
     for case in ("sequential", "together"):
         trial = training(case, 2, world_size=2, shared=case == "together")
         (seat,) = take_seats(trial, {"here": examples.node(cores=(0, 1))}, network="none")
         assert seat.cores == (0, 1)
 
 
-def test_those_at_once_are_a_group_in_each_repeat_and_all_others_are_alone():
+def test_concurrent_trainings_form_a_group_per_repeat_and_others_run_alone():
     order = (("one", 1), ("sequential", 1), ("sequential", 2), ("together", 1), ("together", 2))
     trials = [training(case, number, repeat=repeat) for repeat in (1, 2) for case, number in order]
     trials.append(examples.trial(repeat=1))
     assert [len(group) for group in concurrent_groups(trials)] == [1, 1, 1, 2, 1, 1, 1, 2, 1]
 
 
-def test_names_of_runs_tell_them_apart():
+def test_run_names_are_distinct():
     names = [cell(training(one.case, one.number, world_size=own)) for own, one in cases(2, (2,))]
     assert (names[0], names[2], names[3]) == ("2cpu-one", "2cpu-sequential-2of2", "1cpu-together-1of2")
     assert len(set(names)) == len(names)
@@ -91,20 +91,20 @@ RUNS = [
     run("one", 1, windows=[(0.0, 2.0), (2.0, 2.0)]),
     run("sequential", 1, windows=[(10.0, 4.0)]),
     run("sequential", 2, windows=[(20.0, 5.0)]),
-    # The second began 1 s later and ended 2 s later: 10 s between the first window and the last end.
+    # The second began 1 s later and ended 2 s later: 10 s from the first window's start to the last window's end.
     run("together", 1, windows=[(100.0, 4.0), (104.0, 4.0)]),
     run("together", 2, windows=[(101.0, 9.0)]),
 ]
 
 
-def test_a_case_takes_what_its_trainings_take_together():
+def test_a_case_takes_the_time_of_all_its_trainings():
     one, sequential, together = case_figures(RUNS)
     assert (one.total_s, one.trainings, one.samples) == ((4.0,), 1, 320)
     assert (sequential.total_s, sequential.samples) == ((9.0,), 640)
     assert (together.total_s, together.median_s) == ((10.0,), 10.0)
 
 
-def test_half_a_case_is_none():
+def test_an_incomplete_case_does_not_count():
     halves = [run("together", 1, windows=[(0.0, 4.0)]), run("together", 2, windows=[(0.0, 4.0)], valid=False)]
     (together,) = case_figures(halves)
     assert (together.total_s, together.median_s, together.samples) == ((), None, 0)
@@ -112,7 +112,7 @@ def test_half_a_case_is_none():
     assert case_figures([]) == ()
 
 
-def test_no_training_at_once_is_a_baseline_or_has_one():
+def test_a_concurrent_training_is_no_baseline_and_has_none():
     beside = run("together", 1, windows=[(0.0, 4.0)])
     alone = (Path("alone"), record(run_id="alone", trial=examples.trial()))
     assert baseline_for(examples.trial(world_size=2), [beside]) is None
@@ -120,7 +120,7 @@ def test_no_training_at_once_is_a_baseline_or_has_one():
     assert scaling(beside[1].trial, "x", beside[1], alone[1]).speedup is None
 
 
-def test_the_tables():
+def test_the_tables_have_the_figures_of_all_cases():
     cases_ = case_figures(RUNS)
     found = concurrent(summarize(RUNS[:1]), cases_, name="m")
     text = found.markdown()

@@ -1,10 +1,10 @@
-"""The suite's own programs in an image that is given.
+"""The suite's own programs in a custom image.
 
-Prevents: an image pulled or built without a word; runs in two images, or with other folders shown in them, taken for runs of one trial;
-a vendor's entry point left out, or put before what is not the vendor's; a dry run that prints something else than what runs; a row of
-the support matrix for an image that nobody else has.
+Prevents: an image that is silently pulled or built; runs in different images, or with different mounts, taken for runs of one trial; a
+vendor's entry point that is left out, or put before commands in other images; a dry run that prints something else than what runs; a row
+of the support matrix for an image that nobody else has.
 
-The command lines of dry runs are held against golden files; `DLSCALE_GOLDEN=write make test` writes them again.
+The command lines of dry runs are compared with golden files; `DLSCALE_GOLDEN=write make test` writes them again.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ USR = (Mount(source="/usr", target="/usr"), Mount(source="/opt", target="/opt"))
 
 
 class StandIn:
-    """An engine that has some images, and neither builds nor pulls any."""
+    """An engine that has some images and can neither build nor pull."""
 
     def __init__(self, held):
         self.images, self.held = self, held
@@ -89,14 +89,14 @@ def request(**changes):
     return Request.model_validate({"image": "hostroot:1", "framework": "pytorch", "repeat": 1} | changes)
 
 
-def given_image(**changes):
+def custom_image(**changes):
     return CustomImage(**({"found": FOUND, "framework": "pytorch", "device": "cpu", "mounts": USR} | changes))
 
 
-# What is looked at
+# Discovery
 
 
-def test_the_image_is_looked_up_with_all_that_records_and_jobs_need(machine):
+def test_the_image_is_looked_up_with_its_id_digest_lock_and_entry_point(machine):
     assert discovery.discover(request(gpus=(1,), mounts=USR)).image == CustomImage(
         found=FoundImage(reference="hostroot:1", id="sha256:7", digest="corp/net@sha256:5", entrypoint=ENTRYPOINT),
         framework="pytorch",
@@ -116,13 +116,13 @@ def test_the_image_is_looked_up_with_all_that_records_and_jobs_need(machine):
         ({"framework": "pytroch"}, "unknown FRAMEWORK 'pytroch'; did you mean pytorch? Known: pytorch"),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_sentence(machine, asked, says):
+def test_an_unknown_image_or_framework_is_refused_in_one_sentence(machine, asked, says):
     with pytest.raises(RequestError) as caught:
         discovery.discover(request(**asked))
     assert str(caught.value).startswith(says)
 
 
-def test_without_an_engine_there_is_no_falling_back_to_an_environment(monkeypatch):
+def test_without_an_engine_the_virtual_environment_is_no_fallback(monkeypatch):
     def nobody():
         raise EngineError("no Docker engine answers (its socket does not exist)")
 
@@ -132,15 +132,15 @@ def test_without_an_engine_there_is_no_falling_back_to_an_environment(monkeypatc
         discovery.discover(request())
 
 
-def test_no_gpu_is_too_new_for_an_image_that_nobody_looked_into(machine, monkeypatch):
+def test_no_gpu_is_too_new_for_a_custom_image(machine, monkeypatch):
     newest = tuple(examples.gpu(n, compute_capability="99.0") for n in range(4))
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(4).model_copy(update={"gpus": newest}))
     assert discovery.discover(request(framework="mxnet", gpus=(4,))).image.framework == "mxnet"
 
 
-def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp_path):
+def test_a_folder_that_the_job_cannot_read_is_refused(machine, monkeypatch, tmp_path):
     (tmp_path / "private").mkdir(mode=0o700)
-    (tmp_path / "file").touch(mode=0o600)  # a file's own mode is the user's business, as is what lies in a folder
+    (tmp_path / "file").touch(mode=0o600)  # the modes of files, and of a folder's contents, are up to the user
     monkeypatch.setattr(discovery, "job_user", lambda: IMAGE_USER)
     mount = Mount(source=str(tmp_path / "private"), target="/venv")
     with pytest.raises(RequestError, match=r"private can be read by its owner only, .*; type `chmod o\+rx"):
@@ -149,8 +149,8 @@ def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp
     discovery.discover(request(mounts=(mount, Mount(source=str(tmp_path / "file"), target="/etc/file"))))
 
 
-def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
-    """This machine's engine, and where there is none the first host's."""
+def test_for_hosts_the_image_is_looked_up_in_the_engine_that_supplies_them(machine, monkeypatch):
+    """In this machine's engine or, without one, in the first host's."""
     remote = StandIn({"there:1": Held("sha256:9", {})})
     seen = type("Seen", (), {"docker": type("Connection", (), {"client": remote})})
     of_hosts = planned.resources().cluster
@@ -163,7 +163,7 @@ def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
     assert dataclasses.replace(of_hosts, surveyed=(seen,)).image_source() is remote
 
 
-# What is planned
+# Plans
 
 
 def trial(image, **changes):
@@ -171,20 +171,20 @@ def trial(image, **changes):
     return plan(asked, planned.resources("pytorch", image=image))[0]
 
 
-def test_the_key_tells_images_and_mounts_apart_and_the_same_ones_not():
-    """It is named by the image, as its version shows only when it runs."""
-    found = trial(given_image())
+def test_the_key_depends_on_the_images_id_and_the_mounts():
+    """The version in a trial is the image's name, because the framework's version is known only when it runs."""
+    found = trial(custom_image())
     assert (found.framework, found.version) == ("pytorch", "hostroot:1")
-    assert given_image().flags == ("--image=hostroot:1", "--mount=/usr:/usr", "--mount=/opt:/opt")
+    assert custom_image().flags == ("--image=hostroot:1", "--mount=/usr:/usr", "--mount=/opt:/opt")
     key = found.key
     renamed = FOUND.model_copy(update={"digest": "corp/net@sha256:5", "entrypoint": ()})
-    assert trial(given_image(found=renamed)).key == key
+    assert trial(custom_image(found=renamed)).key == key
     others = {
-        trial(given_image(found=FOUND.model_copy(update={"id": "sha256:8"}))).key,
-        trial(given_image(mounts=())).key,
-        trial(given_image(mounts=USR[:1])).key,
-        trial(given_image(mounts=(USR[0], Mount(source="/opt/other", target="/opt")))).key,
-        trial(given_image(mounts=(USR[0], Mount(source="/opt", target="/opt/other")))).key,
+        trial(custom_image(found=FOUND.model_copy(update={"id": "sha256:8"}))).key,
+        trial(custom_image(mounts=())).key,
+        trial(custom_image(mounts=USR[:1])).key,
+        trial(custom_image(mounts=(USR[0], Mount(source="/opt/other", target="/opt")))).key,
+        trial(custom_image(mounts=(USR[0], Mount(source="/opt", target="/opt/other")))).key,
         trial(next(i for i in planned.CATALOG.images if i.name == "pytorch 2.13.0-cpu")).key,
     }
     assert len(others) == 6
@@ -193,25 +193,25 @@ def test_the_key_tells_images_and_mounts_apart_and_the_same_ones_not():
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
 @pytest.mark.parametrize("strategy", [None, "horovod"])
-def test_every_framework_scales_as_it_does_in_an_image_of_the_suite(framework, strategy):
+def test_every_framework_scales_as_in_the_suites_own_images(framework, strategy):
     asked = Request(workers=(2,), repeat=1, strategy=strategy)
-    two = plan(asked, planned.resources(framework, image=given_image(framework=framework)))[-1]
+    two = plan(asked, planned.resources(framework, image=custom_image(framework=framework)))[-1]
     own = plan(asked, planned.resources(framework))[-1]
     facts = ("strategy", "kvstore", "horovod", "processes")
     assert [getattr(two, fact) for fact in facts] == [getattr(own, fact) for fact in facts]
 
 
-def test_caffe_in_a_given_image_is_what_caffe_is():
+def test_caffe_in_a_custom_image_has_the_limits_of_caffe():
     gpus = plan(
         Request(gpus=(4,), repeat=1),
-        planned.resources("caffe", "gpu", image=given_image(framework="caffe", device="gpu")),
+        planned.resources("caffe", "gpu", image=custom_image(framework="caffe", device="gpu")),
     )
     assert gpus[-1].strategy == "caffe"
     with pytest.raises(RequestError, match="WORKERS=2 asked, caffe hostroot:1 trains on one device"):
-        plan(Request(workers=(2,)), planned.resources("caffe", image=given_image(framework="caffe")))
+        plan(Request(workers=(2,)), planned.resources("caffe", image=custom_image(framework="caffe")))
 
 
-def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
+def test_horovod_in_a_custom_image_is_limited_to_one_node(machine):
     asked = request(nodes=2, links=(GIGABIT,), gpus=(2,), strategy="horovod")
     with pytest.raises(RequestError, match="the suite's own images, and pytorch hostroot:1 is not one of these; ask"):
         plan(asked, discovery.discover(asked))
@@ -219,16 +219,16 @@ def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
     assert plan(alone, discovery.discover(alone))[-1].strategy == "horovod"
 
 
-def test_nobody_elses_image_ran_in_the_support_matrix():
-    """Even one whose reference is that of an image of the suite."""
+def test_custom_images_are_not_in_the_support_matrix():
+    """Not even an image with the reference of one of the suite's."""
     image = next(image for image in planned.CATALOG.images if image.name == "mxnet 1.9.1")
-    ran = trial(given_image(framework="mxnet", found=FOUND.model_copy(update={"reference": "dlscale/mxnet:1.9.1"})))
+    ran = trial(custom_image(framework="mxnet", found=FOUND.model_copy(update={"reference": "dlscale/mxnet:1.9.1"})))
     assert support_matrix([image], [record(trial=ran.model_copy(update={"framework": "mxnet"}))]) == support_matrix(
         [image], []
     )
 
 
-# What runs
+# Runs
 
 
 class Silent:
@@ -236,14 +236,14 @@ class Silent:
         pass
 
 
-def test_preparing_takes_it_as_it_is(machine, monkeypatch):
+def test_a_custom_image_is_prepared_unmodified(machine, monkeypatch):
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image that was given"))
     monkeypatch.setattr(prepare, "remove_certain", lambda _: None)
     looked = discovery.discover(request(gpus=(1,), mounts=USR))
     ready = prepare.prepare(looked, Silent(), packed_at=None, run="m")
     used = {"reference": "hostroot:1", "id": "sha256:7", "digest": "corp/net@sha256:5", "lock_sha256": None}
     assert ready.image_used == ImageUsed.model_validate(used)
-    assert ready.describer.mounts(None)[1:] == USR  # whatever runs in the image sees them: packers of data, too
+    assert ready.describer.mounts(None)[1:] == USR  # everything that runs in the image sees them, packers of data too
     assert prepare.preview(looked, packed_at=None).image_used == ready.image_used
 
 
@@ -254,7 +254,7 @@ def specs(machine, **changes):
     return launch(make_job(last, looked, prepare.preview(looked, packed_at=None), run_id="run-1"))
 
 
-def test_the_entry_point_comes_before_every_command_of_the_image_and_before_no_other(machine):
+def test_the_entry_point_precedes_every_command_in_the_image_and_no_other(machine):
     workers = specs(machine, framework="mxnet", device="cpu", workers=(2,))
     assert [spec.role for spec in workers] == ["scheduler", "server", "worker", "worker"]
     assert {spec.argv[:4] for spec in workers} == {("python3", "/dlscale/workloads/lease.py", *ENTRYPOINT, "python3")}
@@ -263,7 +263,7 @@ def test_the_entry_point_comes_before_every_command_of_the_image_and_before_no_o
     assert [spec.mounts[1:] for spec in (*nodes, first, second)] == [(), (), USR, USR]
 
 
-def test_a_profiler_that_is_shown_already_is_not_mounted_twice(machine, monkeypatch):
+def test_a_profiler_that_is_already_mounted_is_not_mounted_twice(machine, monkeypatch):
     """Docker refuses two mounts with one target."""
     nsight = "/opt/nvidia/nsight-compute/2025.3.0"
     metrics = {"source": "ncu", "program": f"{nsight}/ncu", "folder": nsight}
@@ -276,32 +276,34 @@ def test_a_profiler_that_is_shown_already_is_not_mounted_twice(machine, monkeypa
     assert [mount.target for spec in launch(shown) for mount in spec.mounts] == [nsight]
 
 
-SCENES = {"one-gpu": {"gpus": (1,)}, "two-emulated-nodes": {"gpus": (2,), "nodes": 2, "links": (GIGABIT,)}}
+DRY_RUNS = {"one-gpu": {"gpus": (1,)}, "two-emulated-nodes": {"gpus": (2,), "nodes": 2, "links": (GIGABIT,)}}
 
 
 def drawn(told):
-    """A dry run with an option and its value a line."""
+    """The output of a dry run with each option and its value on its own line."""
     return "".join(
         line + "\n" if line.startswith("#") else " \\\n  ".join(_words(line.split())) + "\n\n"
         for line in told.splitlines()
     )
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", DRY_RUNS)
 def test_a_dry_run_prints_the_exact_command_lines(machine, capsys, name):
     few = {"batch": 64, "iterations": 40, "warmup": 4, "telemetry_hz": 0}
-    assert bench.dry_run(request(model="resnet50", precision="bf16", mounts=USR, **few, **SCENES[name])) == 0
+    assert bench.dry_run(request(model="resnet50", precision="bf16", mounts=USR, **few, **DRY_RUNS[name])) == 0
     told = capsys.readouterr().out.replace(str(examples.ROOT), "/suite")
     told = told.replace(f"--user {job_user()}", f"--user {IMAGE_USER}")
-    lines = drawn(re.sub(r"-tools-[0-9a-f]{12}", "-tools-0123456789ab", told))  # names what it is made of
+    lines = drawn(
+        re.sub(r"-tools-[0-9a-f]{12}", "-tools-0123456789ab", told)
+    )  # the tag is a digest of the image's ingredients
     path = GOLDEN / f"{name}.txt"
     assert lines == expected(path, lines)
 
 
-# A command of the user's
+# A user's command
 
 
-def test_a_command_of_the_users_sees_what_is_shown_and_its_key_tells(machine, monkeypatch):
+def test_a_users_command_gets_the_mounts_and_its_key_depends_on_them(machine, monkeypatch):
     keys = []
     for mounts in ((), USR, USR[:1]):
         asked = Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts)

@@ -1,10 +1,7 @@
-"""Prevents: ways to hosts that stay open, and their folders behind, when a request is refused after the hosts were asked; data that the
-job can not read.
+"""Prevents: connections to hosts, and their folders, that stay after a request was refused; data that the job cannot read.
 
-A request that names no framework.
-
-Prevents: a default that nobody typed and that refuses what was typed (MODEL=wgan, STRATEGY=ddp, PRECISION=bf16 of the smallest image, MXNet's);
-a framework that was taken without a word.
+For requests that name no framework, prevents: a default framework that refuses the rest of the request (MODEL=wgan, STRATEGY=ddp or
+PRECISION=bf16 with the smallest image, MXNet's); a framework that is chosen silently.
 """
 
 import re
@@ -27,7 +24,7 @@ from runner.plan.image import images_of
 from runner.run import bench
 
 
-def test_hosts_are_let_go_of_when_a_request_is_refused(monkeypatch):
+def test_connections_to_hosts_are_closed_if_a_request_is_refused(monkeypatch):
     closed = []
     cluster = Cluster("hosts", "n1", (Member(examples.node(name="n1"), NodeWires()),))
     monkeypatch.setattr(Cluster, "close", lambda self: closed.append(self.machine))
@@ -48,8 +45,8 @@ def hopper(tmp_path):
     return str(hosts)
 
 
-def test_mxnet_on_hopper_is_planned_in_its_vendors_container(hopper, capsys):
-    """No other MXNet has code for it."""
+def test_mxnet_on_hopper_is_planned_in_nvidias_container(hopper, capsys):
+    """No other MXNet image has code for Hopper."""
     assert bench.dry_run(Request(framework="mxnet", gpus=(16,), hosts=hopper)) == 0
     assert set(re.findall(r" dlscale/(mxnet\S*) ", capsys.readouterr().out)) == {"mxnet:1.9.1-nvidia"}
     assert bench.dry_run(Request(framework="mxnet", gpus=(4,), strategy="horovod", hosts=hopper)) == 0
@@ -66,7 +63,7 @@ def test_mxnet_on_hopper_is_planned_in_its_vendors_container(hopper, capsys):
         ),
     ],
 )
-def test_what_mxnet_can_not_do_on_hopper_is_refused_with_what_it_can(hopper, asked, says):
+def test_impossible_requests_for_mxnet_on_hopper_are_refused_with_alternatives(hopper, asked, says):
     with pytest.raises(RequestError, match=says):
         bench.dry_run(Request(framework="mxnet", gpus=(16,), hosts=hopper, **asked))
 
@@ -75,7 +72,7 @@ def test_what_mxnet_can_not_do_on_hopper_is_refused_with_what_it_can(hopper, ask
     ("engine", "user", "refused"),
     [("docker", IMAGE_USER, True), ("docker", "1000:1000", False), ("venv", IMAGE_USER, False)],
 )
-def test_data_are_held_against_whoever_runs_the_job(monkeypatch, tmp_path, engine, user, refused):
+def test_data_must_be_readable_by_the_jobs_user(monkeypatch, tmp_path, engine, user, refused):
     (tmp_path / "cats").mkdir()
     (tmp_path / "cats" / "0.jpg").write_bytes(b"x")
     tmp_path.chmod(0o755)
@@ -90,8 +87,8 @@ def test_data_are_held_against_whoever_runs_the_job(monkeypatch, tmp_path, engin
         assert discovery.discover(request).dataset.images == 1
 
 
-def looked(request, device="cpu", **there):
-    """The resources of a request, with every image that it may mean."""
+def discovered(request, device="cpu", **there):
+    """The resources of a request, with every image that it can mean."""
     found = resources("mxnet", device, workload=workload_of(request.model), **there)
     image, *others = images_of(request, device, found.cluster)
     return replace(found, image=image, others=tuple(others))
@@ -99,7 +96,7 @@ def looked(request, device="cpu", **there):
 
 def chosen(device="cpu", **asked):
     said = []
-    found, _ = choose(Request(**asked), looked(Request(**asked), device), say=said.append)
+    found, _ = choose(Request(**asked), discovered(Request(**asked), device), say=said.append)
     return found.image, said
 
 
@@ -119,14 +116,14 @@ def chosen(device="cpu", **asked):
     ],
     ids=str,
 )
-def test_the_first_that_offers_all_that_was_asked_is_taken_and_named(asked, framework):
+def test_the_first_framework_that_offers_the_whole_request_is_chosen_and_named(asked, framework):
     image, said = chosen(**asked)
     assert image.framework == framework
     assert len(said) == 1
     assert said[0].startswith(f"no FRAMEWORK is given, {image.name} is taken")
 
 
-def test_why_it_is_not_the_usual_one_is_said():
+def test_the_reason_for_another_framework_than_the_first_is_given():
     assert ": STRATEGY=mirrored is not offered by FRAMEWORK=pytorch" in chosen(strategy="mirrored")[1][0]
     assert "taken:" not in chosen()[1][0]
     assert chosen("gpu", techniques=("compile",))[0].name == "pytorch 2.15.0"
@@ -142,14 +139,14 @@ def test_why_it_is_not_the_usual_one_is_said():
         ({"version": "2.20"}, "unknown VERSION '2.20'; did you mean 2.21.0-cpu?"),
     ],
 )
-def test_what_none_offers_is_refused_in_the_words_of_the_first(asked, says):
+def test_a_request_that_no_framework_offers_is_refused_with_the_first_reason(asked, says):
     with pytest.raises(RequestError) as caught:
         chosen(**asked)
     assert str(caught.value).startswith(says)
 
 
-def test_without_containers_a_framework_is_taken_that_a_python_here_can_install(monkeypatch):
-    """PyTorch's lock holds wheels of one Python alone; without Docker, `make bench` had none on a system with another."""
+def test_without_containers_a_framework_with_a_suitable_python_is_chosen(monkeypatch):
+    """PyTorch's lock has wheels for one Python only; without Docker, `make bench` failed on systems with another one."""
 
     def find_interpreter(requires_python):
         if requires_python == "==3.11.*":
@@ -157,13 +154,13 @@ def test_without_containers_a_framework_is_taken_that_a_python_here_can_install(
 
     monkeypatch.setattr("runner.plan.choice.find_interpreter", find_interpreter)
     said = []
-    found, trials = choose(Request(), looked(Request(), engine=EngineChoice("venv", None)), say=said.append)
+    found, trials = choose(Request(), discovered(Request(), engine=EngineChoice("venv", None)), say=said.append)
     assert found.image.framework == trials[0].framework == "tensorflow"
     assert said[0].endswith("is taken: no Python ==3.11.* with its venv module is on PATH (found 3.12.3)")
     assert chosen()[0].framework == "pytorch"
 
 
-def test_a_framework_that_is_named_is_kept_and_a_version_in_full_is_not_repeated():
+def test_a_named_framework_is_kept_and_only_an_abbreviated_version_is_reported():
     there = resources("mxnet")
     said = []
     assert choose(Request(framework="mxnet"), there, say=said.append)[0] is there

@@ -1,4 +1,4 @@
-"""A library that was never told of the wire and takes another: every variable that binds one, by library and kind of wire."""
+"""Prevents a library that is not bound to the chosen wire and uses another: tests all variables, by library and kind of wire."""
 
 import examples
 import pytest
@@ -69,14 +69,14 @@ def test_on_one_node_everything_stays_on_the_loopback(trial, expected):
         (ROCE, {"NCCL_SOCKET_IFNAME": "=eth2", "NCCL_IB_HCA": "=mlx5_2:1"}),
     ],
 )
-def test_nccl_between_nodes(wire_chosen, expected):
-    """NCCL_NET is never set: then the variable would be the proof."""
+def test_nccl_between_nodes_is_bound_to_the_interface_and_its_adapters(wire_chosen, expected):
+    """NCCL_NET is never set, because the variable would then replace evidence."""
     found = interconnect_environment.environment(gpu_trial(), wire_chosen, node="n1")
     assert found == {**NCCL, **expected, "GLOO_SOCKET_IFNAME": wire_chosen.iface, "NCCL_HOSTID": "n1"}
 
 
 @pytest.mark.parametrize("wire_chosen", [ETHERNET, IPOIB])
-def test_what_speaks_ip_is_bound_to_the_interface(wire_chosen):
+def test_libraries_that_use_ip_are_bound_to_the_interface(wire_chosen):
     iface = wire_chosen.iface
     for settings, expected in (
         (DDP, {"GLOO_SOCKET_IFNAME": iface}),
@@ -87,8 +87,8 @@ def test_what_speaks_ip_is_bound_to_the_interface(wire_chosen):
         assert interconnect_environment.environment(on_nodes(2, **settings), wire_chosen, node="n1") == expected
 
 
-def test_mpi_between_nodes_is_held_to_tcp_on_the_interface():
-    """Left alone, Open MPI takes UCX, and that any interface."""
+def test_mpi_between_nodes_is_limited_to_tcp_on_the_interface():
+    """By default, Open MPI uses UCX, which uses any interface."""
     assert interconnect_environment.environment(on_nodes(2, **MPI), ETHERNET, node="n1") == {
         "HOROVOD_GLOO_IFACE": "eth0",
         "HOROVOD_CPU_OPERATIONS": "mpi",
@@ -100,14 +100,14 @@ def test_mpi_between_nodes_is_held_to_tcp_on_the_interface():
     }
 
 
-def test_mpi_over_verbs_goes_through_ucx():
+def test_mpi_over_verbs_uses_ucx():
     found = interconnect_environment.environment(on_nodes(2, **MPI), INFINIBAND, node="n1")
     assert (found["OMPI_MCA_pml"], found["OMPI_MCA_btl"]) == ("ucx", "self")
     assert (found["UCX_NET_DEVICES"], found["UCX_TLS"]) == ("mlx5_0:1,mlx5_1:1", "ib,mm,self")
     assert found["OMPI_MCA_oob_tcp_if_include"] == "ib0"
 
 
-def test_mpi_that_only_agrees_while_nccl_carries_stays_on_tcp():
+def test_mpi_as_controller_of_nccl_stays_on_tcp():
     found = interconnect_environment.environment(
         on_nodes(2, **ON_GPU, **horovod(controller="mpi", operations="nccl")), INFINIBAND, node="n1"
     )
@@ -132,5 +132,5 @@ def test_mpi_that_only_agrees_while_nccl_carries_stays_on_tcp():
         ({"strategy": "single", "world_size": 1, "processes": 1}, "none"),
     ],
 )
-def test_the_library_that_carries(settings, carries):
+def test_the_library_that_carries_the_gradients_is_known(settings, carries):
     assert carrier(examples.trial(**{**TWO, **settings})) == carries

@@ -1,7 +1,7 @@
-"""Pods that a cluster refuses, that are ranks of another job than the one planned, or that may more than a container of the suite.
+"""Prevents pods that a cluster refuses, that are ranks of another job than planned, or that have more rights than the suite's containers.
 
-Manifests are held against the types that Kubernetes, JobSet and Kubeflow Trainer publish (package kubeflow-trainer-api): a field that those do
-not know does not come back from them. After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again.
+Manifests are checked against the types published by Kubernetes, JobSet and Kubeflow Trainer (package kubeflow-trainer-api): unknown fields
+do not survive the conversion. After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again.
 """
 
 import json
@@ -44,7 +44,7 @@ TENSORFLOW = {
 
 
 def planned(pods, *, devices=1, kind="job", node=None, registry=None, **changes):
-    """A trial on so many pods with its containers, its manifest's objects and its text."""
+    """Lay out a trial on `pods` pods; returns its containers, and its manifest as text and objects."""
     nodes = [(node or examples.node)(name=f"pod{number}") for number in range(pods)]
     wires = [Wire(kind="ethernet", iface="eth0", address=one.name) if pods > 1 else None for one in nodes]
     placement = tuple(Placed(node=one.name, devices=devices, wire=wire) for one, wire in zip(nodes, wires, strict=True))
@@ -56,9 +56,9 @@ def planned(pods, *, devices=1, kind="job", node=None, registry=None, **changes)
     cluster = Cluster("hosts", "pod0", tuple(Member(one, NodeWires()) for one in nodes))
     image = SimpleNamespace(reference=f"dlscale/{trial.framework}:{trial.version}", entrypoint=())
     resources = SimpleNamespace(cluster=cluster, image=image)
-    laid = kubernetes.lay_out(trial, resources, run_id="run-1", kind=kind, registry=registry)
-    text = kubernetes.manifest("run-1", laid, kind=kind, programs=PROGRAMS, deadline_s=3600)
-    return SimpleNamespace(containers=laid.containers, text=text, objects=list(yaml.safe_load_all(text)))
+    layout = kubernetes.lay_out(trial, resources, run_id="run-1", kind=kind, registry=registry)
+    text = kubernetes.manifest("run-1", layout, kind=kind, programs=PROGRAMS, deadline_s=3600)
+    return SimpleNamespace(containers=layout.containers, text=text, objects=list(yaml.safe_load_all(text)))
 
 
 CASES = {
@@ -82,11 +82,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_manifests_are_those_on_file_and_fit_the_published_types(name):
+def test_manifests_equal_the_golden_files_and_fit_the_published_types(name):
     made = CASES[name]()
     assert made.text == expected(GOLDEN / f"{name}.yaml", made.text)
     for document in made.objects:
-        if document["kind"] == "MPIJob":  # nobody publishes its type, but that of its templates
+        if document["kind"] == "MPIJob":  # no package has its type, so its templates are checked
             pods = [one["template"] for one in document["spec"]["mpiReplicaSpecs"].values()]
             assert [models.IoK8sApiCoreV1PodTemplateSpec.from_dict(pod).to_dict() for pod in pods] == pods
         elif document["kind"] != "ConfigMap":
@@ -94,7 +94,7 @@ def test_manifests_are_those_on_file_and_fit_the_published_types(name):
 
 
 def templates_of(made):
-    """By kind of pod, its template's containers and the numbers of its pods."""
+    """For each kind of pod, the containers of its template and the numbers of its pods."""
     found = []
     for document in made.objects:
         spec = document.get("spec", {})
@@ -111,7 +111,7 @@ def templates_of(made):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "trainjob" not in name])
-def test_with_its_number_each_pod_runs_the_very_argv_that_was_planned(name):
+def test_each_pod_runs_the_planned_argv_with_its_number(name):
     made = CASES[name]()
     told = []
     for containers, numbers in templates_of(made):
@@ -126,9 +126,9 @@ def test_with_its_number_each_pod_runs_the_very_argv_that_was_planned(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_pod_may_more_than_a_container_of_the_suite(name):
+def test_pods_have_no_more_rights_than_the_suites_containers(name):
     def confined(value):
-        """Every security context of a manifest."""
+        """Yield every security context of a manifest."""
         if isinstance(value, dict):
             for key, inner in value.items():
                 yield from [inner] if key == "securityContext" else confined(inner)
@@ -148,13 +148,13 @@ def test_no_pod_may_more_than_a_container_of_the_suite(name):
     assert "hostNetwork" not in made.text
 
 
-def test_ten_pods_and_more_are_told_apart_by_their_number_alone():
+def test_more_than_ten_pods_differ_only_by_their_number():
     made = planned(12, **TORCH)
     ((containers, _),) = templates_of(made)
     assert "--node-rank=$(JOB_COMPLETION_INDEX)" in containers[0]["command"]
 
 
-def test_a_program_may_have_what_kubernetes_would_replace():
+def test_programs_may_contain_kubernetes_variables():
     assert kubernetes.Programs({"a/b.py": "x"}).manifest().count("a...b.py: x") == 1
     assert "print('$(HOME)')" in PROGRAMS.manifest()
 
@@ -173,12 +173,12 @@ def test_programs_larger_than_a_configmap_are_refused():
         ({"interconnect": ("ethernet", "roce")}, "INTERCONNECT=roce can't be had"),
     ],
 )
-def test_what_pods_do_not_have_is_refused_by_name(fields, words):
+def test_options_that_pods_do_not_support_are_refused_by_name(fields, words):
     with pytest.raises(RequestError, match=words.replace("(", r"\(")):
         kubernetes.refuse(Request.model_validate(fields))
 
 
-def test_strategies_and_sizes_that_do_not_fit_are_refused():
+def test_unsuitable_strategies_and_unequal_sizes_are_refused():
     with pytest.raises(RequestError, match="STRATEGY=horovod reaches other pods by SSH"):
         planned(2, **HOROVOD)
     with pytest.raises(RequestError, match="CONTROLLER=mpi uses other pod names"):
@@ -194,7 +194,7 @@ def test_strategies_and_sizes_that_do_not_fit_are_refused():
         planned(2, node=lambda **more: examples.node(memory_mib=next(sizes), **more), **TORCH)
 
 
-def test_the_script_is_sound(tmp_path):
+def test_the_script_runs_all_runs_and_passes_shellcheck(tmp_path):
     script = tmp_path / "run.sh"
     made = [(run, planned(pods, **STORE).containers) for run, pods in (("run-1", 1), ("run-2", 2))]
     script.write_text(kubernetes.script(made, "job"))
@@ -213,7 +213,7 @@ def log_of(tmp_path, text):
     return [line[0::2] for line in pods._lines(pods._Container(spec, None, None, log))]
 
 
-def test_lines_have_the_kubelets_time_and_a_progress_bar_is_several(tmp_path):
+def test_lines_have_the_kubelets_time_and_progress_bars_are_split(tmp_path):
     text = "2026-11-25T04:00:00.250000001Z one\u2028line\n2026-11-25T04:00:01Z \r 10 %\r 20 %\r\n"
     at = 1795579200.0
     assert log_of(tmp_path, text) == [(at + 0.25, "one\u2028line"), (at + 1, ""), (at + 1, " 10 %"), (at + 1, " 20 %")]
@@ -240,8 +240,8 @@ def test_lines_have_the_kubelets_time_and_a_progress_bar_is_several(tmp_path):
         ({"type": "Complete"}, ("a",), "failed", "the cluster does not say how b ended"),
     ],
 )
-def test_a_run_ended_as_its_containers_did_or_as_the_cluster_says(tmp_path, condition, known, status, words):
-    """A run of which a container has no exit code must not pass as one that ended well."""
+def test_a_runs_status_comes_from_its_containers_or_the_jobs_conditions(tmp_path, condition, known, status, words):
+    """A run with a container whose exit code is unknown must not count as successful."""
     (tmp_path / "job.json").write_text(json.dumps({"status": {"conditions": [{"status": "True", **condition}]}}))
     ended = pods._Terminated(exitCode=0, startedAt="2026-11-25T04:00:00Z", finishedAt="2026-11-25T04:01:00Z")
     found = pods._status_of(tmp_path, ContainerGroup({}), dict.fromkeys(known, ended), {"a", "b"})

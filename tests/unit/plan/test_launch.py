@@ -1,9 +1,9 @@
-"""A launcher that starts something else than it says: the exact command lines, held against golden files.
+"""Prevents a launcher that starts something else than it says: compares the exact command lines with golden files.
 
-Of jobs on several hosts: ranks that wait for each other on the wrong address, a server that nobody started, a node that binds another's
-interface. After a wanted change, `DLSCALE_GOLDEN=write make test` writes the files again; read the difference before committing it.
+On several hosts, prevents: ranks that wait for each other on the wrong address, a server that is not started, a node that binds another
+node's interface. After a wanted change, `DLSCALE_GOLDEN=write make test` writes the files again; read the difference before committing it.
 
-Prevents: a sampler that sees another job's GPUs or none, two samplers on one machine, a sampler with rights.
+Of samplers, prevents: one that sees another job's GPUs or none, two on one machine, one with rights.
 """
 
 import examples
@@ -31,7 +31,7 @@ def program(framework):
 
 
 def ranks(count, **changes):
-    """A process for each device."""
+    """A trial with one process per device."""
     batch = changes.get("batch_per_device", 32)
     return examples.trial(**({"world_size": count, "processes": count, "global_batch": batch * count} | changes))
 
@@ -61,7 +61,7 @@ HOROVOD = {
     "mxnet": {"controller": "mpi", "operations": "mpi", "compression": "fp16"},
     "tensorflow": {"controller": "mpi", "operations": "mpi", "fusion_threshold_mib": 32, "cycle_time_ms": 3},
 }
-# Each with what the engine calls GPUs by.
+# Each job with the engine's kind of GPU request.
 CASES = {
     "mxnet-single-cpu": (examples.job(examples.trial()), None),
     "mxnet-kvstore-2-cpu-workers": (examples.job(ranks(2, **DIST)), None),
@@ -154,7 +154,7 @@ CASES = {
 
 
 def uncovered(strategies, jobs):
-    """What has no job of its own yet, by `{framework}-{strategy}`, as a trial of two ranks; one that cuts a network needs a program that it can cut."""
+    """Trials of two ranks, by `{framework}-{strategy}`, for strategies without a job; those that split a network need a suitable program."""
     covered = {job.trial.strategy for job in jobs}
     return {
         f"{framework}-{name}": {"strategy": name, "processes": 1 if strategy.one_process else 2, **program(framework)}
@@ -172,7 +172,7 @@ FLAGS_ALONE = ("--interactive", "--read-only", "--gloo", "--mpi", "--xla")
 
 
 def _words(argv):
-    """One option and its value a line, so that a difference is easy to read."""
+    """Put each option and its value on its own line, so that a difference is easy to read."""
     lines = []
     for word in argv:
         last = lines[-1] if lines else ""
@@ -185,7 +185,7 @@ def _words(argv):
 
 
 def on_file(name, job, gpus_by, *, named=False):
-    """What the golden file of a job holds, and what its command lines are now; `named` with the node above each."""
+    """The golden file of a job, and its current command lines; if `named`, each follows a line with its node."""
     lines = "".join(
         (f"# {spec.node}\n" if named else "")
         + " \\\n  ".join(_words(docker_options.docker_run(spec, gpus_by)))
@@ -196,18 +196,18 @@ def on_file(name, job, gpus_by, *, named=False):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_command_lines_are_those_on_file(name):
+def test_command_lines_equal_the_golden_files(name):
     held, lines = on_file(name, *CASES[name])
     assert lines == held
 
 
-def test_a_strategy_that_nobody_wrote_a_case_for_has_one():
+def test_a_strategy_without_a_case_gets_one():
     declared = {"pairs": Strategy(("pytorch",), "torchrun"), "ddp": STRATEGIES["ddp"], "dp": STRATEGIES["dp"]}
     ((name, changes),) = uncovered(declared, [CASES["pytorch-ddp-4-gpus-shm-cdi"][0]]).items()
     assert (name, changes["strategy"], changes["processes"]) == ("pytorch-pairs", "pairs", 2)
 
 
-def test_no_container_leaves_the_host_and_all_carry_the_label_of_their_run():
+def test_containers_have_no_outside_network_and_all_carry_their_runs_label():
     for job, _ in CASES.values():
         specs = launch(job)
         assert specs[0].network == "none"
@@ -215,7 +215,7 @@ def test_no_container_leaves_the_host_and_all_carry_the_label_of_their_run():
         assert {spec.labels["dlscale.run-id"] for spec in specs} == {"run-1"}
 
 
-def test_every_strategy_is_some_frameworks_has_a_golden_file_and_every_default_exists():
+def test_every_strategy_has_a_case_and_every_default_exists():
     assert all(framework in STRATEGIES[name].frameworks for framework, name in DEFAULT_STRATEGY.items())
     jobs = (*(job for job, _ in CASES.values()), *ON_NODES.values())
     assert {job.trial.strategy for job in jobs} == set(STRATEGIES)
@@ -224,7 +224,7 @@ def test_every_strategy_is_some_frameworks_has_a_golden_file_and_every_default_e
         assert any(f"-{name}-" in file for file in files) == strategy.several_nodes, name
 
 
-def test_each_cpu_worker_has_cores_of_its_own_handed_out_round_and_round_where_they_are_too_few():
+def test_each_cpu_worker_has_its_own_cores_assigned_round_robin_if_too_few():
     specs = launch(examples.job(ranks(3, cpus_per_worker=2, **DIST), node=examples.node(cores=tuple(range(8)))))
     assert [spec.cpus for spec in specs if spec.role == "worker"] == [(0, 1), (2, 3), (4, 5)]
     assert specs[0].cpus == (0, 1, 2, 3, 4, 5)
@@ -284,7 +284,7 @@ ON_NODES |= {
 
 
 @pytest.mark.parametrize("name", ON_NODES)
-def test_a_job_on_several_hosts_runs_on_each_ends_when_it_hears_nothing_and_knows_where_it_is(name):
+def test_a_job_on_several_hosts_runs_on_each_under_a_heartbeat_lease_with_its_nodes_name(name):
     held, lines = on_file(name, ON_NODES[name], "nvidia", named=True)
     assert lines == held
     job, specs = ON_NODES[name], launch(ON_NODES[name])
@@ -304,7 +304,7 @@ def specs(job, site=HERE, hz=10):
     return samplers_of(job, hz=hz, image="base:1", site=site)
 
 
-def test_this_machine_has_one_that_is_a_process_of_the_runner_s_python():
+def test_this_machines_sampler_is_a_process_of_the_runners_python():
     (spec,) = specs(examples.job(examples.trial()))
     assert spec.argv == (
         *("/venv/python", "/suite/workloads/lease.py"),
@@ -316,12 +316,12 @@ def test_this_machine_has_one_that_is_a_process_of_the_runner_s_python():
 NODES = [examples.gpu_node(4, name="n1"), examples.gpu_node(4, name="n2")]
 
 
-def test_nodes_that_are_emulated_share_one_and_there_is_none_where_none_is_wanted():
+def test_emulated_nodes_share_one_sampler_and_at_0_hz_there_is_none():
     assert len(specs(examples.job_on_nodes(gpu_trial(nodes=2), NODES, network="emulated"))) == 1
     assert specs(examples.job(examples.trial()), hz=0) == ()
 
 
-def test_each_other_machine_has_one_that_sees_its_processes_and_nothing_else():
+def test_each_other_machine_has_a_sampler_that_sees_its_processes_but_has_no_rights():
     job = examples.job_on_nodes(gpu_trial(nodes=2), NODES)
     first, second = specs(job, site=THERE)
     assert (first.node, second.node) == ("n1", "n2")

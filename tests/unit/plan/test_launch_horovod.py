@@ -1,10 +1,10 @@
-"""Horovod on several nodes: exact command lines against golden files, and what ssh is told.
+"""Horovod on several nodes: compares the exact command lines with golden files, and checks the configuration of ssh.
 
-Prevents: ranks that meet on another interface than the job's, an sshd that listens to everybody, a node whose ranks run in the first
-one's name, and a key in a plan that is kept.
+Prevents: ranks that rendezvous on another interface than the job's, an sshd that listens on all addresses, a node whose ranks run under the
+first node's name, and a key in a stored plan.
 
-Keys of a run. Prevents: a key that ssh can't read, one key for two runs, the key that opens every node lying on all of them, a key
-that a traceback or a plan shows, keys that are on a disk.
+Of a run's keys, prevents: one that ssh cannot read, one for two runs, the key to all nodes on every node, one that a traceback or a plan
+shows, and keys on a disk.
 """
 
 import json
@@ -44,14 +44,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_command_lines_are_those_on_file(name):
+def test_command_lines_equal_the_golden_files(name):
     held, lines = on_file(name, CASES[name], "nvidia", named=True)
     assert lines == held
     started = [(spec.role, spec.node, spec.processes) for spec in launch(CASES[name])]
     assert started == [("daemon", "n2", 0), ("worker", "n1", CASES[name].trial.processes)]
 
 
-def test_an_sshd_listens_where_its_node_has_a_free_port_and_ssh_knows_where_that_is():
+def test_an_sshd_listens_on_a_free_port_of_its_node_which_ssh_config_names():
     nodes = [examples.node(name=f"n{number}", ports=(40000 + number, 50000)) for number in (1, 2, 3)]
     job = examples.job_on_nodes(ranks(3, **by("mxnet")), nodes)
     assert [spec.argv[-4:] for spec in launch(job) if spec.role == "daemon"] == [
@@ -67,7 +67,7 @@ def test_an_sshd_listens_where_its_node_has_a_free_port_and_ssh_knows_where_that
     )
 
 
-def test_open_mpis_daemons_find_their_own_interface_where_it_has_another_name():
+def test_open_mpis_daemons_find_their_own_interface_by_its_own_name():
     wires = [examples.wire(1, iface="eno1"), examples.wire(2, iface="ens2")]
     there, here = launch(examples.job_on_nodes(two(**by("mxnet", **MPI)), cpu_nodes(2), wires=wires))
     assert here.env["OMPI_MCA_oob_tcp_if_include"] == there.env["OMPI_MCA_oob_tcp_if_include"] == "eno1,ens2"
@@ -76,7 +76,7 @@ def test_open_mpis_daemons_find_their_own_interface_where_it_has_another_name():
     assert "OMPI_MCA_plm" not in here.env
 
 
-def test_whoever_runs_the_suite_ssh_has_a_user_with_a_name():
+def test_ssh_always_has_a_user_with_a_name():
     job = on_two_nodes("mxnet")
     assert {spec.user for spec in launch(job)} == {"10001:10001"}
     assert {spec.user for spec in launch(examples.job_on_nodes(job.trial, cpu_nodes(2), user="1000:1000"))} == {
@@ -84,7 +84,7 @@ def test_whoever_runs_the_suite_ssh_has_a_user_with_a_name():
     }
 
 
-def test_on_emulated_nodes_launcher_and_sshd_live_in_the_containers_that_stand_for_them():
+def test_on_emulated_nodes_launcher_and_sshd_join_the_stand_in_containers():
     nodes = emulated_nodes(examples.node(), 2)
     wires = [examples.wire(0, address=node.name) for node in nodes]
     job = examples.job_on_nodes(two(**by("mxnet")), nodes, wires=wires, network="emulated", tools="dlscale/base:tools")
@@ -107,7 +107,7 @@ JOB = CASES["mxnet-horovod-gloo-2-nodes"]
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen")
-def test_openssh_reads_a_pair_and_finds_that_its_halves_belong_together(tmp_path):
+def test_openssh_reads_a_key_pair_and_its_halves_match(tmp_path):
     pair = container_group.make_pair()
     path = tmp_path / "id"
     path.write_text(pair.private)
@@ -117,14 +117,14 @@ def test_openssh_reads_a_pair_and_finds_that_its_halves_belong_together(tmp_path
     assert pair.public.startswith("ssh-ed25519 ")
 
 
-def test_no_two_pairs_are_equal_and_none_shows_its_private_half():
+def test_key_pairs_differ_and_do_not_show_their_private_half():
     one, other = container_group.make_pair(), container_group.make_pair()
     assert one.private != other.private
     assert "PRIVATE" not in f"{one} {one!r}"
 
 
-def test_each_container_is_told_its_own_and_no_disk_holds_any():
-    """A volume of the engine with the private keys of a run whose runner was killed."""
+def test_each_container_gets_its_own_keys_and_no_disk_holds_any():
+    """Prevents an engine's volume with private keys that is left after the runner was killed."""
     specs = launch(JOB)
     lines = container_group.made(JOB, specs)
     told = {spec.node: json.loads(lines[spec.name]) for spec in specs}
@@ -135,7 +135,7 @@ def test_each_container_is_told_its_own_and_no_disk_holds_any():
     assert told["n1"]["id"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
     assert told["n1"]["id"] != told["n2"]["host"]
     assert told["n2"]["authorized_keys"].startswith("ssh-ed25519 ")
-    assert told["n2"]["authorized_keys"].strip() not in told["n1"]["known_hosts"]  # which has the host's
+    assert told["n2"]["authorized_keys"].strip() not in told["n1"]["known_hosts"]  # which has the host key
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines.values())
     for spec in specs:
         assert not [mount for mount in spec.mounts if horovod.KEYS in mount.target]
@@ -146,7 +146,7 @@ def test_each_container_is_told_its_own_and_no_disk_holds_any():
 
 
 def test_nodes_of_one_engine_have_different_keys():
-    """The key that opens every node, in a volume that all emulated nodes shared."""
+    """Prevents the key to all nodes in a volume that all emulated nodes share."""
     nodes = emulated_nodes(examples.node(), 2)
     wires = [examples.wire(0, address=node.name) for node in nodes]
     job = examples.job_on_nodes(JOB.trial, nodes, wires=wires, network="emulated", tools="dlscale/base:tools")
@@ -156,7 +156,7 @@ def test_nodes_of_one_engine_have_different_keys():
     assert sorted("id" in json.loads(line) for line in lines.values()) == [False, True]
 
 
-def test_containers_find_them_where_ssh_and_sshd_look():
+def test_keys_are_where_ssh_and_sshd_look():
     assert horovod.KEYS == "/dlscale/keys"
     config = (examples.ROOT / "workloads" / "sshd_config").read_text()
     assert "HostKey /dlscale/keys/host\n" in config

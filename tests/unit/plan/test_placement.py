@@ -1,10 +1,9 @@
-"""A job that starts on a wire that nobody asked for, or on none: what a node has not is refused before anything starts.
+"""Prevents a job on a wire that was not requested, or on none: a wire that a node lacks is refused before anything starts.
 
-Machines of four kinds: one Ethernet, two of them, InfiniBand with and without an address on it, RoCE.
+There are machines with one Ethernet, with two, with InfiniBand with and without an address, and with RoCE.
 
-A comparison that leaves out a wire, or compares one with itself.
-
-Sixteen GPUs asked and eight given, nodes in another order at each run, one node with more ranks than the others.
+Also prevents: a comparison that leaves out a wire, or compares one with itself; eight GPUs if sixteen were requested, another order of
+nodes at each run, one node with more ranks than the others.
 """
 
 import examples
@@ -62,7 +61,7 @@ def told(wire):
         ([TWO], {"iface": "eth0"}, ("ethernet", "eth0", "10.1.0.2", ())),
         ([INFINIBAND], {}, ("infiniband", "ib0", "10.3.0.3", ("mlx5_0:1",))),
         ([INFINIBAND], {"interconnect": "ethernet"}, ("ethernet", "eth0", "10.1.0.3", ())),
-        # RDMA needs no address; the ranks meet over what has one.
+        # RDMA needs no address; the ranks rendezvous over Ethernet.
         ([VERBS_ONLY], {}, ("infiniband", "eth0", "10.1.0.4", ("mlx5_0:1", "mlx5_1:2"))),
         ([VERBS_ONLY], {"hca": "mlx5_1"}, ("infiniband", "eth0", "10.1.0.4", ("mlx5_1:2",))),
         ([VERBS_ONLY], {"hca": "mlx5_1:2"}, ("infiniband", "eth0", "10.1.0.4", ("mlx5_1:2",))),
@@ -73,19 +72,19 @@ def told(wire):
         ),
         ([ROCE], {}, ("roce", "eth2", "10.5.0.5", ("mlx5_2:1",))),
         ([ROCE], {"hca": "mlx5_2"}, ("roce", "eth2", "10.5.0.5", ("mlx5_2:1",))),
-        # An interface by name is to carry the gradients itself.
+        # An interface that is requested by name carries the gradients itself.
         ([INFINIBAND], {"iface": "eth0"}, ("ethernet", "eth0", "10.1.0.3", ())),
         ([INFINIBAND], {"iface": "ib0"}, ("infiniband", "ib0", "10.3.0.3", ("mlx5_0:1",))),
         ([ROCE], {"iface": "eth2"}, ("ethernet", "eth2", "10.5.0.5", ())),
-        # What speaks IP needs the address, and no adapter.
+        # IP needs an address and no adapter.
         ([INFINIBAND], {"ip_only": True}, ("infiniband", "ib0", "10.3.0.3", ())),
         ([VERBS_ONLY], {"ip_only": True}, ("ethernet", "eth0", "10.1.0.4", ())),
         ([ROCE], {"ip_only": True}, ("ethernet", "eth2", "10.5.0.5", ())),
-        # All nodes get one kind: the best that all have.
+        # All nodes get the same kind: the best that all have.
         ([ETHERNET, INFINIBAND], {}, ("ethernet", "eth0", "10.1.0.1", ())),
     ],
 )
-def test_what_is_chosen_on_the_first_node(nodes, wanted, expected):
+def test_the_best_wire_that_meets_the_request_is_chosen(nodes, wanted, expected):
     wires = choose(*nodes, **wanted)
     assert told(wires[0]) == expected
     assert len({wire.kind for wire in wires}) == 1
@@ -120,26 +119,26 @@ BY_IP = {"ip_only": True}
         ([node("n6")], {}, "n6 has no interface for it"),
     ],
 )
-def test_what_no_node_has_is_refused_in_one_sentence(nodes, wanted, sentence):
+def test_a_wire_that_a_node_lacks_is_refused_in_one_sentence(nodes, wanted, sentence):
     with pytest.raises(RequestError) as refused:
         choose(*nodes, **wanted)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_the_bridge_of_an_engine_leads_to_no_other_node():
+def test_an_engines_bridge_is_not_chosen():
     """In a virtual machine or a container all interfaces are virtual."""
     inside = node("n7", nic("eth0", "10.77.0.11", kind="virtual"))
     assert choose(inside)[0].iface == "eth0"
 
 
-def test_the_hosts_file_names_interfaces_by_role_and_addresses_by_name():
+def test_the_hosts_file_sets_interfaces_by_role_and_addresses_by_interface():
     said = NodeWires(roles={"ethernet": "eth0"}, addresses={"eth0": "n2.cluster"})
     assert told(choose(TWO, said=said)[0]) == ("ethernet", "eth0", "n2.cluster", ())
     assert choose(TWO, said=said, iface="eth1")[0].iface == "eth1"
 
 
-def test_an_adapter_that_the_hosts_file_leaves_out_is_not_used():
+def test_adapters_that_the_hosts_file_omits_are_not_used():
     said = NodeWires(hcas=("mlx5_1",))
     assert choose(VERBS_ONLY, said=said)[0].hcas == ("mlx5_1:2",)
     assert choose(VERBS_ONLY, said=NodeWires(hcas=("mlx5_0:1",)))[0].hcas == ("mlx5_0:1",)
@@ -173,31 +172,31 @@ def emulated(request, node):
     return emulate_for_comparison(request, lambda: node)
 
 
-def test_a_machine_without_gpus_emulates_two_nodes_at_usual_rates():
+def test_a_machine_without_gpus_emulates_two_nodes_at_default_rates():
     found = emulated(COMPARE, examples.node())
     assert (found.nodes, found.workers) == (2, (2,))
     assert found.links == (Link(rate_mbit=100, emulated=True), Link(rate_mbit=1000, emulated=True), None)
 
 
-def test_what_was_said_stays():
+def test_requested_values_are_kept():
     assert emulated(Request(compare=True, workers=(4,)), examples.node()).workers == (4,)
     for request in (Request(), Request(compare=True, hosts="a:4,b:4"), Request(compare=True, nodes=3)):
         assert emulated(request, examples.node()) == request
 
 
 @pytest.mark.parametrize("asked", [{"gpus": (2,)}, {"device": "gpu"}])
-def test_gpus_that_are_not_there_do_not_become_cpu_workers(asked):
+def test_missing_gpus_do_not_become_cpu_workers(asked):
     request = Request(compare=True, **asked)
     assert emulated(request, examples.node()) == request
 
 
-def test_what_emulated_nodes_can_not_run_in_is_refused_and_not_ignored():
+def test_an_engine_that_cannot_emulate_nodes_is_refused():
     with pytest.raises(RequestError, match=r"^ENGINE=venv emulates no nodes "):
         emulated(Request(compare=True, engine="venv"), examples.node())
 
 
 def test_one_node_without_gpus_has_nothing_to_compare():
-    """It was compared over NVLink, which all of its no GPUs have."""
+    """Otherwise it is compared over NVLink, because all of its zero GPUs have it."""
     with pytest.raises(RequestError, match=r"^nothing to compare: here is one node without two GPUs to train on; "):
         kinds_of(Request(compare=True, hosts="h.yaml"), [member()])
     with pytest.raises(RequestError, match=r"^nothing to compare: "):
@@ -213,7 +212,7 @@ def test_gpus_of_one_machine_are_compared_over_their_own_link_shared_memory_and_
     assert emulated(Request(compare=True, device="cpu"), node).nodes == 2
 
 
-def test_hosts_are_compared_over_every_network_that_all_have():
+def test_hosts_are_compared_over_all_common_networks():
     both = member(name="n1", nics=(ETH, IB), hcas=(HCA,))
     request = Request(compare=True, hosts="h.yaml")
     assert kinds_of(request, [both, both]) == ("infiniband", "ethernet")
@@ -221,8 +220,8 @@ def test_hosts_are_compared_over_every_network_that_all_have():
         kinds_of(request, [both, member(name="n2", nics=(ETH,))])
 
 
-def test_a_wire_that_the_library_can_not_use_is_left_out():
-    """It was planned, and its refusal ended the whole comparison."""
+def test_a_wire_that_the_library_cannot_use_is_left_out():
+    """Otherwise it is planned, and its refusal ends the whole comparison."""
     roce = HCA.model_copy(update={"name": "mlx5_1", "link_layer": "Ethernet"})
     node = member(name="n1", nics=(ETH, IB), hcas=(HCA, roce))
     request = Request(compare=True, hosts="h.yaml")
@@ -230,7 +229,7 @@ def test_a_wire_that_the_library_can_not_use_is_left_out():
     assert kinds_of(request, [node, node], ip_only=True) == ("infiniband", "ethernet")
 
 
-def test_kinds_that_were_asked_for_are_not_chosen():
+def test_requested_kinds_are_kept():
     asked = Request(compare=True, hosts="h.yaml", interconnect=("ethernet",))
     assert kinds_of(asked, [member(), member()]) == ("ethernet",)
     assert kinds_of(Request(), [member()]) == ("auto",)
@@ -256,33 +255,33 @@ def nodes(scale, members, device="gpu", **request):
 @pytest.mark.parametrize(
     ("scale", "expected"), [(1, 1), (2, 1), (4, 1), (8, 2), (12, 3), (16, 4), (6, 2), (5, None), (32, None)]
 )
-def test_as_few_nodes_as_will_do_each_with_as_many_devices(scale, expected):
+def test_as_few_nodes_as_possible_each_with_equal_devices(scale, expected):
     assert nodes(scale, gpu_members(4, 4, 4, 4)) == expected
 
 
 @pytest.mark.parametrize(
     ("scale", "members", "nodes_asked", "expected"),
     [
-        (4, gpu_members(4, 4), 2, 2),  # all nodes that were asked for are used
+        (4, gpu_members(4, 4), 2, 2),  # all requested nodes are used
         (1, gpu_members(4, 4), 2, 1),
         (3, gpu_members(4, 4), 2, None),
         (4, gpu_members(4, 4, slots=2), None, 2),
         (8, gpu_members(4, 4, slots=2), None, None),
-        (8, gpu_members(8, 2), None, 1),  # the smallest node bounds the others
+        (8, gpu_members(8, 2), None, 1),  # the smallest node limits the others
         (10, gpu_members(8, 2), None, None),
     ],
 )
-def test_nodes_asked_for_slots_and_the_smallest_node_bound_what_is_used(scale, members, nodes_asked, expected):
+def test_requested_nodes_slots_and_the_smallest_node_limit_the_devices(scale, members, nodes_asked, expected):
     assert nodes(scale, members, nodes=nodes_asked) == expected
 
 
-def test_cpu_workers_fill_the_first_node_unless_nodes_are_asked_for():
+def test_cpu_workers_fill_the_first_node_unless_nodes_are_requested():
     assert nodes(4, cpu_members(4, 4), device="cpu") == 1
     assert nodes(4, cpu_members(4, 4), device="cpu", nodes=2) == 2
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=5), st.integers(1, 40))
-def test_whatever_is_placed_fits(counts, scale):
+def test_every_placement_fits_its_nodes(counts, scale):
     found = nodes(scale, gpu_members(*counts))
     if found:
         assert scale % found == 0
@@ -297,7 +296,7 @@ def test_whatever_is_placed_fits(counts, scale):
         ({"nodes": 3}, "NODES=3 asked, h offers 2 (n1, n2); add nodes or ask for NODES=2"),
     ],
 )
-def test_more_than_there_is_and_an_uneven_share_are_refused_with_what_can_be_asked(asked, says):
+def test_too_many_devices_and_uneven_shares_are_refused_with_alternatives(asked, says):
     with pytest.raises(RequestError) as caught:
         scales(Request(hosts="h", **asked), GPU_IMAGE, gpu_members(4, 4))
     assert str(caught.value).startswith(says)
@@ -305,13 +304,13 @@ def test_more_than_there_is_and_an_uneven_share_are_refused_with_what_can_be_ask
 
 @pytest.mark.parametrize("asked", [None, (1,), (4,)])
 def test_a_first_node_without_gpus_is_named(asked):
-    """One device is always the first node's, and ran there without a GPU."""
+    """A single device is always on the first node; it would run there without a GPU."""
     without = Member(examples.node(name="n0"), NodeWires())
     with pytest.raises(RequestError, match=r", n0 offers none \(no NVIDIA GPU on the PCI bus\); leave it out of h$"):
         scales(Request(gpus=asked, hosts="h"), GPU_IMAGE, [without, *gpu_members(4)])
 
 
-def test_defaults_are_one_cpu_worker_a_node_and_powers_of_two_of_gpus():
+def test_defaults_are_one_cpu_worker_per_node_and_powers_of_two_of_gpus():
     assert scales(Request(hosts="h"), CPU_IMAGE, cpu_members(8, 8, 8)) == (1, 3)
     assert scales(Request(hosts="h", nodes=2), CPU_IMAGE, cpu_members(8, 8, 8)) == (1, 2)
     assert scales(Request(hosts="h"), GPU_IMAGE, gpu_members(4, 4, 4)) == (1, 2, 4, 8, 12)

@@ -1,4 +1,4 @@
-"""Trials that are not comparable: a baseline that differs in more than scale, cores shared unequally, samples that do not add up."""
+"""Prevents trials that cannot be compared: a baseline that differs in more than scale, unequal cores, samples that do not add up."""
 
 import examples
 import pytest
@@ -19,7 +19,7 @@ ONE_DEVICE = {"framework": "tensorflow", "device": "gpu", "image": OLD}
 LLAMA, LANGUAGE = {"model": "llama-1b", "gpus": (4,)}, ON_GPUS | {"workload": workload_of("llama-1b")}
 
 
-def test_what_is_asked_of_a_model_reaches_its_program_and_is_a_key_of_its_own():
+def test_settings_of_a_model_are_in_the_trial_and_in_the_key():
     longer = Request(**LLAMA, settings=(("sequence-length", "4096"),), strategy="fsdp", repeat=1)
     one, four = plan(longer, resources(**LANGUAGE))
     assert (one.strategy, four.strategy, four.processes) == ("single", "fsdp", 4)
@@ -27,7 +27,7 @@ def test_what_is_asked_of_a_model_reaches_its_program_and_is_a_key_of_its_own():
     assert one.key == four.key != plan(Request(**LLAMA, repeat=1), resources(**LANGUAGE))[0].key
 
 
-def test_tuned_leaves_out_what_fails_behind_shared_layers():
+def test_tuned_leaves_out_techniques_that_fail_with_sharded_layers():
     (one, four) = plan(Request(**LLAMA, preset="tuned", strategy="tp", repeat=1), resources(**LANGUAGE))
     assert one.techniques == ("fused-optimizer", "cudnn-attention", "compile")
     assert (four.techniques, four.precision) == (("fused-optimizer", "cudnn-attention"), "bf16")
@@ -41,15 +41,15 @@ def test_defaults_on_two_cores_are_one_and_two_workers_three_times_interleaved()
     assert {t.model for t in trials} == {"resnet18"}
 
 
-def test_without_iterations_every_scale_is_measured_for_as_long():
-    """Default runs were a second long: 71 images/s in one, 1,432 in the same training later."""
+def test_without_iterations_every_scale_is_measured_for_the_same_time():
+    """Default runs once took a second: 71 images/s in one, 1,432 in a later run of the same training."""
     assert {(t.iterations, t.window, t.measure_s) for t in plan(Request(), resources("pytorch"))} == {(0, 0, 12.0)}
     assert {(t.iterations, t.measure_s) for t in plan(Request(gpus=(1, 4)), resources("pytorch", "gpu"))} == {(0, 30.0)}
-    # A step of two devices that share a batch may take half as long: one device is measured for two times twelve seconds.
+    # A step of two devices that share a batch may take half as long, so the measurement takes two times twelve seconds.
     assert {t.measure_s for t in plan(Request(scaling="strong", batch=16), resources())} == {24.0}
 
 
-def test_what_can_not_agree_on_a_number_gets_one():
+def test_ranks_that_cannot_agree_on_a_length_get_the_workloads():
     one, two = plan(Request(strategy="kvstore", kvstore="dist_sync", repeat=1), resources())
     assert (one.iterations, one.measure_s) == (0, 12.0)
     assert (two.iterations, two.measure_s) == (WORKLOAD.defaults["cpu"].iterations, 12.0)
@@ -58,12 +58,12 @@ def test_what_can_not_agree_on_a_number_gets_one():
 
 
 def test_a_window_has_the_same_iterations_at_every_scale():
-    """On four GPUs a window had 3 iterations and on one 12, and what closing one cost was in the efficiency."""
+    """Windows once had 3 iterations on four GPUs and 12 on one, so that the cost of ending a window was in the efficiency."""
     trials = plan(Request(gpus=(1, 2, 4), iterations=200, repeat=1), resources("pytorch", "gpu"))
     assert [(t.world_size, t.iterations, t.window) for t in trials] == [(1, 200, 5), (2, 100, 5), (4, 50, 5)]
 
 
-def test_weak_scaling_keeps_the_batch_a_device_and_the_samples_in_all_and_strong_scaling_shares_it():
+def test_weak_scaling_keeps_the_batch_per_device_and_strong_scaling_the_global_batch():
     one, two = plan(Request(batch=16, iterations=40, repeat=1), resources())
     assert (one.batch_per_device, two.batch_per_device, two.global_batch) == (16, 16, 32)
     assert one.iterations * one.global_batch == two.iterations * two.global_batch == 640
@@ -78,13 +78,13 @@ def test_a_cpu_worker_is_the_same_device_at_every_scale():
     assert (one.threads, two.threads) == (4, 4)
 
 
-def test_a_baseline_is_planned_although_only_two_were_asked_for_and_gpus_default_to_powers_of_two_and_all():
+def test_a_baseline_is_always_planned_and_gpus_default_to_powers_of_two_and_all():
     assert [t.world_size for t in plan(Request(workers=(2,), repeat=1), resources())] == [1, 2]
     trials = plan(Request(repeat=1), resources("pytorch", "gpu", node=examples.gpu_node(6)))
     assert [t.world_size for t in trials] == [1, 2, 4, 6]
 
 
-def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_from_as_many_as_its_store_says():
+def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_as_its_store_needs():
     on_gpus = plan(Request(gpus=(4,), repeat=1), resources("mxnet", "gpu"))[-1]
     assert (on_gpus.processes, on_gpus.kvstore) == (1, "device")
     for kvstore, processes in (("device", 1), ("dist_sync", 2), ("dist_sync_device", 2), ("dist_async", 2)):
@@ -93,7 +93,7 @@ def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_from_as_many_as_
     assert plan(Request(workers=(2,), repeat=1), resources())[-1].kvstore == "dist_sync"
 
 
-def test_horovod_takes_gloo_for_all_unless_told_otherwise():
+def test_horovod_uses_gloo_by_default():
     one, two = plan(Request(strategy="horovod", repeat=1), resources())
     assert one.horovod is None
     assert (two.horovod.controller, two.horovod.operations, two.horovod.compression) == ("gloo", "gloo", "none")
@@ -101,21 +101,21 @@ def test_horovod_takes_gloo_for_all_unless_told_otherwise():
     assert mpi.horovod.operations == "mpi"
 
 
-def test_caffe_trains_on_one_cpu_worker_and_on_several_gpus_and_an_image_may_offer_less_than_its_framework():
+def test_caffe_trains_on_one_cpu_worker_or_several_gpus_and_images_may_offer_less():
     assert [t.world_size for t in plan(Request(repeat=1), resources("caffe"))] == [1]
     last = plan(Request(repeat=1), resources("caffe", "gpu"))[-1]
     assert (last.world_size, last.processes, last.strategy, last.dialect) == (4, 1, "caffe", "caffe")
     assert [t.world_size for t in plan(Request(repeat=1), resources(**ONE_DEVICE))] == [1]
 
 
-def test_more_workers_than_cores_run_only_where_that_was_asked_for_and_it_is_recorded():
+def test_more_workers_than_cores_run_only_on_request_and_are_recorded():
     one, three = plan(Request(workers=(3,), oversubscribe=True, repeat=1), resources())
     assert (one.oversubscribed, three.oversubscribed) == (False, True)
     assert three.cpus_per_worker == 1
     assert not plan(Request(workers=(2,), oversubscribe=True, repeat=1), resources())[-1].oversubscribed
 
 
-def test_a_process_has_a_thread_for_each_of_its_cores_or_as_few_as_were_asked_for():
+def test_a_process_has_a_thread_per_core_or_as_many_as_requested():
     usual, one = (plan(Request(workers=(1,), repeat=1, threads=threads), resources())[0] for threads in (None, 1))
     assert (usual.threads, usual.cpus_per_worker) == (2, 2)
     assert (one.threads, one.cpus_per_worker) == (1, 2)
@@ -129,7 +129,7 @@ def test_scale_repeat_and_wires_do_not_change_the_key():
 
 
 def test_all_else_changes_the_key():
-    # With one worker, that has both cores.
+    # The last one has one worker with both cores.
     changed = ({"model": "vgg16"}, {"batch": 8}, {"seed": 2}, {"iterations": 7}, {"image_size": 64}, {"workers": (1,)})
     requests = [Request(**change) for change in ({}, {"scaling": "strong"}, *changed)]
     keys = [plan(request, resources())[0].key for request in requests]
@@ -138,8 +138,8 @@ def test_all_else_changes_the_key():
     assert len(set(keys)) == len(keys)
 
 
-def test_what_decodes_and_what_prepares_samples_change_the_key_where_they_are_not_as_ever():
-    """Records from before either could be said stay baselines of runs in which neither is."""
+def test_non_default_decoders_and_loader_workers_change_the_key():
+    """Records that are older than these options stay baselines of runs without them."""
     on = resources("pytorch", "gpu", dataset=dataset())
     usual, decoding, workers = (
         plan(Request(repeat=1, gpus=(1,), **asked), on)[0] for asked in ({}, {"decode": "gpu"}, {"loader_workers": 3})
@@ -150,14 +150,14 @@ def test_what_decodes_and_what_prepares_samples_change_the_key_where_they_are_no
     assert plan(Request(repeat=1, gpus=(1,), decode="cpu"), on)[0].key == usual.key
 
 
-def test_all_memory_of_a_gpu_is_a_setting_with_baselines_of_its_own():
+def test_using_all_gpu_memory_changes_the_key():
     on = resources("tensorflow", "gpu")
     usual, all_of_it = (plan(Request(repeat=1, gpus=(1,), **asked), on)[0] for asked in ({}, {"gpu_memory": "all"}))
     assert (usual.gpu_memory, all_of_it.gpu_memory) == ("as-needed", "all")
     assert usual.key != all_of_it.key
 
 
-def test_the_key_of_an_ordinary_training_is_made_of_what_it_ever_was(monkeypatch):
+def test_the_default_key_has_the_same_facts_as_ever(monkeypatch):
     monkeypatch.setattr("runner.plan.plan.comparison_key", lambda facts: " ".join(sorted(facts)))
     assert plan(Request(), resources(dataset=dataset()))[0].key == (
         "batch cpus_per_worker data device device_name engine framework image_size iterations lock_sha256 machine mode model num_classes "
@@ -243,7 +243,7 @@ WITH_DATA = ON_GPUS | {"dataset": dataset()}
         ({"profile": ("metrics",)}, {"framework": "caffe"}, "PROFILE=metrics is not offered by FRAMEWORK=caffe"),
     ],
 )
-def test_what_can_not_be_met_is_refused_in_one_sentence(fields, on, sentence):
+def test_an_impossible_request_is_refused_in_one_sentence(fields, on, sentence):
     with pytest.raises(RequestError) as caught:
         plan(Request(**fields), resources(**on))
     assert str(caught.value).startswith(sentence)
@@ -251,7 +251,7 @@ def test_what_can_not_be_met_is_refused_in_one_sentence(fields, on, sentence):
 
 
 @given(st.integers(1, 64), st.integers(1, 500), st.integers(1, 16))
-def test_no_scale_does_less_than_one_device_and_none_much_more(batch, iterations, cores):
+def test_every_scale_processes_the_samples_of_one_device_or_slightly_more(batch, iterations, cores):
     trials = plan(
         Request(batch=batch, iterations=iterations, repeat=1, workers=(cores,)),
         resources(node=examples.node(cores=tuple(range(16)))),
@@ -262,7 +262,7 @@ def test_no_scale_does_less_than_one_device_and_none_much_more(batch, iterations
         assert trial.processes * trial.cpus_per_worker <= 16
 
 
-def test_inference_is_of_one_device_without_a_word_and_may_train_before():
+def test_inference_defaults_to_one_device_and_may_train_first():
     (trial,) = plan(Request(mode="infer", repeat=1), resources(workload=workload_of("resnet50")))
     assert (trial.world_size, trial.mode, trial.strategy) == (1, "infer", "single")
     assert trial.program == "imagenet_cnn/infer_mxnet.py"
@@ -271,7 +271,7 @@ def test_inference_is_of_one_device_without_a_word_and_may_train_before():
     assert trial.fit == 10
 
 
-def test_a_training_that_is_watched_makes_whole_epochs_of_what_is_not_kept_for_validation():
+def test_a_convergence_run_trains_whole_epochs_without_the_validation_samples():
     data = dataset(images=500, validation_images=100)
     one, two = plan(Request(mode="converge", epochs=3, batch=16, repeat=1), resources(dataset=data))
     assert (one.epoch_iterations, one.iterations) == (400 // 16, 3 * 25)
@@ -282,7 +282,7 @@ def test_a_training_that_is_watched_makes_whole_epochs_of_what_is_not_kept_for_v
     assert plan(asked, resources("pytorch", workload=workload_of("mlp-512-reuters")))[0].epoch_iterations == 8982 // 32
 
 
-def test_settings_are_those_of_the_workload_and_of_the_model_before_them_and_part_of_the_key():
+def test_a_models_settings_override_the_workloads_and_are_in_the_key():
     (trial, *_) = plan(
         Request(model="deepspeech2-small"), resources("pytorch", workload=workload_of("deepspeech2-small"))
     )
@@ -293,14 +293,14 @@ def test_settings_are_those_of_the_workload_and_of_the_model_before_them_and_par
     assert trial.key != other.key
 
 
-def test_an_iteration_of_several_batches_counts_them_in_epochs():
+def test_epochs_count_all_batches_of_an_iteration():
     workload = workload_of("wgan")
     (trial, *_) = plan(Request(model="wgan", batch=8, iterations=20), resources("pytorch", workload=workload))
     assert trial.epochs == 20 * 8 * 5 / workload.training_samples
     assert trial.settings["n-critic"] == 5
 
 
-def test_trainings_at_once_have_no_baseline_and_as_many_samples_each():
+def test_concurrent_trainings_have_no_baseline_and_the_same_samples_each():
     trials = plan(Request(concurrent=2, workers=(2,), batch=8, iterations=40, repeat=1), resources())
     assert [(t.world_size, t.concurrent.label, t.iterations) for t in trials] == [
         (2, "one", 20),

@@ -1,7 +1,7 @@
-"""A profiler in a measured run, a pass of a scale that nobody asked for, a profile that is taken for somebody's baseline.
+"""Prevents a profiler in a measured run, a pass at a scale that was not requested, and a profile as a baseline.
 
-Of Nsight Compute: an old one that is taken for the new one, a wrapper that a container can't use, a driver's setting that is read the wrong
-way round; one that is started where it hangs, may not read, or is not there; a record that does not say why counters came from elsewhere.
+Of Nsight Compute, prevents: an old version instead of the newest, a wrapper that a container cannot use, a driver's setting read the wrong way
+round; a start although it hangs, lacks permission, or is missing; a record that does not say why its counters came from elsewhere.
 """
 
 import pytest
@@ -17,18 +17,18 @@ NSIGHT = Nsight(program=f"{FOLDER}/ncu", folder=FOLDER, admin_only=False)
 ONE_GPU = {"device": "gpu", "devices": 1, "engine": "docker", "here": True}
 
 
-def test_passes_come_after_all_figures_one_a_kind_and_scale():
+def test_passes_come_after_all_measured_trials_one_per_kind_and_scale():
     trials = plan(Request(profile=("kernels", "memory"), repeat=2), resources())
     assert [t.profile.kind if t.profile else None for t in trials] == [None] * 4 + ["kernels", "memory"] * 2
     assert [(t.world_size, t.repeat) for t in trials[4:]] == [(1, 1), (1, 1), (2, 1), (2, 1)]
 
 
-def test_a_baseline_that_was_not_asked_for_is_not_profiled():
+def test_a_baseline_that_was_not_requested_is_not_profiled():
     trials = plan(Request(workers=(2,), profile=("region",), repeat=1), resources())
     assert [(t.world_size, bool(t.profile)) for t in trials] == [(1, False), (2, False), (2, True)]
 
 
-def test_a_pass_trains_the_same_thing_and_times_no_wires():
+def test_a_pass_trains_the_same_model_and_probes_no_wires():
     measured, profiled = plan(Request(workers=(1,), profile=("kernels",), repeat=1), resources())
     assert profiled.key == measured.key
     assert (profiled.batch_per_device, profiled.strategy) == (measured.batch_per_device, measured.strategy)
@@ -36,7 +36,7 @@ def test_a_pass_trains_the_same_thing_and_times_no_wires():
     assert profiled.probe_bytes == ()
 
 
-def test_settings_reach_the_kinds_that_know_them():
+def test_settings_reach_the_kinds_that_support_them():
     request = Request(
         workers=(1,),
         profile=("kernels", "memory"),
@@ -50,7 +50,7 @@ def test_settings_reach_the_kinds_that_know_them():
     assert (memory.after, memory.iterations, memory.region) == (300, 7, None)
 
 
-def test_who_reads_the_counters_is_decided_for_each_scale_and_nobody_does_of_kernels():
+def test_the_reader_of_counters_is_chosen_per_scale_and_only_for_metrics():
     request = Request(gpus=(1, 2), profile=("metrics", "kernels"), repeat=1)
     trials = plan(request, resources("pytorch", "gpu", nsight=NSIGHT))
     assert {trial.profile.counting for trial in trials if trial.profile and trial.profile.kind == "kernels"} == {None}
@@ -66,7 +66,7 @@ def test_who_reads_the_counters_is_decided_for_each_scale_and_nobody_does_of_ker
 
 @pytest.fixture
 def machine(tmp_path):
-    """Make installations of Nsight Compute, and what the driver says, below a root."""
+    """Make installations of Nsight Compute, and the driver's parameters, below a root."""
 
     def make(*folders, parameters=None, target=True):
         for folder in folders:
@@ -91,19 +91,19 @@ def find(root, path=""):
 @pytest.mark.parametrize(
     ("there", "path", "taken"),
     [
-        (("opt/nvidia/nsight-compute/2024.3.2", "opt/nvidia/nsight-compute/2024.10.0"), "", 1),  # 10 is after 3
+        (("opt/nvidia/nsight-compute/2024.3.2", "opt/nvidia/nsight-compute/2024.10.0"), "", 1),  # 10 is newer than 3
         (("usr/local/cuda-13.0/nsight-compute-2025.3.0",), "", 0),
         (("opt/nvidia/nsight-compute/2025.3.0", "home/me/ncu-2023.1"), "home/me/ncu-2023.1", 1),
     ],
     ids=["the newest", "of a CUDA toolkit", "of PATH"],
 )
-def test_which_installation_is_taken(machine, there, path, taken):
+def test_the_newest_installation_or_that_on_path_is_chosen(machine, there, path, taken):
     root = machine(*there)
     found = find(root, root / path if path else "")
     assert (found.program, found.folder) == (str(root / there[taken] / "ncu"), str(root / there[taken]))
 
 
-def test_a_wrapper_of_the_path_leads_to_an_installation_for_containers(machine):
+def test_with_a_wrapper_on_path_containers_get_an_installation(machine):
     root = machine("opt/nvidia/nsight-compute/2025.3.0")
     machine("usr/local/cuda/bin", target=False)
     found = find(root, root / "usr/local/cuda/bin")
@@ -111,7 +111,7 @@ def test_a_wrapper_of_the_path_leads_to_an_installation_for_containers(machine):
     assert found.folder == str(root / "opt/nvidia/nsight-compute/2025.3.0")
 
 
-def test_a_folder_without_what_is_injected_is_no_installation(machine, tmp_path):
+def test_a_folder_without_the_injected_libraries_is_no_installation(machine, tmp_path):
     assert find(tmp_path) == Nsight()
     assert find(machine("opt/nvidia/nsight-compute/2025.3.0", target=False)) == Nsight()
 
@@ -125,7 +125,7 @@ def test_a_folder_without_what_is_injected_is_no_installation(machine, tmp_path)
         (None, None),
     ],
 )
-def test_whose_the_counters_are(machine, parameters, admin_only):
+def test_the_drivers_restriction_of_counters_is_read(machine, parameters, admin_only):
     assert find(machine(parameters=parameters)).admin_only is admin_only
 
 
@@ -137,14 +137,14 @@ def test_a_container_gets_the_installation_and_its_program():
 
 
 @pytest.mark.parametrize("engine", ["venv", "host"])
-def test_without_a_container_the_program_of_the_path_is_enough(engine):
+def test_without_a_container_the_program_on_path_suffices(engine):
     wrapper = Nsight(program="/usr/local/cuda/bin/ncu", admin_only=False)
     found = choose_counting(wrapper, **ONE_GPU | {"engine": engine})
     assert found == Counting(source="ncu", program="/usr/local/cuda/bin/ncu")
 
 
 @pytest.mark.parametrize("admin_only", [True, None])
-def test_root_may_read_counters_that_the_driver_keeps_but_no_container_has_it(admin_only):
+def test_root_may_read_restricted_counters_but_not_in_a_container(admin_only):
     kept = Nsight(program=NSIGHT.program, folder=FOLDER, admin_only=admin_only, root=True)
     assert choose_counting(kept, **ONE_GPU | {"engine": "venv"}).source == "ncu"
     in_container = choose_counting(kept, **ONE_GPU)
@@ -162,14 +162,14 @@ def test_root_may_read_counters_that_the_driver_keeps_but_no_container_has_it(ad
         (NSIGHT, {"here": False}, "the job runs on other machines"),
     ],
 )
-def test_what_keeps_it_from_being_used_is_named_and_the_sampler_takes_its_place(nsight, place, why):
+def test_if_ncu_cannot_be_used_the_sampler_is_with_the_reason(nsight, place, why):
     found = choose_counting(nsight, **ONE_GPU | place)
     assert (found.source, found.program, found.folder) == ("sampler", None, None)
     assert why in found.reason
 
 
 @pytest.mark.parametrize(("kernels", "source"), [(MAX_REPLAYED / 2, "ncu"), (MAX_REPLAYED / 2 + 1, "sampler")])
-def test_more_kernels_than_nsight_compute_repeats_in_minutes_are_the_samplers(kernels, source):
+def test_the_sampler_reads_counters_if_there_are_too_many_kernels(kernels, source):
     request = Request(gpus=(1,), profile=("metrics",), profile_iterations=2, repeat=1)
     measured, metrics = plan(request, resources("pytorch", "gpu", nsight=NSIGHT))
     counted = limit_replay(metrics, kernels).profile.counting
@@ -177,6 +177,6 @@ def test_more_kernels_than_nsight_compute_repeats_in_minutes_are_the_samplers(ke
     assert limit_replay(measured, kernels) == measured
 
 
-def test_a_cpu_has_none_to_read():
+def test_cpus_have_no_counters():
     found = choose_counting(NSIGHT, **ONE_GPU | {"device": "cpu"})
     assert found == Counting(source="none", reason="unavailable: no NVIDIA device")

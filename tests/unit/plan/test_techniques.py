@@ -1,6 +1,7 @@
-"""A preset that is not what it says: a technique that cannot work here, a reference with one, two trials that differ in one and share a key.
+"""Prevents a preset that is not what it says: with a technique that cannot work here, a reference with techniques, different techniques
+under one key.
 
-Also prevents: records from before techniques that seem to have had none, and so are held against programs that were slower by intent.
+Also prevents: older records that seem to have no techniques, and so are compared with programs that are slower on purpose.
 """
 
 import json
@@ -32,7 +33,7 @@ def planned(**asked):
     return plan(Request(repeat=1, **asked), resources("pytorch", "gpu"))
 
 
-def test_tuned_is_all_that_means_something_at_each_scale():
+def test_tuned_has_all_techniques_with_an_effect_at_each_scale():
     one, two = planned(gpus=(1, 2), preset="tuned")
     assert one.techniques == ALL[:7]
     assert two.techniques == ALL
@@ -40,7 +41,7 @@ def test_tuned_is_all_that_means_something_at_each_scale():
     assert one.key == two.key
 
 
-def test_between_nodes_tuned_hides_the_exchange_and_who_asks_for_one_message_gets_it():
+def test_between_nodes_tuned_leaves_out_one_message_unless_requested():
     members = tuple(Member(examples.gpu_node(2, name=name), NodeWires()) for name in ("n1", "n2"))
     on = resources("pytorch", "gpu", cluster=Cluster("hosts", "n1 and n2", members))
     settled = apply_defaults(Request(preset="tuned", nodes=2), on)
@@ -49,7 +50,7 @@ def test_between_nodes_tuned_hides_the_exchange_and_who_asks_for_one_message_get
     assert apply_defaults(asked, on) == asked
 
 
-def test_data_parallel_and_its_baseline_do_without_what_holds_one_network():
+def test_data_parallel_and_its_baseline_leave_out_techniques_that_keep_one_network():
     one, two = planned(gpus=(1, 2), preset="tuned", strategy="dp")
     assert one.techniques == two.techniques == ALL[:4]
     with pytest.raises(RequestError, match="TECHNIQUES=compile keeps one network, but STRATEGY=dp copies"):
@@ -70,7 +71,7 @@ TENSORFLOW = ("channels-last", "persistent-norm", "space-to-depth", "xla", "pool
         ("cpu", {"model": "wgan"}, ("xla",)),
     ],
 )
-def test_tuned_tensorflow_leaves_out_what_has_no_kernel_or_no_effect(device, asked, left):
+def test_tuned_tensorflow_leaves_out_techniques_without_kernel_or_effect(device, asked, left):
     workload = workload_of(asked.get("model", "resnet18"))
     settled = apply_defaults(Request(preset="tuned", **asked), resources("tensorflow", device, workload=workload))
     assert settled.techniques == left
@@ -89,20 +90,18 @@ MXNET = ("channels-last", "amp", "aggregated-updates")
         ("cpu", {"kvstore": "dist_async"}, "fp32", ()),
     ],
 )
-def test_tuned_mxnet_scales_its_losses_in_fp16_and_leaves_updates_to_servers_that_wait_for_nobody(
-    device, asked, precision, left
-):
+def test_tuned_mxnet_scales_losses_in_fp16_and_leaves_updates_to_asynchronous_servers(device, asked, precision, left):
     settled = apply_defaults(Request(preset="tuned", **asked), resources("mxnet", device))
     assert (settled.precision, settled.techniques) == (precision, left)
 
 
-def test_a_reference_is_plain_and_what_was_asked_for_stays():
+def test_the_reference_is_plain_and_a_requested_precision_is_kept():
     (trial,) = planned(gpus=(1,))
     assert (trial.techniques, trial.precision) == ((), "fp32")
     assert planned(gpus=(1,), preset="tuned", precision="tf32")[0].precision == "tf32"
 
 
-def test_each_list_of_techniques_is_a_key_of_its_own():
+def test_each_list_of_techniques_has_its_own_key():
     asked = [{}, {"techniques": ALL[:1]}, {"techniques": ALL[:2]}, {"preset": "tuned", "precision": "fp32"}]
     assert len({planned(gpus=(1,), **words)[0].key for words in asked}) == len(asked)
 
@@ -131,7 +130,7 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
         (("tensorflow", "cpu"), {"techniques": ("step-loop",), "data": Path("images")}, "leave one of them out"),
     ],
 )
-def test_what_is_not_offered_is_refused(where, asked, says):
+def test_techniques_that_are_not_offered_are_refused(where, asked, says):
     with pytest.raises(RequestError, match=says):
         plan(Request(repeat=1, **asked), resources(*where))
 
@@ -145,18 +144,18 @@ NO_GRAPH = [
 
 
 @pytest.mark.parametrize("asked", NO_GRAPH, ids=str)
-def test_where_no_graph_can_be_recorded_tuned_does_without_and_who_asks_for_one_is_told(asked):
+def test_without_graphs_tuned_leaves_them_out_and_a_request_is_refused(asked):
     assert "cuda-graphs" not in planned(gpus=(1,), preset="tuned", **asked)[0].techniques
     with pytest.raises(RequestError, match="TECHNIQUES=cuda-graphs does not go with"):
         planned(gpus=(1,), techniques=("cuda-graphs",), **asked)
 
 
-def test_a_workload_offers_its_own():
+def test_a_workload_offers_its_own_techniques():
     on = resources("pytorch", "gpu", workload=workload_of("wgan"))
     assert plan(Request(model="wgan", repeat=1, gpus=(1,), preset="tuned"), on)[0].techniques == ("channels-last",)
 
 
-def test_inference_has_techniques_of_its_own_and_records_a_graph_in_any_precision():
+def test_inference_has_its_own_techniques_and_records_graphs_in_any_precision():
     (tuned,) = planned(gpus=(1,), preset="tuned", mode="infer", precision="fp16", warmup=2)
     assert tuned.techniques == ("folded-norm", "compile", "kernel-search", "cuda-graphs")
     with pytest.raises(RequestError, match="TECHNIQUES=fused-optimizer of imagenet_cnn is not offered .* MODE=infer"):
@@ -165,7 +164,7 @@ def test_inference_has_techniques_of_its_own_and_records_a_graph_in_any_precisio
         planned(gpus=(1,), techniques=("folded-norm",))
 
 
-def test_words_that_exclude_each_other():
+def test_contradictory_options_are_refused():
     compiled = {"techniques": ("compile",)}
     for asked in ({"preset": "tuned", **compiled}, {"xla": True, "techniques": ("xla",)}):
         with pytest.raises(RequestError):
@@ -186,11 +185,11 @@ GPU = {"framework": "pytorch", "device": "gpu", "precision": "bf16"}
         ({"framework": "mxnet", "precision": "fp16"}, ()),
     ],
 )
-def test_what_programs_did_before_it_could_be_asked_for(trial, had):
+def test_techniques_of_older_programs_are_known(trial, had):
     assert of_older(GPU | trial) == had
 
 
-def test_a_record_from_before_tells_what_its_program_did(tmp_path):
+def test_an_older_record_gets_its_programs_techniques(tmp_path):
     source = next(
         path
         for path in sorted((examples.ROOT / "results/h200").rglob("record.json"))
