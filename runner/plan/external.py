@@ -99,18 +99,18 @@ def _batch_in_command(request: Request) -> tuple[int, str] | None:
     if found is None or request.pattern:
         return found
     several = (request.gpus or request.workers or (1,))[-1] > 1
-    wanted = request.dialect == "mxnet" or (request.dialect in (None, "auto") and not found[1].startswith("-b"))
-    return found if wanted and not several else None
+    applies = request.dialect == "mxnet" or (request.dialect in (None, "auto") and not found[1].startswith("-b"))
+    return found if applies and not several else None
 
 
 def _scales(request: Request, node: Node, device: Device) -> tuple[int, ...]:
     """Numbers of devices; 1 by default, because a command line may choose its devices itself. Raises RequestError if the machine has fewer."""
-    variable, asked, offered = (
+    variable, requested, offered = (
         ("GPUS", request.gpus, len(node.gpus)) if device == "gpu" else ("WORKERS", request.workers, len(node.cores))
     )
     if not offered:
         raise RequestError(f"{node.name} offers no GPU ({node.gpu_reason}); ask for DEVICE=cpu")
-    scales = asked or (1,)
+    scales = requested or (1,)
     if scales[-1] > offered:
         unit = "GPUs" if device == "gpu" else "cores"
         raise RequestError(

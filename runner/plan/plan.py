@@ -69,16 +69,16 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         raise RequestError(
             "PROFILE=calls records calls of the CUDA API, and CPUs make none; ask for GPUS=n, or leave it out"
         )
-    asked = scales(request, resources.image, members)
-    if request.mode == "infer" and asked != (1,):
+    requested = scales(request, resources.image, members)
+    if request.mode == "infer" and requested != (1,):
         if request.gpus or request.workers:
-            raise RequestError(f"MODE=infer measures one device, {asked[-1]} asked; ask for one")
-        asked = (1,)
-    concurrent = cases(request.concurrent, asked) if request.concurrent else ()
-    all_scales = tuple(sorted({devices for devices, _ in concurrent} or {1, *asked}))
+            raise RequestError(f"MODE=infer measures one device, {requested[-1]} asked; ask for one")
+        requested = (1,)
+    concurrent = cases(request.concurrent, requested) if request.concurrent else ()
+    all_scales = tuple(sorted({devices for devices, _ in concurrent} or {1, *requested}))
     nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in all_scales}
-    strategy = choose(request, image=resources.image, workload=workload, asked=asked, nodes=max(nodes.values()))
-    for scale in (one for one in asked if one > 1):
+    strategy = choose(request, image=resources.image, workload=workload, scales=requested, nodes=max(nodes.values()))
+    for scale in (one for one in requested if one > 1):
         check_shares(strategy.name, model, int(settings.get(SHARED_BY, 1)), scale=scale, nodes=nodes[scale])
     ip_only = strategy.ip_only(device)
     matrix = _Matrix(
@@ -99,7 +99,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     ways = {scale: _ways(matrix, scale) for scale in all_scales}
     if request.compare and max(map(len, ways.values())) == 1:
         raise RequestError(
-            f"nothing to compare: {'all of ' if len(asked) > 1 else ''}{','.join(map(str, asked))} devices fit on one node, "
+            f"nothing to compare: {'all of ' if len(requested) > 1 else ''}{','.join(map(str, requested))} devices fit on one node, "
             "which has only one wire; ask for more devices, or for NODES=2"
         )
     samples = matrix.batch(all_scales[-1]) * all_scales[-1]
@@ -119,7 +119,7 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     )
     here = resources.cluster.kind == "here"
     return trials + passes(
-        request, trials, scales=asked, nsight=resources.nsight, engine=resources.engine.name, here=here
+        request, trials, scales=requested, nsight=resources.nsight, engine=resources.engine.name, here=here
     )
 
 

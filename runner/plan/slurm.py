@@ -64,11 +64,11 @@ def _flags(request: Request) -> list[str]:
 
 
 def _drop_outer(words: Sequence[str]) -> Iterator[str]:
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         name, equals, _ = word.partition("=")
         if name not in _OUTER_OPTIONS:
             yield word
         elif not equals:
             for _ in range(_OUTER_OPTIONS[name]):
-                next(left, None)
+                next(remaining, None)

@@ -41,10 +41,10 @@ class Chosen:
         )
 
 
-def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
+def choose(request: Request, *, image: AnyImage, workload: Workload, scales: tuple[int, ...], nodes: int = 1) -> Chosen:
     """Return the requested strategy, or the one that the framework's users expect, with its settings.
 
-    `asked` are the numbers of devices, ascending; `nodes` is the largest number of nodes of any trial. Raises RequestError if framework and
+    `scales` are numbers of devices, ascending; `nodes` is the largest number of nodes of any trial. Raises RequestError if framework and
     strategy are incompatible, or a setting belongs to another strategy.
     """
     # `single` if the image has no other strategy.
@@ -55,9 +55,9 @@ def choose(request: Request, *, image: AnyImage, workload: Workload, asked: tupl
     _refuse_pair(name, image)
     if name not in able:
         raise RequestError(f"STRATEGY={name} is not offered by {workload.name}; ask for STRATEGY={' or '.join(able)}")
-    if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
+    if name == "single" and scales[-1] > 1 and (request.gpus or request.workers):
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
-        raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
+        raise RequestError(f"STRATEGY=single drives one device, {scales[-1]} asked; {step}")
     _refuse_settings_of_others(request, name, image)
     if name == "ps" and request.precision == "fp16":
         raise RequestError(

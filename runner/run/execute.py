@@ -240,8 +240,8 @@ def _follow(
             last_check = now
         limits.check(now, started=started, heard=last_output)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
-            left = ", ".join(sorted(awaited - set(group.exit_codes)))
-            raise Stop("failed", f"{left} did not end although every worker had")
+            remaining = ", ".join(sorted(awaited - set(group.exit_codes)))
+            raise Stop("failed", f"{remaining} did not end although every worker had")
         try:
             name, item = group.output.get(timeout=POLL_S)
         except queue.Empty:

@@ -79,10 +79,10 @@ def _wait_idle(
     if idle_s is None:
         idle_s = 0 if gpus_idle and not any(sampler.sees_host_power for sampler in samplers) else IDLE_S
     if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
-        left = idle_s
-        while left > 0 and not stop():
-            time.sleep(min(left, POLL_S))
-            left -= POLL_S
+        remaining = idle_s
+        while remaining > 0 and not stop():
+            time.sleep(min(remaining, POLL_S))
+            remaining -= POLL_S
 
 
 class _Sampler:
@@ -158,7 +158,7 @@ class _Sampler:
         now = time.monotonic()
         with suppress(RunFailedError):
             name = self._spec.name
-            told = Trouble(
+            trouble = Trouble(
                 event="trouble", rank=0, t=now, received=now, container=name, device="host", fields=(), reason=reason
             )
-            self._event(told)
+            self._event(trouble)

@@ -152,9 +152,9 @@ class _Meta(_KubernetesObject):
     @property
     def index(self) -> int:
         """The completion index of a pod, which older clusters keep only as an annotation, or its replica index in an MPIJob."""
-        told = {**self.annotations, **self.labels}
+        labels = {**self.annotations, **self.labels}
         names = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index")
-        return int(next((told[name] for name in names if name in told), 0))
+        return int(next((labels[name] for name in names if name in labels), 0))
 
 
 class _PodSpec(_KubernetesObject):
@@ -402,8 +402,8 @@ def _status_of(
         return "timeout", f"{failure.message}; give a longer --timeout if the job needs it"
     if failed:
         _, name = failed[0]
-        why = known[name].reason
-        return "failed", group.explain(name) + (f" ({why})" if why not in (None, "Error") else "")
+        reason = known[name].reason
+        return "failed", group.explain(name) + (f" ({reason})" if reason not in (None, "Error") else "")
     if failure:
         return "failed", f"{failure.reason}: {failure.message}"
     if unknown := sorted(awaited - known.keys()):

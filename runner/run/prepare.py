@@ -53,8 +53,8 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
     started = time.monotonic()
     if resources.engine.name == "docker":
         clients = [seen.docker.client for seen in resources.cluster.surveyed] or [docker.connect_or_refuse()]
-        if said := remove_certain(clients):
-            shown.stage(said)
+        if removed := remove_certain(clients):
+            shown.stage(removed)
     unpacked = _unpacked(resources) if packed_at else None
     if resources.cluster.remote:
         if unpacked:
@@ -267,8 +267,8 @@ def _supply_image(
             dataset.refuse_closed_folders([WORKLOADS, path.parent], user=job_user())
             return used.model_copy(update={"id": sif.id, "digest": f"sha256:{sif.sha256}"}), str(path)
         case _:
-            why = resources.engine.reason
-            shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({why})")
+            reason = resources.engine.reason
+            shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({reason})")
             _ensure_environment(image, shown)
             return used.model_copy(update={"reference": f"{image.name} (virtual environment)"}), image.reference
 

@@ -118,8 +118,8 @@ class PatternReader(LogReader):
         if self._pending is None or self._stride is None:
             return []
         (groups, received), self._pending = self._pending, None
-        whole = self._covers_stride(int(self._number(groups, "step") or 0))
-        return self._window(groups, self._stride, received) if whole else []
+        covered = self._covers_stride(int(self._number(groups, "step") or 0))
+        return self._window(groups, self._stride, received) if covered else []
 
     def _window(self, groups: Groups, steps: int | None, received: float) -> list[Event]:
         """The window that a line ends; empty if it begins in the warm-up or its steps are unknown."""
