@@ -1,4 +1,4 @@
-"""The plainest PyTorch training loop, with the network and nothing else of the suite: what its overhead is held against.
+"""A minimal PyTorch training loop that uses only the suite's network: the reference for the suite's overhead.
 
     python3 bare_pytorch.py --model=resnet18 --image-size=32 --batch=32 --iterations=40 --warmup=4 --seed=1 --threads=2 --device=cpu \
         --precision=fp32 --techniques=channels-last,fused-optimizer
@@ -40,7 +40,7 @@ labels = torch.randint(1000, (args.batch,), device=device)
 
 
 def clock():
-    """Seconds, once the device has done all that it was given."""
+    """Seconds, read after the device has finished all queued work."""
     if on_gpu:
         torch.cuda.synchronize()
     return time.perf_counter()

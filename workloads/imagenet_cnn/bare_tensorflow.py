@@ -1,4 +1,4 @@
-"""The plainest TensorFlow training loop, with the network and nothing else of the suite: what its overhead is held against.
+"""A minimal TensorFlow training loop that uses only the suite's network: the reference for the suite's overhead.
 
     python3 bare_tensorflow.py --model=resnet18 --image-size=32 --batch=32 --iterations=40 --warmup=4 --seed=1 --threads=2
 

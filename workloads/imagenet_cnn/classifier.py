@@ -1,4 +1,4 @@
-"""What programs that infer on images share: their checks, and the images that they answer, learn from and are calibrated on.
+"""Shared by the image inference programs: their argument checks, and the images used for inference, fine-tuning and calibration.
 
 Standard library and syntax of Python 3.6 only at import.
 """
@@ -11,7 +11,7 @@ from class_folders import class_folders, split, spread
 
 
 def check(args, *, int8):
-    """Refuse what no such program can do; `int8` says why GPUs are not offered it, and what to ask for."""
+    """Refuse options that no image inference program supports; `int8` says why int8 is CPU-only, and what to request instead."""
     inference.check(args)
     if (args.precision, args.device) == ("int8", "gpu"):
         refuse("--precision=int8 needs a CPU: " + int8)
@@ -20,10 +20,10 @@ def check(args, *, int8):
 
 
 class Classifier(inference.OneByOne):
-    """A network's images; `workloads/inference.py` says what its methods are for.
+    """A network's images; `workloads/inference.py` documents the methods.
 
-    A program has besides `decode(images)`: the middle of each of `images`, (path below --data, label), that decodes, as bytes; their labels;
-    names of the others.
+    A program also implements `decode(images)`: from `images`, (path below --data, label), it returns the central squares as bytes, their labels,
+    and the names of images that do not decode; those have neither square nor label.
     """
 
     def __init__(self, args):
@@ -43,7 +43,7 @@ class Classifier(inference.OneByOne):
             refuse(f"{few}, a batch has {inference.FIT_BATCH}; give more")
 
     def listed(self):
-        """Names of the classes, and the images of both parts of --data."""
+        """Return the class names, and the training and validation images of --data."""
         classes, images = class_folders(self.args.data)
         return (classes, *split(images))
 
@@ -53,7 +53,7 @@ class Classifier(inference.OneByOne):
         return self.middles(spread(self.held_out, most))
 
     def calibration(self):
-        """Images that nothing is measured on, as the library has them."""
+        """Training images, prepared like the library's, to calibrate int8 on; no figure is measured on them."""
         if self.args.data == "synthetic":
             return self.synthetic(inference.CALIBRATION)
         return self.middles(spread(self.training, inference.CALIBRATION))[0]
@@ -65,7 +65,7 @@ class Classifier(inference.OneByOne):
         return samples(self.args.seed, first=0, count=count, **shape)[0]
 
     def middles(self, images):
-        """What `decode` makes of them, counted."""
+        """Decode the central squares of `images`, and count decoded and skipped images."""
         pixels, labels, skipped = self.decode(images)
         if not len(labels):
             refuse(f"of {len(images)} JPEGs in {self.args.data} none decodes; give a folder whose images do")

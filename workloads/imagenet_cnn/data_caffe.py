@@ -1,14 +1,14 @@
-"""Input of the Caffe program: layers that make the blobs `data` and `label`. Standard library and syntax of Python 3.6 only.
+"""Input layers of the Caffe program, which produce the blobs `data` and `label`. Standard library and syntax of Python 3.6 only.
 
-Synthetic images are standard normal noise and stay on the device, one batch for all iterations, as in the other programs. Caffe's
-DummyData fills a blob once only if its filler is a constant; a gaussian one draws the batch again in every iteration, on the CPU
-even when a GPU trains: 43 ms for 64 images of 224x224 pixels on one core (`caffe time`, Caffe 1.0). So DummyData makes zeros, and a
-Bias layer that is never trained adds the noise that its filler drew once: 17 ms on that core, and on a GPU an addition where the
-batch already is. NVCaffe leaves such a layer out of its all-reduce, and copies the first GPU's noise to all. Labels are constants
-too, up to eight different ones in a batch, joined.
+Synthetic images are standard normal noise: one batch, which stays on the device for all iterations, as in the other programs. Caffe's
+DummyData fills a blob just once only if its filler is constant. A gaussian filler draws a new batch every iteration, on the CPU
+even when a GPU trains: 43 ms for 64 images of 224x224 pixels on one core (`caffe time`, Caffe 1.0). DummyData therefore makes zeros, and an
+untrained Bias layer adds noise that its filler drew once: 17 ms on that core; on a GPU, an addition on data already there.
+NVCaffe excludes such a layer from its all-reduce, and copies the first GPU's noise to all. Labels are constants
+too: up to eight different ones a batch, concatenated.
 
-Real images are JPEGs in an LMDB from `pack_lmdb`, all of one size, which Caffe's Data layer decodes, crops at random and mirrors in
-its own threads. It subtracts a mean for each channel, but has one scale for all: 1 over the mean of the three deviations.
+Real images are JPEGs of one size in an LMDB from `pack_lmdb`. Caffe's Data layer decodes them, crops them at random and mirrors them in
+its own threads. It subtracts a mean per channel, but has one scale for all channels: 1 over the mean of the three deviations.
 """
 
 import json
@@ -16,16 +16,16 @@ import random
 
 from models_caffe import FROZEN
 
-# Mean of ImageNet's training images for pixels from 0 to 255, in OpenCV's order blue, green, red, and the mean of the channels'
+# Mean of ImageNet's training images, for pixels from 0 to 255 in OpenCV's order (blue, green, red); and the mean of the channels'
 # deviations 57.375, 57.12 and 58.395.
 MEANS = (103.53, 116.28, 123.675)
 DEVIATION = 57.63
 LABELS = 8
-LARGEST_HALF = 2048  # up to here half precision holds every whole number, such as a label
+LARGEST_HALF = 2048  # half precision represents every integer, such as a label, exactly up to here
 
 
 def packed_size(image_size):
-    """Height and width in pixels of packed images for crops of `image_size`: 256 for 224, as is custom with ImageNet."""
+    """Height and width in pixels of packed images for crops of `image_size`: 256 for 224, as is customary with ImageNet."""
     return -(-image_size * 8 // 7)
 
 
@@ -48,9 +48,9 @@ def synthetic(net, *, batch, image_size, num_classes, seed):
 
 
 def lmdb(net, path, *, batch, devices, image_size):
-    """Add the layer that reads an LMDB; `batch` is what one device gets.
+    """Add the layer that reads an LMDB; `batch` is per device.
 
-    Caffe 1.0 gives each device the batch size of the file; NVCaffe divides it among the devices (`P2PSync::divide_batch_size`).
+    Caffe 1.0 gives each device the batch size in the file; NVCaffe divides it among the devices (`P2PSync::divide_batch_size`).
     """
     asked = batch * devices if net.nvidia else batch
     means = " ".join(f"mean_value: {mean}" for mean in MEANS)

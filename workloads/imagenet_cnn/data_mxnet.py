@@ -1,7 +1,7 @@
 """Real images for the MXNet program: JPEGs from a RecordIO file.
 
-They are decoded and augmented as for ImageNet training (random resized crop, flip) and normalized by MXNet's own C++
-iterator. It ends the process at an image that does not decode, so `pack_recordio` leaves those out and notes their names.
+MXNet's own C++ iterator decodes, augments (random resized crop, flip, as for ImageNet training) and normalizes them.
+It ends the process if an image does not decode, so `pack_recordio` leaves such images out and records their names.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ NORMALIZATION = dict(zip(("mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b
 
 
 class Records:
-    """Endless batches of a rank's part of a RecordIO file, epoch after epoch."""
+    """Endless batches of a rank's share of a RecordIO file, epoch after epoch."""
 
     def __init__(self, path, shape, *, seed, rank, world_size, workers, contexts, dtype):
         batch, *image_shape = shape

@@ -1,7 +1,7 @@
 """Real images for the TensorFlow program: JPEGs from class folders or a TFRecord file.
 
 They are decoded and augmented as for ImageNet training (random resized crop, flip), travel to the devices as bytes, and are
-normalized there. Those that are validated on are cut out of the middle.
+normalized there. Validation uses central crops.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from class_folders import CENTRAL, MEAN, STD, read_index, share
 from with_tensorflow import jpegs
 from with_tensorflow.shim import tf, values, with_threads
 
-# Images of one rank among which the next is drawn; the file is in random order already. At ImageNet's 110 KB each, 110 MB.
+# Shuffle buffer of a rank, in images; the file is in random order already. At ImageNet's 110 KB each, 110 MB.
 SHUFFLED = 1024
 FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
@@ -18,12 +18,12 @@ FEATURES = {
 
 
 def normalized(images):
-    """Turn bytes into numbers of mean 0 and deviation 1; synthetic images already are."""
+    """Convert bytes to mean 0 and deviation 1; synthetic images already have them."""
     return (tf.cast(images, tf.float32) - MEAN) / STD if images.dtype == tf.uint8 else images
 
 
 def decode(jpeg, size, seed):
-    """Cut 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, resize, flip every other time: (size, size, 3) bytes.
+    """Crop 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, resize, flip every other time: (size, size, 3) bytes.
 
     Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842).
     """
@@ -41,7 +41,7 @@ def decode(jpeg, size, seed):
 
 
 def middle(jpeg, size):
-    """Cut what `class_folders.central_square` says, and resize: (size, size, 3) bytes."""
+    """Crop the square of `class_folders.central_square` and resize it: (size, size, 3) bytes."""
     extent = jpegs.whole_shape(jpeg)[:2]
     side = tf.cast(tf.round(CENTRAL * tf.cast(tf.reduce_min(extent), tf.float32)), tf.int32)
     square = tf.stack([tf.maximum(side, 1)] * 2)
@@ -54,7 +54,7 @@ class Folders(jpegs.Folders):
 
 
 class Records:
-    """Endless batches of a process' share of a TFRecord file, epoch after epoch, each in a new order."""
+    """Endless batches of a process' share of a TFRecord file, in a new order each epoch."""
 
     def __init__(self, args, ranks):
         self.size, self.decoded = args.batch * args.devices, 0
@@ -76,7 +76,7 @@ class Records:
 
 
 def middles(args, images):
-    """Read `images`, as `class_folders` gives them: bytes (count, size, size, 3), labels (count,), and the names of those that do not decode."""
+    """Read `images`, as listed by `class_folders`: bytes (count, size, size, 3), labels (count,), and the names of undecodable images."""
     pixels, labels, numbers = [], [], []
     for image, label, number in central(args, images):
         pixels.append(image.numpy())
@@ -87,26 +87,26 @@ def middles(args, images):
 
 
 def central(args, images):
-    """A data set of (middle, label, number) of those of `images` that decode, in their order."""
+    """A data set of (central crop, label, number) of the `images` that decode, in order."""
     load = jpegs.loader(args, images, lambda jpeg: middle(jpeg, args.image_size))
     return jpegs.loaded(tf.data.Dataset.range(len(images)), load, args)
 
 
 class Validation:
-    """A process' share of the images that are for validation, each once whenever it is asked for, not augmented."""
+    """A process' share of the validation images, once per call, not augmented."""
 
     def __init__(self, args, ranks, *, images):
         own = share(images, rank=ranks.rank, world_size=ranks.world_size // args.devices)
         self.batch, self.devices, self.strategy = args.batch, args.devices, ranks.strategy
         self.names, self.skipped = [name for name, _ in own], set()
-        # All batches have one shape, so that all are one graph; what fills the last one is number -1.
+        # All batches have the same shape, so that one graph serves them all; padding of the last batch has number -1.
         nothing = (tf.zeros((args.image_size, args.image_size, 3), tf.uint8), *tf.constant([0, -1], tf.int64))
         filling = tf.data.Dataset.from_tensors(nothing).repeat(args.batch * args.devices - 1)
         together = central(args, own).concatenate(filling).batch(args.batch * args.devices, drop_remainder=True)
         self.found = with_threads(together.prefetch(2), max(1, args.loader_workers))
 
     def batches(self):
-        """Batches (images, labels, weights), a part on each device: of images 1, of what fills the last batch 0."""
+        """Yield (images, labels, weights), split across the devices; the weight is 1 for an image and 0 for padding of the last batch."""
         unread = set(range(len(self.names)))
         for images, labels, numbers in self.found:
             unread -= set(numbers.numpy().tolist())

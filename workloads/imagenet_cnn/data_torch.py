@@ -1,8 +1,8 @@
 """Real images for the PyTorch programs: JPEGs from a folder of class folders.
 
-Real images are decoded and augmented as for ImageNet training (random resized crop, flip) by Pillow in worker processes, travel to
-the device as bytes, and are normalized there. An image that does not decode is replaced by the next one and named at the end. Those
-that are validated on are cut out of the middle; there one that does not decode counts for nothing.
+They are decoded and augmented as for ImageNet training (random resized crop, flip) by Pillow in worker processes, travel to
+the device as bytes, and are normalized there. In training, the next image replaces one that does not decode, whose name is reported at the
+end. Validation uses central crops and skips images that do not decode.
 """
 
 import math
@@ -17,7 +17,7 @@ from with_pytorch.loading import PREFETCHED, UNDECODABLE, Jpegs, Loaded, collate
 
 
 class Crop(NamedTuple):
-    """The part of an image that is trained on, in pixels, and whether its left becomes its right."""
+    """The part of an image to train on, in pixels, and whether to mirror it left to right."""
 
     left: int
     top: int
@@ -27,14 +27,14 @@ class Crop(NamedTuple):
 
 
 class ClassFolders(Jpegs):
-    """JPEGs of class folders, each drawn with a new random crop and flip."""
+    """JPEGs of class folders, with a new random crop and flip each time."""
 
     def look(self, image):
         return augment(image, self.image_size)
 
 
 class Central(Dataset):
-    """The middle of each of `images`, (name, label) below `root`: (3, size, size) bytes, label, no name; or None, label, its name."""
+    """Central squares of `images`, (name, label) below `root`: (bytes (3, size, size), label, []), or (None, label, [name]) if undecodable."""
 
     def __init__(self, root, images, *, image_size):
         self.root, self.images, self.image_size = Path(root), images, image_size
@@ -74,7 +74,7 @@ def draw(width, height):
 
 
 def augment(image, size):
-    """Cut a part that is drawn out of an image, resize and flip it."""
+    """Crop a random part of an image, resize and flip it."""
     crop = draw(*image.size)
     box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
     image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
@@ -82,7 +82,7 @@ def augment(image, size):
 
 
 class Normalize:
-    """Brings bytes to the device and makes of them what networks take: fp32 of mean 0 and deviation 1 over ImageNet."""
+    """Moves bytes to the device and converts them to the networks' input: fp32 with mean 0 and deviation 1 over ImageNet."""
 
     def __init__(self, *, device, layout):
         self.device, self.layout = device, layout
@@ -95,7 +95,7 @@ class Normalize:
 
 
 class Images(Loaded):
-    """Endless batches of a rank's share of the images, on the device and normalized; at most `ahead` lie ready before they are asked for."""
+    """Endless batches of a rank's share of the images, on the device and normalized; at most `ahead` are prefetched."""
 
     def __init__(self, dataset, sampler, *, batch, workers, device, layout):
         super().__init__(dataset, sampler, batch=batch, workers=workers, device=device)
@@ -108,17 +108,17 @@ class Images(Loaded):
 
 
 class Validation:
-    """A rank's share of the validation images, again and again, on the device and normalized; the last batch may be smaller."""
+    """A rank's share of the validation images, on the device and normalized, as often as it is iterated; the last batch may be smaller."""
 
     def __init__(self, root, images, *, image_size, batch, workers, rank, world_size, device, layout):
         images = share(images, rank=rank, world_size=world_size)
         options = {"collate_fn": collate, "pin_memory": device.type == "cuda", "persistent_workers": workers > 0}
         dataset = Central(root, images, image_size=image_size)
-        # A generator of its own: each pass would otherwise draw a number that is the training's.
+        # A separate generator: otherwise each validation would consume a random number of the training.
         options["generator"] = torch.Generator()
         self.loader = DataLoader(dataset, batch_size=batch, num_workers=workers, **options)
-        # Workers are forked here, before the first step: the fork of a process whose autograd and Gloo have been at work may wait forever
-        # for a lock that a thread held, as one in some tens of runs with two ranks did at its first validation.
+        # Workers are forked here, before the first step: a process forked after autograd and Gloo have run may wait forever for a lock that another
+        # thread held, as one in a few dozen runs with two ranks did at its first validation.
         if workers:
             iter(self.loader)
             leave_with(self.close)

@@ -1,12 +1,12 @@
 """JPEGs decoded and augmented on the GPU by NVIDIA DALI, ahead of the training, for the PyTorch program.
 
-    worker processes    read each file and its header, and draw its crop: the same draws from the same numbers as `data_torch.augment`
-    DALI                decodes a batch, by the GPU's JPEG engines where it has some, cuts, resizes, flips and normalizes it
+    worker processes    read each file and its header, and draw its crop: same random numbers, same crop as `data_torch.augment`
+    DALI                decodes a batch, with the GPU's JPEG engines if it has any, then crops, resizes, flips and normalizes it
     the training        takes a finished batch; its stream waits for DALI's, the host does not
 
-A file that ends too early is looked at by Pillow in the worker, since a GPU fills with grey what is missing. One that DALI refuses ends its
-pipeline: what Pillow refuses too is named at the end, its place goes to the next of its batch, and another pipeline takes over. Pixels differ
-from Pillow's by rounding.
+A worker decodes a truncated file with Pillow, because a GPU would fill the missing part with grey. A file that DALI refuses ends its
+pipeline: if Pillow refuses it too, its name is reported at the end, the next image of the batch replaces it, and a new pipeline takes over.
+Pixels differ from Pillow's by rounding.
 """
 
 import io
@@ -22,12 +22,12 @@ from data_torch import draw
 from PIL import Image
 from with_pytorch.loading import PREFETCHED, UNDECODABLE, Endless, Jpegs, loader
 
-# Finished batches that wait for the training: one to take while the next is made.
+# Finished batches in DALI's queue: the training takes one while the next is made.
 FINISHED = 2
 
 
 class Encoded(Jpegs):
-    """JPEGs of class folders as they lie on disk, each with a new random crop and flip: (bytes, crop, name), label, skipped names."""
+    """Undecoded JPEGs of class folders, each with a new random crop and flip: (bytes, crop, name), label, skipped names."""
 
     def read(self, name):
         jpeg = (self.root / name).read_bytes()
@@ -39,7 +39,7 @@ class Encoded(Jpegs):
 
 @dataclass(frozen=True)
 class Drawn:
-    """A batch before it is decoded: JPEGs as arrays of bytes, and by image its crop, label and name; `skipped` are names of others."""
+    """A batch before decoding: JPEGs as byte arrays, and each image's crop, label and name; `skipped` names the images left out."""
 
     jpegs: list
     crops: tuple
@@ -48,13 +48,13 @@ class Drawn:
     skipped: list
 
     def fed(self):
-        """What the pipeline takes: JPEGs, and by image the crop's first and last (y, x) and whether it is flipped."""
+        """The pipeline's input: JPEGs, and for each image the crop's first and last (y, x) and whether to flip it."""
         first = np.array([(crop.top, crop.left) for crop in self.crops], np.float32)
         last = first + np.array([(crop.height, crop.width) for crop in self.crops], np.float32)
         return self.jpegs, list(first), list(last), [np.int32(crop.flip) for crop in self.crops]
 
     def without(self, bad):
-        """The same with each image at a place in `bad` replaced by the next that is not, the first after the last."""
+        """Replace each image at a place in `bad` with the next good one of the batch, or with the first if none follows."""
         good = [place for place in range(len(self.names)) if place not in bad]
         if not good:
             raise RuntimeError(f"none of the {len(self.names)} images of a batch decodes")
@@ -65,7 +65,7 @@ class Drawn:
 
 
 def collate(drawn):
-    """Join JPEGs: all bytes in one tensor, since each takes a file descriptor from worker to training, and where each ends; the rest as it is."""
+    """Join JPEGs into one tensor, since each tensor takes a file descriptor from worker to training; return it with their ends and the rest."""
     jpegs, crops, names = zip(*(read for read, *_ in drawn), strict=True)
     ends = list(itertools.accumulate(map(len, jpegs)))
     labels = torch.tensor([label for _, label, _ in drawn])
@@ -74,7 +74,7 @@ def collate(drawn):
 
 
 def undecodable(jpeg):
-    """Whether Pillow can't decode an array of bytes either."""
+    """Whether Pillow can't decode a byte array either."""
     try:
         with Image.open(io.BytesIO(jpeg.tobytes())) as image:
             image.load()
@@ -84,7 +84,7 @@ def undecodable(jpeg):
 
 
 def check_dali():
-    """Refuse where DALI is not installed."""
+    """Refuse if DALI is not installed."""
     try:
         import nvidia.dali  # noqa: F401
     except ImportError as error:
@@ -92,9 +92,9 @@ def check_dali():
 
 
 class Decoded:
-    """Endless batches of a rank's share of the images, epoch after epoch, decoded and augmented on the device, and normalized.
+    """Endless batches of a rank's share of the images, epoch after epoch, decoded, augmented and normalized on the device.
 
-    At most `ahead` of them lie ready before they are asked for, most of those as JPEGs.
+    At most `ahead` batches are prefetched, most of them as JPEGs.
     """
 
     def __init__(self, dataset, sampler, *, batch, workers, device, layout):
@@ -104,8 +104,8 @@ class Decoded:
         self.decoded = 0
         self.skipped = set()
         self.encoded = Endless(loader(dataset, sampler, batch=batch, workers=workers, device=device, collate=collate))
-        self.again, self.fed = deque(), deque()  # batches that a pipeline which ended had been given; those that it was
-        self.held = None  # what DALI made of the batch before: its memory, which is read until `copied`
+        self.again, self.fed = deque(), deque()  # batches to feed again; batches in the pipeline
+        self.held = None  # DALI's output of the previous batch, whose memory is read until `copied`
         self.copied = torch.cuda.Event() if device.type == "cuda" else None
         self.pipeline = self.build()
 
@@ -160,7 +160,7 @@ class Decoded:
         return images, drawn.labels.to(self.device, non_blocking=True)
 
     def mend(self, error):
-        """Leave out what no decoder takes of the batches in a pipeline that ended, and build another for them; raise where that is nothing."""
+        """Drop the failed pipeline's images that Pillow can't decode either, and build a new pipeline; re-raise if there are none."""
         found = [[place for place, jpeg in enumerate(one.jpegs) if undecodable(jpeg)] for one in self.fed]
         if not any(found):
             raise error

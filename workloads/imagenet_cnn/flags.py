@@ -1,4 +1,4 @@
-"""What the command line of an image classifier has beyond every training program's. Standard library only."""
+"""Command-line arguments that image classifiers have in addition to those of all programs. Standard library only."""
 
 import argparse
 
@@ -24,7 +24,7 @@ def of_images(made):
 
 
 def bare_parser(description):
-    """Build the parser of a bare loop: the few flags without which it could not be compared."""
+    """Build the parser of a bare loop: only the flags that a comparison needs."""
     made = argparse.ArgumentParser(description=description, allow_abbrev=False)
     made.add_argument("--model", required=True, choices=MODELS)
     made.add_argument("--image-size", required=True, type=at_least(32))

@@ -1,7 +1,7 @@
-"""JPEGs of class folders for `infer_caffe.py`, read by Pillow where they lie: to learn from, and to infer on. Syntax of Python 3.6 only.
+"""JPEGs of class folders for `infer_caffe.py`, which Pillow reads in place, for training and inference. Syntax of Python 3.6 only.
 
-Caffe's own layers read a packed file or a list, and cut and normalize in ways of their own; what is compared with other frameworks should
-have seen the images as they do. Threads decode, which Pillow does without Python's lock.
+Caffe's own layers read a packed file or a list, and crop and normalize differently; a comparison with other frameworks needs the same
+images. Threads decode, because Pillow releases Python's lock while it does.
 """
 
 import itertools
@@ -16,13 +16,13 @@ UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 def normalized(pixels):
-    """Bytes (batch, 3, height, width) as fp32 of mean 0 and deviation 1 over ImageNet."""
+    """Convert bytes (batch, 3, height, width) to fp32 with mean 0 and deviation 1 over ImageNet."""
     mean, std = (np.array(values, np.float32).reshape(3, 1, 1) for values in (MEAN, STD))
     return (pixels - mean) / std
 
 
 class Folders:
-    """A folder of class folders, its images divided by `class_folders.split`; `unreadable` are names of those that would not decode."""
+    """A folder of class folders, split by `class_folders.split`; `unreadable` holds the names of images that do not decode."""
 
     def __init__(self, root, *, size, seed, workers):
         self.root, self.size, self.seed = Path(root), size, seed
@@ -32,9 +32,9 @@ class Folders:
         self.unreadable = set()
 
     def read(self, name, cut):
-        """Cut an image and resize it: bytes (3, size, size), or None if it does not decode.
+        """Crop and resize an image: bytes (3, size, size), or None if it does not decode.
 
-        `cut(width, height)` gives left, top, width and height in pixels.
+        `cut(width, height)` returns left, top, width and height in pixels.
         """
         try:
             with Image.open(str(self.root / name)) as image:
@@ -46,14 +46,14 @@ class Folders:
         return np.asarray(part).transpose(2, 0, 1)
 
     def kept(self, images, pixels):
-        """Stack those that decoded, with their labels: (bytes, labels); note the names of the others."""
+        """Stack the decoded images and their labels: (bytes, labels); note the names of the others."""
         self.unreadable.update(name for (name, _), part in zip(images, pixels) if part is None)  # noqa: B905 - Python 3.6
         found = [(part, label) for (_, label), part in zip(images, pixels) if part is not None]  # noqa: B905
         labels = np.array([label for _, label in found], np.int64)
         return np.array([part for part, _ in found], np.uint8), labels
 
     def central(self, images):
-        """The middle of each of these images that decodes: (bytes, labels)."""
+        """Return the central squares of the images that decode: (bytes, labels)."""
 
         def middle(width, height):
             left, top, side = central_square(width, height)
@@ -62,7 +62,7 @@ class Folders:
         return self.kept(images, list(self.pool.map(lambda image: self.read(image[0], middle), images)))
 
     def augmented(self, batch):
-        """Endless batches of training images, (bytes, labels); one that does not decode is left out, and another drawn in its place."""
+        """Endless batches of training images, (bytes, labels); another draw replaces an image that does not decode."""
         drawn = (
             (epoch, int(number))
             for epoch in itertools.count()
@@ -78,7 +78,7 @@ class Folders:
             yield tuple(np.concatenate([part[place] for part in parts if len(part[1])]) for place in (0, 1))
 
     def crop(self, chosen):
-        """A training image as it is drawn in an epoch: cut and flipped by what depends on the seed, the epoch and the image alone."""
+        """Crop and flip a training image for an epoch; the result depends only on the seed, the epoch and the image."""
         epoch, number = chosen
         random = np.random.default_rng((self.seed, epoch, number))
         pixels = self.read(self.training[number][0], lambda width, height: random_crop(random, width, height))

@@ -1,8 +1,8 @@
-"""JPEGs of class folders for MXNet programs, read where they lie: to train on, and to validate on. `class_folders` says which is which.
+"""JPEGs of class folders for MXNet programs, read in place, for training and validation; `class_folders` defines the split.
 
-MXNet's C++ iterator wants a packed file, which knows of no validation set, and draws crops that nothing else can. Here processes of
-Gluon's loader decode and cut with MXNet's own image functions (OpenCV); images travel to the device as bytes and are normalized there.
-What a crop is depends on the seed, the epoch and the image alone, not on how many processes or ranks there are.
+MXNet's C++ iterator needs a packed file, has no validation split, and draws crops that no other program can reproduce. Here, worker processes
+of Gluon's loader decode and crop with MXNet's own image functions (OpenCV); images travel to the device as bytes and are normalized there.
+A crop depends only on the seed, the epoch and the image, not on the number of processes or ranks.
 """
 
 import itertools
@@ -12,17 +12,17 @@ import numpy as np
 from class_folders import MEAN, STD, central_square, class_folders, is_whole, random_crop, share, split
 from with_mxnet.shim import mx
 
-# cv::InterpolationFlags. Where an image gets smaller, each pixel is the mean of those that it covers; bilinear interpolation would look
-# at four of them.
+# cv::InterpolationFlags. AREA is for shrinking: each pixel is the mean of the pixels that it covers, while bilinear interpolation
+# would read only four of them.
 BILINEAR, AREA = 1, 3
 NO_IMAGE = -1
 
 
 class Drawn(mx.gluon.data.Dataset):
-    """Images by (number, epoch): augmented as of that epoch, or with None the middle of the image.
+    """Images by (number, epoch): augmented for that epoch, or the central square if the epoch is None.
 
-    Gives bytes (3, size, size), the label, and the number of the image: of the next one that decodes, if this one does not and is to be
-    trained on, or `NO_IMAGE` if it is to be validated on.
+    Returns bytes (3, size, size), the label and the number of the image used. If an image does not decode, training gets the next one that
+    does; validation gets `NO_IMAGE` as the number.
     """
 
     def __init__(self, root, images, *, size, seed):
@@ -52,9 +52,9 @@ class Drawn(mx.gluon.data.Dataset):
         return np.ascontiguousarray(pixels.transpose(2, 0, 1)), self.images[number][1], number
 
     def read(self, number, crop):
-        """Cut an image and resize it: bytes (size, size, 3), or None if it does not decode.
+        """Crop and resize an image: bytes (size, size, 3), or None if it does not decode.
 
-        `crop(width, height)` gives left, top, width and height, or left, top and the side of a square.
+        `crop(width, height)` returns left, top, width and height, or left, top and the side of a square.
         """
         jpeg = (self.root / self.images[number][0]).read_bytes()
         if not is_whole(jpeg):
@@ -71,7 +71,7 @@ class Drawn(mx.gluon.data.Dataset):
 
 
 class Folders:
-    """A folder of class folders, opened by one of the ranks that share it; `unreadable` are names of images that this one found not to decode."""
+    """A rank's view of a folder of class folders; `unreadable` holds the names of images that this rank failed to decode."""
 
     def __init__(self, root, *, size, seed, rank, world_size, workers):
         self.root, self.size, self.seed, self.workers = root, size, seed, workers
@@ -84,13 +84,13 @@ class Folders:
         return share(samples, rank=self.rank, world_size=self.world_size)
 
     def loader(self, images, batches):
-        """What draws `batches`, each a list of what `Drawn` takes: bytes, labels and numbers of its images."""
+        """Load `batches`, each a list of (number, epoch) as `Drawn` expects: bytes, labels and the numbers of the images used."""
         dataset = Drawn(self.root, images, size=self.size, seed=self.seed)
         return mx.gluon.data.DataLoader(dataset, batch_sampler=batches, num_workers=self.workers)
 
 
 class Learned:
-    """Endless batches of this rank's share of the training images, epoch after epoch: (images, labels), on each of `contexts` its part."""
+    """Endless batches of this rank's share of the training images, epoch after epoch: (images, labels), each split across `contexts`."""
 
     def __init__(self, folders, *, batch, contexts, dtype):
         self.folders, self.batch, self.contexts, self.dtype = folders, batch, contexts, dtype
@@ -98,7 +98,7 @@ class Learned:
         self.drawn = zip(self.orders(), folders.loader(folders.training, self.orders()), strict=True)
 
     def orders(self):
-        """What each batch draws: all ranks divide one order an epoch among them, and what fills no batch is dropped."""
+        """Yield each batch's (number, epoch) pairs: ranks share one permutation per epoch, and drop its last, incomplete batch."""
         count = len(self.folders.training)
         full = count // self.folders.world_size // self.batch * self.batch
         for epoch in itertools.count():
@@ -122,12 +122,12 @@ class Learned:
 
     @property
     def skipped(self):
-        """Validation images among them."""
+        """Sorted names of undecodable images, including validation images."""
         return sorted(self.folders.unreadable)
 
 
 class Central:
-    """The middle of each of `images`, each time it is iterated over: (bytes, labels) on the host, without those that do not decode."""
+    """Iterates over the central squares of `images`: (bytes, labels) on the host, without images that do not decode."""
 
     def __init__(self, folders, images, *, batch):
         self.folders, self.images = folders, images
@@ -146,6 +146,6 @@ class Central:
 
 
 def normalized(pixels, context):
-    """Bytes (batch, 3, height, width) of the host, brought to a device and turned to fp32 of mean 0 and deviation 1 over ImageNet."""
+    """Move bytes (batch, 3, height, width) to a device and convert them to fp32 with mean 0 and deviation 1 over ImageNet."""
     mean, std = (mx.nd.array(values, ctx=context).reshape((1, 3, 1, 1)) for values in (MEAN, STD))
     return (mx.nd.array(pixels, ctx=context, dtype=np.uint8).astype("float32") - mean) / std

@@ -1,11 +1,11 @@
-"""Writes the published 32×32 ImageNet as class folders with JPEGs, which all training programs read.
+"""Writes the published 32×32 ImageNet as class folders of JPEGs, which all training programs read.
 
     python3 import_imagenet32.py FOLDER OUT
 
-FOLDER has train_data_batch_1.npz to train_data_batch_10.npz and val_data.npz as published with "A Downsampled Variant of ImageNet as an
+FOLDER contains train_data_batch_1.npz to train_data_batch_10.npz and val_data.npz as published with "A Downsampled Variant of ImageNet as an
 Alternative to the CIFAR datasets" (Chrabaszcz, Loshchilov and Hutter, https://arxiv.org/abs/1707.08819): `data`, (images, 3072) in uint8,
-first all red, then green, then blue values of an image, row by row; `labels`, (images,), 1 to 1000. OUT/train and OUT/val get a folder a
-class, 0001 to 1000. JPEGs lose a little even at the quality that they are written in, without subsampling of colours.
+all red, then all green, then all blue values of an image, row by row; `labels`, (images,), 1 to 1000. OUT/train and OUT/val get one folder
+per class, 0001 to 1000. JPEG loses a little even at this quality (100) without chroma subsampling.
 
 Needs NumPy and pillow. Progress goes to standard error, one JSON line at the end to standard output.
 """
@@ -32,7 +32,7 @@ FILES = {
 
 
 def read(path):
-    """``(images, labels)`` of a file: (images, 32, 32, 3) in uint8 and (images,), 1 to 1000."""
+    """Return (images, labels) of a file: (images, 32, 32, 3) in uint8, and (images,) from 1 to 1000."""
     try:
         with np.load(path) as held:
             data, labels = held["data"], np.asarray(held["labels"])
@@ -49,7 +49,7 @@ def read(path):
 
 
 def write(source, out):
-    """Write all images of FOLDER; gives how many each part has."""
+    """Write all images of FOLDER. Returns the number of images in each part."""
     missing = [name for names in FILES.values() for name in names if not (source / name).is_file()]
     if missing:
         others = f" and {len(missing) - 1} more" if missing[1:] else ""

@@ -5,12 +5,12 @@
         --loader-workers=0
     python3 infer_caffe.py ... --data=FOLDER --fit=200
 
-The loop, and what is measured, is `workloads/inference.py`. The network is built for the phase TEST, with normalizations that use gathered
-statistics and without dropout; fp32 is all that it offers, so that its answers are their own reference. It answers one batch at a time, on a
-GPU too: its interface waits for each. Syntax of Python 3.6 only.
+`workloads/inference.py` has the loop and says what is measured. The network is built for the phase TEST: normalizations use running
+statistics, and there is no dropout. It runs in fp32 only, so that its answers are their own reference. It answers one batch at a time, on a
+GPU too, because Caffe's interface waits for each. Syntax of Python 3.6 only.
 
-Caffe ends the process when a GPU's memory does not suffice. A batch is therefore held against what was free when the program began, by the size of
-all blobs: Caffe keeps each of them, in place or not, for as long as the network lives.
+Caffe ends the process when a GPU runs out of memory. A batch is therefore compared beforehand with the memory that was free at the start, using
+the size of all blobs: Caffe keeps every blob, in place or not, for as long as the network lives.
 """
 
 import importlib.util
@@ -61,7 +61,7 @@ def check_caffe(args):
 
 
 def free_memory():
-    """Bytes that the first GPU has free, as nvidia-smi says; None where it says nothing."""
+    """Free bytes on the first GPU, according to nvidia-smi; None if it reports nothing."""
     query = ["nvidia-smi", "--id=0", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     try:
         return MIB * int(subprocess.run(query, stdout=subprocess.PIPE, check=True).stdout.decode())
@@ -70,7 +70,7 @@ def free_memory():
 
 
 def inputs(net, **shapes: tuple):
-    """Add the layers through which Python hands in what the network reads."""
+    """Add the layers through which Python feeds the network."""
     for top, sizes in shapes.items():
         dims = " ".join(f"dim: {size}" for size in sizes)
         net.layer("Input", [], [top], f"input_param {{ shape {{ {dims} }} }}")
@@ -98,7 +98,7 @@ class Predictor(Classifier):
         return str(path)
 
     def begin_statistics(self):
-        """Give normalizations the mean 0 and the variance 1, as other frameworks do; Caffe begins with a variance of 0."""
+        """Set the normalizations' mean to 0 and variance to 1, as other frameworks do; Caffe starts with a variance of 0."""
         for name, blobs in self.net.params.items():
             for blob, value in zip(blobs, (0, 1, 1) if self.kinds[name] == "BatchNorm" else ()):  # noqa: B905 - Python 3.6
                 blob.data[...] = value
@@ -137,7 +137,7 @@ class Predictor(Classifier):
         self.net.copy_from(weights)
 
     def convert(self):
-        """Do nothing: it answers in the precision that it has learned in."""
+        """Do nothing: inference runs in fp32, like training."""
 
     def predict(self, samples):
         if self.free is not None and len(samples) * self.bytes_per_sample > inference.SHARE * self.free:

@@ -5,13 +5,13 @@
         --loader-workers=1
     python3 infer_mxnet.py ... --data=FOLDER --fit=200 --precision=int8
 
-The loop, and what is measured, is `workloads/inference.py`. Networks are hybridized with static memory. On a CPU fp32 runs with oneDNN's fused
-operators, as int8 does too (`quantized`, on CPUs only); until it is converted, which is what the reference answers with, the
-network runs as it trains. fp16 casts network and images as a whole.
+`workloads/inference.py` has the loop and says what is measured. Networks are hybridized with static memory. On a CPU, fp32 and int8
+(`quantized`, on CPUs only) run with oneDNN's fused operators; before conversion, and thus for the reference answers, the
+network runs as it trains. fp16 casts the whole network and its images.
 
-On a GPU the samples lie in pinned host memory, real ones as bytes, synthetic ones in fp32, and travel so; they are normalized and cast on the
-GPU. MXNet's engine runs what it was handed in the background, transfers beside operators, and tells no time: a batch counts as answered when
-its classes were fetched, at which others are under way.
+On a GPU, samples lie in pinned host memory, real ones as bytes, synthetic ones in fp32, and are copied in that form; the GPU normalizes and
+casts them. MXNet's engine runs its queue in the background, transfers alongside operators, and reports no times: a batch counts as answered
+once its classes have been fetched, while later batches are in flight.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class Predictor(Classifier):
                 losses = loss(self.net(images), labels)
             losses.backward()
             trainer.step(batch)
-            mx.nd.waitall()  # or images would be decoded ahead of the device, and pile up in its memory
+            mx.nd.waitall()  # otherwise images are decoded ahead of the device and pile up in its memory
         self.decoded += source.decoded
         self.skipped.update(source.skipped)
 
@@ -116,7 +116,7 @@ class Predictor(Classifier):
 
 
 class OnGpu(Predictor):
-    """The same on a GPU, several batches at once."""
+    """A predictor on a GPU, with several batches in flight."""
 
     in_flight = inference.IN_FLIGHT
 
@@ -125,7 +125,7 @@ class OnGpu(Predictor):
 
     @contextlib.contextmanager
     def memory(self):
-        """What runs out of the GPU's memory in here raises `OutOfMemoryError`, and lets go of it."""
+        """Raise `OutOfMemoryError` if the GPU runs out of memory in here, and free what it had taken."""
         try:
             yield
         except self.mx.MXNetError as error:
@@ -133,7 +133,7 @@ class OnGpu(Predictor):
                 raise
         else:
             return
-        self.net.hybridize(**self.options)  # drops the memory that it has planned for a batch of this size
+        self.net.hybridize(**self.options)  # drops the memory planned for this batch size
         self.context.empty_cache()
         raise inference.OutOfMemoryError
 
@@ -158,17 +158,17 @@ class OnGpu(Predictor):
 
 
 def quantized(mx, net, samples, *, batch):
-    """Make of `net` in fp32 a network in int8 on the CPU, calibrated on `samples`, (samples, 3, height, width) in fp32 and normalized.
+    """Quantize `net` from fp32 to int8 for CPUs, calibrated on `samples`, (samples, 3, height, width) in fp32 and normalized.
 
-    MXNet fuses each convolution with the normalization, activation and addition behind it, runs the network on samples and takes the largest
-    and smallest value that each layer put out as its range; weights have a range for each output channel. From the first convolution to the
-    last dense layer nothing goes back to fp32. On a processor with VNNI instructions that is several times as fast.
+    MXNet fuses each convolution with the normalization, activation and addition after it, runs the network on the samples and takes the largest
+    and smallest output of each layer as its range; weights have a range per output channel. From the first convolution to the
+    last dense layer, nothing is converted back to fp32. On a processor with VNNI instructions, int8 is several times as fast.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that labels have no type, of which there are none
+        warnings.simplefilter("ignore")  # about labels without a type; there are no labels
         return mx.contrib.quantization.quantize_net_v2(
             net,
-            quantized_dtype="auto",  # unsigned behind a ReLU
+            quantized_dtype="auto",  # unsigned after a ReLU
             quantize_mode="full",
             quantize_granularity="channel-wise",
             calib_data=mx.io.NDArrayIter(samples, batch_size=batch, last_batch_handle="discard"),

@@ -6,13 +6,14 @@
     python3 infer_pytorch.py ... --data=FOLDER --fit=200 --precision=int8
     python3 infer_pytorch.py ... --device=gpu --techniques=folded-norm,compile,kernel-search,cuda-graphs
 
-The loop, and what is measured, is `workloads/inference.py`. Networks run as they were built, in evaluation mode and eager, nothing fused or
-compiled, unless `--techniques` asks for it (`with_pytorch/techniques.py`). fp16 and bf16 convert weights and images as a whole (`model.half()`), tf32 lets matrix products and convolutions round; on a GPU all
-but fp32 lay both out channels-last. int8 is `quantized`, on CPUs only: PyTorch has no int8 convolutions for GPUs.
+`workloads/inference.py` has the loop and says what is measured. Networks run as built, in evaluation mode and eager, without fusion or
+compilation unless `--techniques` requests it (`with_pytorch/techniques.py`). fp16 and bf16 convert all weights and images (`model.half()`);
+tf32 lets matrix products and convolutions round. On a GPU, all but fp32 are channels-last. int8 is `quantized`, on CPUs only: PyTorch has no
+int8 convolutions for GPUs.
 
-On a GPU the samples lie in pinned host memory in the network's layout, real ones as bytes, synthetic ones already in its precision, and travel
-so, on a stream of their own. Bytes are normalized on the GPU; classes come back to pinned memory, 8 bytes a sample. When a batch was answered
-is told by a CUDA event behind them, so that nothing waits for the device but who needs its answer.
+On a GPU, samples lie in pinned host memory in the network's layout (real ones as bytes, synthetic ones in its precision) and are copied
+on a separate stream. Bytes are normalized on the GPU; classes return to pinned memory, 8 bytes a sample. A CUDA event recorded after the
+classes gives the time of the answer, so that the host waits for the device only when it needs an answer.
 """
 
 import copy
@@ -32,7 +33,7 @@ from process import leave, pin
 from with_pytorch import device as devices
 from with_pytorch import techniques
 
-ENGINE = "x86"  # FBGEMM and oneDNN, whichever of the two PyTorch knows to be faster
+ENGINE = "x86"  # PyTorch picks FBGEMM or oneDNN, whichever it knows to be faster
 HALF = {"fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -48,10 +49,10 @@ class Predictor(Classifier):
         self.parameters = sum(p.numel() for p in self.net.parameters())
         self.flop_per_sample = per_sample(layers(self.net, args.image_size))
         self.arrange(torch.contiguous_format, torch.float32)
-        self.round(tf32=False)  # until the network is converted, it is the reference
+        self.round(tf32=False)  # the fp32 reference, until `convert`
 
     def arrange(self, layout, dtype):
-        """From here on images come to the network in this layout and type."""
+        """From here on, pass images to the network in this layout and type."""
         from data_torch import Normalize
 
         self.layout, self.dtype = layout, dtype
@@ -66,7 +67,7 @@ class Predictor(Classifier):
         from torch.utils.data import DataLoader
         from with_pytorch.loading import collate
 
-        # After the library few, and by this process: one that has trained is better not forked (`data_torch.Validation`).
+        # After the library, few images remain and this process decodes them: it may have trained, and should not fork (`data_torch.Validation`).
         workers = 0 if self.decoded else self.args.loader_workers
         dataset = Central(self.args.data, images, image_size=self.args.image_size)
         parts = list(DataLoader(dataset, batch_size=inference.CHUNK, num_workers=workers, collate_fn=collate))
@@ -135,7 +136,7 @@ class Predictor(Classifier):
 
 
 class OnGpu(Predictor):
-    """The same on a GPU, several batches at once."""
+    """A predictor on a GPU, with several batches in flight."""
 
     in_flight = inference.IN_FLIGHT
 
@@ -150,7 +151,7 @@ class OnGpu(Predictor):
         self.start_clock()
 
     def start_clock(self):
-        """Mark a moment that the host and the GPU both know."""
+        """Record a moment on the clocks of both the host and the GPU."""
         self.zero = self.torch.cuda.Event(enable_timing=True)
         self.torch.cuda.synchronize(self.device)
         self.zero.record()
@@ -158,20 +159,20 @@ class OnGpu(Predictor):
         self.zero_at = time.monotonic()
 
     def lay_out(self, samples):
-        """From here on by `--techniques`: batches that were tried for their size would each have been compiled and recorded."""
+        """Apply the compiling techniques only now: every batch size tried before would have been compiled and recorded too."""
         names = self.args.techniques
         if "compile" in names:
             techniques.keep(self.args.compiled)
             options = techniques.search() if "kernel-search" in names else None
             self.answer = self.torch.compile(self.classes, dynamic=False, options=options)
         if "cuda-graphs" in names:
-            self.torch.cuda.empty_cache()  # a graph has memory of its own
+            self.torch.cuda.empty_cache()  # a graph has its own memory pool
             self.answer = self.replayed(self.answer)
         self.start_clock()
         return self.carried(samples).pin_memory()
 
     def carried(self, samples):
-        """Samples in the host's memory as they travel to the GPU."""
+        """Samples in host memory, in the form in which they travel to the GPU."""
         if isinstance(samples, self.torch.Tensor):
             return samples
         images = self.torch.from_numpy(samples)
@@ -184,7 +185,7 @@ class OnGpu(Predictor):
         return self.net(images).argmax(1)
 
     def replayed(self, answer):
-        """What answers a batch by the graph of its length, which the second batch of that length records."""
+        """Answer batches from CUDA graphs, one per batch length; the second batch of a length records its graph."""
         from with_pytorch.captured import Captured
 
         graphs = {}
@@ -206,10 +207,10 @@ class OnGpu(Predictor):
                 classes = self.answer(images).to("cpu", non_blocking=True)  # into pinned memory
                 answered = torch.cuda.Event(enable_timing=True)
                 answered.record()
-                # Nothing may take the memory of the images before. Held here, as after `record_stream` every allocation would ask for an event.
+                # The ticket keeps the images' memory alive until then. `record_stream` would make every later allocation query an event.
                 return images, classes, answered
         except torch.cuda.OutOfMemoryError:
-            pass  # with the exception go the frames that hold what was allocated
+            pass  # releasing the exception releases the frames that hold the allocations
         torch.cuda.synchronize(self.device)
         torch.cuda.empty_cache()
         raise inference.OutOfMemoryError
@@ -234,11 +235,11 @@ class OnGpu(Predictor):
 
 
 def quantized(torch, net, batches):
-    """Make an int8 copy of a network in evaluation mode, its ranges read off the batches of images that it is shown, for x86 CPUs.
+    """Make an int8 copy, for x86 CPUs, of a network in evaluation mode; value ranges come from the given batches of images.
 
-    `torch.ao.quantization` in its FX graph mode is what PyTorch 2.13 itself has for it. It is deprecated in favour of the package torchao,
-    whose quantized graphs need torch.compile and with it a C++ compiler, which a read-only image without one can't offer. Weights are quantized
-    by output channel, activations by tensor with ranges from histograms; 7 of 8 bits where a processor without VNNI could overflow
+    PyTorch 2.13 itself offers `torch.ao.quantization` in FX graph mode. It is deprecated in favour of the package torchao,
+    whose quantized graphs need torch.compile and hence a C++ compiler, which a read-only image without one can't offer. Weights are quantized
+    per output channel; activations per tensor, with ranges from histograms, in 7 of 8 bits if a processor without VNNI could overflow
     (https://docs.pytorch.org/docs/stable/quantization.html).
     """
     from torch.ao.quantization import get_default_qconfig_mapping
@@ -250,7 +251,7 @@ def quantized(torch, net, batches):
         refuse(f"--precision=int8 needs an x86 CPU: this PyTorch quantizes for {known}; ask for fp32 or bf16")
     engines.engine = ENGINE
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # it is deprecated, and some defaults of its own observers are
+        warnings.simplefilter("ignore")  # it is deprecated, and so are some of its own default observers
         prepared = prepare_fx(copy.deepcopy(net), get_default_qconfig_mapping(ENGINE), (batches[0],))
         for images in batches:
             prepared(images)

@@ -5,12 +5,12 @@
         --loader-workers=1
     python3 infer_tensorflow.py ... --data=FOLDER --fit=200 --precision=int8
 
-The loop, and what is measured, is `workloads/inference.py`. A network is one graph from the images to the classes, for batches of any length.
-fp16 and bf16 have weights and maps in that precision, and normalizations' in fp32; tf32 lets matrix products and convolutions round. int8 is
-`Quantized`, on CPUs only: TensorFlow Lite has no int8 kernels for NVIDIA's GPUs.
+`workloads/inference.py` has the loop and says what is measured. A network is one graph from images to classes, for batches of any length.
+fp16 and bf16 hold weights and activations in that precision, but normalizations' weights in fp32; tf32 lets matrix products and convolutions
+round. int8 is `Quantized`, on CPUs only: TensorFlow Lite has no int8 kernels for NVIDIA's GPUs.
 
-On a GPU the samples lie in the host's memory, real ones as bytes, synthetic ones in fp32, and travel so; the graph normalizes them there.
-TensorFlow's calls wait for their transfers, so that several threads make them, a batch each, and note when they have its classes.
+On a GPU, samples lie in host memory, real ones as bytes, synthetic ones in fp32, and are copied in that form; the graph normalizes them there.
+TensorFlow's calls block during their transfers, so several threads each submit a batch and note when its classes arrive.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from loop import norm
 from process import leave, pin
 from with_tensorflow import device as devices
 
-# What TensorFlow says of samples for which a GPU has no room, where others say that it is exhausted.
+# TensorFlow's message for samples that do not fit on a GPU; other allocations fail as exhausted resources.
 UNCOPIED = "Dst tensor is not initialized"
 
 
@@ -43,7 +43,7 @@ class Predictor(Classifier):
         super().__init__(args)
         self.tf, self.shim = tf, shim
         shim.set_seed(args.seed)
-        shim.set_precision("fp32")  # until the network is converted, it is the reference
+        shim.set_precision("fp32")  # the fp32 reference, until `convert`
         self.net = self.build()
         self.predicted = self.graph(self.net)
 
@@ -53,16 +53,14 @@ class Predictor(Classifier):
         return build(self.args.model, self.args.image_size, self.args.num_classes, auxiliary=False)
 
     def scores(self, net, images):
-        """What a network says of normalized images, as it is used."""
+        """The network's scores of normalized images, in inference mode."""
         from with_tensorflow.layers import in_use
 
         with in_use(net):
-            return net(
-                [images, self.tf.constant([self.args.seed, -1])]
-            )  # the seed is for dropout, of which there is none
+            return net([images, self.tf.constant([self.args.seed, -1])])  # the seed is for dropout, which is off
 
     def graph(self, net):
-        """Make one graph of images as the library has them to the number of the best class, for any number of them."""
+        """Build one graph from a batch of library images, of any length, to the indices of the best classes."""
         from data_tensorflow import normalized
 
         def classes(images):
@@ -131,7 +129,7 @@ class Predictor(Classifier):
         except (errors.ResourceExhaustedError, errors.InternalError) as error:
             if isinstance(error, errors.InternalError) and UNCOPIED not in error.message:
                 raise
-        raise inference.OutOfMemoryError  # out here: with the exception go the frames that hold what was allocated
+        raise inference.OutOfMemoryError  # outside `except`: releasing the exception releases the frames that hold the allocations
 
     @property
     def flop_per_sample(self):
@@ -148,7 +146,7 @@ class Predictor(Classifier):
 
 
 class OnGpu(Predictor):
-    """The same on a GPU, several batches at once."""
+    """A predictor on a GPU, with several batches in flight."""
 
     in_flight = inference.IN_FLIGHT
 
@@ -165,26 +163,26 @@ class OnGpu(Predictor):
     def place(self, samples):
         with self.tf.device(f"/{self.args.device}:0"):
             placed = self.tf.identity(self.tf.constant(samples))
-        placed[:1].numpy()  # which waits
+        placed[:1].numpy()  # blocks until it is there
         return placed
 
     def run(self, placed):
-        self.predict(placed)  # some bytes of classes come with it
+        self.predict(placed)  # also copies the classes back, a few bytes
 
     def free_bytes(self):
-        """None: TensorFlow tells what it has, not what the device has free."""
+        """None: TensorFlow reports its own memory, not the device's free memory."""
 
 
 class Quantized:
-    """A network in int8 by TensorFlow Lite: scores (batch, classes) of images that are normalized, fp32, NHWC, as those that it is made with.
+    """A network in int8 by TensorFlow Lite: scores (batch, classes) of normalized images in fp32, NHWC, like the calibration samples.
 
-    `TFLiteConverter` writes int8 weights, a scale a channel, and int8 maps, a scale a map; the interpreter runs them by XNNPACK's int8 kernels
-    (https://ai.google.dev/edge/litert/models/post_training_quantization). Full-integer only: an operator that has no int8 version ends the
-    conversion, so that no part of the network is in fp32 unseen.
+    `TFLiteConverter` writes int8 weights with a scale per channel and int8 activations with a scale per tensor; the interpreter runs them with
+    XNNPACK's int8 kernels (https://ai.google.dev/edge/litert/models/post_training_quantization). Full-integer only: an operator without an int8
+    version fails the conversion, so that no part of the network silently stays in fp32.
     """
 
     def __init__(self, tf, scores, samples, *, threads):
-        """Convert `scores`, a function of a batch; the ranges of the maps are those on `samples`, (count, size, size, 3)."""
+        """Convert `scores`, a function of a batch; the activations' ranges are measured on `samples`, (count, size, size, 3)."""
         frozen = tf.function(scores, input_signature=[tf.TensorSpec((None, *samples.shape[1:]), tf.float32)])
         converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen.get_concrete_function()], tf.Module())
         converter.optimizations = [tf.lite.Optimize.DEFAULT]

@@ -1,9 +1,10 @@
-"""Cuts a small set of real JPEGs from the photographs that ship inside scikit-image and scikit-learn: no network, same for a seed.
+"""Crops a small set of real JPEGs from the photographs that ship with scikit-image and scikit-learn: no network, reproducible by seed.
 
     python3 make_sample.py OUT --images 2000 --seed 1 --side 96-160
 
-Each photograph is a class; each image of it is a random square of so many pixels a side, or of as many as the photograph has. With 96 to
-160 a network can learn to tell them apart in a minute; with 350 to 500 they have about as many as ImageNet's. Needs pillow, scikit-image and scikit-learn. Progress goes to standard error, one JSON line at the end to standard output.
+Each photograph is a class. Each of its images is a random square with a side in the range of --side, or the photograph's shorter side if that
+is less. At 96 to 160 pixels a network can learn to tell them apart in a minute; at 350 to 500 the images have about as many pixels as
+ImageNet's. Needs pillow, scikit-image and scikit-learn. Progress goes to standard error, one JSON line at the end to standard output.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from class_folders import whole
 
 QUALITY = 90
 
-# Photographs (package, file, origin). Left out of what the packages ship: drawings, text, and pictures without a licence.
+# Photographs (package, file, origin). Excluded from what the packages ship: drawings, text, and pictures without a licence.
 SKIMAGE, SKLEARN = ("skimage", "data"), ("sklearn", "datasets/images")
 PHOTOGRAPHS = (
     (SKIMAGE, "astronaut.png", "Eileen Collins, NASA Great Images database; public domain"),
@@ -50,7 +51,7 @@ def photograph(package, name):
 
 
 def sides(text):
-    """Read ``LEAST-GREATEST``, the height and width of a crop in pixels."""
+    """Parse ``LEAST-GREATEST``, the range of a crop's side in pixels."""
     least, _, greatest = text.partition("-")
     if not 0 < int(least) <= int(greatest):
         raise argparse.ArgumentTypeError(text + " is no range of pixels")

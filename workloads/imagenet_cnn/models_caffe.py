@@ -1,24 +1,24 @@
-"""The networks of `networks.py` for Caffe: writes its network definitions, layer by layer, and keeps count of map sizes and parameters.
+"""The networks of `networks.py` for Caffe: writes its network definitions layer by layer, and tracks map sizes and parameters.
 
-Standard library and syntax of Python 3.6 only. Each method of `Net` adds one layer (or a layer with what belongs to it) below the
-blob it is given and returns the name of its output; those that are named as kinds of layers in `networks` take what it lists. Activations and
+Standard library and syntax of Python 3.6 only. Each method of `Net` adds a layer (with its companions) on top of the given
+blob and returns the name of its output; methods named after a kind of layer take the arguments listed in `networks`. Activations and
 normalizations work in place, as in Caffe's own models. Initial distributions are those of `models_torch`.
 
-Two Caffes, two dialects of one language:
+The two Caffes use two dialects of one language:
 
                        Caffe 1.0                                       NVCaffe 0.17
 batch normalization    BatchNorm, then Scale with a bias               one BatchNorm with scale_bias (cuDNN fuses it)
 size of a pooled map   round_mode: FLOOR where PyTorch rounds down     always rounded up
 half precision         none                                            default_forward_type, default_backward_type
 
-Where NVCaffe rounds up, maps of AlexNet, LeNet and VGG can be one row and column larger than elsewhere, with more weights in the
-fully-connected layer behind them; at 224 pixels none is. ResNet's 3x3 pooling with stride 2 and padding 1 gives PyTorch's size
-there if an even map is not padded, as in Caffe's published ResNets: its windows then lie one pixel further down.
+Because NVCaffe rounds up, maps of AlexNet, LeNet and VGG can be one row and column larger than elsewhere, with more weights in the
+next fully-connected layer; at 224 pixels none is. ResNet's 3x3 pooling with stride 2 and padding 1 yields PyTorch's size
+in NVCaffe if an even map is not padded, as in Caffe's published ResNets; its windows then lie one pixel lower.
 """
 
 from networks import AUXILIARY, add, layers
 
-# Those of the networks that are offered with Caffe.
+# The networks offered with Caffe.
 MODELS = (
     "alexnet",
     "googlenet",
@@ -41,9 +41,9 @@ FROZEN = "param { lr_mult: 0 decay_mult: 0 }"
 
 
 def extend(net, name, image_size, num_classes, *, auxiliary=True):
-    """Add to `net` the layers of a network, from the blobs `data` (batch, 3, image_size, image_size) and `label` (batch,) to its loss.
+    """Add a network's layers to `net`, from the blobs `data` (batch, 3, image_size, image_size) and `label` (batch,) to its loss.
 
-    `data_caffe` has the layers that make those two blobs.
+    `data_caffe` provides those two blobs.
     """
     net.loss(scores(net, name, image_size, num_classes, auxiliary=auxiliary), "label")
     for head in net.heads:
@@ -51,7 +51,7 @@ def extend(net, name, image_size, num_classes, *, auxiliary=True):
 
 
 def scores(net, name, image_size, num_classes, *, auxiliary=True):
-    """Add the layers from the blob `data` to the scores of the classes, and give the name of their blob."""
+    """Add the layers from the blob `data` to the class scores. Returns the name of the scores' blob."""
     net.shapes["data"] = 3, image_size
     return add(net, "data", layers(name, image_size, num_classes, auxiliary=auxiliary))
 
@@ -61,26 +61,26 @@ class Net:
 
     Attributes:
         parameters: trainable parameters so far.
-        frozen: other numbers that a snapshot holds: statistics of normalizations, and what no gradient reaches.
-        multiplied: (weights, positions) of each convolution and dense layer so far, as `flop.per_sample` takes them.
+        frozen: other numbers in a snapshot: statistics of normalizations, and untrained blobs.
+        multiplied: (weights, positions) of each convolution and dense layer so far, as expected by `flop.per_sample`.
     """
 
     def __init__(self, name, *, nvidia, half=False):
-        """Begin a network for NVCaffe (`nvidia`) or Caffe 1.0; `half`: in half precision, which only NVCaffe has."""
+        """Start a network for NVCaffe (`nvidia`) or Caffe 1.0; `half` selects half precision, which only NVCaffe has."""
         self.nvidia = nvidia
         self.parameters = self.frozen = 0
         self.multiplied = []
         self.lines = ['name: "{}"\n{}'.format(name, HALF if half else "")]
-        self.shapes = {}  # of every blob: channels and height; a vector's height is 1
-        self.heads = []  # blobs of the scores of auxiliary classifiers
-        self.numbers = {}  # layers of each kind
-        self.kinds = {}  # of each layer by its name
+        self.shapes = {}  # of each blob: channels and height; a vector's height is 1
+        self.heads = []  # score blobs of auxiliary classifiers
+        self.numbers = {}  # layers of each kind so far
+        self.kinds = {}  # kind of each layer, by name
 
     def text(self):
         return "".join(self.lines)
 
     def layer(self, kind, bottoms, tops, body=""):
-        """Add a layer as it stands and return its name; with no `tops`, its output bears its name."""
+        """Add a layer with the given body and return its name; without `tops`, its output has the same name."""
         self.numbers[kind] = self.numbers.get(kind, 0) + 1
         name = f"{kind.lower()}{self.numbers[kind]}"
         self.kinds[name] = kind
@@ -101,7 +101,7 @@ class Net:
         return top
 
     def normalization(self, blob, *, eps, scale):
-        """Batch normalization with a scale, which starts at `scale`, and a shift for each channel; in place."""
+        """Batch normalization with a scale, initially `scale`, and a shift per channel; in place."""
         channels, _ = self.shapes[blob]
         filler = f'{{ type: "constant" value: {scale} }}'
         if self.nvidia:
@@ -115,7 +115,7 @@ class Net:
         return blob
 
     def normalized(self, bottom, *shape: object, scale=1):
-        """What a `unit` has before its ReLU."""
+        """The part of a `unit` before its ReLU."""
         *convolution, eps = shape
         return self.normalization(self.convolution(bottom, *convolution, bias=False), eps=eps, scale=scale)
 
@@ -162,11 +162,11 @@ class Net:
         return top
 
     def flatten(self, blob):
-        """Do nothing: what reads a map as a vector is the layer behind it."""
+        """Do nothing: the next layer reads a map as a vector."""
         return blob
 
     def dense(self, bottom, units):
-        """A fully-connected layer; weights start with the deviation of 0.01 of the AlexNet paper."""
+        """A fully-connected layer; weights start with a deviation of 0.01, as in the AlexNet paper."""
         channels, size = self.shapes[bottom]
         filler = 'weight_filler { type: "gaussian" std: 0.01 }'
         top = self.layer("InnerProduct", [bottom], [], f"inner_product_param {{ num_output: {units} {filler} }}")
@@ -196,13 +196,13 @@ class Net:
         return self.relu(top)
 
     def loss(self, bottom, labels, *, weight=None):
-        """Mean cross-entropy of the batch in nats, or an auxiliary classifier's, which counts by its weight."""
+        """Mean cross-entropy of the batch in nats; `weight` is an auxiliary classifier's share in the loss."""
         tops, body = ([], f"loss_weight: {weight}") if weight else (["loss"], "")
         self.layer("SoftmaxWithLoss", [bottom, labels], tops, body)
 
 
 def pooled(size, kernel, stride, padding, *, up):
-    """Height of a pooled map: Caffe's formula, which rounds `up` or down and drops a window that begins beyond the map."""
+    """Height of a pooled map by Caffe's formula, which rounds `up` or down and drops a window that starts outside the map."""
     excess = size + 2 * padding - kernel
     windows = (-(-excess // stride) if up else excess // stride) + 1
     return windows - (padding > 0 and (windows - 1) * stride >= size + padding)

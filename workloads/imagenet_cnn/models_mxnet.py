@@ -1,7 +1,7 @@
 """The networks of `networks.py` in MXNet Gluon: `build(name, image_size, num_classes, contexts)`.
 
-ResNets are those of Gluon's own model zoo, of which the deep ones (50, 101, 152) follow He et al.'s first code: the stride sits in a block's
-first 1x1 convolution instead of the 3x3 (5 % fewer FLOPs), and the 1x1 convolutions have biases (18,880 parameters more in ResNet-50),
+ResNets come from Gluon's model zoo. Its deep ones (50, 101, 152) follow He et al.'s first code: the stride is in a block's
+first 1x1 convolution instead of the 3x3 (5 % fewer FLOPs), and the 1x1 convolutions have biases (18,880 more parameters in ResNet-50),
 which batch normalization cancels.
 """
 
@@ -19,20 +19,20 @@ AFTER_STEM = 4  # convolution, normalization, ReLU, pooling
 def build(name, image_size, num_classes, contexts, *, auxiliary=True):
     """Build a network for (batch, 3, image_size, image_size) images, with its weights on each of `contexts`.
 
-    One with auxiliary classifiers gives a tuple: its scores, and theirs.
-    The weights are drawn from MXNet's global generator, by the same rules as in `models_torch`.
+    With auxiliary classifiers, the network returns a tuple: its scores, and theirs.
+    Weights are drawn from MXNet's global generator, by the same rules as in `models_torch`.
     """
     net = undrawn(name, image_size, num_classes, auxiliary=auxiliary)
     net.apply(choose_initializers)
     net.initialize(ctx=contexts)
-    # Gluon learns the shapes, and draws the weights, when it sees a first image.
+    # Gluon infers the shapes, and draws the weights, on the first image.
     for context in contexts:
         net(mx.nd.zeros((1, 3, image_size, image_size), ctx=context))
     return net
 
 
 def undrawn(name, image_size, num_classes, *, auxiliary=True):
-    """The same before its shapes are known."""
+    """Build the network before its shapes are known and its weights are drawn."""
     listed = layers(name, image_size, num_classes, auxiliary=auxiliary)
     plain = name.replace(UNCHANGED, "")
     if not plain.startswith("resnet"):
@@ -47,12 +47,12 @@ def graph_of(net):
 
 
 def nodes_of(graph, *, casts=False):
-    """The operators of a graph as MXNet writes them in JSON; `casts`: with those that its mixed precision adds."""
+    """Operators of a graph, as in MXNet's JSON; `casts` includes the casts added by its mixed precision."""
     return json.loads(graph.tojson(remove_amp_cast=not casts))["nodes"]
 
 
 def multiplied(net, image_size):
-    """(weights, positions) of what multiplies in the graph of a network as built, as `flop.per_sample` takes them."""
+    """(weights, positions) of each convolution and dense layer of a network as built, as expected by `flop.per_sample`."""
     graph = graph_of(net)
     inside = graph.get_internals()
     _, outputs, _ = inside.infer_shape(images=(1, 3, image_size, image_size))
@@ -67,7 +67,7 @@ def multiplied(net, image_size):
 
 
 def choose_initializers(one):
-    """Set how the weights of one block are drawn; the zoo's own choices differ from network to network."""
+    """Set the initializer of a block's weights; the zoo's choices differ from network to network."""
     if isinstance(one, nn.Conv2D):
         one.weight.init = mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2)
     elif isinstance(one, nn.Dense):
@@ -81,7 +81,7 @@ class Auxiliary(nn.HybridSequential):
 
 
 class Headed(nn.HybridSequential):
-    """A chain with auxiliary classifiers, which read a map that the chain goes on from."""
+    """A chain with auxiliary classifiers, each of which reads a map that the chain also passes on."""
 
     def hybrid_forward(self, F, x):  # noqa: N803 - Gluon's own name
         del F
@@ -111,7 +111,7 @@ def unit(channels, kernel, stride, padding, epsilon):
 
 
 class ByChannels(nn.HybridBlock):
-    """What only knows maps channels-first, which `channels_last` ones are brought to before it."""
+    """A block that supports only channels-first maps; a `channels_last` input is transposed first."""
 
     channels_last = False
 
@@ -131,7 +131,7 @@ class LocalNorm(ByChannels):
 
 
 class ChannelsLast(nn.HybridBlock):
-    """Images of the data, channels-first, as a network reads them that is turned."""
+    """Transposes channels-first images of the data set for a channels-last network."""
 
     def hybrid_forward(self, F, x):  # noqa: N803
         return F.transpose(x, axes=(0, 2, 3, 1))

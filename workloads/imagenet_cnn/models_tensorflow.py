@@ -1,8 +1,8 @@
 """The networks of `networks.py` in TensorFlow: `build(name, image_size, num_classes)`.
 
-Kept in the functional form of Keras, that TensorFlow 1.15's and Keras 3 share. Images are NHWC, TensorFlow's own layout: its convolutions for
-CPUs know no other. Keras' `same` padding puts the odd row of a strided layer at the end; the networks are published with equal rows on both
-sides, so that such layers are padded here by hand.
+Uses Keras' functional form, which TensorFlow 1.15 and Keras 3 share. Images are NHWC, TensorFlow's own layout and the only one of its CPU
+convolutions. Keras' `same` padding puts the odd row of a strided layer at the end; the networks are published with equal padding on both
+sides, so such layers are padded explicitly here.
 """
 
 from networks import add, layers
@@ -13,9 +13,9 @@ from with_tensorflow.stems import Blocked, MaxPool, is_stem
 def build(name, image_size, num_classes, *, auxiliary=True, techniques=()):
     """Build a Keras model of (images, seed): (batch, image_size, image_size, 3) in fp32, and a pair (stream, step) in int32.
 
-    The seed says what dropout drops; networks without it ignore it. Weights are drawn from Keras' global seed by the rules of
-    `models_torch`. The model trains, with dropout and batch normalization by the batch, except within `with_tensorflow.layers.in_use`.
-    One with auxiliary classifiers gives a list: its scores, and theirs. `techniques` may change how layers compute, not what.
+    The seed selects what dropout drops; networks without dropout ignore it. Weights are drawn from Keras' global seed by the rules of
+    `models_torch`. The model is in training mode, with dropout and batch statistics, except within `with_tensorflow.layers.in_use`.
+    With auxiliary classifiers, it returns a list: its scores, and theirs. `techniques` may change how layers compute, but not the result.
     """
     images = keras.Input(shape=(image_size, image_size, 3))
     seed = keras.Input(batch_shape=(2,), dtype="int32")
@@ -25,7 +25,7 @@ def build(name, image_size, num_classes, *, auxiliary=True, techniques=()):
 
 
 def initial_kernel():
-    """He initialization (https://arxiv.org/abs/1502.01852); a new one for each layer, as in Keras 3 one draws the same twice."""
+    """He initialization (https://arxiv.org/abs/1502.01852); a new object per layer, because in Keras 3 one object draws the same values twice."""
     return keras.initializers.VarianceScaling(scale=2.0, mode="fan_in", distribution="untruncated_normal")
 
 
@@ -34,7 +34,7 @@ def pair(number):
 
 
 class Tokens(keras.layers.Layer):
-    """Squares of an image, (batch, height, width, channels), behind a token of its class, at learned positions: (batch, tokens, channels)."""
+    """Tokens of an image's patches, (batch, height, width, channels), after a class token, at learned positions: (batch, tokens, channels)."""
 
     def __init__(self):
         super().__init__(dtype="float32")
@@ -57,7 +57,7 @@ def padded(x, padding):
 
 
 class Maker:
-    """Adds a layer of each kind to a Keras tensor, and gives the next one."""
+    """Adds a layer of each kind to a Keras tensor, and returns the output tensor."""
 
     def __init__(self, seed, techniques):
         self.seed, self.techniques, self.dropouts = seed, techniques, 0
@@ -73,7 +73,7 @@ class Maker:
         return keras.layers.Conv2D(channels, kernel, stride, padding="same" if same else "valid", **options)(x)
 
     def normalized(self, x, *shape: object, gamma="ones"):
-        """What a `unit` has before its ReLU."""
+        """The part of a `unit` before its ReLU."""
         *convolution, epsilon = shape
         return BatchNorm(epsilon=epsilon, gamma=gamma)(self.convolution(x, *convolution, bias=False))
 
@@ -84,7 +84,7 @@ class Maker:
         return keras.layers.ReLU()(x)
 
     def max_pool(self, x, kernel, stride, padding, up):
-        """Largest of each window. Zeros may pad the map of a ReLU, whose least value they are."""
+        """Max pooling. Padding with zeros is safe after a ReLU, whose least value is 0."""
         inside = (x.shape[1] - kernel) % stride == 0
         if "pooling-index" in self.techniques and (kernel, stride) == (3, 2):
             return MaxPool()(padded(x, padding) if inside or not up else padded(x, ((0, 1), (0, 1))))
@@ -119,7 +119,7 @@ class Maker:
         return Tokens()(self.convolution(x, channels, pixels, pixels, 0))
 
     def block(self, x, heads, hidden):
-        """Sums are in fp32 under every policy, as PyTorch's are under its own."""
+        """A transformer block; sums are in fp32 under every policy, as in PyTorch."""
         width = x.shape[-1]
         attended = self.dense(Attend(heads)(self.dense(self.token_norm(x), 3 * width)), width)
         x = keras.layers.Add(dtype="float32")([x, attended])

@@ -7,12 +7,12 @@ from with_pytorch.transformers import EncoderBlock
 
 
 def build(name, image_size, num_classes, *, auxiliary=True):
-    """Build a network for (batch, 3, image_size, image_size) images, weights drawn from torch's global generator.
+    """Build a network for (batch, 3, image_size, image_size) images, its weights drawn from torch's global generator.
 
-    One with auxiliary classifiers gives in training a tuple: its scores, and theirs.
+    With auxiliary classifiers, it returns a tuple in training: its scores, and theirs.
 
-    He initialization for convolutions (https://arxiv.org/abs/1502.01852); a deviation of 0.01 for fully-connected layers, as in the
-    AlexNet paper, so that training starts at a loss of ln(classes); residual blocks that start as identities, so that deep ones
+    Convolutions use He initialization (https://arxiv.org/abs/1502.01852). Fully-connected layers have a deviation of 0.01, as in the
+    AlexNet paper, so that training starts at a loss of ln(classes). Residual blocks start as identities, so that deep networks
     train without a learning rate schedule (Goyal et al., https://arxiv.org/abs/1706.02677, section 5.1).
     """
     net = undrawn(name, image_size, num_classes, auxiliary=auxiliary)
@@ -31,7 +31,7 @@ def build(name, image_size, num_classes, *, auxiliary=True):
 
 
 def undrawn(name, image_size, num_classes, *, auxiliary=True):
-    """The same with PyTorch's own weights."""
+    """Build the network with PyTorch's default weights."""
     made = Maker(3, image_size).sequence(layers(name, image_size, num_classes, auxiliary=auxiliary))
     return Headed(*made) if any(isinstance(part, Auxiliary) for part in made) else made
 
@@ -41,7 +41,7 @@ class Auxiliary(nn.Sequential):
 
 
 class Headed(nn.Sequential):
-    """A chain with auxiliary classifiers, which read a map that the chain goes on from."""
+    """A chain with auxiliary classifiers, each of which reads a map that the chain also passes on."""
 
     def forward(self, x):
         heads = []
@@ -68,7 +68,7 @@ class Residual(nn.Module):
 
 
 class Patches(nn.Module):
-    """Squares of an image as tokens, behind a token of its class, at learned positions: (batch, tokens, channels)."""
+    """Tokens of an image's patches, after a class token, at learned positions: (batch, tokens, channels)."""
 
     def __init__(self, read, channels, pixels, count):
         super().__init__()
@@ -87,7 +87,7 @@ class ClassToken(nn.LayerNorm):
 
 
 class Maker:
-    """Makes a module of each kind of layer, for a map of so many `channels` and so many pixels of height, `size`; both become the output's."""
+    """Makes a module of each kind of layer, for an input map of `channels` channels and `size` pixels of height; updates both to the output's."""
 
     def __init__(self, channels, size):
         self.channels, self.size = channels, size
@@ -96,7 +96,7 @@ class Maker:
         return nn.Sequential(*[getattr(self, kind)(*arguments) for kind, *arguments in listed])
 
     def slid(self, kernel, stride, padding, *, up=False):
-        """Note the height of a map that a window is slid over."""
+        """Set `size` to the map's height after a sliding window."""
         kernel, padding = (both[0] if isinstance(both, tuple) else both for both in (kernel, padding))
         excess = self.size + 2 * padding - kernel
         self.size = (-(-excess // stride) if up else excess // stride) + 1
@@ -107,7 +107,7 @@ class Maker:
         return nn.Conv2d(before, channels, kernel, stride, padding, bias=bias)
 
     def normalized(self, *shape: object):
-        """What a `unit` has before its ReLU."""
+        """The part of a `unit` before its ReLU."""
         *convolution, epsilon = shape
         return [self.convolution(*convolution, bias=False), nn.BatchNorm2d(self.channels, eps=epsilon)]
 

@@ -1,27 +1,27 @@
-"""The convolutional networks of `imagenet_cnn`, and Vision Transformers beside them, declared once for all frameworks. Standard library and syntax of Python 3.6 only.
+"""The convolutional networks and Vision Transformers of `imagenet_cnn`, defined once for all frameworks. Standard library and Python 3.6 only.
 
-Each framework's `models_*` makes its own layers of what `layers(name, image_size, num_classes)` lists, tuples (kind, *arguments):
+Each framework's `models_*` builds its layers from the output of `layers(name, image_size, num_classes)`, tuples (kind, *arguments):
 
     convolution  channels, kernel, stride, padding: with a bias
     unit         channels, kernel, stride, padding, epsilon: a convolution without a bias, batch normalization, ReLU
     relu
-    max_pool     kernel, stride, padding, up: the largest of each window; `up`: the size of the map is rounded up
+    max_pool     kernel, stride, padding, up: the maximum of each window; `up` rounds the map's size up
     local_norm   over five neighbouring channels: x / (1 + 1e-4 x the mean of their squares)^0.75
-    average_pool kernel, stride, padding, the zeros around the map counted
+    average_pool kernel, stride, padding; zeros of the padding count
     mean         over the whole map
     flatten, dense (units), dropout (share)
-    branches     lists of layers that read the same map, their outputs joined along the channels
-    residual     units, stride: a body, whose last unit has no ReLU and a scale that starts at zero, beside a shortcut that is a projection
-                 where the shape changes; then ReLU
-    patches      channels, pixels: squares of the image as tokens, behind one of the class, at learned positions
-    block        heads, features: a transformer's, normalized before attention and before its two dense layers with GELU between them
-    class_token  of all tokens the first one, normalized
-    auxiliary    layers from the map to scores of their own, beside the chain, which goes on from the same map; in training alone
+    branches     lists of layers that read the same map; their outputs are concatenated along the channels
+    residual     units, stride: a body, whose last unit has no ReLU and a scale initially zero, plus a shortcut, which is a projection
+                 if the shape changes; then ReLU
+    patches      channels, pixels: squares of the image as tokens, after a class token, at learned positions
+    block        heads, features: a transformer block, normalized before attention and before its two dense layers with GELU between them
+    class_token  the first of all tokens, normalized
+    auxiliary    layers from the map to scores of their own, next to the chain, which continues from the same map; in training only
 
-Kernels and paddings of two numbers are (height, width). Layer for layer they are torchvision's, so that parameters and FLOPs are those that
-everybody quotes. Auxiliary classifiers are left out of those: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification
-examples) train without them. Three are what studies of 2016 measured, auxiliary classifiers, loss and update included. Fully-connected
-layers read the whole final map instead of one pooled to a fixed size, as in the papers, so AlexNet and VGG
+Kernels and paddings of two numbers are (height, width). Layers match torchvision's, and so do the parameters and FLOPs that
+everybody quotes. These networks have no auxiliary classifiers: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification
+examples) train without them. Three networks reproduce studies of 2016, with any auxiliary classifiers, loss and update. Fully-connected
+layers read the whole final map, as in the papers, instead of one pooled to a fixed size, so AlexNet and VGG
 have more weights above 224 pixels.
 
 Sources: LeNet-5 as in Caffe's MNIST example, for three colours (LeCun et al., Gradient-based learning applied to document
@@ -37,25 +37,25 @@ https://arxiv.org/abs/2012.12877; neither has dropout
 
 from functools import partial
 
-# The published networks shrink an image 32-fold, 4-fold of it before their first block, which leaves nothing of a 32x32 one. Below so many
-# pixels the stem keeps its channels and loses that 4-fold: its convolution becomes 3x3 with stride 1, and the pooling that follows at once is
-# dropped, as He et al. do for CIFAR-10 (https://arxiv.org/abs/1512.03385, section 4.2). VGG and LeNet have no such stem. Inception-v3 with
-# its own needs 75 pixels, AlexNet 63; the next size that is in use is above both. A transformer's patches have 4 pixels then, not 16.
+# The published networks shrink an image 32-fold, 4-fold before their first block, which leaves nothing of a 32x32 image. Below this many
+# pixels, the stem keeps its channels but not that 4-fold reduction: its convolution becomes 3x3 with stride 1, and the pooling right after it
+# is dropped, as He et al. do for CIFAR-10 (https://arxiv.org/abs/1512.03385, section 4.2). VGG and LeNet have no such stem. Inception-v3 with
+# its published stem needs 75 pixels, AlexNet 63; the next size in use is above both. A transformer's patches then have 4 pixels, not 16.
 SMALL_BELOW = 96
-# Networks of this name keep the published stem at every size, as programs do that hand small images to an unchanged network.
+# Networks with this suffix keep the published stem at every size, like programs that feed small images to an unmodified network.
 UNCHANGED = "-imagenet-stem"
-# What the loss of an auxiliary classifier counts beside that of the network's own; the share of each label that all classes have in common.
+# Weight of each auxiliary classifier's loss relative to the network's own; label smoothing, the share of a label spread over all classes.
 AUXILIARY = {"googlenet-bvlc": 0.3, "inception-v3-aux": 0.4}
 SMOOTHING = {"inception-v3-aux": 0.1}
-# Whose own trainer has RMSprop, with momentum, in place of SGD, and keeps moving averages of all weights: inception_train.py, beside its model.
+# Networks whose own trainer uses RMSprop with momentum instead of SGD, and averages all weights: inception_train.py, next to its model.
 RMSPROP = ("inception-v3-aux",)
 RHO, EPSILON, AVERAGING = 0.9, 1.0, 0.9999
-# Which nobody trains by SGD: AdamW as DeiT's, weight decay for matrices alone. PyTorch and TensorFlow build them.
+# Networks that nobody trains with SGD: AdamW as in DeiT, with weight decay for matrices only. PyTorch and TensorFlow build them.
 TRANSFORMERS = ("vit-b16", "vit-ti16")
 
 
 def layers(name, image_size, num_classes, *, auxiliary=True):
-    """The layers from images of this height and width in pixels to the scores of the classes; `auxiliary`: with auxiliary classifiers."""
+    """List the layers from square images of this size in pixels to the class scores; `auxiliary` includes auxiliary classifiers."""
     published = name.replace(UNCHANGED, "")
     small = published == name and image_size < SMALL_BELOW
     scores, found = ("dense", num_classes), []
@@ -68,7 +68,7 @@ def layers(name, image_size, num_classes, *, auxiliary=True):
 
 
 def add(made, x, listed):
-    """Add layers to `x` by the methods of `made` that have the names of their kinds; gives what the last one does."""
+    """Add layers to `x` with the methods of `made` named after their kinds. Returns the last one's output."""
     for kind, *arguments in listed:
         x = getattr(made, kind)(x, *arguments)
     return x
@@ -149,7 +149,7 @@ def resnet(_size, small, *, block, depths):
 
 
 def googlenet(size, small, *, of=None):
-    """torchvision's, or what was trained in 2016 with MXNet (`of` mxnet), without normalization, or with Caffe (bvlc), with the paper's."""
+    """Build torchvision's network, or one trained in 2016: with MXNet (`of` mxnet), without normalization, or Caffe (bvlc), with the paper's."""
     conv, five, padding = (plain, 5, 2) if of else (normalized, 3, 1)
     norms = [("local_norm",)] if of == "bvlc" else []
     head = [average_pool(5, 3, 0), *conv(128), FLATTEN, ("dense", 1024), RELU, ("dropout", 0.7)]
@@ -225,7 +225,7 @@ def inception_v3(size, small, *, auxiliary=False):
     shrink_a = branches([unit(384, 3, 2)], [unit(64), three(96), unit(96, 3, 2)], [max_pool()])
     shrink_b = branches([unit(192), unit(320, 3, 2)], [unit(192), row(192), column(192), unit(192, 3, 2)], [max_pool()])
     c = branches([unit(320)], [unit(384), split], [unit(448), three(384), split], [AVERAGE_POOL, unit(192)])
-    # Height of the map that the auxiliary classifier reads, and of its own, which its second convolution covers.
+    # Heights of the map that the auxiliary classifier reads, and of its inner map, which its second convolution covers.
     read = (size - 3) // 4 if small else (size - 27) // 16
     own = max(0, read - 5) // 3 + 1
     head = [("auxiliary", [average_pool(min(5, read), 3, 0), unit(128), unit(768, own), FLATTEN])] if auxiliary else []
@@ -262,5 +262,5 @@ NETWORKS = {
     "vit-ti16": partial(vit, width=192, heads=3),
 }
 MODELS = (*NETWORKS, f"resnet50{UNCHANGED}", f"resnet152{UNCHANGED}")
-# Those that are offered with MXNet, whose RMSprop is another than TensorFlow's.
+# The networks offered with MXNet, whose RMSprop differs from TensorFlow's.
 MXNET = tuple(name for name in MODELS if name not in {*RMSPROP, *TRANSFORMERS})

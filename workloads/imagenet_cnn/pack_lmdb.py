@@ -1,11 +1,11 @@
-"""Packs a folder of class folders with JPEGs into an LMDB for Caffe, with Caffe's own `convert_imageset`.
+"""Packs a folder of class folders of JPEGs into an LMDB for Caffe, with Caffe's own `convert_imageset`.
 
     python3 pack_lmdb.py DIR OUT.lmdb --image-size=224
 
 Standard library and syntax of Python 3.6 only. Writes the directory OUT.lmdb, and OUT.json {classes, images, skipped, size}. Labels are
-positions in the sorted class names. Caffe's Data layer crops and does not resize, so that all images are resized to `size` x `size`
-pixels here (256 for crops of 224, whatever their shape, as Caffe's ImageNet example does) and kept as JPEGs, which the layer decodes. A
-JPEG that is cut short or does not decode is left out and named in `skipped`. Progress goes to standard error, one JSON line at the end
+positions in the sorted class names. Caffe's Data layer crops but does not resize, so all images are resized to `size` x `size`
+pixels here (256 for crops of 224, regardless of aspect ratio, as in Caffe's ImageNet example) and stored as JPEGs, which the layer decodes.
+JPEGs that are truncated or do not decode are left out and listed in `skipped`. Progress goes to standard error, one JSON line at the end
 to standard output.
 """
 
@@ -23,20 +23,20 @@ from class_folders import is_whole
 from data_caffe import packed_size
 from packing import command_line, listed, refuse_empty
 
-TAIL = 1024  # `is_whole` looks no further back
+TAIL = 1024  # as far back as `is_whole` reads
 UNREADABLE = re.compile(rb"Could not open or find file (.*)")
 PROCESSED = re.compile(rb"Processed (\d+) files")
 
 
 def ends_whole(path):
-    """Whether a file ends as a JPEG does; what is between, the decoder judges."""
+    """Whether a file ends like a JPEG; the decoder checks the rest."""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - TAIL))
         return is_whole(stream.read())
 
 
 def entry(path, number, stage):
-    """How the list names an image: below the root directory; by a link where its name holds a space, which ends it there."""
+    """An image's path in the list, relative to the root directory; via a link if its name contains whitespace, which would end it there."""
     if re.search(r"\s", str(path)):
         link = stage / f"{number}.jpg"
         link.symlink_to(path)
@@ -45,7 +45,7 @@ def entry(path, number, stage):
 
 
 def convert(lines, out, size, stage, *, skipped):
-    """Run `convert_imageset` on lines of `NAME LABEL`, after `skipped` images were left out; the names that it could not read."""
+    """Run `convert_imageset` on lines of `NAME LABEL`, after skipping `skipped` images. Returns the names that it could not read."""
     listing = stage / "list.txt"
     listing.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     flags = [f"--resize_height={size}", f"--resize_width={size}", "--encoded", "--encode_type=jpg"]
@@ -60,7 +60,7 @@ def convert(lines, out, size, stage, *, skipped):
             left_out = skipped + len(unreadable)
             seen, total = int(done.group(1)) + left_out, len(lines) + skipped
             print(f"{seen} of {total} images, {left_out} left out", file=sys.stderr, flush=True)
-        elif not line.startswith(b"I"):  # warnings, errors, and what made it end
+        elif not line.startswith(b"I"):  # warnings, errors, and the cause of its end
             sys.stderr.buffer.write(line)
     if process.wait():
         raise SystemExit(1)
@@ -68,7 +68,7 @@ def convert(lines, out, size, stage, *, skipped):
 
 
 def pack(folder, images, out, size):
-    """Write an LMDB of `images`, each (path below `folder`, label); the paths of those that are no whole JPEG."""
+    """Write `images`, (path below `folder`, label), to an LMDB. Returns the paths of those that are no complete JPEG."""
     skipped, names, lines = [], {}, []
     with tempfile.TemporaryDirectory(prefix="dlscale-pack-") as directory:
         for number, (name, label) in enumerate(images):
@@ -91,7 +91,7 @@ def main():
         refuse("there is no program `convert_imageset` on PATH; run this in an image of Caffe")
     classes, images = listed(args, ".lmdb")
 
-    # Written under another name and renamed at the end: where there is an LMDB, it is complete.
+    # Written under another name and renamed at the end: an LMDB that exists is complete.
     partial, index = args.out.with_suffix(".partial.lmdb"), args.out.with_suffix(".json")
     shutil.rmtree(str(partial), ignore_errors=True)
     size = packed_size(args.image_size)
@@ -100,7 +100,7 @@ def main():
     if not packed:
         shutil.rmtree(str(partial))
         refuse_empty(args)
-    # Caffe lets nobody else in. Readers take the lock for writing, if only to learn that the file system is read-only.
+    # Caffe grants access to the owner only. Readers open the lock for writing, if only to learn that the file system is read-only.
     partial.chmod(0o755)
     (partial / "lock.mdb").chmod(0o666)
     facts = {"classes": classes, "images": packed, "skipped": skipped, "size": size}

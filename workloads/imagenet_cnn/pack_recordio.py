@@ -1,9 +1,9 @@
-"""Packs a folder of class folders with JPEGs into a RecordIO file for MXNet's C++ iterator.
+"""Packs a folder of class folders of JPEGs into a RecordIO file for MXNet's C++ iterator.
 
     python3 pack_recordio.py DIR OUT.rec
 
-Writes OUT.rec, OUT.idx and OUT.json {classes, images, skipped}; labels are positions in the sorted class names. What does not decode is
-left out: the iterator would end the training process at it.
+Writes OUT.rec, OUT.idx and OUT.json {classes, images, skipped}; labels are positions in the sorted class names. Images that do not decode are
+left out: the iterator would end the training process at the first one.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Packs a folder of class folders with JPEGs into a TFRecord file for tf.data.
+"""Packs a folder of class folders of JPEGs into a TFRecord file for tf.data.
 
     python3 pack_tfrecord.py DIR OUT.tfrecord
 

@@ -1,7 +1,7 @@
-"""What packers share: the command line, the order; those of single files also what is left out, and a result that is there as a whole or not.
+"""Shared by the packers: the command line and the images' order. Packers of single files also share `pack`, which renames complete files only.
 
-Standard library and syntax of Python 3.6 only. JPEGs that are cut short or do not decode are left out and named in `skipped`. Progress goes to standard error,
-one JSON line at the end to standard output.
+Standard library and syntax of Python 3.6 only. JPEGs that are truncated or do not decode are left out and listed in `skipped`. Progress goes
+to standard error, one JSON line at the end to standard output.
 """
 
 import argparse
@@ -24,13 +24,13 @@ def command_line(description):
 
 
 def listed(args, suffix):
-    """Names of the classes, and the images in the order in which they are packed; refuse an OUT of another suffix."""
+    """Return the class names, and the images in packing order; refuse an OUT with another suffix."""
     if args.out.suffix != suffix:
         refuse(f"{args.out} does not end with {suffix}; give a name that does")
     if not args.folder.is_dir():
         refuse(f"{args.folder} is not a folder; give one that holds one folder of JPEGs a class")
     classes, images = class_folders(args.folder)
-    # Readers take a stretch or a window of the file at a time: in the folders' order it would hold few classes.
+    # Readers take a stretch or a window of the file at a time; in folder order, it would hold few classes.
     random.Random(0).shuffle(images)
     return classes, images
 
@@ -40,11 +40,11 @@ def refuse_empty(args):
 
 
 def pack(description, *, suffixes, decodes, open_writer):
-    """Read DIR and OUT from the command line and pack DIR into OUT, with OUT.json {classes, images, skipped} beside it.
+    """Parse DIR and OUT from the command line and pack DIR into OUT, with OUT.json {classes, images, skipped} next to it.
 
-    suffixes: of all files that are written, `.json` among them and OUT's own last: where there is an OUT, the rest is complete.
-    decodes: whether the framework reads these bytes of a JPEG to the end.
-    open_writer: given the paths to write by suffix, an object with `write(number, jpeg, label, name)` and `close()`.
+    suffixes: of all files written, including `.json`, with OUT's own last: if OUT exists, the others are complete.
+    decodes: whether the framework decodes these JPEG bytes completely.
+    open_writer: takes the paths to write, by suffix; returns an object with `write(number, jpeg, label, name)` and `close()`.
     """
     args = command_line(description).parse_args()
     classes, images = listed(args, suffixes[-1])

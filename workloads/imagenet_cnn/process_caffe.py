@@ -1,4 +1,4 @@
-"""The Caffe of this image: which it is, on what it runs, and its binary as a process. Standard library and syntax of Python 3.6 only."""
+"""The image's Caffe: its version, its devices, and its binary as a process. Standard library and syntax of Python 3.6 only."""
 
 import ctypes
 import os
@@ -14,24 +14,24 @@ import process
 from arguments import refuse
 
 PR_SET_PDEATHSIG = 1
-READY = b"Starting Optimization"  # the net is built; NVCaffe says it for each GPU
-# A line with a loss; those with a learning rate or a test have none.
+READY = b"Starting Optimization"  # the net is built; NVCaffe logs it for each GPU
+# A line with a loss; lines with a learning rate or a test have none.
 ITERATION = re.compile(rb"\] +(?:\[\S+\] )?Iteration (\d+)\b.*, loss = (\S+)")
 
 
 def caffe_version():
-    """What `caffe --version` says, such as 1.0.0 or 0.17.3."""
+    """The version in `caffe --version`, such as 1.0.0 or 0.17.3."""
     said = subprocess.run(["caffe", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
     return re.search(r"version (\S+)", said).group(1)
 
 
 def is_nvidia(version):
-    """Whether this is NVIDIA's Caffe, whose versions stayed below 1."""
+    """Whether this is NVIDIA's Caffe, whose versions are all below 1."""
     return version.startswith("0.")
 
 
 def gpu_names(devices):
-    """Names of the GPUs that Caffe will use, as nvidia-smi lists them."""
+    """Names of the GPUs that Caffe will use, as listed by nvidia-smi."""
     try:
         said = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False).stdout.decode()
     except OSError:
@@ -43,7 +43,7 @@ def gpu_names(devices):
 
 
 def environment(args, version):
-    """Software and devices; CUDA's versions as NVIDIA's image states them."""
+    """Software and devices; CUDA's versions are those stated by NVIDIA's image."""
     told = {"framework": "caffe", "framework_version": version, "device_names": []}
     if args.device == "gpu":
         told["device_names"] = gpu_names(args.devices)
@@ -52,19 +52,19 @@ def environment(args, version):
 
 
 def start(args, words):
-    """Start `caffe`; it dies with this process, and SIGTERM or SIGINT to this process ends it."""
+    """Start `caffe`; it dies with this process, and a SIGTERM or SIGINT to this process ends it."""
     argv = ["caffe", *words]
     if args.device == "gpu":
         argv.append("-gpu=" + ",".join(str(number) for number in range(args.devices)))
     env = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}
-    env.update(GLOG_logtostderr="1", GLOG_minloglevel="0")  # all of the log, and no log files
-    if "NCCL_DEBUG_FILE" in env:  # NCCL would put Caffe's process id into the name; `events.nccl` looks for this one's
+    env.update(GLOG_logtostderr="1", GLOG_minloglevel="0")  # log everything, and write no log files
+    if "NCCL_DEBUG_FILE" in env:  # NCCL would insert Caffe's process id into the name; `events.nccl` expects this one's
         env["NCCL_DEBUG_FILE"] = env["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid()))
     prctl = ctypes.CDLL(None).prctl
     end_with_parent = partial(prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
-    # There is one thread here, as preexec_fn wants.
+    # preexec_fn is safe here, because there is only one thread.
     process = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, preexec_fn=end_with_parent)  # noqa: PLW1509
-    # Caffe answers SIGINT and SIGHUP in its own way, after the iteration and with code 0; SIGTERM ends it at once.
+    # Caffe handles SIGINT and SIGHUP itself, after the iteration and with exit code 0; SIGTERM ends it immediately.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.terminate())
     return process

@@ -1,12 +1,12 @@
-"""What Caffe tells of itself in a short pass: time by layer, and memory. Standard library and syntax of Python 3.6 only.
+"""What Caffe reports about itself in a short pass: time by layer, and memory. Standard library and syntax of Python 3.6 only.
 
-Caffe has no profiler. For `kernels` there is `caffe time`, which runs forward and backward pass of the same net, without an update, and
-says how long each layer took **in the mean over all iterations**. Rows of the table are made of these means: an iteration's rows follow
-each other as Caffe runs its layers, from the iteration's own start on, each for its layer's mean times what this iteration was longer or
-shorter than others. Sums, counts, means and shares over the pass are Caffe's; when a single row began is not measured.
+Caffe has no profiler. `kernels` uses `caffe time`, which runs the forward and backward pass of the same net, without an update, and
+reports each layer's time only as **the mean over all iterations**. The table's rows are derived from these means: an iteration's rows follow
+one another in Caffe's order of layers, from the iteration's own start, each lasting its layer's mean scaled by the iteration's length
+relative to the mean iteration. Sums, counts, means and shares over the pass are Caffe's; the start of a single row is not measured.
 
-For `memory` there is `caffe train`: the resident set of its process when the net is built, and in training. Caffe says nothing about a
-GPU's memory; the samples of a run do.
+`memory` uses `caffe train`: the resident set of its process after the net is built, and during training. Caffe does not report a
+GPU's memory; the run's samples do.
 """
 
 import argparse
@@ -39,13 +39,13 @@ def check(args):
 
 
 def trained(args):
-    """The run of `caffe train` in which a pass takes place: each of its iterations has a line."""
+    """The `caffe train` run of a pass: it logs every iteration."""
     before = args.profile_after or args.warmup
     return argparse.Namespace(**{**vars(args), "warmup": before, "window": 1, "iterations": args.profile_iterations})
 
 
 class Stamps:
-    """Puts what glog writes before its lines, the local time of day, on the monotonic clock; for half a day from now on."""
+    """Converts glog's time stamps, the local time of day, to the monotonic clock; valid for half a day from now."""
 
     def __init__(self):
         now, self.monotonic = time.time(), time.monotonic()
@@ -59,9 +59,9 @@ class Stamps:
 
 
 def time_layers(process, args, events, *, kinds):
-    """Read `caffe time`: emit first_step, loss, profile_start and profile_stop, and a row a layer, direction and iteration.
+    """Read `caffe time`: emit first_step, loss, profile_start and profile_stop, and a row per layer, direction and iteration.
 
-    `kinds` are the types of the layers by their names. Returns (exit code, iterations).
+    `kinds` maps layers' names to their types. Returns (exit code, iterations).
     """
     launched, stamps = time.monotonic(), Stamps()
     edges, forward, backward = [], [], []
@@ -75,7 +75,7 @@ def time_layers(process, args, events, *, kinds):
             if not edges:
                 events.emit("first_step")
                 told = {"kind": "kernels", "source": "caffe time", "iteration": 1, "region": None}
-                # The first forward and backward pass is all that goes before, and there are no steps without the clock.
+                # Only the first forward and backward pass comes before, and no step runs without the timer.
                 events.emit("profile_start", steady=False, plain_step_seconds=[], **told)
             edges.append(stamps.moment(line))
         elif layer and layer.group(1):
@@ -92,7 +92,7 @@ def time_layers(process, args, events, *, kinds):
 
 
 def columns(edges, forward, backward, *, kinds):
-    """Rows of the table `kernels`, column by column, out of the moments between iterations and the layers' (name, mean seconds)."""
+    """Columns of the table `kernels`, from the boundaries of iterations and the layers' (name, mean seconds)."""
     mean = (edges[-1] - edges[0]) / (len(edges) - 1)
     order = [(f"{kind_of(name, kinds)} forward", seconds) for name, seconds in forward]
     order += [(f"{kind_of(name, kinds)} backward", seconds) for name, seconds in reversed(backward)]
@@ -116,7 +116,7 @@ def columns(edges, forward, backward, *, kinds):
 
 
 def kind_of(name, kinds):
-    """Type of a layer; Caffe adds some of its own where a blob is read twice."""
+    """Type of a layer; Caffe itself adds Split layers where a blob is read twice."""
     return kinds.get(name, "Split" if name.endswith("_split") else name)
 
 
@@ -153,7 +153,7 @@ def steps(edges):
 
 
 def settled(seconds, window):
-    """Whether the last two windows of as many steps took as long."""
+    """Whether the last two windows of `window` steps took equally long."""
     return agree([sum(seconds[-2 * window : -window]), sum(seconds[-window:])]) if len(seconds) >= 2 * window else False
 
 

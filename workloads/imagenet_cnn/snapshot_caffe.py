@@ -1,8 +1,8 @@
-"""Reads the weights that Caffe kept. Standard library and syntax of Python 3.6 only.
+"""Reads the weights in a Caffe snapshot. Standard library and syntax of Python 3.6 only.
 
 A .caffemodel is a NetParameter in protocol buffers' wire format (https://protobuf.dev/programming-guides/encoding), with these fields
 of caffe.proto: NetParameter.layer = 100, LayerParameter.type = 2, LayerParameter.blobs = 7, BlobProto.data = 5, packed floats. They
-are read where they lie: protobuf's Python library would make an object of each of AlexNet's 61 million.
+are read in place: protobuf's Python library would make an object of each of AlexNet's 61 million.
 """
 
 import math
@@ -10,13 +10,13 @@ import mmap
 import operator
 
 LAYER, TYPE, BLOBS, DATA = 100, 2, 7, 5
-STATISTICS = {"BatchNorm": 3}  # the first blobs are no weights: running mean, running variance, their common factor
+STATISTICS = {"BatchNorm": 3}  # the first blobs are not weights: running mean, running variance, their common factor
 UNTRAINED = {"Bias"}  # the noise of synthetic images
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 def varint(buffer, position):
-    """Read a number of 7 bits a byte, the lowest first; the number and the position behind it."""
+    """Decode a number of 7 bits a byte, lowest first. Returns the number and the position after it."""
     number = shift = 0
     while True:
         byte = buffer[position]
@@ -27,7 +27,7 @@ def varint(buffer, position):
 
 
 def fields(message, wanted):
-    """Yield the values of a message's fields of number `wanted` and type bytes, as slices of it."""
+    """Yield the values of a message's length-delimited fields with number `wanted`, as slices of the message."""
     position = 0
     while position < len(message):
         key, position = varint(message, position)
@@ -57,6 +57,6 @@ def squares(model):
 
 
 def parameter_norm(path):
-    """Euclidean norm of the trained parameters in a .caffemodel: without statistics of normalizations and synthetic images."""
+    """Euclidean norm of the trained parameters in a .caffemodel, without normalization statistics and synthetic images."""
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as model:
         return math.sqrt(squares(memoryview(model)))

@@ -1,17 +1,17 @@
-"""The synthetic data set, the same in every framework: sample number i depends on the seed and on i alone.
+"""The synthetic data set, the same in every framework: sample number i depends only on the seed and i.
 
-Images are standard normal noise, labels uniform. A rank takes its own stretch of the global batch, so that one device with a batch
+Images are standard normal noise, labels uniform. Each rank takes its own stretch of the global batch, so that one device with a batch
 of 2b and two devices with b each train on the same samples.
 """
 
 import numpy as np
 
-# Number of the first sample of the batch on which all ranks compute one loss; no rank trains on it.
+# First sample of the batch on which all ranks compute the same loss; no rank trains on it.
 SHARED = 1 << 32
 
 
 def samples(seed, *, first, count, image_size, num_classes):
-    """Draw samples `first` to `first + count`: images (count, 3, image_size, image_size) in fp32, labels (count,) in int64."""
+    """Draw `count` samples from number `first`: images (count, 3, image_size, image_size) in fp32, labels (count,) in int64."""
     images = np.empty((count, 3, image_size, image_size), np.float32)
     labels = np.empty(count, np.int64)
     for row in range(count):

@@ -6,20 +6,20 @@
     python3 train_caffe.py ... --profile=kernels --profile-iterations=5
 
 Standard library and syntax of Python 3.6 only: it runs in Debian's image of Caffe 1.0 and in NVIDIA's of NVCaffe 0.17. It writes a
-solver and a net in a new directory, starts the binary (with --strategy=caffe on `-gpu 0,1,...`), and passes its log on, unmodified, on
-standard error. What a run is goes out as events; how fast it was and what it lost is read from the log, whose lines say
+solver and a net to a new directory, starts the binary (with --strategy=caffe on `-gpu 0,1,...`), and passes its log on, unmodified, on
+standard error. Events say what the run is; its speed and its losses are read from the log, in lines like
 
     Iteration 12 (22.9885 iter/s, 0.087s/2 iters), loss = 2.31559                           Caffe 1.0
     [0.0] Iteration 12 (22.9885 iter/s, 0.087s/2 iter), 0.1/10.7ep, loss = 2.31559         NVCaffe 0.17
 
-The line of iteration n is written when the loss and the gradients of iteration n are there, before its update. Its time is that
-since the line before, so that those of iterations W + 1 to W + I are the measured ones after W iterations of warm-up. `display` is the
-largest step that hits every edge of a window: with W = 4, windows of 4 and I = 10 it is 2, a window is two lines, the last one
-line. Caffe waits for the loss of every iteration anyway, as it adds losses up on the host.
+Caffe writes the line of iteration n when iteration n's loss and gradients are complete, before its update. The line's time counts from the
+previous line, so after W iterations of warm-up the measured iterations are W + 1 to W + I. `display` is the
+largest interval that hits every edge of a window: with W = 4, windows of 4 and I = 10 it is 2, a window is two lines, and the last window one
+line. Caffe waits for every iteration's loss anyway, because it adds losses up on the host.
 
-Lines to leave alone: that of iteration 0, and on NVCaffe those of 1 and 2, hold the set-up; what follows iteration W + I is only there
-because Caffe 1.0 ends without a rate, and NVCaffe numbers its last iteration one too high, so that neither may be an edge. On a
-CPU, Caffe cuts the seconds to whole milliseconds; the time stamps before the lines have microseconds.
+Ignore the line of iteration 0, and on NVCaffe those of 1 and 2: they include the set-up. Iterations after W + I are there only
+because Caffe 1.0 prints no rate at the end, and NVCaffe numbers its last iteration one too high, so neither line can be an edge. On a
+CPU, Caffe truncates the seconds to whole milliseconds; the time stamps before the lines have microseconds.
 """
 
 import math
@@ -43,7 +43,7 @@ from process import pin
 from process_caffe import ITERATION, READY, caffe_version, environment, is_nvidia, lines, start
 from snapshot_caffe import parameter_norm
 
-# Iterations after the last edge, which is then an ordinary line in both Caffes.
+# Iterations after the last edge, so that the edge is an ordinary line in both Caffes.
 AFTER = 2
 
 
@@ -64,7 +64,7 @@ def check(args):
 
 
 def check_version(args, version):
-    """Refuse what only one of the two Caffes can do."""
+    """Refuse options that this of the two Caffes lacks."""
     nvidia = is_nvidia(version)
     if args.precision == "fp16" and not nvidia:
         refuse(f"--precision=fp16 needs NVCaffe, this is Caffe {version}; ask for fp32")
@@ -73,7 +73,7 @@ def check_version(args, version):
 
 
 def open_data(args):
-    """The index of an LMDB; None for synthetic images."""
+    """Return the index of an LMDB; None for synthetic images."""
     if args.data == "synthetic":
         return None
     if not (Path(args.data) / "data.mdb").is_file() or not Path(args.data).with_suffix(".json").is_file():
@@ -98,7 +98,7 @@ def build(args, *, nvidia):
 
 
 def solver(args, directory, *, nvidia, snapshot):
-    """SGD with momentum and L2 weight decay, at a fixed learning rate; `snapshot`: keep the weights at the end."""
+    """SGD with momentum and L2 weight decay, at a fixed learning rate; `snapshot` saves the weights at the end."""
     words = [
         f'net: "{directory}/net.prototxt"',
         f"base_lr: {args.learning_rate}",
@@ -113,12 +113,12 @@ def solver(args, directory, *, nvidia, snapshot):
         f"random_seed: {args.seed}",
     ]
     if nvidia:
-        words.append("store_blobs_in_old_format: true")  # as numbers, and not as bytes of a type of its own
+        words.append("store_blobs_in_old_format: true")  # as numbers instead of typed bytes
     return "\n".join(words) + "\n"
 
 
 def watch(process, args, events):
-    """Pass the log on and emit an event at each of its turning points. Returns an exit code."""
+    """Pass the log on and emit an event at each of its milestones. Returns an exit code."""
     launched, last = time.monotonic(), args.warmup + args.iterations
     ready = stepped = measured = False
     for line in lines(process):
@@ -144,16 +144,16 @@ def watch(process, args, events):
     if code == 0 and not measured:
         print(f"Caffe stopped before iteration {last}, the last one to be measured; its log is above", file=sys.stderr)
         return 1
-    return code if code >= 0 else 128 - code  # as a shell would say which signal it was
+    return code if code >= 0 else 128 - code  # a shell's exit code for a signal
 
 
 def has_room(net, directory):
-    """Whether a snapshot fits beside the definitions: the weights, and the solver's state of the same size."""
+    """Whether a snapshot fits on the disk: the weights, and the solver's state of the same size."""
     return shutil.disk_usage(str(directory)).free > 3 * 4 * (net.parameters + net.frozen)
 
 
 def train(args, events, directory, *, version, index):
-    """Write the definitions, run Caffe on them and emit what it did. Returns its exit code."""
+    """Write the definitions, run Caffe on them and emit the results. Returns its exit code."""
     nvidia = is_nvidia(version)
     net = build(args, nvidia=nvidia)
     snapshot = has_room(net, directory)
@@ -180,7 +180,7 @@ def train(args, events, directory, *, version, index):
 
 
 def profile(args, events, directory, *, kinds):
-    """Run Caffe for what a pass looks for, in place of training alone. Returns its exit code."""
+    """Run Caffe for the requested pass instead of the training. Returns its exit code."""
     if args.profile == "kernels":
         process = start(args, ["time", f"-model={directory}/net.prototxt", f"-iterations={args.profile_iterations}"])
         code, iterations = profile_caffe.time_layers(process, args, events, kinds=kinds)

@@ -1,4 +1,4 @@
-"""Trains a convolutional network with MXNet Gluon, on one device, several, or several processes, and reports by events.
+"""Trains a convolutional network with MXNet Gluon, on one device, several devices or several processes, and reports by events.
 
     python3 train_mxnet.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 \
@@ -9,11 +9,11 @@
 
 With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this process; `dist_sync`, `dist_async` and
 `dist_sync_device` join processes that a launcher started with ps-lite's variables (DMLC_ROLE=worker, ...). fp16 casts the network
-and keeps a copy of the weights in fp32 for the update; bf16, which is for CPUs, and fp16 with --techniques=amp keep weights in fp32 and cast what
-products and convolutions read. The loss is computed in fp32.
+and keeps an fp32 copy of the weights for the update. bf16 (on CPUs only), and fp16 with --techniques=amp, keep weights in fp32 and cast the
+inputs of matrix products and convolutions. The loss is computed in fp32.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_mxnet/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_mxnet/training.py` has everything that is not measured.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from with_mxnet.training import Training, check, run
 
 
 def check_file(args):
-    """Refuse what is no data set for this program; what one holds is looked at later."""
+    """Refuse what is no data set for this program; its contents are checked later."""
     if args.epoch_iterations:
         if not Path(args.data).is_dir():
             refuse(
@@ -81,7 +81,7 @@ class Classifier(Training):
         return Records(args.data, shape, seed=args.seed, contexts=self.contexts, dtype=self.dtype, **part)
 
     def synthetic(self, first, count, contexts):
-        """Samples of the synthetic data set, a batch divided among the devices, on which it stays."""
+        """Samples of the synthetic data set, a batch split across the devices, on which it stays."""
         from data_mxnet import split
         from synthetic import samples
 
@@ -102,10 +102,10 @@ class Classifier(Training):
         return Learned(folders, batch=self.samples, contexts=self.contexts, dtype=self.dtype)
 
     def window(self, iterations):
-        """What is timed: whole steps, until the devices have done all of them."""
+        """Run one timed window: whole steps, until the devices have finished them all."""
         losses = [self.step() for _ in range(iterations)]
         self.mx.nd.waitall()
-        # Operators run when their inputs are ready: steps have no edges of their own.
+        # Operators run as soon as their inputs are ready, so that steps have no boundaries.
         done = time.monotonic(), self.read(losses), None
         return lambda: done
 
@@ -117,7 +117,7 @@ class Classifier(Training):
         with self.regions("backward"):
             self.differentiate(losses)
         with self.regions("optimizer"):
-            # Of the sum over all devices, which becomes a mean in it.
+            # Gradients are sums over all devices; the step divides them into means.
             self.trainer.step(self.ranks.step_size(self.samples))
         return [loss.mean() for loss in losses]
 
@@ -132,8 +132,8 @@ class Classifier(Training):
         return loss
 
     def told(self, images):
-        """The network's scores and those of its auxiliary classifiers, in fp32."""
-        told = self.net(images)  # of several, a list once it is hybridized
+        """The scores of the network and its auxiliary classifiers, in fp32."""
+        told = self.net(images)  # with several outputs, a list once hybridized
         return [
             scores.astype("float32", copy=False) for scores in (told if isinstance(told, tuple | list) else (told,))
         ]

@@ -10,8 +10,8 @@
     python3 train_pytorch.py ... --epoch-iterations=10 --data=FOLDER
     python3 train_pytorch.py ... --device=gpu --data=FOLDER --decode=gpu
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import itertools
@@ -37,14 +37,14 @@ class Cnn(Training):
         super().__init__(args, torch, device, ranks)
         self.criterion = torch.nn.CrossEntropyLoss(label_smoothing=SMOOTHING.get(args.model, 0.0))
         self.take(build(args.model, args.image_size, args.num_classes))
-        if args.data == "synthetic":  # each rank its own stretch of the global batch
+        if args.data == "synthetic":  # each rank has its own stretch of the global batch
             first, count = ranks.rank * args.batch, args.batch * args.devices
             self.batches = Batches(itertools.repeat(self.synthetic(first=first, count=count)))
         else:
             self.batches = Batches(self.images())
 
     def window(self, iterations):
-        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        """Enqueue the steps of a timed window. Nothing here waits for a GPU: the clock records an event at each mark."""
         marks, losses = [self.clock.mark()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -54,7 +54,7 @@ class Cnn(Training):
     def step(self):
         with self.regions("input"):
             batch = next(self.batches)
-        return self.enqueue(batch)  # `learn`, or with --techniques=cuda-graphs a replay of it
+        return self.enqueue(batch)  # `learn`, or its replay with --techniques=cuda-graphs
 
     def learn(self, batch):
         with self.regions("optimizer"):
@@ -66,7 +66,7 @@ class Cnn(Training):
                 self.scaler.scale(loss).backward()
             with self.regions("optimizer"):
                 self.ranks.update(self.optimizer, self.scaler)
-        return loss.detach()  # stays on the device: reading it here would stop it every step
+        return loss.detach()  # stays on the device: reading it here would stall every step
 
     def loss(self, model, batch):
         images, labels = batch
@@ -88,7 +88,7 @@ class Cnn(Training):
         return self.ranks.optimizer(own, self.net)
 
     def synthetic(self, *, first, count):
-        """So many samples from `first` on of the synthetic data set, which stay on the device."""
+        """`count` samples of the synthetic data set from number `first`, which stay on the device."""
         from synthetic import samples
 
         args = self.args
@@ -119,7 +119,7 @@ class Cnn(Training):
         }
         ranked = {"rank": ranks.rank, "world_size": ranks.world_size}
         if args.epoch_iterations:
-            # By Pillow whatever trains, so that accuracies can be held together.
+            # Validation always decodes with Pillow, so that accuracies are comparable.
             held_out = open_folder(args, reader, part=1).images
             self.held_out = Validation(args.data, held_out, image_size=args.image_size, **ranked, **loader)
         sampler = DistributedSampler(

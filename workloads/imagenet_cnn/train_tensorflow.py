@@ -1,4 +1,4 @@
-"""Trains a convolutional network with TensorFlow, on one device, several, or several processes, and reports by events.
+"""Trains a convolutional network with TensorFlow, on one device, several devices or several processes, and reports by events.
 
     python3 train_tensorflow.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.02 \
@@ -11,11 +11,11 @@
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
-A Keras model in a loop of its own: `model.fit` of Keras 3 does not work under MultiWorkerMirroredStrategy, and its optimizers do not
-average under Horovod. Images are NHWC. --xla compiles forward and backward pass; what joins the replicas stays outside of it.
+A Keras model in a custom loop: Keras 3's `model.fit` does not work under MultiWorkerMirroredStrategy, and its optimizers do not
+average under Horovod. Images are NHWC. --xla compiles the forward and backward pass; the exchange between replicas stays outside.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_tensorflow/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_tensorflow/training.py` has everything that is not measured.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from with_tensorflow.training import Training, differences, run
 
 
 def check_data(args):
-    """Refuse what holds no images for this program; before TensorFlow is imported, as nothing here needs it."""
+    """Refuse paths that are no images for this program, before TensorFlow is imported: nothing here needs it."""
     data = Path(args.data)
     packed = data.suffix == ".tfrecord" and data.is_file() and data.with_suffix(".json").is_file()
     if args.data != "synthetic" and not data.is_dir() and not packed:
@@ -52,7 +52,7 @@ class Cnn(Training):
         self.take(build(args.model, args.image_size, args.num_classes, techniques=args.techniques))
 
     def window(self, iterations):
-        """What is timed: whole steps, until the devices have done them all. On a GPU and inside of a graph TensorFlow shows no clock between steps."""
+        """Run one timed window: whole steps, until the devices finish. On a GPU and within a graph, TensorFlow shows no time between steps."""
         if self.loops:
             losses = [self.learn(iterations)]
             self.synchronize()
@@ -70,7 +70,7 @@ class Cnn(Training):
         return self.learn(1)
 
     def learn(self, iterations):
-        """Enqueue one call of `train`: an iteration, with --techniques=step-loop so many on one batch."""
+        """Enqueue one call of `train`: an iteration, or with --techniques=step-loop `iterations` of them on one batch."""
         with self.regions("input"):
             batch = next(self.batches)
         first = self.tf.constant(self.iteration + 1)
@@ -79,7 +79,7 @@ class Cnn(Training):
             return self.train(*batch, first, self.tf.constant(iterations)) if self.loops else self.train(*batch, first)
 
     def train_one(self, inputs, labels, iteration):
-        """A replica's share of a step, of which `train` is the graph for all."""
+        """A replica's share of a step; `train` is the graph for all replicas."""
         loss, gradients = self.differentiate(inputs, labels, self.own_seed(iteration))
         self.optimizer.apply(self.ranks.average(gradients))
         return loss
@@ -106,7 +106,7 @@ class Cnn(Training):
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=smoothed, logits=scores))
 
     def told(self, inputs, seed):
-        """The network's scores and those of its auxiliary classifiers, in fp32."""
+        """The scores of the network and its auxiliary classifiers, in fp32."""
         told = self.net([self.prepared(inputs), seed])
         return [self.tf.cast(scores, self.tf.float32) for scores in (told if isinstance(told, list) else [told])]
 
@@ -153,7 +153,7 @@ class Cnn(Training):
         return self.synthetic(shared=SHARED)
 
     def synthetic(self, *, shared=None):
-        """A batch a device of the synthetic data set, that stays there: replica r's own samples, or those from `shared` on."""
+        """A batch per device of the synthetic data set, which stays there: replica r's own samples, or those from number `shared`."""
         from synthetic import samples
 
         args, tf = self.args, self.tf
