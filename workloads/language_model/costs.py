@@ -1,16 +1,16 @@
-"""What a token of each language model costs in floating-point operations, the same in every framework. Standard library and NumPy only."""
+"""Floating-point operations per token of each language model, the same in every framework. Standard library and NumPy only."""
 
 from flags import SIZES
 from tokens import masked_of
 
 
 def flop_per_token(model, *, length):
-    """Count one token: {"forward", "backward"}, in floating-point operations: twice the multiply-adds of all products.
+    """Count operations per token, {"forward", "backward"}: twice the multiply-adds of all products.
 
-    Those with weights, 2 forward for each weight of a dense layer and 4 backward: the embedding multiplies nothing, unless it is the output
-    layer too. Those of attention are counted over the whole square of a sequence, whose half a causal kernel may leave out: 4 x layers x
-    width x length forward. That is 6N + 12LHQT of PaLM's appendix B (https://arxiv.org/abs/2204.02311); what a checkpointed
-    block computes again is not counted.
+    Each weight of a dense layer counts 2 forward and 4 backward; the embedding multiplies nothing, unless it is also the output
+    layer. Attention counts the full square of a sequence, although a causal kernel may skip half of it: 4 x layers x
+    width x length forward. The sum is 6N + 12LHQT of PaLM's appendix B (https://arxiv.org/abs/2204.02311); recomputation of checkpointed
+    blocks is not counted.
     """
     size = SIZES[model]
     scores = size.width * size.vocabulary
@@ -21,16 +21,16 @@ def flop_per_token(model, *, length):
 
 
 def flop_per_read_token(model, *, length):
-    """Count the same of one token without the output layer."""
+    """Count a token's forward operations without the output layer."""
     size = SIZES[model]
     return {"forward": 2 * block_weights(size) + 4 * size.layers * size.width * length}
 
 
 def flop_per_new_token(model, *, prompt, new):
-    """Count what a token costs that is generated, its share of the prompt included: ``new`` tokens after ``prompt`` of them.
+    """Count operations per generated token, with its share of the prompt: ``new`` tokens after ``prompt`` tokens.
 
-    The prompt is read at once, its attention over the whole square as above; each token after the first reads one position, and all before.
-    Only the position behind which a token is chosen has scores.
+    The prompt is read in one pass, its attention over the full square as above. Each token after the first reads one position, attending to all
+    earlier ones. Scores are computed only at positions that choose a token.
     """
     size = SIZES[model]
     read = prompt + new - 1

@@ -1,4 +1,4 @@
-"""What the command line of a language model has beyond every training program's, and the sizes of its models. Standard library only."""
+"""Command-line arguments that language models have in addition to those of all programs, and the models' sizes. Standard library only."""
 
 import math
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ class Size:
     layers: int
     width: int
     heads: int
-    hidden: int  # features inside a block's MLP
+    hidden: int  # features in a block's MLP
     vocabulary: int
     longest: int  # tokens of the longest sequence
-    kv_heads: int = 0  # heads of keys and values, which are shared; 0: GPT-2
+    kv_heads: int = 0  # heads of keys and values, each shared by several query heads; 0: GPT-2
     tied: bool = True  # whether the output layer is the embedding
-    encoder: bool = False  # whether tokens attend to those after them, too
+    encoder: bool = False  # whether tokens also attend to later ones
 
     @property
     def llama(self):
         return self.kv_heads > 0
 
 
-# GPT-2's vocabulary of 50,257 is padded to a multiple of 128, as nanoGPT pads it: tensor cores take rows of whole 16 bytes.
+# GPT-2's vocabulary of 50,257 is padded to a multiple of 128, as in nanoGPT: tensor cores need rows of whole 16 bytes.
 SIZES = {
     "bert-base": Size(12, 768, 12, 3072, 30_522, 512, encoder=True),
     "bert-tiny": Size(2, 64, 4, 256, 512, 256, encoder=True),
@@ -37,15 +37,20 @@ SIZES = {
     "llama-8b": Size(32, 4096, 32, 14_336, 128_256, 131_072, kv_heads=8, tied=False),
     "llama-tiny": Size(2, 64, 4, 192, 512, 4096, kv_heads=2),
 }
-FP8_MULTIPLE = 16  # of what a product in 8 bits adds up, which cuBLAS takes at once
-PRECISIONS = ("fp32", "tf32", "bf16", "fp8")  # fp16 needs its losses scaled, which nobody trains these with today
-BETAS = (0.9, 0.95)  # of AdamW
+FP8_MULTIPLE = 16  # cuBLAS needs the summed dimension of an 8-bit product to be a multiple of this
+PRECISIONS = (
+    "fp32",
+    "tf32",
+    "bf16",
+    "fp8",
+)  # not fp16: it needs loss scaling, with which nobody trains these models today
+BETAS = (0.9, 0.95)  # AdamW's
 BERT_EPSILON = 1e-12
-STANDARD_DEVIATION = 0.02  # of all weights at the start, but for what ends a residual branch
+STANDARD_DEVIATION = 0.02  # of all initial weights, except those that end a residual branch
 
 
 def ending(size):
-    """The standard deviation of the weights that end a residual branch at the start: divided by the root of their number."""
+    """Initial standard deviation of weights that end a residual branch: divided by the square root of the number of branches."""
     return STANDARD_DEVIATION / math.sqrt(2 * size.layers)
 
 
@@ -80,7 +85,7 @@ def infer_parser(description):
 
 
 def check_inference(args):
-    """Refuse what no model, or not this one, can generate."""
+    """Refuse options that inference of language models, or of this one, does not support."""
     longest = SIZES[args.model].longest
     if SIZES[args.model].encoder != (args.new_tokens == 0):
         refuse(f"--new-tokens={args.new_tokens}: an encoder generates none, a decoder one or more")
@@ -96,7 +101,7 @@ def check_inference(args):
 
 
 def check(args):
-    """Refuse what no model, or not this one, can do."""
+    """Refuse options that training of language models, or of this one, does not support."""
     size = SIZES[args.model]
     if args.epoch_iterations:
         refuse(f"--epoch-iterations={args.epoch_iterations}: there is no validation set of tokens; leave it out")

@@ -1,6 +1,6 @@
-"""BERT in TensorFlow, an encoder that predicts masked tokens, parameter for parameter the one of `models_torch`: `build(size, length)`.
+"""BERT in TensorFlow, an encoder that predicts masked tokens, with the same parameters as in `models_torch`: `build(size, length)`.
 
-Kept in the functional form of Keras. Normalizations, embeddings and the sums of residual branches are in fp32 under every policy, products as it says.
+Uses Keras' functional form. Normalizations, embeddings and the sums of residual branches are in fp32 under every policy; products follow it.
 """
 
 from flags import BERT_EPSILON, STANDARD_DEVIATION, ending
@@ -9,9 +9,9 @@ from with_tensorflow.layers import Attend, Gelu, LayerNorm, keras, tf
 
 
 def build(size, length):
-    """Build a Keras model of (tokens, places), (batch, length) and (batch, masked) in int32: the scores of all words at the places.
+    """Build a Keras model of (tokens, places), (batch, length) and (batch, masked) in int32: scores of all words at these places.
 
-    These are (batch, masked, vocabulary). Weights are drawn from Keras' global seed by the rules of `models_torch`.
+    Scores are (batch, masked, vocabulary). Weights are drawn from Keras' global seed by the rules of `models_torch`.
     """
     tokens = keras.Input(shape=(length,), dtype="int32")
     places = keras.Input(shape=(masked_of(length),), dtype="int32")
@@ -24,7 +24,7 @@ def build(size, length):
 
 
 def block(x, size):
-    """Normalized behind each sum."""
+    """A transformer block, normalized after each sum."""
     attended = dense(Attend(size.heads)(dense(x, 3 * size.width)), size.width, deviation=ending(size))
     x = norm(keras.layers.Add(dtype="float32")([x, attended]))
     read = dense(Gelu()(dense(x, size.hidden)), size.width)
@@ -40,12 +40,12 @@ def dense(x, units, *, deviation=STANDARD_DEVIATION):
 
 
 def drawn(deviation=STANDARD_DEVIATION):
-    """What draws weights; a new one for each layer, as in Keras 3 one draws the same twice."""
+    """The weights' initializer; a new object per layer, because in Keras 3 one object draws the same values twice."""
     return keras.initializers.RandomNormal(stddev=deviation)
 
 
 class Embedding(keras.layers.Layer):
-    """Tokens of one sentence, (batch, length), with their positions: (batch, length, width), and the embedding itself."""
+    """Embeds tokens of one sentence, (batch, length), and their positions: (batch, length, width). Also returns the table of words."""
 
     def __init__(self, size):
         super().__init__(dtype="float32")
@@ -57,7 +57,7 @@ class Embedding(keras.layers.Layer):
 
         self.words = table("words", self.size.vocabulary)
         self.positions = table("positions", self.size.longest)
-        self.kinds = table("kinds", 2)  # of a sentence: the first or the second
+        self.kinds = table("kinds", 2)  # first or second sentence
         self.built = True
 
     def call(self, tokens):
@@ -66,7 +66,7 @@ class Embedding(keras.layers.Layer):
 
 
 class Picked(keras.layers.Layer):
-    """Of (batch, length, width) what is at (batch, masked) places."""
+    """Gathers (batch, masked) places from (batch, length, width)."""
 
     def call(self, x, places):
         return tf.gather(x, places, batch_dims=1)

@@ -1,15 +1,15 @@
-"""GPT-2 and Llama 3 in PyTorch, decoders that predict each next token of (batch, length) token numbers, and BERT, which predicts masked ones.
+"""GPT-2 and Llama 3 in PyTorch, decoders that predict the next token at each of (batch, length) tokens, and BERT, which predicts masked ones.
 
 GPT-2 (Radford et al. 2019, with the shapes of its released weights): learned positions, LayerNorm, GELU, biases, the output layer tied to
-the embedding. Without dropout, as it is trained on few epochs today.
+the embedding. No dropout, because it is trained for few epochs today.
 Llama 3 (https://arxiv.org/abs/2407.21783, table 3; 1b: the shapes of Llama 3.2): rotary positions, RMSNorm, grouped queries, SwiGLU, no biases.
 
 BERT (https://arxiv.org/abs/1810.04805) with its head for masked tokens (a dense layer, GELU, LayerNorm, and the embedding again with a bias),
 without its pooler and its prediction of next sentences, and without dropout.
 
-What reads the same input is one product: queries, keys and values, and both halves of SwiGLU. Their rows are ordered by groups, one for
-each head of keys and values: those of a group are neighbours, so that ranks that share a layer each take whole groups. A block asks the
-products themselves how many groups there are.
+Layers that read the same input are one product: queries, keys and values, and both halves of SwiGLU. Their rows are ordered by groups, one
+per head of keys and values; a group's rows are adjacent, so that ranks that share a layer each take whole groups. A block derives
+the number of groups from the shape of its products.
 """
 
 import torch
@@ -28,15 +28,15 @@ class Attention(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.head = size.width // size.heads
-        self.queries = size.heads // (size.kv_heads or size.heads)  # of a group
+        self.queries = size.heads // (size.kv_heads or size.heads)  # per group
         groups = size.heads // self.queries
         self.qkv = nn.Linear(size.width, groups * (self.queries + 2) * self.head, bias=not size.llama)
         self.out = nn.Linear(size.width, size.width, bias=not size.llama)
 
     def forward(self, x, turn, kept=None):
-        """(batch, length, width) to the same; `turn` are `turns` of the positions, or None where these were added before.
+        """(batch, length, width) to the same shape; `turn` are the positions' `turns`, or None if positions were added earlier.
 
-        `kept` takes the keys and values of these positions and gives those of all so far. Where it has any, a call reads one position.
+        `kept` stores the keys and values of these positions and returns those of all so far. Unless it is empty, a call reads one position.
         """
         batch, length = x.shape[:2]
         qkv = self.qkv(x).view(batch, length, -1, self.queries + 2, self.head)
@@ -52,7 +52,7 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    """GELU between two layers, or SwiGLU."""
+    """A block's MLP: GELU between two layers, or SwiGLU."""
 
     def __init__(self, size):
         super().__init__()
@@ -89,7 +89,7 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     def __init__(self, size, *, length, recompute, arithmetic):
         super().__init__()
-        self.arithmetic = arithmetic  # what blocks hand on, whatever weights are in
+        self.arithmetic = arithmetic  # of activations between blocks, whatever the weights are in
         self.embedding = nn.Embedding(size.vocabulary, size.width)
         self.positions = None if size.llama else nn.Embedding(size.longest, size.width)
         self.blocks = nn.ModuleList(Block(size, recompute=recompute) for _ in range(size.layers))
@@ -104,7 +104,7 @@ class Decoder(nn.Module):
             self.output.weight = self.embedding.weight
 
     def shared_layers(self):
-        """(name, style of `sharded.STYLES`) of each layer that ranks can share: groups of its columns, then rows of what reads those."""
+        """Yield (name, style of `sharded.STYLES`) of each layer that ranks can share: one split by columns, then its reader, split by rows."""
         yield "embedding", "embedding"
         yield "output", "scores"
         for number in range(len(self.blocks)):
@@ -113,12 +113,12 @@ class Decoder(nn.Module):
                 yield f"blocks.{number}.{outer}", "rows"
 
     def forward(self, tokens, targets):
-        """The mean cross-entropy of `targets`, the tokens that follow; both (batch, length) in int64. A scalar in fp32."""
+        """Mean cross-entropy of `targets`, the next tokens; both (batch, length) in int64. A scalar in fp32."""
         scores = self.output(self.read(tokens))
         return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
 
     def read(self, tokens, cache=None):
-        """What (batch, length) tokens, those after the tokens in the cache, come to before the output layer: (batch, length, width)."""
+        """Read (batch, length) tokens that follow those in the cache, up to the output layer: (batch, length, width)."""
         first = cache.filled if cache else 0
         last = first + tokens.shape[1]
         x = self.embedding(tokens)
@@ -141,7 +141,7 @@ class Encoder(nn.Module):
             nn.Embedding(size.vocabulary, size.width),
             nn.Embedding(size.longest, size.width),
         )
-        self.kinds = nn.Embedding(2, size.width)  # of a sentence: the first or the second
+        self.kinds = nn.Embedding(2, size.width)  # first or second sentence
         self.norm = nn.LayerNorm(size.width, eps=BERT_EPSILON)
         self.blocks = nn.ModuleList(
             EncoderBlock(size.width, size.heads, size.hidden, epsilon=BERT_EPSILON, after=True)
@@ -153,14 +153,14 @@ class Encoder(nn.Module):
         self.output.weight = self.embedding.weight
 
     def forward(self, tokens, targets):
-        """The mean cross-entropy of masked tokens, a scalar in fp32; `targets` are (batch, 2, masked): where they are, and what they were."""
+        """Mean cross-entropy of masked tokens, a scalar in fp32; `targets`, (batch, 2, masked), are their places and their original tokens."""
         places, wanted = targets.unbind(1)
         x = self.read(tokens)
         masked = x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
         return functional.cross_entropy(self.output(self.head(masked)).flatten(0, 1).float(), wanted.flatten())
 
     def read(self, tokens):
-        """What (batch, length) tokens of one sentence come to: (batch, length, width)."""
+        """Read (batch, length) tokens of one sentence, up to the head: (batch, length, width)."""
         x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]] + self.kinds.weight[0]
         x = self.norm(x.to(self.arithmetic))
         for block in self.blocks:
@@ -169,7 +169,7 @@ class Encoder(nn.Module):
 
 
 class Cache:
-    """Keys and values of all blocks at `filled` positions of at most `length`, of `batch` sequences."""
+    """Keys and values of all blocks for `batch` sequences, at `filled` of at most `length` positions."""
 
     def __init__(self, size, *, batch, length, device, dtype):
         shape = (size.layers, 2, batch, size.kv_heads or size.heads, length, size.width // size.heads)
@@ -190,7 +190,7 @@ def norm(size):
 
 
 def turns(length, head):
-    """Cosines and sines of each position's angles, (2, length, 1, head / 2) in fp32: pair i of a head turns by position / base^(2i / head).
+    """Cosines and sines of the positions' angles, (2, length, 1, head / 2) in fp32: pair i of a head rotates by position / base^(2i / head).
 
     https://arxiv.org/abs/2104.09864
     """
@@ -200,17 +200,17 @@ def turns(length, head):
 
 
 def turned(x, turn):
-    """Turn the pairs of (batch, length, heads, head), of which one half of a head has the first number and the other the second."""
+    """Rotate the pairs of (batch, length, heads, head); a pair's first number is in the first half of the head, its second in the other."""
     cos, sin = turn
     one, other = x.float().chunk(2, dim=-1)
     return torch.cat((one * cos - other * sin, one * sin + other * cos), dim=-1).to(x.dtype)
 
 
 def build(args, device):
-    """Draw the model of a command line on a device; `--weights` says in which precision."""
+    """Build the model of a command line on a device; `--weights` sets its precision."""
     size, bf16 = SIZES[args.model], torch.bfloat16
     torch.set_default_dtype(bf16 if args.weights == "bf16" else torch.float32)
-    with device:  # where drawing takes no time
+    with device:  # where drawing weights is fast
         how = {
             "recompute": args.checkpointing == "block",
             "arithmetic": bf16 if args.precision in IN_BF16 else torch.float32,

@@ -1,10 +1,10 @@
-"""What a language model reads: token numbers drawn from a seed, or windows of a file of them. NumPy only.
+"""Input of language models: tokens drawn from a seed, or windows of a file of tokens. NumPy only.
 
-A file is nothing but the numbers, each an unsigned 16-bit integer, little endian, as nanoGPT's data sets are; `dlscale data tokens` writes
-one of any files, a token a byte.
+A file contains only tokens, each an unsigned 16-bit integer, little endian, like nanoGPT's data sets; `dlscale data tokens` makes
+one from any files, one token per byte.
 
-Sequence number i of the synthetic ones depends on the seed and on i alone, the windows of a file on the seed and the step: of every global
-batch each rank takes its stretch, so that one device with 2b and two devices with b train on the same.
+Synthetic sequence number i depends only on the seed and i, a file's windows on the seed and the step: each rank takes its stretch of every
+global batch, so that one device with 2b and two devices with b train on the same sequences.
 """
 
 import zlib
@@ -13,32 +13,32 @@ from pathlib import Path
 import numpy as np
 from arguments import refuse
 
-BATCHES = 8  # synthetic ones, which come again and again
+BATCHES = 8  # distinct synthetic ones, which repeat
 MASK, MASKED = 103, 0.15  # number of [MASK] in BERT's vocabulary, and the share that is predicted
-SHARED = 1 << 32  # first of the sequences on which all ranks compute one loss
+SHARED = 1 << 32  # first of the sequences on which all ranks compute the same loss
 
 
 def sequences(seed, *, first, count, length, vocabulary):
-    """Draw (count, length + 1) tokens in int64: token k with a probability of about 1 / (k + 1), as words of a language have it (Zipf)."""
+    """Draw (count, length + 1) tokens in int64; the probability of token k is about 1 / (k + 1), as for words of a language (Zipf)."""
     drawn = [np.random.default_rng((seed, first + row)).random(length + 1) for row in range(count)]
     return ((vocabulary + 1) ** np.stack(drawn)).astype(np.int64) - 1
 
 
 def followed(rows):
-    """Of (count, length + 1) tokens the (count, length) that are read, and those that follow each."""
+    """Split (count, length + 1) tokens into the (count, length) inputs and the token after each."""
     return rows[:, :-1], rows[:, 1:]
 
 
 def masked_of(length):
-    """How many tokens of a sequence BERT predicts."""
+    """Number of tokens in a sequence that BERT predicts."""
     return max(1, round(MASKED * length))
 
 
 def masked(rows, *, seed, vocabulary):
-    """Of (count, length + 1) tokens the (count, length) that BERT reads, and (count, 2, masked): where some were masked, and what they were.
+    """Mask (count, length + 1) tokens: BERT's (count, length) inputs, and (count, 2, masked) places and original tokens.
 
-    Which ones follows from the seed and the sequence itself, as if they were prepared before. Of ten eight become [MASK], one any token, and
-    one stays what it is.
+    The places depend only on the seed and the sequence, as if masked in advance. Of ten places, eight become [MASK], one any token, and
+    one stays unchanged.
     """
     read = rows[:, :-1].copy()
     targets = np.empty((len(read), 2, masked_of(read.shape[1])), np.int64)
@@ -52,7 +52,7 @@ def masked(rows, *, seed, vocabulary):
 
 
 class Synthetic:
-    """The synthetic batches (batch, length + 1) of a rank."""
+    """A rank's synthetic batches (batch, length + 1), repeated endlessly."""
 
     def __init__(self, seed, *, batch, rank, ranks, length, vocabulary):
         self.own = [
@@ -67,7 +67,7 @@ class Synthetic:
 
 
 class Windows:
-    """Batches (batch, length + 1) of windows of a file, which is mapped and read where they lie; `decoded` counts them."""
+    """Batches (batch, length + 1) of windows of a file, which is memory-mapped; `decoded` counts the windows."""
 
     def __init__(self, path, seed, *, batch, rank, ranks, length, vocabulary):
         if not Path(path).is_file() or Path(path).stat().st_size <= 2 * length or Path(path).stat().st_size % 2:

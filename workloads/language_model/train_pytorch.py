@@ -8,13 +8,14 @@
     python3 train_pytorch.py ... --data=FILE.bin
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
-A sample is a sequence, and throughput counts tokens: those whose successor is predicted, of BERT all that are read. AdamW with the betas of GPT-3 and Llama (0.9, 0.95),
-weight decay for matrices alone, a constant learning rate, no clipping, no dropout. With --precision=bf16 and --weights=fp32, products are in
-bf16 (torch.autocast; under fsdp its own policy), weights, gradients and updates in fp32 (fp8: those of the blocks in 8 bits, `fp8.py`); with --weights=bf16 all is in bf16, which takes
-8 bytes a parameter in place of 16 and loses what is smaller than a weight's last digit.
+A sample is a sequence; throughput counts tokens: those whose successor is predicted, or all that BERT reads. AdamW with the betas of GPT-3
+and Llama (0.9, 0.95), weight decay for matrices only, a constant learning rate, no clipping, no dropout. With --precision=bf16 and
+--weights=fp32, products are in bf16 (torch.autocast; FSDP's own policy) and weights, gradients and updates in fp32. fp8 computes the blocks'
+products in 8 bits (`fp8.py`). With --weights=bf16 everything is in bf16: 8 bytes a parameter instead of 16, but updates smaller than a
+weight's last digit are lost.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import itertools
@@ -27,13 +28,13 @@ from flags import BETAS, SIZES, check, parser
 from loop import Batches
 from with_pytorch.training import Training, run
 
-EVALUATED = 4  # sequences
+EVALUATED = 4  # sequences of the shared loss
 
 
 class Placed:
-    """Batches of a source on the device, as (tokens, targets) of (batch, length) each; `units` are this rank's tokens so far.
+    """Batches of a source on the device, as (tokens, targets) of (batch, length) each; `units` counts this rank's tokens so far.
 
-    Those that are `drawn` lie there from the start, and come again and again; a file's are brought one by one.
+    `drawn` batches stay on the device and repeat; a file's are copied one by one.
     """
 
     skipped = frozenset()
@@ -52,7 +53,7 @@ class Placed:
 
 
 def placed(arrays, device):
-    """Bring tokens and targets to the device, from pinned memory, so that nothing waits for it."""
+    """Copy tokens and targets to the device, from pinned memory so that the host does not wait."""
     import torch
 
     tensors = [torch.from_numpy(array).contiguous() for array in arrays]
@@ -60,7 +61,7 @@ def placed(arrays, device):
 
 
 class LanguageModel(Training):
-    """The network, and this rank's sequences."""
+    """One rank's network and sequences."""
 
     offered = frozenset({"fused-optimizer", "cudnn-attention", "compile", "one-message", "bf16-gradients"})
     lacks = frozenset({"dp", "horovod"})
@@ -91,7 +92,7 @@ class LanguageModel(Training):
         )
 
     def source(self):
-        """Ranks that share each layer read the same sequences: those of all of them."""
+        """Open this rank's sequences; ranks that share each layer read the same ones, a batch for each of them."""
         from tokens import Synthetic, Windows
 
         args, together = self.args, self.ranks.together
@@ -104,7 +105,7 @@ class LanguageModel(Training):
         return Synthetic(args.seed, **own) if args.data == "synthetic" else Windows(args.data, args.seed, **own)
 
     def window(self, iterations):
-        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        """Enqueue the steps of a timed window. Nothing here waits for a GPU: the clock records an event at each mark."""
         marks, losses = [self.clock.mark()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -119,7 +120,9 @@ class LanguageModel(Training):
         parts = self.args.gradient_accumulation
         losses = []
         for number, batch in enumerate(zip(tokens.chunk(parts), targets.chunk(parts), strict=True), start=1):
-            self.ranks.accumulate(self.model, last=number == parts)  # only then do gradients meet those of other ranks
+            self.ranks.accumulate(
+                self.model, last=number == parts
+            )  # only the last part exchanges gradients between ranks
             with self.regions("forward"), self.autocast:
                 loss = self.loss(self.model, batch) / parts
             with self.regions("backward"):
@@ -127,7 +130,7 @@ class LanguageModel(Training):
             losses.append(loss.detach())
         with self.regions("optimizer"):
             self.ranks.update(self.optimizer, self.scaler)
-        return sum(losses)  # stays on the device: reading it here would stop it every step
+        return sum(losses)  # stays on the device: reading it here would stall every step
 
     def loss(self, model, batch):
         return self.ranks.whole(model(*batch))
@@ -139,7 +142,7 @@ class LanguageModel(Training):
         return self.shared(self.args.batch)
 
     def shared_loss(self):
-        """On few of its sequences: not compiled, a network has scores of all words in fp32, for which a batch that trains may leave no room."""
+        """Compute the loss of few sequences: uncompiled, a network has fp32 scores of all words, which may not fit next to a training batch."""
         return self.loss_of(self.net, self.shared(min(self.args.batch, EVALUATED)))
 
     def shared(self, count):
@@ -152,7 +155,7 @@ class LanguageModel(Training):
         return self.place_rows(drawn)
 
     def alone(self):
-        """No pass is like those of a step that has nobody to get weights or sums from."""
+        """None if sharded: without the other ranks' weights and sums, no pass is comparable to a step's."""
         return None if self.sharded else super().alone()
 
     def gradient_bytes(self):
@@ -176,11 +179,11 @@ class LanguageModel(Training):
         from with_pytorch.profiler import flop_counts
 
         if self.sharded:
-            return []  # what lies on other ranks is no leaf of this one's graph
+            return []  # parameters on other ranks are not leaves of this rank's graph
         batch = self.shared(1)
 
         def loss():
-            with self.autocast, sdpa_kernel(SDPBackend.MATH):  # fused kernels count what they compute again
+            with self.autocast, sdpa_kernel(SDPBackend.MATH):  # fused kernels also count recomputation
                 return self.loss(self.net, batch)
 
         return flop_counts(loss, self.parameters, samples=self.args.sequence_length)

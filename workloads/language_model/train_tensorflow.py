@@ -1,4 +1,4 @@
-"""Trains BERT with TensorFlow, on one device, several, or several processes, and reports by events.
+"""Trains BERT with TensorFlow, on one device, several devices or several processes, and reports by events.
 
     python3 train_tensorflow.py --model=bert-tiny --batch=8 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu --devices=1 \
         --strategy=single --data=synthetic --learning-rate=0.001 --weight-decay=0.1 --sequence-length=128 --gradient-accumulation=1 \
@@ -10,11 +10,11 @@
     python3 train_tensorflow.py ... --data=FILE.bin
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
-A sample is a sequence, and throughput counts tokens, all that are read. AdamW with the betas of GPT-3 and Llama (0.9, 0.95), weight decay for
-matrices alone, a constant learning rate, no clipping, no dropout. With --precision=bf16 products are in bf16, weights and updates in fp32.
+A sample is a sequence; throughput counts tokens, all that are read. AdamW with the betas of GPT-3 and Llama (0.9, 0.95), weight decay for
+matrices only, a constant learning rate, no clipping, no dropout. With --precision=bf16, products are in bf16, weights and updates in fp32.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_tensorflow/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_tensorflow/training.py` has everything that is not measured.
 """
 
 import sys
@@ -27,12 +27,12 @@ from flags import BETAS, SIZES, check, parser
 from with_tensorflow.training import Training, differences, run
 
 MODELS = tuple(name for name, size in SIZES.items() if size.encoder)
-# What PyTorch's program alone has another value of.
+# Options for which only PyTorch's program offers other values.
 FIXED = {"gradient_accumulation": 1, "checkpointing": "none", "weights": "fp32"}
 
 
 class Sequences:
-    """Endless batches (tokens, targets) of the devices of this process; `units` are their tokens so far."""
+    """Endless batches (tokens, targets) for the devices of this process; `units` counts their tokens so far."""
 
     skipped = frozenset()
 
@@ -63,7 +63,7 @@ class Bert(Training):
         return AdamW(variables, learning_rate=args.learning_rate, weight_decay=args.weight_decay, betas=BETAS)
 
     def window(self, iterations):
-        """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
+        """Run one timed window: whole steps, until the devices finish. On a GPU, TensorFlow shows no time between steps."""
         marks, losses = [time.perf_counter()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -80,7 +80,7 @@ class Bert(Training):
             return self.train(*batch, self.tf.constant(self.iteration))
 
     def train_one(self, tokens, targets, iteration):
-        """A replica's share of a step, of which `train` is the graph for all."""
+        """A replica's share of a step; `train` is the graph for all replicas."""
         loss, gradients = self.differentiate(tokens, targets, self.own_seed(iteration))
         self.optimizer.apply(self.ranks.average(gradients))
         return loss
@@ -88,11 +88,11 @@ class Bert(Training):
     def loss_and_gradients(self, tokens, targets, seed):
         with self.tf.GradientTape() as tape:
             loss = self.loss(tokens, targets, seed)
-        # That of the embedding comes by rows from the tokens and as a whole from the scores.
+        # The embedding's gradient comes by rows from the tokens and as a whole from the scores.
         return loss, [self.tf.convert_to_tensor(one) for one in tape.gradient(loss, self.variables)]
 
     def loss(self, tokens, targets, _seed):
-        """The mean cross-entropy of masked tokens; `targets` are (batch, 2, masked): where they are, and what they were."""
+        """Mean cross-entropy of masked tokens; `targets`, (batch, 2, masked), are their places and their original tokens."""
         places, wanted = self.tf.unstack(targets, axis=1)
         scores = self.tf.cast(self.net([tokens, places]), self.tf.float32)
         return self.tf.reduce_mean(self.tf.nn.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=scores))
@@ -111,7 +111,7 @@ class Bert(Training):
         return {"length": self.args.sequence_length, "vocabulary": self.size.vocabulary}
 
     def placed(self, rows):
-        """Of the rows of each device of this process, on it, what it reads and what it predicts."""
+        """Mask each device's rows and copy to it what it reads and what it predicts."""
         from tokens import masked
 
         read = [masked(own, seed=self.args.seed, vocabulary=self.size.vocabulary) for own in rows]
