@@ -1,9 +1,9 @@
-"""What an iteration of the WGAN reads, for the TensorFlow program: (real images, latents, mixes) on each device.
+"""Input of an iteration of the WGAN, for the TensorFlow program: (real images, latents, mixes) on each device.
 
 Real images are (n_critic, batch, size, size, 3) in fp32 between -1 and 1, random ones that stay on the device, or (n_critic batch, size, size, 3)
-bytes of JPEGs from a folder of class folders, scaled so that the shorter side fits and cut to their middle, as the authors' program does.
-Latents and mixes are those of all draws, (DRAWS, batch, 1, 1, their size) and (DRAWS, batch, 1, 1, 1), that stay on the device; of which an
-iteration takes its own.
+bytes of JPEGs from a folder of class folders, whose central square is scaled to size, as in the authors' program.
+Latents and mixes hold all draws, (DRAWS, batch, 1, 1, their size) and (DRAWS, batch, 1, 1, 1), which stay on the device; an
+iteration takes its own draws from them.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from with_tensorflow.shim import tf, values
 
 
 def all_draws(args, ranks):
-    """The latents and the mixes of every draw, of each replica its own."""
+    """Latents and mixes of all draws; each replica has its own."""
 
     def of(replica, part):
         share = {"rank": ranks.offset + replica, "world_size": ranks.world_size, "batch": args.batch}
@@ -29,7 +29,7 @@ def all_draws(args, ranks):
 
 
 class Synthetic:
-    """The batches of one iteration, one for each update of the critic, which come again in every iteration."""
+    """The batches of one iteration, one per update of the critic, repeated in every iteration."""
 
     def __init__(self, args, ranks):
         def of(replica):
@@ -64,7 +64,7 @@ class Jpegs(jpegs.Folders):
 
     @property
     def units(self):
-        """Real images that were read."""
+        """Number of real images read."""
         return self.decoded
 
     def __next__(self):
@@ -73,7 +73,7 @@ class Jpegs(jpegs.Folders):
 
 
 def shared(args, ranks):
-    """What no replica trains on, the same for all: batches, latents and mixes of one iteration."""
+    """Batches, latents and mixes of one iteration, the same for all replicas; no replica trains on them."""
 
     def real(_replica):
         size = args.image_size

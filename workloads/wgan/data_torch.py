@@ -1,8 +1,8 @@
 """Real images for the PyTorch program of the WGAN: random ones that stay on the device, or JPEGs from a folder of class folders.
 
-JPEGs are scaled so that the shorter side fits and cut to their middle, as the authors' program does, by Pillow in worker processes; they
-travel as bytes and are brought to -1 to 1, the range of the generator's images, on the device. One that does not decode is replaced by
-the next one and named at the end.
+Pillow scales JPEGs so that the shorter side fits and crops their centre, as in the authors' program, in worker processes; they
+travel as bytes and are mapped to -1 to 1, the range of the generator's images, on the device. The next image replaces one that does not
+decode, whose name is reported at the end.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from with_pytorch.loading import Jpegs, Loaded, open_folder
 
 
 class Synthetic:
-    """A rank's batches of one iteration, one for each update of the critic, which come again in every iteration."""
+    """A rank's batches of one iteration, one per update of the critic, repeated in every iteration."""
 
     def __init__(self, args, ranks, *, device, layout):
         share = {"rank": ranks.rank, "world_size": ranks.world_size, "batch": args.batch, "n_critic": args.n_critic}
@@ -31,7 +31,7 @@ class Synthetic:
 
 
 class Fitted(Jpegs):
-    """The JPEGs of class folders, scaled and cut."""
+    """JPEGs of class folders, scaled and cropped."""
 
     def look(self, image):
         return ImageOps.fit(image, (self.image_size,) * 2, Image.Resampling.BILINEAR)

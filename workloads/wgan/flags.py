@@ -1,4 +1,4 @@
-"""What the command line of a WGAN program has beyond every training program's, and the sizes of its networks. Standard library only."""
+"""Command-line arguments that WGAN programs have in addition to those of all programs, and the networks' sizes. Standard library only."""
 
 from arguments import at_least, refuse, training_parser
 
@@ -9,17 +9,17 @@ LEAK = 0.2
 
 
 def widths(image_size):
-    """Channels of the maps from half the image's size down to 4 pixels: 64, 128, ..."""
+    """Channels of the maps, from half the image's size down to 4 pixels: 64, 128, ..."""
     return [WIDTH * 2**number for number in range((image_size // 4).bit_length() - 1)]
 
 
 def latent_size(model):
-    """How many numbers the generator makes an image of."""
+    """Size of the vector from which the generator makes an image."""
     return 128 if model == PENALIZED else 100
 
 
 def residual_widths(image_size):
-    """Channels of the maps of `wgan-gp` from the image's size down to 4 pixels, as gan_64x64 has them: 64, 128, 256, 512, 512."""
+    """Channels of `wgan-gp`'s maps, from the image's size down to 4 pixels, as in gan_64x64: 64, 128, 256, 512, 512."""
     return [WIDTH * min(2**number, 8) for number in range((image_size // 4).bit_length())]
 
 
@@ -37,7 +37,7 @@ def parser(description):
 
 
 def check(args):
-    """Refuse a validation, which there is none of, and what the networks can't be built for."""
+    """Refuse validation, which a GAN lacks, and options that the networks do not support."""
     if args.epoch_iterations:
         refuse(f"--epoch-iterations={args.epoch_iterations}: a GAN has no validation set; leave it out")
     if args.image_size & (args.image_size - 1):

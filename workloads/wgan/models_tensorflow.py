@@ -1,6 +1,6 @@
-"""Generator and critic of a Wasserstein GAN in TensorFlow: layer for layer those of `models_torch`, which names the sources.
+"""Generator and critic of a Wasserstein GAN in TensorFlow, layer by layer as in `models_torch`, which names the sources.
 
-A transposed convolution that doubles a map pads by 1 on all sides, as Keras' `same` does for kernels of 4. Images are NHWC.
+Keras' `same` pads a transposed convolution that doubles a map by 1 on all sides, for kernels of 4. Images are NHWC.
 """
 
 from functools import partial
@@ -10,9 +10,9 @@ from with_tensorflow.layers import BatchNorm, LayerNorm, keras
 
 
 def build(name, image_size, latent):
-    """Build (generator, critic), Keras models whose weights are drawn from Keras' global seed as the authors draw them.
+    """Build (generator, critic), Keras models with weights drawn from Keras' global seed as in the authors' program.
 
-    The generator makes (batch, image_size, image_size, 3) between -1 and 1 of (batch, 1, 1, latent); the critic gives a number an image.
+    The generator maps (batch, 1, 1, latent) to (batch, image_size, image_size, 3) between -1 and 1; the critic returns one number per image.
     """
     if name == PENALIZED:
         return residual_generator(image_size, latent), residual_critic(image_size)
@@ -21,7 +21,7 @@ def build(name, image_size, latent):
 
 
 def drawn(mean=0.0):
-    """Normal with a deviation of 0.02; a new one for each layer, as in Keras 3 one draws the same twice."""
+    """Normal with a deviation of 0.02; a new object per layer, because in Keras 3 one object draws the same values twice."""
     return keras.initializers.RandomNormal(mean=mean, stddev=0.02)
 
 
@@ -37,7 +37,7 @@ def generator(image_size, latent, *, normalize):
     x = source = keras.Input(shape=(1, 1, latent))
     transposed, doubling = keras.layers.Conv2DTranspose, {"strides": 2, "padding": "same"}
     for number, channels in enumerate(reversed(widths(image_size))):
-        shape = doubling if number else {}  # the first makes 4 x 4 pixels of 1 x 1
+        shape = doubling if number else {}  # the first expands 1 x 1 pixel to 4 x 4
         x = normalized(convolution(transposed, channels, **shape)(x), normalize=normalize)
         x = keras.layers.ReLU()(x)
     image = keras.layers.Activation("tanh")(convolution(transposed, 3, **doubling)(x))
@@ -54,13 +54,13 @@ def critic(image_size, *, normalize):
 
 
 def spread(kind, units, *shape: int, scale=2.0, **options: object):
-    """A layer whose kernel is drawn uniformly (Glorot and Bengio 2010), before a ReLU with twice the variance."""
+    """A layer with a uniformly drawn kernel (Glorot and Bengio 2010), by default with twice the variance, as before a ReLU."""
     initial = keras.initializers.VarianceScaling(scale=scale, mode="fan_avg", distribution="uniform")
     return kind(units, *shape, kernel_initializer=initial, **options)
 
 
 def residual(x, between, after, norm, *, resample, up):
-    """Normalization, ReLU and convolution twice, and a convolution of 1 x 1 beside them; `resample` halves or doubles a map before or after."""
+    """Normalization, ReLU and convolution, twice, plus a 1 x 1 convolution as shortcut; `resample` doubles a map first (`up`) or halves it last."""
     convolution = keras.layers.Conv2D
     body = keras.layers.ReLU()(norm(epsilon=1e-5)(x))
     body = spread(convolution, between, 3, padding="same", use_bias=False)(resample()(body) if up else body)
@@ -74,7 +74,7 @@ def residual_generator(image_size, latent):
     first, *channels = residual_widths(image_size)[::-1]
     source = keras.Input(shape=(1, 1, latent))
     x = spread(keras.layers.Dense, 16 * first, scale=1.0)(keras.layers.Flatten()(source))
-    x = keras.layers.Permute((2, 3, 1))(keras.layers.Reshape((first, 4, 4))(x))  # as PyTorch numbers them
+    x = keras.layers.Permute((2, 3, 1))(keras.layers.Reshape((first, 4, 4))(x))  # PyTorch's order
     for after in channels:
         x = residual(x, after, after, BatchNorm, resample=keras.layers.UpSampling2D, up=True)
     x = keras.layers.ReLU()(BatchNorm(epsilon=1e-5)(x))

@@ -1,14 +1,14 @@
 """Generator and critic of a Wasserstein GAN in PyTorch: DCGAN's, as in the authors' own program.
 
-Wasserstein GAN, https://arxiv.org/abs/1701.07875, section 4; DCGAN, https://arxiv.org/abs/1511.06434; layer for layer the `DCGAN_G` and
-`DCGAN_D` of https://github.com/martinarjovsky/WassersteinGAN, whose critic ends in one number an image, without a sigmoid. For images of
+Wasserstein GAN, https://arxiv.org/abs/1701.07875, section 4; DCGAN, https://arxiv.org/abs/1511.06434; layer by layer the `DCGAN_G` and
+`DCGAN_D` of https://github.com/martinarjovsky/WassersteinGAN, whose critic ends in one number per image, without a sigmoid. For images of
 64 pixels they have 3,576,704 and 2,765,568 parameters. `wgan-nobn` is that program's pair without batch normalization (`DCGAN_G_nobn`,
-`DCGAN_D_nobn`), which the paper tries in the generator (figure 6): the same samples then make the same losses, however many devices
-share them.
+`DCGAN_D_nobn`), which the paper tries in the generator (figure 6): without it, the same samples yield the same losses on any number of
+devices.
 
 `wgan-gp` is the pair of "Improved Training of Wasserstein GANs", https://arxiv.org/abs/1704.00028, in its authors' program for 64 pixels,
-https://github.com/igul222/improved_wgan_training/blob/master/gan_64x64.py (`GoodGenerator`, `GoodDiscriminator`): residual blocks,
-the critic with layer normalization in place of batch normalization, since its gradient is looked at for each image.
+https://github.com/igul222/improved_wgan_training/blob/master/gan_64x64.py (`GoodGenerator`, `GoodDiscriminator`): residual blocks;
+the critic has layer normalization instead of batch normalization, because the penalty needs its gradient for each image.
 """
 
 import itertools
@@ -20,9 +20,9 @@ from torch import nn
 
 
 def build(name, image_size, latent):
-    """Build (generator, critic), weights drawn from torch's global generator as the authors draw them.
+    """Build (generator, critic), their weights drawn from torch's global generator as in the authors' program.
 
-    The generator makes (batch, 3, image_size, image_size) between -1 and 1 of (batch, latent, 1, 1); the critic gives a number an image.
+    The generator maps (batch, latent, 1, 1) to (batch, 3, image_size, image_size) between -1 and 1; the critic returns one number per image.
     """
     if name == PENALIZED:
         return residual_generator(image_size, latent), residual_critic(image_size)
@@ -41,7 +41,7 @@ def generator(image_size, latent, *, normalize):
     sizes = [latent, *reversed(widths(image_size))]
     layers = []
     for number, (before, after) in enumerate(itertools.pairwise(sizes)):
-        shape = {"stride": 2, "padding": 1} if number else {}  # the first makes 4 x 4 pixels of 1 x 1
+        shape = {"stride": 2, "padding": 1} if number else {}  # the first expands 1 x 1 pixel to 4 x 4
         layers.append(nn.ConvTranspose2d(before, after, 4, **shape, bias=False))
         layers += [nn.BatchNorm2d(after)] if normalize else []
         layers.append(nn.ReLU(inplace=True))
@@ -59,7 +59,7 @@ def critic(image_size, *, normalize):
 
 
 class Residual(nn.Module):
-    """Normalization, ReLU and convolution twice, and a convolution of 1 x 1 beside them; `resample` halves or doubles a map before or after."""
+    """Normalization, ReLU and convolution, twice, plus a 1 x 1 convolution as shortcut; `resample` doubles a map first (`up`) or halves it last."""
 
     def __init__(self, before, between, after, norms, *, resample, up):
         super().__init__()
@@ -78,14 +78,14 @@ class Residual(nn.Module):
 
 
 class Halve(nn.Module):
-    """The mean of every 2 x 2 pixels. PyTorch's own pooling, differentiated twice, sends zeros back through all layers before it."""
+    """Mean of every 2 x 2 pixels. PyTorch's own pooling, differentiated twice, propagates zeros to all layers before it."""
 
     def forward(self, x):
         return x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).mean((3, 5))
 
 
 def drawn(layer, gain=1.0):
-    """Uniform (Glorot and Bengio 2010), before a ReLU with twice the variance; biases are zero."""
+    """Draw weights uniformly (Glorot and Bengio 2010), before a ReLU with twice the variance; biases are zero."""
     nn.init.xavier_uniform_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -106,16 +106,16 @@ def residual_critic(image_size):
     channels = residual_widths(image_size)
     layers = [drawn(nn.Conv2d(3, WIDTH, 3, padding=1))]
     for before, after in itertools.pairwise(channels):
-        norms = [nn.GroupNorm(1, before) for _ in range(2)]  # one group: over all of an image's map
+        norms = [nn.GroupNorm(1, before) for _ in range(2)]  # one group: over an image's whole map
         layers.append(Residual(before, before, after, norms, resample=Halve(), up=False))
     return nn.Sequential(*layers, nn.Flatten(), drawn(nn.Linear(16 * channels[-1], 1)))
 
 
 class Estimate(nn.Module):
-    """What the critic tells of real and made images: (estimate, loss), scalars.
+    """The critic's verdict on real and made images: (estimate, loss), scalars.
 
-    The estimate is the Wasserstein distance that it sees, up to a factor; the loss what its update lowers, with `penalty` times the mean of (its
-    gradient's norm at an image between both - 1)².
+    The estimate is the critic's Wasserstein distance, up to a factor. The critic's update minimizes the loss, which includes `penalty` times the
+    mean of (norm of the gradient at an image between both - 1)².
     """
 
     def __init__(self, critic, penalty=None):
@@ -123,12 +123,14 @@ class Estimate(nn.Module):
         self.critic, self.penalty = critic, penalty
 
     def forward(self, real, made, mix):
-        # One batch after the other: batch normalization is to see images of one kind. Means of half precision would be too coarse.
+        # Separate batches, because batch normalization should see images of one kind only. Half-precision means would be too coarse.
         estimate = self.critic(real).float().mean() - self.critic(made).float().mean()
         if self.penalty is None:
             return estimate, -estimate
         with torch.enable_grad():
             between = (real + mix[:, None, None, None] * (made - real)).requires_grad_()
-            told = self.critic(between.view_as(between))  # a view: PyTorch's counter of operations takes no leaf here
+            told = self.critic(
+                between.view_as(between)
+            )  # a view: PyTorch's operation counter does not accept a leaf here
             (slopes,) = torch.autograd.grad(told.sum(), between, create_graph=True)
         return estimate, self.penalty * ((slopes.float().flatten(1).norm(dim=1) - 1) ** 2).mean() - estimate

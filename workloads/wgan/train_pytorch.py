@@ -7,19 +7,19 @@
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
-An iteration is one turn of algorithm 1 of the paper (https://arxiv.org/abs/1701.07875): --n-critic updates of the critic, each on a batch of
-real images and one that the generator makes, its weights clipped after each, then one update of the generator; both by RMSprop. wgan-gp
-has a gradient penalty in place of the clipping, and Adam (https://arxiv.org/abs/1704.00028, algorithm 1). The loss of an iteration is
-the critic's estimate of the Wasserstein distance in its last update. The authors' program begins with iterations of 100 critic
-updates; left out, since a rate that changes is none.
+An iteration is one iteration of the paper's algorithm 1 (https://arxiv.org/abs/1701.07875): --n-critic updates of the critic, each on a batch of
+real images and a batch made by the generator, with weights clipped after each; then one update of the generator; both by RMSprop. wgan-gp
+has a gradient penalty instead of clipping, and Adam (https://arxiv.org/abs/1704.00028, algorithm 1). The loss of an iteration is
+the critic's estimate of the Wasserstein distance in its last update. The authors' program starts with iterations of 100 critic
+updates; they are left out, because they would make the rate change during the run.
 
-Throughput counts the real images that are read: --n-critic batches an iteration. That is what an epoch is made of, what a loader must
-bring, and a number that does not depend on how many updates are taken for an iteration; images that the generator makes are not counted.
+Throughput counts the real images read: --n-critic batches an iteration. They make up an epoch, a loader must deliver them, and
+their number does not depend on how many updates an iteration has. Images made by the generator are not counted.
 
-Real images are a folder of class folders with JPEGs, whose classes are not looked at.
+Real images come from a folder of class folders of JPEGs; the classes are ignored.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import sys
@@ -33,7 +33,7 @@ from with_pytorch.training import Training, run
 
 
 class Wgan(Training):
-    """Both networks of one rank, their optimizers and images."""
+    """One rank's two networks, optimizers and images."""
 
     offered = frozenset({"channels-last", *BETWEEN_RANKS})
 
@@ -49,7 +49,7 @@ class Wgan(Training):
         self.weights = list(self.critic.parameters())
         self.parameters = [*self.generator.parameters(), *self.weights]
         self.shared_generator, self.shared_estimate = ranks.model(self.generator), ranks.model(self.estimate)
-        # Together, so that no parameter of one has the name of another's where ranks meet by names.
+        # In one module, because Horovod matches parameters by name: no two may have the same name.
         both = torch.nn.ModuleDict({"generator": self.generator, "critic": self.critic})
         self.critic_update, self.generator_update = (
             ranks.optimizer(self.update_rule(net.parameters()), both) for net in (self.critic, self.generator)
@@ -69,13 +69,13 @@ class Wgan(Training):
         return self.torch.optim.RMSprop(weights, lr=rate)
 
     def draw(self):
-        """The latents of the next draw, (batch, their size, 1, 1), and its mixes, (batch,)."""
+        """Return the next draw's latents, (batch, their size, 1, 1), and mixes, (batch,)."""
         number = self.draws % len(self.latents)
         self.draws += 1
         return self.latents[number], self.mixes[number]
 
     def window(self, iterations):
-        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        """Enqueue the steps of a timed window. Nothing here waits for a GPU: the clock records an event at each mark."""
         marks, losses = [self.clock.mark()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -91,7 +91,7 @@ class Wgan(Training):
         return estimate
 
     def teach_critic(self):
-        """One update of the critic, towards telling real and made images apart; gives the estimate before it, on the device."""
+        """Update the critic once, to tell real from made images. Returns the estimate before the update, on the device."""
         torch = self.torch
         with self.regions("input"):
             real, (latent, mix) = next(self.batches), self.draw()
@@ -105,12 +105,12 @@ class Wgan(Training):
             loss.backward()
         with self.regions("optimizer"), torch.no_grad():
             self.ranks.update(self.critic_update, self.scaler)
-            for weight in self.weights if self.args.clip else []:  # of the averaged update: all ranks clip alike
+            for weight in self.weights if self.args.clip else []:  # after averaging, so that all ranks clip alike
                 weight.clamp_(-self.args.clip, self.args.clip)
         return estimate.detach()
 
     def teach_generator(self):
-        """One update of the generator, towards what the critic takes for real."""
+        """Update the generator once, towards images that the critic takes for real."""
         with self.regions("input"):
             latent, _ = self.draw()
         with self.regions("optimizer"):
@@ -123,7 +123,7 @@ class Wgan(Training):
             self.ranks.update(self.generator_update, self.scaler)
 
     def shared_batch(self):
-        """Images, latents and mixes that all ranks share and none trains on."""
+        """Images, latents and mixes shared by all ranks; no rank trains on them."""
         from synthetic import SHARED, images, latents, mixes
 
         args, torch = self.args, self.torch
@@ -171,7 +171,7 @@ class Wgan(Training):
     def flop_counts(self):
         from with_pytorch.profiler import flop_counts
 
-        # Of one real image: it goes into one update of the critic, and n_critic of them make one of the generator.
+        # Per real image: each goes into one update of the critic, and n_critic of them into one of the generator.
         losses = self.critic_losses()
         critic = flop_counts(lambda: losses()[1], self.weights, samples=self.args.batch)
         makers = list(self.generator.parameters())
@@ -192,7 +192,7 @@ class Wgan(Training):
 
 
 def together(one, other):
-    """The sum of two events `flop_count` of one phase."""
+    """Add two `flop_count` events of the same phase."""
     names = {**one["operators"], **other["operators"]}
     operators = {name: one["operators"].get(name, 0) + other["operators"].get(name, 0) for name in names}
     return {**one, "flop_per_sample": one["flop_per_sample"] + other["flop_per_sample"], "operators": operators}

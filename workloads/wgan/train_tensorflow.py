@@ -1,4 +1,4 @@
-"""Trains a Wasserstein GAN with TensorFlow, on one device, several, or several processes, and reports by events.
+"""Trains a Wasserstein GAN with TensorFlow, on one device, several devices or several processes, and reports by events.
 
     python3 train_tensorflow.py --model=wgan --image-size=64 --batch=64 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu \
         --devices=1 --strategy=single --data=synthetic --learning-rate=0.00005 --n-critic=5 --clip=0.01 --seed=1 --threads=2 \
@@ -9,14 +9,14 @@
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
-What an iteration is, what it counts and what its loss is, `train_pytorch.py` says: on the same images, latents and weights both programs
-lose the same. An iteration is one graph, its updates of the critic and the one of the generator written out one after the other. --xla
-compiles the passes of each; what joins the replicas stays outside of it.
+`train_pytorch.py` defines an iteration, its images and its loss: with the same images, latents and weights, both programs have
+the same losses. An iteration is one graph, with its critic updates and its generator update unrolled. --xla
+compiles the passes of each; the exchange between replicas stays outside.
 
-Real images are a folder of class folders with JPEGs, whose classes are not looked at.
+Real images come from a folder of class folders of JPEGs; the classes are ignored.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_tensorflow/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_tensorflow/training.py` has everything that is not measured.
 """
 
 import sys
@@ -29,7 +29,7 @@ from with_tensorflow.training import Training, differences, run
 
 
 class Wgan(Training):
-    """Both networks of one process, their updates and images."""
+    """One process' two networks, updates and images."""
 
     def build(self):
         from models_tensorflow import build
@@ -39,7 +39,7 @@ class Wgan(Training):
         self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
         self.variables = [*self.makers, *self.weights]
         self.critic_update, self.generator_update = map(self.update_rule, (self.weights, self.makers))
-        # Each is a graph of its own, so that the critic's is traced once, and not for every one of its updates.
+        # Separate graphs, so that the critic's is traced only once and not for each of its updates.
         self.tell, self.make = (
             self.tf.function(self.shim.compiled(one, xla=self.xla), autograph=False)
             for one in (self.critic_pass, self.generator_pass)
@@ -63,22 +63,22 @@ class Wgan(Training):
         return shared(self.args, self.ranks)
 
     def batches_of(self, real):
-        """The real images of an iteration, a batch for each update of the critic, between -1 and 1."""
+        """Split an iteration's real images into one batch per critic update, between -1 and 1."""
         tf, size = self.tf, self.args.image_size
         if real.dtype == tf.uint8:
             real = tf.cast(real, tf.float32) / 127.5 - 1
         return tf.unstack(tf.reshape(real, (self.args.n_critic, self.args.batch, size, size, 3)))
 
     def score(self, images):
-        """The critic's mean over images of one kind, which is all that its normalizations are to see. Those of half precision are too coarse."""
+        """The critic's mean over images of one kind, since its normalizations should see only one kind. Half-precision means would be too coarse."""
         return self.tf.reduce_mean(self.tf.cast(self.critic(images), self.tf.float32))
 
     def estimate(self, real, latent):
-        """What the critic tells of real and made images: the Wasserstein distance that it sees, up to a factor."""
+        """The critic's estimate from real and made images: the Wasserstein distance, up to a factor."""
         return self.score(real) - self.score(self.generator(latent))
 
     def steepness(self, real, made, mix):
-        """The mean of (norm of the critic's gradient at an image between both - 1)²."""
+        """Mean of (norm of the critic's gradient at an image between both - 1)²."""
         tf, between = self.tf, real + mix * (made - real)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(between)
@@ -87,7 +87,7 @@ class Wgan(Training):
         return tf.reduce_mean((tf.sqrt(tf.reduce_sum(slopes**2, axis=[1, 2, 3])) - 1) ** 2)
 
     def critic_pass(self, real, latent, mix):
-        """The estimate, and which way the weights of the critic lower what it misses."""
+        """Return the estimate, and the gradients of the critic's loss."""
         made = self.tf.cast(self.generator(latent), self.tf.float32)
         with self.tf.GradientTape() as tape:
             estimate = self.score(real) - self.score(made)
@@ -97,14 +97,14 @@ class Wgan(Training):
         return estimate, tape.gradient(missed, self.weights)
 
     def generator_pass(self, latent):
-        """Which way the weights of the generator lower what the critic sees through."""
+        """Return the gradients of the generator's loss, the negated mean of the critic's scores."""
         with self.tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.makers)
             loss = -self.score(self.generator(latent))
         return tape.gradient(loss, self.makers)
 
     def window(self, iterations):
-        """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
+        """Run one timed window: whole steps, until the devices finish. On a GPU, TensorFlow shows no time between steps."""
         marks, losses = [time.perf_counter()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -128,7 +128,7 @@ class Wgan(Training):
             estimate, gradients = self.tell(batch, latents[draw], mixes[draw])
             self.critic_update.apply(self.ranks.average(gradients))
             if self.args.clip:
-                self.critic_update.clip(self.args.clip)  # of the averaged update: all replicas clip alike
+                self.critic_update.clip(self.args.clip)  # after averaging, so that all replicas clip alike
         self.generator_update.apply(self.ranks.average(self.make(latents[drawn[-1]])))
         return estimate
 
