@@ -1,6 +1,6 @@
-"""Batches of utterances for the MXNet program: synthetic ones that stay on the devices, or a folder of WAV files with their texts.
+"""Batches of utterances for the MXNet program: synthetic ones that stay on the devices, or a folder of WAV files and transcripts.
 
-Each device has utterances of its own, as if it were a rank, and a longest one of its own.
+Each device has its own utterances, like a rank, and thus its own longest utterance.
 """
 
 import itertools
@@ -13,19 +13,19 @@ from with_mxnet.shim import mx
 
 
 def placed(batch, context):
-    """Bring a `speech.Batch` to a device: spectrograms, steps, rows and places for the network, texts and their lengths for the loss."""
+    """Copy a `speech.Batch` to a device: spectrograms, steps, rows and places for the network, texts and their lengths for the loss."""
     lengths = speech.steps(batch.frames)
     parts = (batch.spectrograms, lengths, *packing(lengths), batch.texts, batch.characters)
     return [mx.nd.array(part, ctx=context, dtype="int32" if part.dtype == "int32" else "float32") for part in parts]
 
 
 def together(batches, contexts):
-    """Bring each device its batch: for each part of a batch a list with an array a device."""
+    """Copy each device's batch to it: for each part of a batch, a list with one array per device."""
     return tuple(map(list, zip(*map(placed, batches, contexts), strict=True)))
 
 
 class Synthetic:
-    """The synthetic batches of this process, again and again; `units` are the seconds of audio that it gave so far."""
+    """The synthetic batches of this process, repeated endlessly; `units` counts the seconds of audio so far."""
 
     def __init__(self, args, ranks, contexts):
         own = [
@@ -57,13 +57,13 @@ class Read(mx.gluon.data.Dataset):
 
 
 def only(items):
-    """What the loader's processes hand over: they are asked for one item at a time."""
+    """Unpack the single item that the loader requests at a time."""
     (item,) = items
     return item
 
 
 class Wavs:
-    """Endless batches of this process' share of a folder; spectrograms are made in worker processes."""
+    """Endless batches of this process' share of a folder; worker processes compute the spectrograms."""
 
     def __init__(self, args, ranks, contexts):
         folder, own = open_folder(args, shares(ranks, contexts))

@@ -1,4 +1,4 @@
-"""Batches of utterances for the PyTorch program: synthetic ones that stay on the device, or a folder of WAV files with their texts."""
+"""Batches of utterances for the PyTorch program: synthetic ones that stay on the device, or a folder of WAV files and transcripts."""
 
 import itertools
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from with_pytorch.loading import Endless
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A `speech.Batch` for a step: spectrograms and texts on the device, lengths on the CPU, where they are asked for."""
+    """A `speech.Batch` for a step: spectrograms and texts on the device, lengths on the CPU, where PyTorch expects them."""
 
     spectrograms: torch.Tensor
     frames: torch.Tensor
@@ -23,7 +23,7 @@ class OnDevice:
 
 
 def placed(batch, device, *, pinned=False):
-    """Bring a batch to the device; from `pinned` memory nothing waits for that."""
+    """Copy a batch to the device; with `pinned`, from pinned memory and without waiting."""
     arrays = [torch.from_numpy(array) for array in (batch.spectrograms, batch.frames, batch.texts, batch.characters)]
     spectrograms, frames, texts, characters = arrays
     if pinned:
@@ -33,7 +33,7 @@ def placed(batch, device, *, pinned=False):
 
 
 class Synthetic:
-    """The synthetic batches of a rank, again and again; `units` are the seconds of audio that it gave so far."""
+    """The synthetic batches of a rank, repeated endlessly; `units` counts the seconds of audio so far."""
 
     def __init__(self, args, ranks, device):
         share = {"batch": args.batch, "rank": ranks.rank, "world_size": ranks.world_size}
@@ -59,7 +59,7 @@ class Read(Dataset):
 
 
 class Order:
-    """Which batch comes when: all of them, in another order in each epoch."""
+    """The order of all batches, a new one each epoch."""
 
     def __init__(self, seed, count):
         self.seed, self.count, self.epoch = seed, count, 0
@@ -75,7 +75,7 @@ class Order:
 
 
 class Wavs:
-    """Endless batches of a rank's share of a folder; spectrograms are made in worker processes."""
+    """Endless batches of a rank's share of a folder; worker processes compute the spectrograms."""
 
     def __init__(self, args, ranks, device):
         folder, (own,) = open_folder(args, [{"rank": ranks.rank, "world_size": ranks.world_size}])

@@ -1,12 +1,12 @@
-"""What the command line of a speech recognizer has beyond every training program's, and the sizes of its models. Standard library and `speech` only."""
+"""Command-line arguments that speech recognizers have in addition to those of all programs, and model sizes. Standard library and `speech` only."""
 
 from collections import namedtuple
 
 from arguments import refuse, training_parser
 from speech import FREQUENCIES
 
-# Channels of the convolutions, recurrent layers of each direction, their width, whether batch normalization is between them, and whether the
-# network is that of the TBD suite: each direction a stack of its own, both joined behind it, no zeros beside the frequencies, pairs of letters.
+# Channels of the convolutions, recurrent layers per direction, their width, whether batch normalization is between them, and whether the
+# network is the TBD suite's: a separate stack per direction, joined at the end; no padding along the frequencies; pairs of letters.
 Size = namedtuple("Size", ("channels", "depth", "width", "normalize", "suite"))  # noqa: PYI024 - no types in workloads
 SIZES = {
     name: Size(channels, depth, width, "normalized" in how, "suite" in how)
@@ -21,7 +21,7 @@ SIZES = {
 
 
 def geometry(channels, *, suite):
-    """((channels read, kernel, stride, padding) of each convolution, over frequencies and frames; frequencies behind each)."""
+    """((input channels, kernel, stride, padding) of each convolution, over frequencies and frames; number of frequencies after each)."""
     beside = (0, 0) if suite else (20, 10)
     shapes = ((1, (41, 11), (2, 2), (beside[0], 5)), (channels, (21, 11), (2, 1), (beside[1], 5)))
     heights = []

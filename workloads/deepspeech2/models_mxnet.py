@@ -1,9 +1,9 @@
-"""Deep Speech 2 in MXNet Gluon: layer for layer the network of `models_torch`, whose sources apply, with the same initial distributions.
+"""Deep Speech 2 in MXNet Gluon: layer by layer the network of `models_torch`, with the same sources and initial distributions.
 
-Gluon's fused GRU knows no packed sequences on CPUs, so that both directions are layers of their own: what is read backwards is turned around
-before and after, each utterance within its own length. What comes behind an utterance's end is read after it in both directions, and
-dropped. Between the recurrent layers a batch is packed, (steps of all utterances, width), as normalization and dense layers want it: `rows` and
-`places` say which step of which utterance a packed row is.
+On CPUs, Gluon's fused GRU does not support packed sequences, so each direction is a separate layer: sequences are reversed
+before and after the backward one, each utterance within its own length. Padding is read after an utterance in both directions, and its
+outputs are dropped. Between the recurrent layers a batch is packed, (steps of all utterances, width), as normalization and dense layers need
+it: `rows` and `places` map between packed rows and steps of utterances.
 """
 
 import math
@@ -26,10 +26,10 @@ def build(name, contexts):
 
 
 def packing(lengths):
-    """Say how utterances of so many steps are packed: (rows, places).
+    """Return (rows, places), the mapping between padded and packed steps of utterances that have `lengths` steps.
 
-    rows: (steps of all,) in int32, where each is among the (steps of the longest x utterances).
-    places: (steps of the longest, utterances) in int32, the packed row of each; 0 behind an utterance's end.
+    rows: (steps of all,) in int32, each packed row's index among the (steps of the longest x utterances).
+    places: (steps of the longest, utterances) in int32, the packed row of each; 0 after an utterance's end.
     """
     inside = np.arange(lengths.max())[:, None] < lengths
     rows = np.flatnonzero(inside).astype(np.int32)
@@ -39,7 +39,7 @@ def packing(lengths):
 
 
 def uniform(inputs):
-    """How PyTorch draws weights and biases of a layer with so many inputs."""
+    """PyTorch's default initializer for weights and biases of a layer with `inputs` inputs."""
     return mx.init.Uniform(1 / math.sqrt(inputs))
 
 
@@ -50,13 +50,13 @@ def dense(inputs, units):
 
 
 def gru(inputs, width, layers=1):
-    """One direction of so many recurrent layers, over (steps, utterances, inputs)."""
+    """One direction of `layers` recurrent layers, over (steps, utterances, inputs)."""
     names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
     return rnn.GRU(width, layers, input_size=inputs, **{f"{name}_initializer": uniform(width) for name in names})
 
 
 def norm(width, *, wanted):
-    """Batch normalization of so many columns or maps, or a layer that does nothing."""
+    """Batch normalization of `width` columns or maps if `wanted`, otherwise an identity."""
     return nn.BatchNorm(in_channels=width, epsilon=EPSILON) if wanted else nn.HybridLambda(lambda _, x: x)
 
 
@@ -89,10 +89,10 @@ class DeepSpeech2(mx.gluon.HybridBlock):
             self.output = dense(width, PAIRED_OUTPUTS if suite else OUTPUTS)
 
     def hybrid_forward(self, F, spectrograms, lengths, rows, places):  # noqa: N803 - Gluon's own name
-        """Scores (steps of the longest, utterances, outputs) in fp32; CTC is to take the softmax.
+        """Scores (steps of the longest, utterances, outputs) in fp32; CTC applies the softmax.
 
-        `spectrograms` are (utterances, FREQUENCIES, frames of the longest), `lengths` (utterances,) the steps of each in fp32, `rows` and
-        `places` those of `packing`.
+        `spectrograms` are (utterances, FREQUENCIES, frames of the longest), `lengths` (utterances,) their numbers of steps in fp32; `rows` and
+        `places` come from `packing`.
         """
         x = spectrograms.expand_dims(1)
         for convolution, normal in zip(self.convolutions, self.maps, strict=True):
@@ -111,7 +111,7 @@ class DeepSpeech2(mx.gluon.HybridBlock):
         return F.take(scores, places)
 
     def multiplied(self, frames):
-        """(weights, positions) of the layers for so many frames, as `flop.per_sample` takes them."""
+        """(weights, positions) of the layers for `frames` frames, as expected by `flop.per_sample`."""
         count = steps(frames)
         found = [(c.weight, high * count) for c, high in zip(self.convolutions, self.heights, strict=True)]
         for stack in (*self.forwards, *self.backwards):

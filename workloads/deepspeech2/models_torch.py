@@ -1,19 +1,19 @@
 """Deep Speech 2 in PyTorch: two convolutions over a spectrogram, bidirectional GRUs, a fully-connected layer, 29 characters.
 
-Amodei et al., https://arxiv.org/abs/1512.02595: convolutions of 41 x 11 and 21 x 11 (frequencies x frames) with strides of 2 x 2 and 2 x 1, to
-which the paper's tables refer as "2-layer 2D", batch normalization over all frames of a batch, ReLUs that end at 20, the sum of both
-directions. What a layer's normalization does to its inputs' products in the paper, it does to its inputs here, as in all
-implementations on cuDNN's GRU; `deepspeech2-small` has none, so that the same utterances make the same losses, however many devices
-share them. `flags.SIZES` has the sizes: 7 GRUs of 1,760 and a layer of as many behind them are the TBD suite's
-(https://github.com/tbd-ai/tbd-suite, deepspeech.cfg), whose study is measured with them; 5 of 800 are the defaults of
-https://github.com/SeanNaren/deepspeech.pytorch until 2019. `deepspeech2-tbd` has the suite's other layers too (arch_deepspeech.py and
-stt_layer_gru.py of https://github.com/apache/mxnet/tree/v1.9.x/example/speech_recognition, from which the suite took it): seven layers for each
-direction, whose outputs are concatenated once, convolutions without zeros beside the frequencies, outputs for pairs of letters. What it
-normalizes within the GRUs, with a scale a time step, cuDNN's GRU can't.
+Amodei et al., https://arxiv.org/abs/1512.02595: convolutions of 41 x 11 and 21 x 11 (frequencies x frames) with strides of 2 x 2 and 2 x 1, the
+"2-layer 2D" of the paper's tables; batch normalization over all frames of a batch; ReLUs clipped at 20; the sum of both
+directions. The paper normalizes the products of a layer's inputs; here, the inputs themselves are normalized, as in all
+implementations on cuDNN's GRU. `deepspeech2-small` has no normalization, so that the same utterances yield the same losses on any number of
+devices. `flags.SIZES` has the sizes: 7 GRUs of 1,760 and a layer of the same width after them are the TBD suite's
+(https://github.com/tbd-ai/tbd-suite, deepspeech.cfg), with which its study was measured; 5 of 800 are the defaults of
+https://github.com/SeanNaren/deepspeech.pytorch until 2019. `deepspeech2-tbd` also has the suite's other layers (arch_deepspeech.py and
+stt_layer_gru.py of https://github.com/apache/mxnet/tree/v1.9.x/example/speech_recognition, the suite's origin): seven layers per
+direction, whose outputs are concatenated once; convolutions without padding along the frequencies; outputs for pairs of letters. The suite
+also normalizes within the GRUs, with a scale per time step, which cuDNN's GRU can't.
 
-What pads an utterance in a batch reaches none of its outputs: frames after its end are set to zero before they are read, and the recurrent
-layers run on packed sequences. The statistics of the convolutions' normalization count them; there is little of it in batches of
-nearly equal lengths.
+Padding in a batch does not affect an utterance's outputs: frames after its end are zeroed before they are read, and the recurrent
+layers run on packed sequences. Only the statistics of the convolutions' normalization include padding, of which batches of
+nearly equal lengths have little.
 """
 
 import torch
@@ -26,12 +26,12 @@ CEILING = 20.0
 
 
 def build(name):
-    """Build a network; weights are drawn from torch's global generator, as PyTorch draws them by itself."""
+    """Build a network, with PyTorch's default weights from torch's global generator."""
     return DeepSpeech2(**SIZES[name]._asdict())
 
 
 class Summed(nn.Module):
-    """Bidirectional layers, whose directions are added behind each."""
+    """Bidirectional layers, each followed by the sum of its directions."""
 
     def __init__(self, read, depth, width, *, normalize):
         super().__init__()
@@ -43,7 +43,7 @@ class Summed(nn.Module):
 
     def forward(self, packed, lengths):
         del lengths
-        sizes = packed.batch_sizes  # utterances that are still there in each step
+        sizes = packed.batch_sizes  # utterances still running at each step
         for norm, layer in zip(self.norms, self.layers, strict=True):
             both, _ = layer(PackedSequence(norm(packed.data), sizes))
             packed = PackedSequence(both.data.unflatten(1, (2, -1)).sum(1), sizes)
@@ -51,7 +51,7 @@ class Summed(nn.Module):
 
 
 class Stacks(nn.Module):
-    """A stack of layers for each direction, joined along the width behind the last."""
+    """A separate stack of layers per direction, concatenated along the width after the last."""
 
     def __init__(self, read, depth, width, *, normalize):
         super().__init__()
@@ -67,7 +67,7 @@ class Stacks(nn.Module):
 
 
 def turned(lengths, sizes):
-    """Which row of a packed batch lies where each does when every utterance is read backwards: (rows,), its own inverse."""
+    """Permutation of a packed batch's rows that reverses each utterance: (rows,), its own inverse."""
     first = sizes.cumsum(0) - sizes
     step = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     utterance = torch.arange(len(step)) - first[step]
@@ -95,7 +95,7 @@ class DeepSpeech2(nn.Module):
         self.output = nn.Linear(width, PAIRED_OUTPUTS if suite else OUTPUTS)
 
     def forward(self, spectrograms, frames):
-        """Log-probabilities (steps of the longest, utterances, outputs) in fp32, and how many steps each has, on the CPU.
+        """Log-probabilities (steps of the longest, utterances, outputs) in fp32, and each utterance's number of steps, on the CPU.
 
         `spectrograms` are (utterances, FREQUENCIES, frames of the longest), the longest first; `frames` (utterances,) on the CPU.
         """
@@ -110,7 +110,7 @@ class DeepSpeech2(nn.Module):
         return pad_packed_sequence(PackedSequence(scores.float().log_softmax(1), packed.batch_sizes))
 
     def multiplied(self, frames):
-        """(weights, positions) of the layers for so many frames, as `flop.per_sample` takes them."""
+        """(weights, positions) of the layers for `frames` frames, as expected by `flop.per_sample`."""
         from with_pytorch.operations import recurrent
 
         count = steps(frames)

@@ -1,13 +1,13 @@
 """Utterances for Deep Speech 2: their characters, spectrograms, batches of nearly equal length, and synthetic ones. NumPy only.
 
-A spectrogram is what the paper's networks read (https://arxiv.org/abs/1512.02595, section 3.1 and figure 2): windows of 20 ms every 10 ms of
+A spectrogram is the input of the paper's networks (https://arxiv.org/abs/1512.02595, section 3.1 and figure 2): windows of 20 ms every 10 ms of
 audio at 16 kHz, so 161 frequencies, here log(1 + magnitude) with mean 0 and deviation 1 over an utterance. Characters are
-the 26 letters, space and apostrophe; with the blank of CTC, number 0, that makes 29 outputs.
+the 26 letters, space and apostrophe; with CTC's blank, number 0, there are 29 outputs.
 
-Synthetic utterance number i depends on the seed and on i alone. Its length is that of LibriSpeech's training utterances, 1 to 17 seconds with
+Synthetic utterance number i depends only on the seed and i. Lengths are distributed as in LibriSpeech's training utterances, 1 to 17 seconds with
 a mean of 12.3 and most of them near the end: 960.9 hours in 281,241 utterances (https://www.openslr.org/12, its SUMMARY). The density is
-proportional to the length above 1 s to the power 1.4, which gives that mean: 1 + 16 x 2.4 / 3.4 = 12.3. Its text has 14 characters
-for a second, as LibriSpeech's has, drawn uniformly; its spectrogram is standard normal noise.
+proportional to (length - 1 s)^1.4, which yields that mean: 1 + 16 x 2.4 / 3.4 = 12.3. A text has 14 characters
+a second, as in LibriSpeech, drawn uniformly; a spectrogram is standard normal noise.
 """
 
 import math
@@ -21,27 +21,27 @@ FREQUENCIES = WINDOW // 2 + 1
 BLANK = 0
 CHARACTERS = " 'abcdefghijklmnopqrstuvwxyz"  # numbers 1 to 28
 OUTPUTS = 1 + len(CHARACTERS)
-# Of the TBD suite's: those, and each pair of letters within a word, of which its own list has those that its corpus has.
+# The TBD suite's outputs: these, and each pair of letters within a word; the suite's own list has only the pairs in its corpus.
 LETTERS = len(CHARACTERS) - 1
 PAIRED_OUTPUTS = OUTPUTS + LETTERS**2
 SHORTEST_S = 1.0
 POWER = 2.4
 CHARACTERS_PER_S = 14
-# Batches of synthetic utterances that stay on a device and come again in the same order.
+# Synthetic batches that stay on a device and repeat in the same order.
 BATCHES = 8
-SHARED = 1 << 32  # number of the first of the utterances on which all ranks compute one loss
+SHARED = 1 << 32  # first of the utterances on which all ranks compute the same loss
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Utterances, the longest first.
+    """Utterances, longest first.
 
     Attributes:
-        spectrograms: (utterances, FREQUENCIES, frames of the longest) in fp32, zero after the end of each.
-        frames: (utterances,) in int64, of each.
-        texts: (utterances, characters of the longest) in int64, BLANK after the end of each.
-        characters: (utterances,) in int64, of each.
-        seconds: of audio, without what pads it.
+        spectrograms: (utterances, FREQUENCIES, frames of the longest) in fp32, zero after each utterance's end.
+        frames: (utterances,) in int64, each utterance's length.
+        texts: (utterances, characters of the longest) in int64, BLANK after each text's end.
+        characters: (utterances,) in int64, each text's length.
+        seconds: of audio, without padding.
     """
 
     spectrograms: np.ndarray
@@ -53,7 +53,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Utterance:
-    """Audio as (FREQUENCIES, frames) in fp32, its text as (characters,) in int64, and how many samples of audio it is."""
+    """Audio as (FREQUENCIES, frames) in fp32, its text as (characters,) in int64, and its length in samples of audio."""
 
     spectrogram: np.ndarray
     text: np.ndarray
@@ -61,32 +61,32 @@ class Utterance:
 
 
 def frames(samples):
-    """How many windows fit into so many samples of audio."""
+    """Number of windows in `samples` samples of audio."""
     return 1 + (samples - WINDOW) // STEP
 
 
 def halved(size):
-    """Of a map after a convolution with a stride of 2 and padding on both sides of half its kernel."""
+    """Size of a map after a convolution with a stride of 2 and padding by half its kernel on both sides."""
     return (size + 1) // 2
 
 
 def steps(frames):
-    """How many outputs the network gives for so many frames: its first convolution has a stride of 2 in time."""
+    """Number of the network's outputs for `frames` frames; its first convolution has a stride of 2 in time."""
     return halved(frames)
 
 
 def needed(text):
-    """How many outputs CTC needs at least to say a text: one a character, and a blank between two that are alike."""
+    """Minimum number of outputs for CTC to emit a text: one per character, and a blank between two equal ones."""
     return len(text) + int(np.count_nonzero(text[1:] == text[:-1]))
 
 
 def encode(words):
-    """Numbers of the characters of a text in lower case, (characters,) in int64; others than the 28 are left out."""
+    """Numbers of a text's characters in lower case, (characters,) in int64; characters other than the 28 are dropped."""
     return np.array([CHARACTERS.index(c) + 1 for c in words.lower() if c in CHARACTERS], np.int64)
 
 
 def paired(text):
-    """The same in pairs of letters, word for word; spaces and a letter that is left over stand alone."""
+    """Encode an encoded text as pairs of letters, word by word; spaces and a word's odd last letter stay single."""
     found, first = [], None
     for number in map(int, text):
         space = CHARACTERS[number - 1] == " "
@@ -101,7 +101,7 @@ def paired(text):
 
 
 def spectrogram(audio):
-    """The (FREQUENCIES, frames) in fp32 of audio between -1 and 1, (samples,), at least one window long."""
+    """Spectrogram (FREQUENCIES, frames) in fp32 of audio between -1 and 1, (samples,), at least one window long."""
     windows = np.lib.stride_tricks.sliding_window_view(audio, WINDOW)[::STEP]
     magnitudes = np.abs(np.fft.rfft(windows * np.hamming(WINDOW), axis=1)).T
     found = np.log1p(magnitudes)
@@ -109,13 +109,13 @@ def spectrogram(audio):
 
 
 def duration(seed, number, *, longest_s):
-    """How many samples of audio synthetic utterance `number` is; `longest_s` is at least SHORTEST_S."""
+    """Length of synthetic utterance `number` in samples of audio; `longest_s` is at least SHORTEST_S."""
     share = np.random.default_rng((seed, 0, number)).random() ** (1 / POWER)
     return round(RATE * (SHORTEST_S + (longest_s - SHORTEST_S) * share))
 
 
 def synthetic(seed, number, *, longest_s):
-    """Draw synthetic utterance `number`; its text is one that CTC can say in its time."""
+    """Draw synthetic utterance `number`, with a text short enough for CTC to emit in its time."""
     samples = duration(seed, number, longest_s=longest_s)
     random = np.random.default_rng((seed, 1, number))
     count = frames(samples)
@@ -124,7 +124,7 @@ def synthetic(seed, number, *, longest_s):
 
 
 def collate(utterances, *, pairs=False):
-    """The batch of so many; `pairs`: texts in pairs of letters."""
+    """Batch utterances; `pairs` encodes texts as pairs of letters."""
     longest_first = sorted(utterances, key=lambda one: -one.spectrogram.shape[1])
     lengths = np.array([one.spectrogram.shape[1] for one in longest_first])
     told = [paired(one.text) if pairs else one.text for one in longest_first]
@@ -140,8 +140,8 @@ def collate(utterances, *, pairs=False):
 def buckets(samples, *, batch, rank, world_size):
     """Numbers of a rank's utterances in each global batch: (batches, batch).
 
-    Utterances are put in order of their length and cut into batches, so that little is padding; of each a rank takes every
-    `world_size`-th, so that none has the short ones. What does not fill a batch is left out: a few of the shortest.
+    Utterances are sorted by length and cut into batches, to keep padding small. A rank takes every `world_size`-th of each
+    batch, so that no rank gets only short ones. A few of the shortest utterances, too few for a batch, are left out.
     """
     order = sorted(range(len(samples)), key=lambda number: (-samples[number], number))
     together = batch * world_size
@@ -150,16 +150,16 @@ def buckets(samples, *, batch, rank, world_size):
 
 
 def shuffled(seed, epoch, count):
-    """The order of so many batches in an epoch, the same on all ranks, which so are at batches of one length at a time.
+    """Order of `count` batches in an epoch, the same on all ranks, so that their concurrent batches have similar lengths.
 
-    The paper goes through the first epoch from short to long (SortaGrad, section 3.3) to train steadily; left out, since a rate would
+    To stabilize training, the paper's first epoch goes from short to long (SortaGrad, section 3.3); not done here, because the rate would
     drift with it.
     """
     return np.random.default_rng((seed, 2, epoch)).permutation(count)
 
 
 def synthetic_batches(seed, *, batch, rank, world_size, longest_s, pairs=False):
-    """The BATCHES synthetic batches of a rank, in the order in which they come again and again."""
+    """Return a rank's BATCHES synthetic batches, in the order in which they repeat."""
     count = BATCHES * batch * world_size
     samples = [duration(seed, number, longest_s=longest_s) for number in range(count)]
     own = buckets(samples, batch=batch, rank=rank, world_size=world_size)
@@ -174,5 +174,5 @@ def shared_batch(seed, *, batch, longest_s, pairs=False):
 
 
 def frames_per_second():
-    """Frames of a second of audio within a longer one."""
+    """Frames per second of audio, within a longer utterance."""
     return math.ceil(RATE / STEP)

@@ -1,4 +1,4 @@
-"""Trains Deep Speech 2 with MXNet Gluon, on one device, several, or several processes, and reports by events.
+"""Trains Deep Speech 2 with MXNet Gluon, on one device, several devices or several processes, and reports by events.
 
     python3 train_mxnet.py --model=deepspeech2-small --batch=4 --iterations=16 --warmup=4 --window=4 --precision=fp32 --device=cpu \
         --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --momentum=0.9 --weight-decay=0 --longest=3 \
@@ -6,11 +6,11 @@
     horovodrun --gloo -np 2 python3 train_mxnet.py ... --strategy=horovod --compression=none
     python3 train_mxnet.py ... --profile=kernels --profile-iterations=5
 
-Throughput counts seconds of audio, and operations are those of a second of it, as in `train_pytorch.py`. Gradients are clipped to a norm
-after they were added up over all devices, so that workers step by themselves and a key-value store only adds.
+Throughput counts seconds of audio, and FLOPs are per second of audio, as in `train_pytorch.py`. The norm of gradients is clipped
+after they were summed over all devices, so the workers apply the updates and a key-value store only sums.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_mxnet/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_mxnet/training.py` has everything that is not measured.
 """
 
 import sys
@@ -26,7 +26,7 @@ from with_mxnet.training import Training, check, run
 
 
 class Recognizer(Training):
-    """The network, and the utterances of this process."""
+    """One process' network and utterances."""
 
     def __init__(self, args, mx):
         super().__init__(args, mx)
@@ -41,10 +41,10 @@ class Recognizer(Training):
         self.batches = Batches(source(args, self.ranks, self.contexts))
 
     def window(self, iterations):
-        """What is timed: whole steps, until the devices have done all of them."""
+        """Run one timed window: whole steps, until the devices have finished them all."""
         losses = [self.step() for _ in range(iterations)]
         self.mx.nd.waitall()
-        # Operators run when their inputs are ready: steps have no edges of their own.
+        # Operators run as soon as their inputs are ready, so that steps have no boundaries.
         done = time.monotonic(), self.read(losses), None
         return lambda: done
 
@@ -64,12 +64,12 @@ class Recognizer(Training):
         most = self.args.clip_norm * self.samples * self.ranks.processes
         for context in self.contexts:
             gradients = [p.grad(context) for p in self.parameters()]
-            # To check whether they are finite would wait for the device.
+            # Checking for finite gradients would wait for the device.
             self.mx.gluon.utils.clip_global_norm(gradients, most, check_isfinite=False)
         self.trainer.update(self.ranks.step_size(self.samples))
 
     def losses(self, *parts: list):
-        """CTC's of each utterance. Gluon's own loss has the blank last; the operator below it takes the first, as PyTorch does."""
+        """CTC loss of each utterance. Gluon's own loss expects the blank last; its underlying operator accepts it first, as in PyTorch."""
         lengths = {"use_data_lengths": True, "use_label_lengths": True, "blank_label": "first"}
         return [
             self.mx.nd.CTCLoss(self.net(spectrograms, steps, rows, places), texts, steps, characters, **lengths)

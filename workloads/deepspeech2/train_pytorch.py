@@ -7,11 +7,11 @@
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
-Utterances differ in length, so throughput counts seconds of audio, without what pads a batch; operations are those of a second of it. The
-loss is CTC's, in fp32 at every precision, the mean over the utterances of a batch. Gradients are clipped to a norm, as in the paper.
+Utterances differ in length, so throughput counts seconds of audio, without padding; FLOPs are per second of audio. The
+loss is CTC's, in fp32 at every precision, averaged over the utterances of a batch. The norm of gradients is clipped, as in the paper.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import sys
@@ -25,7 +25,7 @@ from with_pytorch.training import Training, run
 
 
 class Recognizer(Training):
-    """The network, and this rank's utterances, whose lengths no step has twice."""
+    """One rank's network and utterances; every step has other lengths."""
 
     offered = frozenset({"fused-optimizer", "one-message", "bf16-gradients"})
 
@@ -36,12 +36,12 @@ class Recognizer(Training):
         super().__init__(args, torch, device, ranks)
         self.take(build(args.model))
         synthetic = args.data == "synthetic"
-        # cuDNN tries its algorithms for every new shape; those of a folder's batches are new for a whole epoch.
+        # cuDNN benchmarks its algorithms for every new shape; a folder's batches have new shapes for a whole epoch.
         torch.backends.cudnn.benchmark = synthetic
         self.batches = Batches((Synthetic if synthetic else Wavs)(args, ranks, device))
 
     def window(self, iterations):
-        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        """Enqueue the steps of a timed window. Nothing here waits for a GPU: the clock records an event at each mark."""
         marks, losses = [self.clock.mark()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -59,7 +59,7 @@ class Recognizer(Training):
             self.scaler.scale(loss).backward()
         with self.regions("optimizer"):
             self.ranks.update(self.optimizer, self.scaler, clip_norm=self.args.clip_norm)
-        return loss.detach()  # stays on the device: reading it here would stop it every step
+        return loss.detach()  # stays on the device: reading it here would stall every step
 
     def shared_batch(self):
         import speech
@@ -71,7 +71,7 @@ class Recognizer(Training):
 
     def loss(self, model, batch):
         told, steps = model(batch.spectrograms, batch.frames)
-        losses = {"reduction": "sum", "zero_infinity": False}  # a text that is too long must not go unseen
+        losses = {"reduction": "sum", "zero_infinity": False}  # a text that is too long must not go unnoticed
         lost = self.torch.nn.functional.ctc_loss(told, batch.texts, steps, batch.characters, **losses)
         return lost / len(batch.frames)
 

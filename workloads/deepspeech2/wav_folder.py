@@ -1,9 +1,9 @@
-"""Utterances on disk: WAV files of 16 kHz, one channel, 16 bits, and beside each a text file of the same name. NumPy and standard library.
+"""Utterances on disk: WAV files of 16 kHz, one channel, 16 bits, each with a text file of the same name. NumPy and standard library.
 
     speaker1/0001.wav   speaker1/0001.txt   ...
 
-What can't be used is named and left out: another rate or format, a file that is cut short, audio without text or with more text than CTC
-can say in its time.
+Unusable files are listed and left out: another rate or format, a truncated file, audio without text or with more text than CTC
+can emit in its time.
 """
 
 import os
@@ -18,21 +18,21 @@ from arguments import refuse
 
 @dataclass(frozen=True)
 class Listed:
-    """A file of a folder: where it is, and how many samples of audio its header says."""
+    """A file of a folder: its path, and its samples of audio according to its header."""
 
     path: str
     samples: int
 
 
 class WavFolder:
-    """The utterances of a folder, in order of their names; `skipped` has the names of the files that are no use."""
+    """The utterances of a folder, sorted by name; `skipped` holds the names of unusable files."""
 
     def __init__(self, root):
         self.root = Path(root)
         self.utterances, self.skipped, seen = [], set(), set()
         for parent, folders, names in os.walk(root, followlinks=True):
             real = os.path.realpath(parent)
-            folders[:] = [] if real in seen else sorted(folders)  # links that lead back up would be followed for ever
+            folders[:] = [] if real in seen else sorted(folders)  # links back up would be followed forever
             for name in [] if real in seen else sorted(names):
                 if name.lower().endswith(".wav"):
                     self.add(Path(parent) / name)
@@ -61,7 +61,7 @@ class WavFolder:
 
 
 def open_folder(args, shares):
-    """Open --data, and divide it: the numbers (batches, batch) of the utterances of each of `shares`, {rank, world_size}; refuse too few."""
+    """Open --data and divide it: numbers (batches, batch) of the utterances of each of `shares`, {rank, world_size}. Refuses too few."""
     if not Path(args.data).is_dir():
         refuse(f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt beside each")
     folder = WavFolder(args.data)
@@ -75,7 +75,7 @@ def open_folder(args, shares):
 
 
 def samples_in(path):
-    """How many samples of audio a file has; 0 where it is no whole WAV file of the right kind."""
+    """Number of samples of audio in a file; 0 if it is not a complete WAV file of the right kind."""
     try:
         with wave.open(str(path)) as file:
             kind = (file.getframerate(), file.getnchannels(), file.getsampwidth())
@@ -87,7 +87,7 @@ def samples_in(path):
 
 
 def text_of(path):
-    """The text beside a WAV file as numbers; none where there is no file."""
+    """Encode the text next to a WAV file; empty if there is no file."""
     try:
         words = path.with_suffix(".txt").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
