@@ -1,4 +1,4 @@
-"""What the command line of a topic classifier has beyond every training program's. Standard library only."""
+"""Command-line arguments that topic classifiers have in addition to those of all programs. Standard library only."""
 
 from arguments import refuse, training_parser
 
@@ -10,7 +10,7 @@ def parser(description):
     return made
 
 
-EPSILON = 1e-7  # that Adam adds beside the root: Keras'
+EPSILON = 1e-7  # Adam's, added to the square root: Keras' value
 
 
 def check(args, *, topics):

@@ -1,27 +1,27 @@
-"""Documents of the shape of the Reuters newswire topics in Keras, drawn from a seed: bags of words with topics that can be learnt. NumPy only.
+"""Documents shaped like Keras' Reuters newswire topics, drawn from a seed: bags of words with learnable topics. NumPy only.
 
-The corpus itself may not be downloaded everywhere, and what is measured does not depend on its words. What is kept of it: 8,982 documents to
-train on and 2,246 to validate with, 46 topics of which two have more than half of all documents, the 10,000 most frequent words, each
-there or not (https://keras.io/api/datasets/reuters/, whose defaults split 11,228 documents so). What is ours: words are drawn with Zipf's
-frequencies, 1 / rank; of a topic's documents a tenth of the words comes from an order of words of its own, so that a topic shows and
-a document can still be taken for another. Lengths are log-normal around 100 words, so that the mean is about 146, as the corpus has.
+The corpus can't be downloaded everywhere, and the measurements do not depend on its words. Kept from it: 8,982 training documents
+and 2,246 for validation; 46 topics, two of which have more than half of all documents; the 10,000 most frequent words, each
+present or absent (https://keras.io/api/datasets/reuters/, whose defaults split 11,228 documents this way). Ours: words are drawn with Zipf's
+frequencies, 1 / rank; a tenth of a document's words come from its topic's own order of words, so that topics can be told apart, but
+not always. Lengths are log-normal with median 100, so that the mean is about 146 words, as in the corpus.
 
-Document number i depends on the seed and on i alone. Every epoch has its own order, the same on all ranks; each takes its stretch of every
-global batch, and what does not fill a last one is left out.
+Document number i depends only on the seed and i. Each epoch has its own order, the same on all ranks; each rank takes its stretch of every
+global batch, and the last, incomplete batch is dropped.
 """
 
 import numpy as np
 
 WORDS, TOPICS = 10_000, 46
 TRAINING, VALIDATION = 8_982, 2_246
-OWN_WORDS = 0.1  # share of a document's words that come from its topic's order
+OWN_WORDS = 0.1  # share of a document's words drawn from its topic's order
 LENGTH_MEDIAN, LENGTH_SIGMA = 100, 0.87  # mean: 100 exp(0.87² / 2) = 146
-SHARED = 1 << 32  # first of the documents on which all ranks compute one loss
-ORDERS, EPOCHS = 1, 2  # what else is drawn from a seed, beside documents
+SHARED = 1 << 32  # first of the documents on which all ranks compute the same loss
+ORDERS, EPOCHS = 1, 2  # other streams drawn from a seed, besides documents
 
 
 def zipf(count):
-    """Probabilities in proportion to 1 / rank."""
+    """Return probabilities proportional to 1 / rank."""
     weights = 1 / np.arange(1, count + 1)
     return weights / weights.sum()
 
@@ -35,7 +35,7 @@ class Corpus:
         self.orders = np.stack([random.permutation(WORDS) for _ in range(TOPICS)])
 
     def document(self, number):
-        """Its topic, and the words that it has: (up to its length,) in ascending order."""
+        """Return a document's topic, and its distinct words in ascending order, at most as many as its length."""
         random = np.random.default_rng((self.seed, 0, number))
         topic = drawn(self.topics, random.random())
         length = max(1, round(random.lognormal(np.log(LENGTH_MEDIAN), LENGTH_SIGMA)))
@@ -44,7 +44,7 @@ class Corpus:
         return int(topic), np.unique(np.where(own, self.orders[topic][ranks], ranks))
 
     def documents(self, *, first, count):
-        """Bags of words (count, WORDS) of 0 and 1 in uint8, and topics (count,) in int64."""
+        """Return bags of words (count, WORDS) of 0 and 1 in uint8, and topics (count,) in int64."""
         bags, topics = np.zeros((count, WORDS), np.uint8), np.empty(count, np.int64)
         for row in range(count):
             topics[row], words = self.document(first + row)
@@ -53,12 +53,12 @@ class Corpus:
 
 
 def drawn(cumulated, numbers):
-    """Indices that uniform numbers choose; the last sum may fall short of 1 by what was rounded."""
+    """Map uniform numbers to indices; rounding may leave the last cumulated sum below 1."""
     return np.minimum(np.searchsorted(cumulated, numbers, side="right"), len(cumulated) - 1)
 
 
 def rows(seed, *, rank, world_size, batch):
-    """Numbers (batch,) of the training documents of each of a rank's batches, epoch after epoch, without end."""
+    """Yield the numbers (batch,) of the training documents in each of a rank's batches, epoch after epoch, endlessly."""
     together = batch * world_size
     epoch = 0
     while True:
@@ -69,6 +69,6 @@ def rows(seed, *, rank, world_size, batch):
 
 
 def share(samples, *, rank, world_size):
-    """A rank's stretch, as (first, count), of so many samples: all ranks together have each once."""
+    """Return a rank's stretch of `samples` samples, as (first, count); together, the ranks cover each sample once."""
     first = samples * rank // world_size
     return first, samples * (rank + 1) // world_size - first

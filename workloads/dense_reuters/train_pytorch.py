@@ -8,10 +8,10 @@
     python3 train_pytorch.py ... --iterations=560 --epoch-iterations=280
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
-The documents all stay on the device, a byte a word.
+All documents stay on the device, one byte per word.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import sys
@@ -25,7 +25,7 @@ from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows,
 from with_pytorch.training import Training, run
 
 HIDDEN = 512
-VALIDATED = 512  # documents at once
+VALIDATED = 512  # documents per batch
 
 
 def build(torch, dropout):
@@ -44,7 +44,7 @@ def build(torch, dropout):
 
 
 class Documents:
-    """Endless batches of this rank's training documents, an order of its own for each epoch."""
+    """Endless batches of this rank's training documents, in a new order each epoch."""
 
     def __init__(self, torch, bags, topics, numbers):
         self.torch, self.bags, self.topics, self.numbers = torch, bags, topics, numbers
@@ -68,7 +68,7 @@ class Mlp(Training):
         return self.ranks.optimizer(adam, self.net)
 
     def window(self, iterations):
-        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        """Enqueue the steps of a timed window. Nothing here waits for a GPU: the clock records an event at each mark."""
         marks, losses = [self.clock.mark()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -78,7 +78,7 @@ class Mlp(Training):
     def step(self):
         with self.regions("input"):
             batch = next(self.batches)
-        return self.enqueue(batch)  # `learn`, or with --techniques=cuda-graphs a replay of it
+        return self.enqueue(batch)  # `learn`, or its replay with --techniques=cuda-graphs
 
     def learn(self, batch):
         with self.regions("optimizer"):
@@ -89,7 +89,7 @@ class Mlp(Training):
             self.scaler.scale(loss).backward()
         with self.regions("optimizer"):
             self.ranks.update(self.optimizer, self.scaler)
-        return loss.detach()  # stays on the device: reading it here would stop it every step
+        return loss.detach()  # stays on the device: reading it here would stall every step
 
     def loss(self, model, batch):
         bags, topics = batch

@@ -1,4 +1,4 @@
-"""Trains a dense network on bags of words with TensorFlow, on one device, several, or several processes, and reports by events.
+"""Trains a dense network on bags of words with TensorFlow, on one device, several devices or several processes, and reports by events.
 
     python3 train_tensorflow.py --model=mlp-512-reuters --num-classes=46 --batch=32 --iterations=40 --warmup=4 --window=4 --precision=fp32 \
         --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --dropout=0.5 --seed=1 \
@@ -12,10 +12,10 @@
     python3 train_tensorflow.py ... --iterations=560 --epoch-iterations=280
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
-The documents all stay on each device, a byte a word.
+All documents stay on each device, one byte per word.
 
-Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
-`workloads/loop.py`, the same for every program; `with_tensorflow/training.py` has what is not measured.
+Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
+precedes and follows them, and their events; `with_tensorflow/training.py` has everything that is not measured.
 """
 
 import sys
@@ -28,13 +28,13 @@ from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows,
 from with_tensorflow.training import Training, differences, run
 
 HIDDEN = 512
-VALIDATED = 512  # documents at once, on each device
+VALIDATED = 512  # documents per batch, on each device
 
 
 def network(dropout):
-    """Build a Keras model of (bags, seed): (batch, WORDS) in fp32, and a pair (stream, step) in int32 that says what dropout drops.
+    """Build a Keras model of (bags, seed): (batch, WORDS) in fp32, and a pair (stream, step) in int32 that seeds dropout.
 
-    It gives (batch, TOPICS) scores, layer for layer as `train_pytorch`'s, which names its source.
+    It returns (batch, TOPICS) scores, layer by layer like `train_pytorch`'s, which names its source.
     """
     from with_tensorflow.layers import Dropout, keras
 
@@ -47,7 +47,7 @@ def network(dropout):
 
 
 class Documents:
-    """Endless batches of training documents, each replica its own, an order of its own for each epoch."""
+    """Endless batches of each replica's training documents, in a new order each epoch."""
 
     def __init__(self, tf, args, ranks, corpus):
         from with_tensorflow.shim import values
@@ -93,7 +93,7 @@ class Mlp(Training):
         return Adam(variables, learning_rate=self.args.learning_rate, epsilon=EPSILON)
 
     def window(self, iterations):
-        """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
+        """Run one timed window: whole steps, until the devices finish. On a GPU, TensorFlow shows no time between steps."""
         marks, losses = [time.perf_counter()], []
         for _ in range(iterations):
             losses.append(self.step())
@@ -110,7 +110,7 @@ class Mlp(Training):
             return self.train(*batch, self.tf.constant(self.iteration))
 
     def train_one(self, inputs, labels, iteration):
-        """A replica's share of a step, of which `train` is the graph for all."""
+        """A replica's share of a step; `train` is the graph for all replicas."""
         loss, gradients = self.differentiate(inputs, labels, self.own_seed(iteration))
         self.optimizer.apply(self.ranks.average(gradients))
         return loss
@@ -131,7 +131,7 @@ class Mlp(Training):
         return Documents(self.tf, self.args, self.ranks, Corpus(self.args.seed))
 
     def placed(self, part):
-        """A value on each device: `part` of its number among those of this process."""
+        """Place `part(number)` on each device, by its number among this process' devices."""
         return self.shim.values(
             self.ranks.strategy, lambda replica: self.tf.constant(part(replica % self.args.devices))
         )
