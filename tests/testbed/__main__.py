@@ -1,4 +1,4 @@
-"""`python -m testbed`, which `make rig` calls: a user's mistake is one sentence and an exit code, as of `dlscale`."""
+"""`python -m testbed`, called by `make rig`: a user error is one sentence and an exit code, as in `dlscale`."""
 
 import typer
 

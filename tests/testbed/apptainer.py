@@ -1,6 +1,6 @@
-"""Apptainer for machines whose Debian has none: a root of Debian sid with it, and a program `apptainer` that enters that root.
+"""Apptainer for machines without a package of it: a Debian sid root with Apptainer, and a program `apptainer` that enters that root.
 
-The root is kept between sessions. As an ordinary user the program makes a user namespace, since a chroot is one that Apptainer refuses.
+The root is kept between sessions. For an ordinary user the program creates a user namespace, because Apptainer refuses to run in a chroot.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ exec bwrap "${{user[@]}}" --bind {root} / --dev-bind /dev /dev --bind /proc /pro
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    """What the suite in a checkout is started with: an `apptainer` on PATH, and a cache of its own that an image's user may enter.
+    """Environment to start a checkout's suite with: an `apptainer` on PATH, and a separate cache that an image's user can access.
 
-    RequestError: there can be none here.
+    RequestError: Apptainer can't be provided here.
     """
     path = f"{program(checkout, KEPT)}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "DLSCALE_CACHE": str(KEPT / "cache")}
 
 
 def program(*shared: Path) -> Path:
-    """The folder of a program `apptainer` that sees these directories; the machine's own where it has one."""
+    """Return the folder of an `apptainer` program that sees these directories: the machine's own, if installed."""
     if own := shutil.which("apptainer"):
         return Path(own).parent
     for tool, package in (("mmdebstrap", "mmdebstrap"), ("bwrap", "bubblewrap")):

@@ -1,4 +1,4 @@
-"""`make rig`: words in, a rig up or down. On standard output there is the path of its hosts.yaml and nothing else."""
+"""`make rig`: brings a rig up or down. Standard output has only the path of its hosts.yaml."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rig(
         Path | None, typer.Option("--dir", help="for the hosts' images (default: the cache)", show_default=False)
     ] = None,
 ) -> None:
-    """Make several hosts on this machine, each with an engine and an ssh server of its own, and print the path of their hosts.yaml."""
+    """Set up several hosts on this machine, each with its own engine and ssh server, and print the path of their hosts.yaml."""
     from testbed import teardown
     from testbed.layout import USERS
     from testbed.lease import lock_path, remove_stale
@@ -62,7 +62,7 @@ def rig(
 
 
 def read_link(rate: str | None, delay: str | None) -> Link | None:
-    """What RATE and DELAY hold the links to; None when that is nothing."""
+    """Parse RATE and DELAY into the links' limits; None without limits."""
     rate_mbit = _quantity("RATE", rate, parse_rate)
     delay_ms = _quantity("DELAY", delay, parse_delay)
     return Link(rate_mbit=rate_mbit, delay_ms=delay_ms or 0.0, emulated=True) if rate_mbit or delay_ms else None

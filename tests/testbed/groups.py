@@ -1,7 +1,7 @@
-"""The control groups of nodes: they keep a node's containers on its cores, and name every process that a container of it ever started.
+"""The control groups of nodes: they keep a node's containers on its cores, and list every process that one of its containers started.
 
-Docker puts the containers of a node below the node's group; the processors are set before, and handed down to whatever is made in it.
-cgroups(7): under v1 a group of that name is in every hierarchy, under v2 in the one.
+Docker puts a node's containers below the node's group, which already has its CPUs and passes them on to every group created in it.
+cgroups(7): under v1 the group exists in every hierarchy, under v2 in the only one.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from testbed.layout import RigNode, prefix
 
 
 class Hierarchy(NamedTuple):
-    """Where a hierarchy of control groups is mounted."""
+    """A mounted hierarchy of control groups."""
 
     root: Path
     unified: bool
 
 
 def hierarchies(sys_root: Path = Path("/")) -> tuple[Hierarchy, ...]:
-    """Every hierarchy that this process sees below `sys_root` (a made-up tree in tests)."""
+    """List the hierarchies mounted below `sys_root` (in tests, a made-up tree)."""
     mounts = controller_mounts(sys_root).items()
     return tuple(dict.fromkeys(Hierarchy(place, unified=controller == "") for controller, (_, place) in mounts))
 
 
 def confine(node: RigNode, *, sys_root: Path = Path("/")) -> bool:
-    """Make the group that keeps a node's containers on its cores; False where the machine does not allow it and nodes share all cores."""
+    """Create the group that keeps a node's containers on its cores; False if the machine forbids it, and nodes share all cores."""
     for hierarchy in hierarchies(sys_root):
         try:
             if hierarchy.unified:
@@ -41,7 +41,7 @@ def confine(node: RigNode, *, sys_root: Path = Path("/")) -> bool:
                 continue
             group = hierarchy.root / node.namespace
             group.mkdir(exist_ok=True)
-            if not hierarchy.unified:  # under v1 a group without memory nodes takes no process
+            if not hierarchy.unified:  # under v1, no process can join a group without memory nodes
                 (group / "cpuset.mems").write_text(read_text(hierarchy.root / "cpuset.mems") or "0")
             (group / "cpuset.cpus").write_text(",".join(map(str, node.cores)))
         except OSError:
@@ -51,7 +51,7 @@ def confine(node: RigNode, *, sys_root: Path = Path("/")) -> bool:
 
 
 def of_rig(number: int) -> tuple[Path, ...]:
-    """The directories of all groups of a rig's nodes, in every hierarchy, groups before those that they are in."""
+    """Directories of all groups of a rig's nodes, in every hierarchy, children before parents."""
     return tuple(
         Path(directory)
         for hierarchy in hierarchies()
@@ -66,7 +66,7 @@ def members(groups: tuple[Path, ...]) -> set[int]:
 
 
 def thaw(groups: tuple[Path, ...]) -> None:
-    """Let paused containers go on: under v1 a frozen process can't be killed."""
+    """Resume paused containers: under v1, a frozen process can't be killed."""
     for group in groups:
         state = group / "freezer.state"
         if state.exists():

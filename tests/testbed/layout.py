@@ -1,7 +1,7 @@
-"""Where everything of a rig is: the names, addresses, paths and cores that follow from its number and its nodes' numbers, and the texts
-that it writes: its hosts.yaml, and the configuration of every node's engine and ssh server.
+"""Where everything of a rig is: names, addresses, paths and cores, which follow from its number and its nodes' numbers, and the contents of
+its files: hosts.yaml, and the configuration of every node's engine and ssh server.
 
-Rigs 0 to 9 are the user's; tests take others, so that they never take a user's rig down. Values in, values out.
+Rigs 0 to 9 are the user's; tests use other numbers, so that they never take down a user's rig. Values in, values out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import yaml
 
 from runner.core.wire import Link, show_delay, show_rate
 
-# Sockets, keys and configuration, gone after a reboot as the rig itself is. Short, since a socket's path has at most 107 bytes.
+# Sockets, keys and configuration; like the rig, they do not survive a reboot. Short, because a socket's path has at most 107 bytes.
 RUN: Final = Path("/run/dlscale-rig")
 NAMESPACES: Final = Path("/run/netns")  # where `ip netns` keeps them
 MOST_NODES: Final = 64
 USERS: Final = range(10)
 TESTS: Final = range(10, 20)
 
-# A second interface: none, one in the first's network, or one in a network of its own.
+# A second interface: none, in the first one's network, or in a separate network.
 Second = Literal["none", "same", "other"]
 Way = Literal["ssh", "unix"]
 
@@ -33,29 +33,29 @@ class RigNode:
     """One node of a rig."""
 
     name: str  # its name in hosts.yaml
-    namespace: str  # its network namespace, and the control group of its containers below each hierarchy's root
+    namespace: str  # its network namespace; also its containers' control group, below each hierarchy's root
     addresses: dict[str, str]  # IPv4 address by interface, `eth0` first
-    cores: tuple[int, ...]  # logical CPUs of the machine that its containers run on
+    cores: tuple[int, ...]  # logical CPUs for its containers
     run: Path  # sockets, configuration, process ids
     data: Path  # its engine's images and containers
 
     @property
     def address(self) -> str:
-        """IPv4 address of `eth0`, where its ssh server listens. Its host name too: the one name that every resolver knows."""
+        """IPv4 address of `eth0`, where its ssh server listens. It is also its host name, because every resolver can resolve it."""
         return self.addresses["eth0"]
 
     @property
     def socket(self) -> Path:
-        """Where its engine listens."""
+        """Its engine's socket."""
         return self.run / "docker.sock"
 
     @property
     def host_name(self) -> Path:
-        """The namespace that holds its host name."""
+        """The UTS namespace that holds its host name."""
         return self.run / "uts"
 
     def engine(self, way: Way) -> str:
-        """Its engine as another machine reaches it, or this machine without a network."""
+        """URL of its engine: for other machines (ssh), or for this machine without a network (unix)."""
         return f"ssh://root@{self.address}:22{self.socket}" if way == "ssh" else f"unix://{self.socket}"
 
     def port_of(self, interface: str) -> str:
@@ -74,23 +74,23 @@ class Layout:
 
     @property
     def run(self) -> Path:
-        """Directory of sockets, keys and configuration: `ssh_config` for `ssh -F`, the private `key` that all nodes let in."""
+        """Directory of sockets, keys and configuration: `ssh_config` for `ssh -F`, and the private `key` that all nodes accept."""
         return run_directory(self.number)
 
     @property
     def switch(self) -> str:
-        """Namespace of the bridges: in the machine's own, Docker's firewall would drop what they forward."""
+        """Namespace of the bridges: in the machine's own namespace, Docker's firewall would drop the packets that they forward."""
         return f"{prefix(self.number)}sw"
 
     @property
     def bridges(self) -> dict[str, str]:
-        """The bridge that each interface's links are plugged into."""
+        """The bridge of each interface's links."""
         second = {"none": {}, "same": {"eth1": "br0"}, "other": {"eth1": "br1"}}
         return {"eth0": "br0", **second[self.second]}
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """The networks of its interfaces; the machine is in the first."""
+        """Networks of the interfaces; the machine is in the first."""
         first, other = f"10.77.{self.number}.0/24", f"10.78.{self.number}.0/24"
         return (first, other) if self.second == "other" else (first,)
 
@@ -103,18 +103,18 @@ class Layout:
         return {node.name: node for node in self.nodes}[name]
 
     def hosts_file(self, *, way: Way = "ssh", nodes: int | None = None) -> Path:
-        """Where a hosts.yaml is: of all nodes or the first few, their engines reached over ssh or at their sockets."""
+        """Path of a hosts.yaml for all nodes or the first few, with engines over ssh or at their sockets."""
         words = ["hosts", *(["unix"] if way == "unix" else []), *([str(nodes)] if nodes else [])]
         return self.run / f"{'-'.join(words)}.yaml"
 
 
 def prefix(number: int) -> str:
-    """How the names of a rig's namespaces and control groups begin."""
+    """Prefix of the names of a rig's namespaces and control groups."""
     return f"dlrig{number}-"
 
 
 def uplink(number: int) -> str:
-    """The machine's own interface into a rig."""
+    """The machine's own network interface into a rig."""
     return f"dlrig{number}"
 
 
@@ -124,14 +124,14 @@ def run_directory(number: int) -> Path:
 
 
 def data_directory(number: int, parent: Path) -> Path:
-    """A rig's directory of images and containers; its name marks it as one that may be deleted."""
+    """A rig's directory of images and containers; its name marks it as safe to delete."""
     return parent / f"dlscale-rig-{number}"
 
 
 def plan(
     *, number: int, nodes: int, parent: Path, second: Second = "none", core_groups: Sequence[Sequence[int]] = ((0,),)
 ) -> Layout:
-    """Lay a rig out."""
+    """Assign a rig's names, addresses, paths and cores."""
     data = data_directory(number, parent)
     return Layout(
         number=number,
@@ -152,9 +152,9 @@ def plan(
 
 
 def share(core_groups: Sequence[Sequence[int]], *, nodes: int, place: int) -> tuple[int, ...]:
-    """The logical CPUs of one node: its part of the machine's cores, or one that it shares where there are fewer cores than nodes.
+    """Logical CPUs of one node: its share of the machine's cores, or a shared core if there are fewer cores than nodes.
 
-    Example: ``share([(0, 4), (1, 5), (2, 6), (3, 7)], nodes=2, place=1)`` gives ``(2, 3, 6, 7)``.
+    Example: ``share([(0, 4), (1, 5), (2, 6), (3, 7)], nodes=2, place=1)`` returns ``(2, 3, 6, 7)``.
     """
     cores = len(core_groups)
     own = (
@@ -174,12 +174,12 @@ def _addresses(number: int, place: int, second: Second) -> dict[str, str]:
     return addresses
 
 
-# What the machine's own engine is told about GPUs and registries holds for the nodes' engines too.
+# Settings of the machine's engine for GPUs and registries, which the nodes' engines need too.
 _SHARED: Final = ("cdi-spec-dirs", "default-runtime", "features", "insecure-registries", "registry-mirrors", "runtimes")
 
 
 def hosts_yaml(nodes: Sequence[RigNode], *, way: Way, link: Link | None, number: int) -> str:
-    """The list of nodes as HOSTS takes it."""
+    """Contents of a hosts.yaml, as expected by HOSTS."""
     content: dict[str, Any] = {"ssh_config": "ssh_config"} if way == "ssh" else {}
     if link:
         content["link"] = {
@@ -201,7 +201,7 @@ def hosts_yaml(nodes: Sequence[RigNode], *, way: Way, link: Link | None, number:
 
 
 def ssh_config(layout: Layout) -> str:
-    """How the machine logs in to its nodes, by address or by name, without a look at the user's own configuration."""
+    """The machine's ssh configuration for its nodes, by address or name, independent of the user's own configuration."""
     names = "\n\n".join(f"Host {node.name}\n  HostName {node.address}" for node in layout.nodes)
     return f"""{names}
 
@@ -218,12 +218,12 @@ Host *
 
 
 def known_hosts(keys: Mapping[str, str]) -> str:
-    """The nodes' public host keys by address, as ssh reads them."""
+    """The nodes' public host keys by address, in ssh's format."""
     return "".join(f"{address} {key.strip()}\n" for address, key in keys.items())
 
 
 def sshd_config(node: RigNode, *, authorized: Path, pam: bool) -> str:
-    """A node's ssh server: for the rig's own key, at the node's own address, in reach of nobody outside of the machine."""
+    """Configuration of a node's ssh server: accepts the rig's own key, and listens only on the node's address, unreachable from outside."""
     return f"""ListenAddress {node.address}:22
 HostKey {node.run / "host_key"}
 PidFile {node.run / "sshd.pid"}
@@ -240,7 +240,7 @@ SetEnv DOCKER_HOST={node.engine("unix")}
 
 
 def containerd_config(node: RigNode) -> str:
-    """A node's own containerd: a Docker engine that is not given one shares the machine's, and its containers with it."""
+    """Configuration of a node's own containerd: without one, a Docker engine shares the machine's containerd and its containers."""
     address = node.run / "containerd.sock"
     return f"""version = 2
 root = "{node.data / "containerd"}"
@@ -256,7 +256,7 @@ address = "{address}.ttrpc"
 
 
 def engine_config(node: RigNode, *, machine: Mapping[str, Any]) -> str:
-    """A node's Docker engine: no bridge, no firewall rules, containers in the node's own control group."""
+    """Configuration of a node's Docker engine: no bridge, no firewall rules, containers in the node's own control group."""
     own = {
         "data-root": str(node.data / "docker"),
         "exec-root": str(node.run / "docker"),
@@ -268,7 +268,7 @@ def engine_config(node: RigNode, *, machine: Mapping[str, Any]) -> str:
         "ip6tables": False,
         "ip-forward": False,
         "ip-masq": False,
-        # The other driver, systemd's, takes the names of its own units only.
+        # systemd's driver accepts only the names of its own units.
         "exec-opts": ["native.cgroupdriver=cgroupfs"],
         "cgroup-parent": f"/{node.namespace}",
     }

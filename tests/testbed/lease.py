@@ -1,7 +1,7 @@
-"""A rig that goes down with the process that wanted it, however that ends: for tests, each session with a rig of its own number.
+"""A rig that goes down with the process that leased it, however that ends: for tests, one rig number per session.
 
-`python -m testbed.lease NUMBER` is the reaper: it takes the rig down when its standard input ends, which it does with whoever holds the
-other end, even by kill -9.
+`python -m testbed.lease NUMBER` is the reaper: it takes the rig down when its standard input closes, which happens when the process with the
+other end exits, even by kill -9.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from testbed.rig import Rig
 from testbed.tools import refuse_unfit
 
 _TESTS: Final = Path(__file__).parents[1]
-# What a killed process had just started may still be on its way.
+# Processes that a killed one had just started may not be visible yet.
 _SETTLE_S: Final = 0.5
 
 
@@ -38,17 +38,17 @@ def leased(
     parent: Path | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Rig]:
-    """Bring up a rig of a number that nobody holds; it goes down with the context, and with this process at kill -9."""
+    """Bring up a rig with a free number; it goes down with the context, and with this process even on kill -9."""
     refuse_unfit()
     number, lock = _take_number()
-    # Before the rig, which a kill could leave half made. The reaper holds the number until it has taken the rig down.
+    # Started before the rig, which a kill could leave half built. The reaper holds the number until the rig is down.
     reaper = subprocess.Popen(
         (sys.executable, "-m", "testbed.lease", str(number)),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         pass_fds=(lock,),
-        start_new_session=True,  # out of reach of Ctrl-C, which goes to the whole foreground
+        start_new_session=True,  # not in the foreground process group, so that Ctrl-C does not reach it
         cwd="/",
         env={**os.environ, "PYTHONPATH": f"{_TESTS.parent}{os.pathsep}{_TESTS}"},
         text=True,
@@ -63,8 +63,8 @@ def leased(
 
 
 def reap(number: int) -> int:
-    """Wait for the end of standard input, then remove all of the rig; 3 when something of it does not go, named on standard error."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a session that is ended as a whole must leave nothing
+    """Wait until standard input closes, then remove the rig. Returns 3, and writes what is left to standard error, if removal fails."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ending a whole session must leave nothing behind
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdin.read()
     try:
@@ -78,13 +78,13 @@ def reap(number: int) -> int:
 
 
 def lock_path(number: int) -> Path:
-    """The lock of a rig's number; it stays behind, for a lock that is deleted locks nobody out."""
+    """The lock of a rig's number; it is never deleted, because a deleted lock locks nobody out."""
     RUN.mkdir(mode=0o700, exist_ok=True)
     return RUN / f"{number}.lock"
 
 
 def remove_stale(report: Callable[[str], None]) -> None:
-    """Take down what is left of tests' rigs that nobody holds: their reapers were killed too."""
+    """Take down tests' rigs that nobody holds: their reapers were killed too."""
     for number in TESTS:
         lock = _try_number(number) if lock_path(number).exists() else None
         if lock is None:
@@ -98,7 +98,7 @@ def remove_stale(report: Callable[[str], None]) -> None:
 
 
 def _take_number() -> tuple[int, int]:
-    """A free number, and the open file that locks it."""
+    """Lock a free number; return it and the open lock file."""
     for number in TESTS:
         lock = _try_number(number)
         if lock is not None:

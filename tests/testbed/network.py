@@ -1,7 +1,7 @@
-"""A rig's wires: a namespace a node, veth pairs from each into the switch's, and what holds them to a rate.
+"""A rig's network: a namespace per node, veth pairs from each to the switch's namespace, and their rate limits.
 
-The bridges are in a namespace of their own, since Docker's firewall drops what a bridge of the machine forwards. The machine has a
-link to the first of them, so that it reaches the nodes as it would reach real ones; that link is never shaped.
+The bridges are in a separate namespace, because Docker's firewall drops packets forwarded by a bridge in the machine's own. The machine has a
+link to the first bridge, so that it reaches the nodes like real ones; that link is never shaped.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from runner.engines.shaper import qdiscs
 from testbed.layout import Layout, RigNode, uplink
 from testbed.tools import tool
 
-_UPLINK_PORT = "machine"  # the switch's end of it
+_UPLINK_PORT = "machine"  # the switch's end of the uplink
 
 
 def build(layout: Layout) -> None:
-    """Make the switch, the nodes' namespaces and the links between them, all up."""
+    """Create the switch, the nodes' namespaces and the links between them, and bring them up."""
     routes: list[dict[str, Any]] = json.loads(_ip("-json", "-4", "route", "show", "table", "all"))
     if taken := overlapping(routes, layout.networks):
         raise RequestError(
@@ -49,9 +49,9 @@ def build(layout: Layout) -> None:
 
 
 def shape(layout: Layout, link: Link | None) -> None:
-    """Hold the links of all nodes to a rate and delay, both directions; None lets them be as fast as they can.
+    """Limit the links of all nodes to a rate and delay, in both directions; None removes the limits.
 
-    A packet is delayed once, where it leaves its node, so that a round trip takes twice the delay.
+    A packet is delayed once, when it leaves its node, so a round trip takes twice the delay.
     """
     for node in layout.nodes:
         for interface in node.addresses:
@@ -60,12 +60,12 @@ def shape(layout: Layout, link: Link | None) -> None:
 
 
 def set_link(node: RigNode, interface: str, *, up: bool) -> None:
-    """Cut an interface's link, or mend it."""
+    """Bring an interface up, or take it down."""
     _ip("-n", node.namespace, "link", "set", interface, "up" if up else "down")
 
 
 def overlapping(routes: Iterable[Mapping[str, Any]], networks: Iterable[str]) -> str | None:
-    """The first of the networks that a route leads into; wider routes, such as the default one, do not count."""
+    """The first of the networks that a route already covers; wider routes, such as the default route, do not count."""
     wanted = [ipaddress.IPv4Network(network) for network in networks]
     for route in routes:
         try:
@@ -79,7 +79,7 @@ def overlapping(routes: Iterable[Mapping[str, Any]], networks: Iterable[str]) ->
 
 
 def _shape(namespace: str, device: str, steps: Iterable[tuple[str, ...]], link: Link | None) -> None:
-    """Replace what shapes a device. A qdisc of another kind in the same place is not replaced by the kernel, so the old one goes first."""
+    """Replace a device's qdiscs. The kernel does not replace a qdisc of another kind, so the old one is deleted first."""
     held = json.loads(run((tool("tc"), "-n", namespace, "-json", "qdisc", "show", "dev", device)) or "[]")
     if any(qdisc.get("root") and qdisc["kind"] in ("tbf", "netem") for qdisc in held):
         run((tool("tc"), "-n", namespace, "qdisc", "delete", "dev", device, "root"))

@@ -1,4 +1,4 @@
-"""A node's engine and ssh server: configured, started, stopped and killed, each in the node's network and under its host name."""
+"""A node's engine and ssh server: configured, started, stopped and killed, in the node's network and with its host name."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from testbed.layout import (
 from testbed.tools import start_daemon, tool
 
 _MACHINE_ENGINE: Final = Path("/etc/docker/daemon.json")
-# Compiled into Debian's sshd; its service makes it, which does not run here.
+# Compiled into Debian's sshd; normally created by its service, which does not run here.
 _PRIVILEGE_SEPARATION: Final = Path("/run/sshd")
 _PING: Final = b"GET /_ping HTTP/1.0\r\n\r\n"
 _START_S: Final = 60.0
-_STOP_S: Final = 30.0  # an engine gives its containers 15 s
-# How long a server is looked for in vain before it has ended: while it executes another program it has no arguments to be known by.
+_STOP_S: Final = 30.0  # an engine gives its containers 15 s to stop
+# How long a server may be missing before it counts as exited: during execve, it has no arguments to recognize it by.
 _GONE_S: Final = 1.0
 
 
 def configure(layout: Layout) -> None:
-    """Write keys and configuration of all nodes; the directories of the rig are there."""
+    """Write keys and configuration of all nodes, into the rig's existing directories."""
     key = layout.run / "key"
     _make_key(key)
     authorized = layout.run / "authorized_keys"
@@ -58,19 +58,19 @@ def configure(layout: Layout) -> None:
 
 
 def name_host(node: RigNode) -> None:
-    """Give the node a host name of its own, so that libraries which tell hosts apart by it take it for one."""
+    """Give the node its own host name, because some libraries tell hosts apart by it."""
     node.host_name.touch()
     run((tool("unshare"), f"--uts={node.host_name}", tool("hostname"), node.address))
 
 
 def start_engine(node: RigNode) -> None:
-    """Start what of its containerd and Docker engine does not run; `await_engine` says when they answer."""
+    """Start the containerd and Docker engine if they do not run; `await_engine` waits until they answer."""
     for name, words in (
         ("containerd", ("--config", str(node.run / "containerd.toml"))),
         ("dockerd", ("--config-file", str(node.run / "daemon.json"))),
     ):
         if not teardown.started_with(Path(words[-1])):
-            # Of one that was killed; another process may have its id now.
+            # Left by a killed one; another process may have its id now.
             (node.run / f"{name}.pid").unlink(missing_ok=True)
             _start(node, name, words)
 
@@ -82,19 +82,19 @@ def await_engine(node: RigNode) -> None:
 
 
 def stop_engine(node: RigNode) -> None:
-    """Stop the Docker engine in order, as `systemctl stop docker` does; it ends its containers."""
+    """Stop the Docker engine and its containers gracefully, like `systemctl stop docker`."""
     running = teardown.started_with(node.run / "daemon.json")
     if not teardown.kill(running, sign=signal.SIGTERM, patience_s=_STOP_S):
         teardown.kill(running)
 
 
 def kill_engine(node: RigNode) -> None:
-    """Kill the Docker engine at once; its containers go on without it."""
+    """Kill the Docker engine immediately; its containers keep running."""
     teardown.kill(teardown.started_with(node.run / "daemon.json"))
 
 
 def start_ssh(node: RigNode) -> None:
-    """Start the ssh server if it does not run; `await_ssh` says when it answers."""
+    """Start the ssh server if it does not run; `await_ssh` waits until it answers."""
     if not teardown.started_with(node.run / "sshd_config"):
         _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
         _start(node, "sshd", ("-D", "-e", "-f", str(node.run / "sshd_config")))
@@ -107,13 +107,13 @@ def await_ssh(node: RigNode) -> None:
 
 
 def stop_ssh(node: RigNode) -> None:
-    """Kill the ssh server and every session: new connections are refused, old ones break."""
+    """Kill the ssh server and all sessions: new connections are refused, open ones break."""
     sessions = tuple(process for process in teardown.processes_of(node.namespace) if process.name.startswith("sshd"))
     teardown.kill((*teardown.started_with(node.run / "sshd_config"), *sessions))
 
 
 def _start(node: RigNode, name: str, words: tuple[str, ...]) -> None:
-    # Not `ip netns exec`, which mounts another /sys, without the control groups that the engine needs.
+    # Not `ip netns exec`: it mounts another /sys, without the control groups that the engine needs.
     inside = (tool("nsenter"), f"--net={NAMESPACES / node.namespace}", f"--uts={node.host_name}")
     start_daemon((*inside, tool(name), *words), log=node.run / f"{name}.log")
 
@@ -134,7 +134,7 @@ def _await(node: RigNode, name: str, *, configuration: Path, answers: Callable[[
 
 
 def _answers(address: Path | tuple[str, int], *, ask: bytes, expect: bytes) -> bool:
-    """Whether a server answers with this among its first words. An engine lets one connect long before it is ready."""
+    """Whether a server's first bytes contain `expect`. An engine accepts connections long before it is ready."""
     family = socket.AF_UNIX if isinstance(address, Path) else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -155,13 +155,13 @@ def _public(key: Path) -> str:
 
 
 def _machine_engine() -> dict[str, Any]:
-    """Settings of the machine's own engine; empty where it has none of its own."""
+    """Settings of the machine's own engine; empty if it has none."""
     text = read_text(_MACHINE_ENGINE)
     settings: dict[str, Any] = json.loads(text) if text else {}
     return settings
 
 
 def is_root_locked() -> bool:
-    """Whether root has no password at all, as on Ubuntu: sshd then lets root in only if PAM may decide."""
+    """Whether root has no password at all, as on Ubuntu: sshd then accepts root only if it uses PAM."""
     lines = (read_text(Path("/etc/shadow")) or "").splitlines()
     return any(line.startswith("root:!") for line in lines)

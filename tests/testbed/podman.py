@@ -1,4 +1,4 @@
-"""A Podman with a storage of the tests' own, beside what the machine has."""
+"""A Podman with separate storage for tests, next to the machine's own."""
 
 import os
 import subprocess
@@ -12,9 +12,9 @@ LIMITED = Path(__file__).parents[1] / "containers" / "runc_within_limits"
 
 @contextmanager
 def own_storage() -> Iterator[dict[str, str]]:
-    """The variables that lead to it, all of which is removed at the end.
+    """Yield the environment variables that select the storage, which is removed at the end.
 
-    Its folder has a short path: Podman's sockets lie below it, and where one is longer than the kernel takes, ends of containers go unseen.
+    The folder's path is short, because Podman's sockets lie below it: if a path exceeds the kernel's limit, container exits go unnoticed.
     """
     with tempfile.TemporaryDirectory(prefix="pod-", dir="/tmp") as name:
         folder = Path(name)

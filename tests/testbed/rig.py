@@ -1,4 +1,4 @@
-"""A rig: brought up, taken down, and the faults that tests ask of it. What comes up half goes down whole."""
+"""A rig: brought up, taken down, and the faults that tests inject. A rig that fails to come up is removed completely."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CPU: Final = "/sys/devices/system/cpu"
 
 
 class Rig:
-    """A running rig, nodes `n1`, `n2`, ... of it by name."""
+    """A running rig, with nodes `n1`, `n2`, ... by name."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -39,7 +39,7 @@ class Rig:
         parent: Path | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> Rig:
-        """Bring a rig up; whatever a rig of this number has left goes first."""
+        """Bring a rig up, after removing the remains of any rig with the same number."""
         refuse_unfit()
         if not 1 <= nodes <= MOST_NODES:
             raise RequestError(
@@ -69,7 +69,7 @@ class Rig:
     def _raise(self, link: Link | None, report: Callable[[str], None]) -> None:
         layout = self.layout
         layout.run.mkdir(mode=0o700, parents=True)
-        (layout.run / "data").symlink_to(layout.data)  # before what it leads to, so that that is always found
+        (layout.run / "data").symlink_to(layout.data)  # before its target, so that the target can always be found
         layout.data.mkdir(mode=0o700, parents=True)
         report(f"network of {len(layout.nodes)} nodes")
         network.build(layout)
@@ -95,21 +95,21 @@ class Rig:
         return self.layout.nodes
 
     def hosts(self, count: int | None = None, *, way: Way = "ssh") -> Path:
-        """A hosts.yaml of all nodes, or of the first few; it says what the links are held to, also after `shape`."""
+        """Write a hosts.yaml of all nodes, or of the first few; `shape` updates the link limits in it."""
         self._listed[count, way] = None
         path = self.layout.hosts_file(way=way, nodes=count)
         path.write_text(hosts_yaml(self.nodes[:count], way=way, link=self.link, number=self.layout.number))
         return path
 
     def shape(self, link: Link | None) -> None:
-        """Hold all links to a rate and delay from now on, or to none; the machine's own link stays as fast as it is."""
+        """Limit all links to a rate and delay from now on, or lift the limits; the machine's own link stays unlimited."""
         network.shape(self.layout, link)
         self.link = link
         for count, way in tuple(self._listed):
             self.hosts(count, way=way)
 
     def cut_link(self, name: str, interface: str = "eth0") -> None:
-        """Take a node's interface down. With `eth0` goes its ssh server's way to the machine too."""
+        """Take a node's interface down. Without `eth0`, the machine can't reach its ssh server either."""
         network.set_link(self.layout.node(name), interface, up=False)
 
     def mend_link(self, name: str, interface: str = "eth0") -> None:
@@ -144,7 +144,7 @@ class Rig:
 
 
 def core_groups(root: Path = Path("/")) -> tuple[tuple[int, ...], ...]:
-    """The logical CPUs that this process may use, those of one physical core together."""
+    """Logical CPUs that this process may use, grouped by physical core."""
     allowed = os.sched_getaffinity(0)
     found: dict[tuple[int, ...], None] = {}
     for cpu in sorted(allowed):

@@ -1,7 +1,8 @@
-"""A Slurm of several nodes on one machine, each node with a network, a host name and a slurmd of its own.
+"""A Slurm with several nodes on one machine, each node with its own network, host name and slurmd.
 
-All of it lives in namespaces whose first process is this program: `python -m testbed.slurm DIRECTORY NODES`. When its standard input ends, as it
-does with whoever holds the other end, even by kill -9, it ends, and the kernel takes everything else with it: processes, networks, mounts.
+Everything lives in namespaces whose first process is this program: `python -m testbed.slurm DIRECTORY NODES`. It exits when its standard input
+closes, which happens when the process with the other end exits, even by kill -9; the kernel then removes everything else: processes,
+networks, mounts.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
 
 
 def refuse_unfit() -> None:
-    """Refuse a machine that can't have it. RequestError: with what to install."""
+    """Refuse a machine that can't run it. RequestError names the packages to install."""
     if os.getuid():
         raise RequestError("a Slurm of several nodes takes root here; run the tests as root")
     lacking = sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
@@ -69,17 +70,17 @@ def refuse_unfit() -> None:
 
 @dataclass(frozen=True)
 class Slurm:
-    """A Slurm that runs.
+    """A running Slurm.
 
     Attributes:
-        pid: of its first process, as this machine counts.
+        pid: of its first process, in this machine's namespace.
     """
 
     directory: Path
     pid: int
 
     def inside(self, *argv: str) -> tuple[str, ...]:
-        """The command that runs another in the network of its head node, among its processes."""
+        """The argv that runs a command in the namespaces of its head node."""
         spaces = ("--mount", "--net", "--pid", "--uts")
         return (
             "nsenter",
@@ -92,21 +93,21 @@ class Slurm:
         )
 
     def ask(self, *argv: str) -> str:
-        """What a command prints there."""
+        """Run a command there and return its output."""
         return subprocess.run(self.inside(*argv), capture_output=True, text=True, check=True, timeout=60).stdout
 
     def daemon(self, name: str) -> str:
-        """Process id of `n1`, `n2`, ... or `slurmctld` inside."""
+        """Process id of `n1`, `n2`, ... or `slurmctld`, in its namespace."""
         return (self.directory / "run" / f"{name}.pid").read_text(encoding="ascii").strip()
 
     def log(self, name: str) -> str:
-        """What it logged."""
+        """Return a daemon's log."""
         return (self.directory / "log" / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
 
 @contextlib.contextmanager
 def running(directory: Path, *, nodes: int) -> Iterator[Slurm]:
-    """Bring it up in an empty directory; it goes down with the context, and with this process."""
+    """Bring a Slurm up in an empty directory; it goes down with the context, and with this process."""
     refuse_unfit()
     argv = ("unshare", "--mount", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable)
     process = subprocess.Popen(
@@ -128,7 +129,7 @@ def running(directory: Path, *, nodes: int) -> Iterator[Slurm]:
 
 
 def main(directory: Path, nodes: int) -> None:
-    """Start everything, say so, and wait for the end of standard input."""
+    """Start everything, print `ready`, and wait until standard input closes."""
     spools = (f"spool/n{number}" for number in range(1, nodes + 1))
     for folder in ("state", "log", "run", "munge", "cgroup", *spools):
         (directory / folder).mkdir(parents=True)
@@ -153,7 +154,7 @@ def main(directory: Path, nodes: int) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     while not (select.select([0], [], [], 0.5)[0] and not os.read(0, 1)):
-        with contextlib.suppress(ChildProcessError):  # orphans of the whole namespace are this process's
+        with contextlib.suppress(ChildProcessError):  # this process inherits orphans of the whole namespace
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
@@ -164,7 +165,7 @@ def _idle() -> int:
 
 
 def _start_munge(folder: Path) -> None:
-    """The daemon that signs, as its own user, with a key made now."""
+    """Start the authentication daemon as its own user, with a new key."""
     key = folder / "key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
@@ -185,9 +186,9 @@ def _start_munge(folder: Path) -> None:
 
 
 def _start_node(number: int, groups: Path) -> None:
-    """A node: its namespaces, its wire to the bridge, and its slurmd, which waits until the wire is there.
+    """Start a node: its namespaces, its link to the bridge, and its slurmd, which waits for the link.
 
-    A network namespace has interfaces of its own in a sysfs that is mounted in it, where the control groups are to be mounted again.
+    Only a newly mounted sysfs shows a network namespace's own interfaces; the control groups must then be mounted in it again.
     """
     name = f"n{number}"
     script = (

@@ -1,7 +1,7 @@
-"""All that a rig leaves on the machine, found by name alone, and its removal: what is half there goes as what is whole does.
+"""Finds everything that a rig leaves on the machine, by name alone, and removes it, even if it is incomplete.
 
-Processes are found in three ways, since any of them can be gone after a kill: those in a node's network namespace (engines, ssh
-sessions, containers on the host's network), those in its control groups (containers without a network), and engines and ssh servers by
+Processes are found in three ways, because after a kill, any one of the three may fail: by a node's network namespace (engines, ssh
+sessions, containers on the host's network), by its control groups (containers without a network), and, for engines and ssh servers, by
 the configuration file in their arguments.
 """
 
@@ -25,7 +25,7 @@ from testbed import groups
 from testbed.layout import NAMESPACES, data_directory, prefix, run_directory, uplink
 from testbed.tools import tool
 
-# `comm` of what a rig starts; the first two are what becomes the others.
+# `comm` of a rig's programs; the first two exec the others.
 _OWN_PROGRAMS: Final = re.compile(r"setsid|nsenter|dockerd|containerd.*|sshd.*")
 _NAMED: Final = 3
 _ROUNDS: Final = 20
@@ -43,13 +43,13 @@ class Process:
 
 @dataclass(frozen=True)
 class Remains:
-    """What is there of a rig."""
+    """What exists of a rig."""
 
     processes: tuple[Process, ...] = ()
-    mounts: tuple[str, ...] = ()  # mount points below its directories, those on top of others first
+    mounts: tuple[str, ...] = ()  # mount points below its directories, topmost first
     namespaces: tuple[str, ...] = ()
-    uplink: str | None = None  # the machine's interface into it, None when gone
-    groups: tuple[Path, ...] = ()  # directories of its control groups, those in others first
+    uplink: str | None = None  # the machine's interface into it; None if there is none
+    groups: tuple[Path, ...] = ()  # directories of its control groups, children first
     directories: tuple[Path, ...] = ()  # of sockets and keys, and of images and containers
 
     def __bool__(self) -> bool:
@@ -57,7 +57,7 @@ class Remains:
 
     @property
     def in_words(self) -> str:
-        """What is there, for an error sentence: the first few, for what comes later is only there because they are."""
+        """What exists, for an error message: only the first few, because later items exist only because of earlier ones."""
         kinds = {
             "process": [f"{process.pid} ({process.name})" for process in self.processes],
             "mount": self.mounts,
@@ -72,7 +72,7 @@ class Remains:
 
 
 def find(number: int) -> Remains:
-    """Look for all that belongs to a rig; changes nothing."""
+    """Find everything that belongs to a rig; changes nothing."""
     group_directories = groups.of_rig(number)
     directories = _directories(number)
     namespaces = tuple(sorted(path.name for path in NAMESPACES.glob(f"{prefix(number)}*")))
@@ -87,7 +87,7 @@ def find(number: int) -> Remains:
 
 
 def remove(number: int) -> None:
-    """Remove all that belongs to a rig. Safe when nothing is there, or only half of it."""
+    """Remove everything that belongs to a rig, even if there is nothing or only part of it."""
     refusal = ""
     for _ in range(_ROUNDS):
         found = find(number)
@@ -95,7 +95,7 @@ def remove(number: int) -> None:
             return
         try:
             _remove(found)
-        except (CommandError, OSError) as error:  # what a process that just ended still held is free in the next round
+        except (CommandError, OSError) as error:  # the next round can remove what a process that just exited still held
             refusal = error.last_line if isinstance(error, CommandError) else str(error)
             time.sleep(0.1)
     found = find(number)
@@ -107,13 +107,13 @@ def remove(number: int) -> None:
 
 
 def processes_of(namespace: str) -> tuple[Process, ...]:
-    """The living processes in a network namespace."""
+    """Live processes in a network namespace."""
     inode = _inode(NAMESPACES / namespace)
     return tuple(process for process in _living() if inode is not None and _inode(_network(process.pid)) == inode)
 
 
 def started_with(configuration: Path) -> tuple[Process, ...]:
-    """The living processes of the rig's own that have this file among their arguments."""
+    """Live processes of a rig's own programs with this file among their arguments."""
     path = re.compile(rf"(?<![\w/]){re.escape(str(configuration))}(?![\w.-])")
     return tuple(
         process for process in _living() if _OWN_PROGRAMS.fullmatch(process.name) and path.search(process.arguments)
@@ -123,7 +123,7 @@ def started_with(configuration: Path) -> tuple[Process, ...]:
 def kill(
     processes: tuple[Process, ...], *, sign: signal.Signals = signal.SIGKILL, patience_s: float = _PATIENCE_S
 ) -> bool:
-    """Signal processes and wait for their end; whether all have ended."""
+    """Signal processes and wait for them. Returns whether all have exited."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, sign)
@@ -139,26 +139,26 @@ def _remove(found: Remains) -> None:
     if found.processes:
         groups.thaw(found.groups)
         kill(found.processes)
-        return  # to look again: one of them may have started another
+        return  # check again: one of them may have started another
     for mount in found.mounts:
         try:
             run((tool("umount"), mount))
         except CommandError:
             run((tool("umount"), "--lazy", mount))
-    if found.uplink:  # at once; with its namespace it would go some time later
+    if found.uplink:  # explicitly: with its namespace, it would disappear only some time later
         run((tool("ip"), "link", "delete", found.uplink))
     for namespace in found.namespaces:
         run((tool("ip"), "netns", "delete", namespace))
     for group in found.groups:
         with contextlib.suppress(FileNotFoundError):
             group.rmdir()
-    for directory in found.directories:  # never through a mount, for `find` is asked again after they are gone
+    for directory in found.directories:  # never through a mount: `find` runs again after mounts are gone
         if not _mounts((directory,)):
             shutil.rmtree(directory)
 
 
 def _directories(number: int) -> tuple[Path, ...]:
-    """Images first: the other one holds the link that says where they are."""
+    """The rig's directories, images first: the other one holds the link to them."""
     here = run_directory(number)
     places = [data_directory(number, cache_dir() / "rig")]
     with contextlib.suppress(OSError):
@@ -168,7 +168,7 @@ def _directories(number: int) -> tuple[Path, ...]:
 
 
 def _is_directory(path: Path) -> bool:
-    """Whether there is one; a place where nobody can look, as one with too long a name, has nothing of a rig."""
+    """Whether a directory exists; if the path can't be checked, such as a name that is too long, no part of a rig is there."""
     try:
         return path.is_dir()
     except OSError:
@@ -182,7 +182,7 @@ def _mounts(directories: tuple[Path, ...]) -> tuple[str, ...]:
 
 
 def _unescape(text: str) -> str:
-    r"""Undo the kernel's way to write a blank in a path: `\040`."""
+    r"""Undo the kernel's escaping of blanks in a path: `\040`."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
@@ -215,7 +215,7 @@ def _living() -> tuple[Process, ...]:
 
 
 def _is_alive(process: Process) -> bool:
-    """Whether it still runs. The entry of one that has ended stays until its parent reaps it, and not every init does."""
+    """Whether it still runs. An exited process keeps its entry until its parent reaps it, and not every init does."""
     state = (read_text(Path("/proc", str(process.pid), "stat")) or ") X").rpartition(")")[2].split()[0]
     return state not in ("Z", "X")  # proc_pid_stat(5)
 
@@ -225,7 +225,7 @@ def _network(pid: int) -> Path:
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
-    """What a namespace is known by: device and number."""
+    """Identify a namespace, by device and inode."""
     try:
         there = path.stat()
     except OSError:

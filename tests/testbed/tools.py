@@ -1,4 +1,4 @@
-"""The programs of the machine that a rig is made with, the one sentence that says what is missing, and those that run on by themselves."""
+"""The programs that a rig needs, one sentence that names the missing ones, and starting daemons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from runner.core.errors import RequestError
 
-# Program and the Debian package that has it.
+# Programs and their Debian packages.
 PACKAGES: Final = {
     "containerd": "containerd",
     "dockerd": "docker.io",
@@ -32,12 +32,12 @@ _SYSTEM: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # not on the PATH that `su` 
 
 @cache
 def tool(name: str) -> str:
-    """The path of a program; its bare name where there is none, for `refuse_unfit` has looked before."""
+    """Path of a program; its bare name if it is missing, which `refuse_unfit` has ruled out."""
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM}") or name
 
 
 def refuse_unfit() -> None:
-    """Refuse a user or a machine that can't make a rig."""
+    """Refuse users and machines that can't run a rig."""
     if os.geteuid() != 0:
         raise RequestError("a rig is made of network namespaces and engines, which need root; type it after sudo")
     missing = [name for name in PACKAGES if "/" not in tool(name)]
@@ -49,9 +49,9 @@ def refuse_unfit() -> None:
 
 
 def start_daemon(argv: Sequence[str], *, log: Path) -> None:
-    """Start a process that goes on without this one; what it writes is appended to `log`.
+    """Start a process that outlives this one and appends its output to `log`.
 
-    It gets a session of its own and init as its parent, so that neither Ctrl-C nor this process' end reaches it; whoever starts one must be
+    It gets its own session and init as parent, so that neither Ctrl-C nor this process' exit affects it; callers must be
     able to find it again by its arguments.
     """
     with log.open("ab") as file:
@@ -60,6 +60,6 @@ def start_daemon(argv: Sequence[str], *, log: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            cwd="/",  # a daemon must not hold the directory that it was started from
+            cwd="/",  # a daemon must not keep the current directory in use
             check=False,
         )
