@@ -1,6 +1,6 @@
-"""What the programs of two frameworks are held to: equal losses over twenty steps from equal weights. No script by itself.
+"""Checks that the programs of two frameworks have equal losses over twenty steps from equal weights. A library, not a script.
 
-The losses in `tests/golden/alike_losses.json` are PyTorch's; its scripts hold it to them as well.
+The losses in `tests/golden/alike_losses.json` are PyTorch's; its own scripts are checked against them too.
 """
 
 import json
@@ -11,10 +11,10 @@ import numpy as np
 
 GOLDEN = Path(__file__).parents[2] / "golden/alike_losses.json"
 STEPS = 20
-GAN = (*alone.WGAN, "--clip=0.04", "--batch=4")  # a cube that cuts some weights off
+GAN = (*alone.WGAN, "--clip=0.04", "--batch=4")  # a clip value that affects some weights
 WORDS = {
-    # RMSprop's first steps are as long for a gradient that is rounding as for any other, and normalizations make much of it: at 0.0002
-    # PyTorch in fp32 and in fp64 differ by 1 %.
+    # RMSprop's first steps have the same length for a gradient that is only rounding error as for any other, and normalizations amplify that: at
+    # 0.0002, PyTorch in fp32 and in fp64 differ by 1 %.
     "wgan": ("--model=wgan", *GAN, "--learning-rate=0.00002"),
     "wgan-nobn": ("--model=wgan-nobn", *GAN, "--learning-rate=0.0002"),
     "wgan-gp": ("--model=wgan-gp", *alone.PENALIZED, "--batch=4", "--learning-rate=0.00002"),
@@ -32,9 +32,9 @@ def flags(parser, model):
 
 
 def weights(shapes, *, normalized):
-    """Weights in PyTorch's shapes, by their number; vectors are biases, or with `normalized` in turn scales, around 1, and biases.
+    """Draw weights in PyTorch's shapes, seeded by their number; vectors are biases, or with `normalized` alternately scales, around 1, and biases.
 
-    `normalized="biased"`: so are those behind the bias that follows each matrix. Numbers in its place are those of scales.
+    With `normalized="biased"`, the alternation restarts after each matrix and its bias. A set has the numbers of the scales.
     """
     found, vectors = [], 0
     for number, shape in enumerate(shapes):
@@ -52,7 +52,7 @@ def weights(shapes, *, normalized):
 
 
 def copied(training, *, normalized=False):
-    """Give what a PyTorch program trains these weights, and take its losses."""
+    """Copy these weights into a PyTorch training, and return its losses."""
     import torch
 
     with torch.no_grad():
@@ -63,8 +63,8 @@ def copied(training, *, normalized=False):
 
 
 def transposed(variables, tf, *, normalized, tables=0):
-    """Give the variables of a TensorFlow program the weights that PyTorch's has: kernels lie the other way round there, but not the first `tables`."""
-    # (height, width, in, out) of a convolution is (out, in, height, width) there.
+    """Assign PyTorch's weights to a TensorFlow program's variables: kernels are transposed, except the first `tables`."""
+    # A convolution's (height, width, in, out) is (out, in, height, width) in PyTorch.
     kernels = {1: (0,), 2: (1, 0), 3: (0, 1, 2), 4: (3, 2, 0, 1)}
     turned = [(0, 1) if number < tables else kernels[len(v.shape)] for number, v in enumerate(variables)]
     shapes = [tuple(v.shape[axis] for axis in axes) for v, axes in zip(variables, turned, strict=True)]
@@ -74,7 +74,7 @@ def transposed(variables, tf, *, normalized, tables=0):
 
 
 def hold(losses):
-    """Hold the losses of a workload's models against PyTorch's."""
+    """Compare the losses of a workload's models with PyTorch's."""
     golden = json.loads(GOLDEN.read_text())
     for model, found in losses.items():
         assert len(found) == STEPS

@@ -1,4 +1,4 @@
-"""Flags that the programs of all new workloads take, and such a program's training as an object on this CPU. No script by itself."""
+"""Flags of the programs of all newer workloads, and a program's training as an object on this CPU. A library, not a script."""
 
 SHARED = (
     *("--precision=fp32", "--device=cpu", "--devices=1", "--data=synthetic", "--seed=1", "--threads=1"),
@@ -23,7 +23,7 @@ LANGUAGE = (
 
 
 def training(program, parser, *words, ranks=None):
-    """Make what a PyTorch program trains; of a flag that comes twice, the last counts."""
+    """Build the training of a PyTorch program; the last of duplicate flags wins."""
     import torch
     from with_pytorch.ranks import Alone
 

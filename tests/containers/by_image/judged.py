@@ -1,7 +1,7 @@
-"""What all frameworks' programs are held to where they judge a network on images: epochs with validation, and inference. No script by itself.
+"""Checks of all frameworks' programs that evaluate a network on images: epochs with validation, and inference. A library, not a script.
 
-Three classes of one colour each, 20 JPEGs a class; of each the 5th, 10th, 15th and 20th are for validation. One of these is cut short and counts
-for nothing, one has the colour of another class. So a network that tells colours apart is right on 10 of 11.
+There are three classes of one colour each with 20 JPEGs a class, of which the 5th, 10th, 15th and 20th are for validation. One of these is
+truncated and does not count, one has the colour of another class, so a network that tells colours apart is right for 10 of 11.
 """
 
 import io
@@ -12,7 +12,7 @@ from colours import COLOURS
 from probed import WORKLOADS, of, ran
 
 SAMPLES, RIGHT = 11, 10
-CUT = ["green/00.jpg", "red/04.jpg"]  # one that is trained on, one that is validated on
+CUT = ["green/00.jpg", "red/04.jpg"]  # one from training, one from validation
 EACH = 20
 COMMON = (
     *("--model=lenet", "--image-size=32", "--num-classes=3", "--device=cpu", "--devices=1", "--seed=1", "--threads=1"),
@@ -22,7 +22,7 @@ TRAIN = ("--strategy=single", "--learning-rate=0.003", "--momentum=0.9", "--weig
 
 
 def drawn(colour, number):
-    """A JPEG of one colour, by Pillow; they differ in size."""
+    """Encode a JPEG of one colour with Pillow; sizes vary."""
     from PIL import Image
 
     jpeg = io.BytesIO()
@@ -31,7 +31,7 @@ def drawn(colour, number):
 
 
 def folder(jpeg=drawn):
-    """Make the class folders; `jpeg(colour, number)` gives the bytes of an image."""
+    """Create the class folders; `jpeg(colour, number)` returns the bytes of an image."""
     root = Path(tempfile.mkdtemp())
     for name in COLOURS:
         (root / name).mkdir()
@@ -45,7 +45,7 @@ def folder(jpeg=drawn):
 
 
 def converge(framework, data, *more, launcher=(), ranks=({},), processes=1):
-    """Train three epochs; hold what they were validated on to the whole set, each image once over all ranks."""
+    """Train for three epochs; validation must cover each image of the set once, over all ranks."""
     program = str(WORKLOADS / f"imagenet_cnn/train_{framework}.py")
     lengths = ("--batch=4", "--iterations=60", "--epoch-iterations=20", "--window=8", f"--data={data}")
     events = ran(*launcher, program, *COMMON, *TRAIN, *lengths, *more, ranks=ranks)
@@ -70,7 +70,7 @@ def converge(framework, data, *more, launcher=(), ranks=({},), processes=1):
 
 
 def infer(framework, data, precision):
-    """Train a little, and hold predictions at a precision against labels and against those in fp32."""
+    """Train briefly, and compare predictions at a precision with labels and with fp32's."""
     program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
     lengths = ("--batch=3", "--iterations=5", "--window=2", "--fit=60", f"--data={data}", f"--precision={precision}")
     events = ran(program, *COMMON, *lengths)
@@ -93,7 +93,7 @@ def infer(framework, data, precision):
 
 
 def infer_for_a_while(framework):
-    """Answer for seconds, and not for a number of batches."""
+    """Infer for a given time instead of a number of batches."""
     lengths = ("--batch=3", "--iterations=0", "--measure-seconds=0.5", "--window=0")
     program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
     paced = ran(program, *COMMON, *lengths, "--data=synthetic", "--precision=fp32")
@@ -103,7 +103,7 @@ def infer_for_a_while(framework):
 
 
 def answers_in_order(predictor, samples, expected):
-    """Hold what a program for GPUs answers with several batches of several lengths under way to what each sample gets by itself."""
+    """A GPU program's answers to batches of several lengths in flight must equal those to each sample on its own."""
     import inference
 
     laid_out, first, parts = predictor.lay_out(samples), 0, []

@@ -1,9 +1,9 @@
-"""What all frameworks' networks are held to: the parameters of the catalog (first argument, JSON) and the operations of PyTorch's counter, at
-image sizes that leave a rest in some layer and ones that leave none. No script by itself.
+"""Checks of all frameworks' networks: parameters as in the catalog (first argument, JSON) and operations as counted by PyTorch, at
+image sizes with and without a remainder in some layer. A library, not a script.
 
-Prevents a layer that is missing, doubled or of another width, which would make a throughput that compares with nothing; a map that is pooled
-away before the last layer, which only a user with that size would see; frameworks that are held against each other by another count of
-operations, and so by another utilisation.
+Prevents a layer that is missing, duplicated or of another width, whose throughput would be comparable with nothing; a map that is pooled
+away before the last layer, which only users of that size would notice; and frameworks with different operation counts, hence
+incomparable utilisation.
 """
 
 import json
@@ -14,16 +14,16 @@ import numpy as np
 from flop import per_sample
 
 CATALOG = json.loads(sys.argv[1])
-# Deeper ones of a family: more layers that leave the map as it is, looked at in their own size alone.
+# Deeper variants of a family, whose extra layers do not change the map; checked only at their own size.
 DEEPER = {"inception-v3-aux", "resnet101", "resnet152", "resnet152-imagenet-stem", "vgg19", "vit-b16"}
-# Half of the loss is that of classifiers which drop 0.7 of their units: six steps prove nothing of it.
+# Half of the loss comes from classifiers that drop 0.7 of their units: six steps prove nothing.
 UNSTEADY = {"googlenet-bvlc"}
-# {network: {size: {"forward", "backward"}}} of a sample.
+# {network: {size: {"forward", "backward"}}} per sample.
 REFERENCE = json.loads((Path(__file__).parents[2] / "golden/flop_per_sample.json").read_text())
 
 
 def hold_local_norm(normalize):
-    """Hold local response normalization of maps (batch, channels, height, width) to its formula, at pixels that make it show."""
+    """Check local response normalization of maps (batch, channels, height, width) against its formula, with pixels large enough to matter."""
     x = 100 * np.random.default_rng(1).standard_normal((2, 7, 3, 4), np.float32)
     squares = np.pad(x**2, [(0, 0), (2, 2), (0, 0), (0, 0)])
     mean = sum(squares[:, shift : shift + 7] for shift in range(5)) / 5
@@ -31,7 +31,7 @@ def hold_local_norm(normalize):
 
 
 def hold_rmsprop(step):
-    """Hold two steps of RMSprop, with a rate of 0.1, momentum 0.9 and weight decay 0.5, to its formula; `step(gradient)` gives (weight, average).
+    """Check two steps of RMSprop, with rate 0.1, momentum 0.9 and weight decay 0.5, by formula; `step(gradient)` returns (weight, average).
 
     The first gradient is 1.5 + 0.5 x 1 = 2, and the mean of squares 0.9 x 1 + 0.1 x 4 = 1.3.
     """
@@ -44,12 +44,12 @@ def hold_rmsprop(step):
 
 
 def counted(name):
-    """The sizes at which operations are counted."""
+    """Sizes at which operations are counted."""
     return sorted({CATALOG[name][0]} | (set() if name in DEEPER else {32}))
 
 
 def sizes(name):
-    """The sizes at which shapes are looked at."""
+    """Sizes at which shapes are checked."""
     return counted(name) if name in DEEPER else sorted({32, 33, 299, CATALOG[name][0]})
 
 
@@ -58,14 +58,14 @@ def hold_parameters(name, found):
 
 
 def hold_operations(name, size, layers, *, saved=0):
-    """Hold (weights, positions) of layers to PyTorch's operations, or to those less what a network is known to save forward."""
+    """Compare (weights, positions) of layers with PyTorch's operations, minus those that a network is known to save in the forward pass."""
     ours, theirs = per_sample(layers), REFERENCE[name][str(size)]
     for phase, passes in (("forward", 1), ("backward", 2)):
         assert abs(ours[phase] / (theirs[phase] - passes * saved) - 1) < 0.02, (name, size, phase, ours, theirs)
 
 
 def hold_learning(name, losses, untouched):
-    """Hold a network to what six steps on one batch have to do: lower its loss, and give every weight a gradient."""
+    """Six steps on one batch must lower the loss and give every weight a gradient."""
     assert len(losses) == 6
     assert name in UNSTEADY or losses[-1] < 0.8 * losses[0], f"{name}: {losses}"
     assert not untouched, f"{name}: {untouched} get no gradient"

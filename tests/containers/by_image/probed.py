@@ -1,6 +1,6 @@
-"""Trains twice, with and without the probe: what all frameworks' `probing.py` hold their programs to. No script by itself.
+"""Trains twice, with and without the probe: the check of all frameworks' `probing.py`. A library, not a script.
 
-The network has dropout unless told otherwise, so that a random number drawn by the probe would show in the losses.
+The network has dropout by default, so that a random number drawn by the probe would change the losses.
 """
 
 import json
@@ -19,18 +19,18 @@ FLAGS = (
 
 
 def read(text):
-    """The events in the output of a job."""
+    """Events in the output of a job."""
     lines = [line[line.index(PREFIX) + len(PREFIX) :] for line in text.splitlines() if PREFIX in line]
     return [json.loads(line) for line in lines]
 
 
 def ran(*argv, **how):
-    """Run a program to its end: its events."""
+    """Run a program to completion and return its events."""
     return read(run(*argv, **how))
 
 
 def of(events, name):
-    """The events of a name, by rank and as they came."""
+    """Events with this name, by rank and in order."""
     return sorted((event for event in events if event["event"] == name), key=lambda event: event["rank"])
 
 
@@ -42,9 +42,9 @@ OPERATIONS = ["all_gather", "reduce_scatter", "all_to_all"]
 
 
 def hold(train, *, processes, operation, offered=()):
-    """Hold a job to it; `train` is called with the words that come after `FLAGS` and gives its events.
+    """Check a job's probe; `train` takes additional arguments after `FLAGS` and returns the events.
 
-    `offered` are the collectives that it times beside its exchange of gradients.
+    `offered` are the collectives that the probe times in addition to the job's gradient exchange.
     """
     plain, probed = train(), train(f"--probe={','.join(map(str, SIZES))}")
     assert len(losses(plain)) == 6 * processes
@@ -70,5 +70,5 @@ def hold(train, *, processes, operation, offered=()):
 
 
 def program(name, model="googlenet"):
-    """A training program and the flags that all share."""
+    """Return a training program and the common flags."""
     return str(WORKLOADS / "imagenet_cnn" / f"train_{name}.py"), f"--model={model}", *FLAGS

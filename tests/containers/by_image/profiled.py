@@ -1,4 +1,4 @@
-"""Runs training programs under their profilers and reads the rows that they write. No script by itself."""
+"""Runs training programs under their profilers and reads the rows that they write. A library, not a script."""
 
 import json
 
@@ -9,7 +9,7 @@ PREFIX = "::dlscale-rows:: "
 
 
 class Pass(list):
-    """The events of a job, and the rows of its table `kernels`, each a dict with its rank."""
+    """Events of a job, and the rows of its table `kernels`, each a dict with its rank."""
 
     def __init__(self, text):
         super().__init__(read(text))
@@ -26,5 +26,5 @@ class Pass(list):
 
 
 def passed(*argv):
-    """Run a program to its end."""
+    """Run a program to completion."""
     return Pass(run(*argv))

@@ -1,4 +1,4 @@
-"""Runs programs to their ends; where loading a framework takes longer than they do, in forks of a process that has loaded it. No script by itself."""
+"""Runs programs to completion; if importing the framework dominates, in forks of a process that has imported it. A library, not a script."""
 
 import multiprocessing
 import os
@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-# By the end of a program's name. PyTorch's first optimizer loads torch._dynamo; MXNet is left out, as it reads variables that its programs set.
+# By the suffix of a program's name. PyTorch's first optimizer imports torch._dynamo. Not MXNet, which reads variables set by its programs.
 LOADED = {"pytorch": ["torch", "torch._dynamo"], "tensorflow": ["tensorflow"]}
 SUITE = Path(__file__).parents[3]
-# What ps-lite has to know of a job of two workers and a server.
+# ps-lite's variables for a job of two workers and a server.
 MEETING = {
     "DMLC_PS_ROOT_URI": "127.0.0.1",
     "DMLC_NODE_HOST": "127.0.0.1",
@@ -26,7 +26,7 @@ FORKS = multiprocessing.get_context("forkserver")
 
 
 def torchrun(count):
-    """What torchrun tells each of `count` ranks of one host."""
+    """torchrun's variables for each of `count` ranks of one host."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
@@ -35,7 +35,7 @@ def torchrun(count):
 
 
 def run(program, *words, ranks=({},)):
-    """Run a Python program to its end, once for each of `ranks`, which are variables that it has beside those of this process: what it said."""
+    """Run a Python program to completion, once for each of `ranks`, its additional environment variables. Returns the combined output."""
     framework = Path(program).stem.rpartition("_")[2]
     if framework in LOADED:
         FORKS.set_forkserver_preload(LOADED[framework])
@@ -46,11 +46,11 @@ def run(program, *words, ranks=({},)):
 
 
 def forked(argv, ranks):
-    """Each rank has an output of its own, so that none tears another's lines."""
+    """Fork once per rank; separate outputs keep lines of different ranks apart."""
     with tempfile.TemporaryDirectory() as folder:
         said = [[Path(folder) / f"{rank}.{name}" for name in ("out", "err")] for rank in range(len(ranks))]
         processes = [FORKS.Process(target=become, args=(argv, *both)) for both in zip(ranks, said, strict=True)]
-        # A fork would run the script that this process runs, to have its names.
+        # Otherwise, a fork would run this process' main script to define its names.
         with mock.patch.object(sys.modules["__main__"], "__file__", None):
             for process in processes:
                 process.start()
@@ -66,8 +66,8 @@ def forked(argv, ranks):
 
 
 def become(argv, environment, said):
-    """What a fork does: a program's words, its folder first on the path, its output to two files."""
-    multiprocessing.set_start_method(None, force=True)  # the program's own forks are as ever
+    """Turn a fork into a program: its arguments, its folder first on the path, its output in two files."""
+    multiprocessing.set_start_method(None, force=True)  # the program's own forks use the default
     os.environ.update(environment)
     for number, path in enumerate(said, 1):
         with path.open("w") as file:
@@ -78,7 +78,7 @@ def become(argv, environment, said):
 
 
 def parameter_server(worker, *, port=20001, **how):
-    """Run MXNet's scheduler, a server and two workers, of the argv `worker`, to their ends: what they said, if `how` has a pipe for it."""
+    """Run MXNet's scheduler, a server and two workers, with the argv `worker`, to completion. Returns their output if `how` has a pipe for it."""
     shim = (sys.executable, str(SUITE / "workloads/with_mxnet/shim.py"))
     roles = (("scheduler", shim), ("server", shim), ("worker", worker), ("worker", worker))
     meeting = {**os.environ, **MEETING, "DMLC_PS_ROOT_PORT": str(port)}

@@ -1,6 +1,6 @@
-"""What two frameworks' Deep Speech 2 are held to: equal losses over ten steps from equal weights. No script by itself.
+"""Checks that two frameworks' Deep Speech 2 have equal losses over ten steps from equal weights. A library, not a script.
 
-The losses in `tests/golden/deepspeech2_losses.json` are PyTorch's; its script holds it to them as well.
+The losses in `tests/golden/deepspeech2_losses.json` are PyTorch's; its own script is checked against them too.
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 GOLDEN = Path(__file__).parents[2] / "golden/deepspeech2_losses.json"
 STEPS = 10
 MODEL = "deepspeech2-small"
-# As it is, a small one that is normalized as the large ones are, and one of the suite's layers.
+# The small one as it is, one normalized like the large ones, and one with the suite's layers.
 SIZES = {"plain": (8, 2, 64, False, False), "normalized": (4, 2, 16, True, False), "suite": (8, 2, 32, False, True)}
 
 
@@ -21,7 +21,7 @@ def flags(parser):
 
 
 def weights(shapes):
-    """Weights and biases by their number, the same in each framework: those of the convolutions, of each recurrent layer first forwards and
+    """Draw weights and biases, seeded by their number, the same in each framework: those of the convolutions, of each recurrent layer forwards
     then backwards (inputs, states, their biases), and of both dense layers.
     """
     return [
@@ -31,7 +31,7 @@ def weights(shapes):
 
 
 def hold(losses):
-    """Hold losses by size against PyTorch's."""
+    """Compare losses by size with PyTorch's."""
     golden = json.loads(GOLDEN.read_text())
     assert set(losses) == set(golden) == set(SIZES)
     for size, found in losses.items():

@@ -1,7 +1,7 @@
-"""Inside the image: JPEGs of one colour, packed and read back, have the label of their folder and the colour of their file, normalized.
+"""Inside the image: JPEGs of one colour, packed and read back, have their folder's label and their file's colour, normalized.
 
-Prevents labels shifted against images, channels swapped, a mean or scale of another order, a corrupt image that ends the run or is
-not named, a name with a space that ends the list, classes that come one after the other, an LMDB that no other user can read.
+Prevents labels shifted against images, swapped channels, a mean or scale in another order, a corrupt image that ends the run or is
+not reported, a name with a space that truncates the list, batches with a single class, an LMDB that other users can't read.
 """
 
 import collections
@@ -20,7 +20,7 @@ from PIL import Image
 
 PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
-# (pixel - mean) / 57.63 in the order blue, green, red, by hand.
+# (pixel - mean) / 57.63 in the order blue, green, red, computed by hand.
 NORMALIZED = {"blue": (2.628, -2.018, -2.146), "green": (-1.796, 2.407, -2.146), "red": (-1.796, -2.018, 2.279)}
 CLASSES = sorted(COLOURS)
 
@@ -42,7 +42,7 @@ pack = [
     str(root / "packed.lmdb"),
     "--image-size=28",
 ]
-for _ in range(2):  # a second time over the first
+for _ in range(2):  # the second time over the first
     report = json.loads(subprocess.run(pack, stdout=subprocess.PIPE, check=True).stdout.decode())
 assert report["classes"] == CLASSES
 assert report["images"] == 24

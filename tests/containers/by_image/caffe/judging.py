@@ -1,7 +1,7 @@
-"""Inside the image: inference counts what is right, with a network that has learned through Caffe's Python interface.
+"""Inside the image: inference counts correct answers, with a network trained through Caffe's Python interface.
 
-Prevents labels shifted against images, answers with dropout or by the statistics of a batch, statistics that let numbers grow beyond fp32,
-weights that are lost on the way from the solver, answers that depend on the batch.
+Prevents labels shifted against images, answers with dropout or batch statistics, statistics that let numbers overflow fp32,
+weights that are lost between the solver and the network, answers that depend on the batch.
 """
 
 import tempfile
@@ -38,7 +38,7 @@ def answers_are_of_each_image_alone():
 
 
 def a_batch_is_held_against_what_is_free():
-    """As on a GPU: LeNet's blobs of 32 pixels, by hand: 3x32x32, 20x28x28, 20x14x14, 50x10x10, 50x5x5, 500 and 3 numbers of 4 bytes."""
+    """As on a GPU. LeNet's blobs at 32 pixels, by hand: 3x32x32, 20x28x28, 20x14x14, 50x10x10, 50x5x5, 500 and 3 numbers of 4 bytes."""
     with tempfile.TemporaryDirectory() as folder:
         made = predictor("lenet", folder)
         each = 4 * (3072 + 15680 + 3920 + 5000 + 1250 + 500 + 3)

@@ -1,7 +1,7 @@
-"""Inside the image: a few steps on one batch lower the loss of a network, and every weight gets a gradient.
+"""Inside the image: a few steps on one batch lower a network's loss, and every weight gets a gradient.
 
-Prevents a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign, residual blocks
-that do not start as identities, synthetic images that change from step to step or are no standard normal noise.
+Prevents a branch that is built but not connected, a weight without a gradient, a gradient of the wrong sign, residual blocks
+that do not start as identities, synthetic images that change from step to step or are not standard normal noise.
 """
 
 import tempfile
@@ -33,7 +33,7 @@ for name, image_size, rate in (("lenet", 32, 0.003), ("resnet18", 32, 0.03), ("g
     assert all(np.array_equal(images[0], other) for other in images[1:]), f"{name} trains on another batch in each step"
     assert all(np.array_equal(labels[0], other) for other in labels[1:]), f"{name} trains on other labels in each step"
     assert images[0].shape == (8, 3, image_size, image_size)
-    # 24,576 draws: the mean of so many deviates by 0.0064, their deviation by 0.0045; five times that.
+    # 24,576 draws: their mean has a deviation of 0.0064, their deviation one of 0.0045; limits are five times that.
     assert abs(images[0].mean()) < 0.032
     assert abs(images[0].std() - 1) < 0.023
     assert not np.array_equal(images[0][0], images[0][1]), "two images of a batch are the same"

@@ -1,7 +1,7 @@
-"""Inside the image: Caffe builds every network with the catalog's parameters, PyTorch's operations and the maps that its definition counts.
+"""Inside the image: Caffe builds every network with the catalog's parameters, PyTorch's operations and the map sizes of its definition.
 
-Prevents, beside what `modelled` does, a count of parameters, operations or sizes that is not that of what Caffe built, so that the record's are
-another network's; a pooling that rounds up where PyTorch's rounds down.
+Prevents, in addition to `modelled`, counts of parameters, operations or sizes that differ from what Caffe built, so that the record
+describes another network; a pooling that rounds up although PyTorch's rounds down.
 """
 
 import re
@@ -12,13 +12,13 @@ import data_caffe
 from modelled import CATALOG, counted, hold_operations, hold_parameters, sizes
 from models_caffe import MODELS, Net, extend
 
-STATISTICS = {"BatchNorm": 3, "Bias": 1}  # blobs that are not trained, the first of their layer
+STATISTICS = {"BatchNorm": 3, "Bias": 1}  # untrained blobs, first in their layer
 # Maps before the classifier at 33 pixels, by hand: AlexNet 33, 16, 7, 3; LeNet 29, 14, 10, 5; VGG 33, 16, 8, 4, 2, 1.
 LAST_MAPS = {"alexnet": (256, 3, 3), "lenet": (50, 5, 5), "vgg16": (512, 1, 1), "vgg19": (512, 1, 1)}
 
 
 def built(net):
-    """What Caffe makes of a definition; all weights are 0, as of every weight without a filler: to draw VGG's 138 million takes its time."""
+    """Let Caffe build a definition, without fillers, so that all weights are 0: drawing VGG's 138 million takes too long."""
     with tempfile.NamedTemporaryFile("w", suffix=".prototxt") as file:
         file.write(re.sub(r"weight_filler \{[^}]*\}", "", net.text()))
         file.flush()
@@ -26,7 +26,7 @@ def built(net):
 
 
 def layers(found):
-    """(weights, positions) of each layer as Caffe built it; an output is (1, channels, height, width) or (1, units)."""
+    """(weights, positions) of each layer as built by Caffe; an output is (1, channels, height, width) or (1, units)."""
     return [
         (layer.blobs[0].data.size, found.blobs[found.top_names[name][0]].data[0, 0].size)
         for name, layer in zip(found._layer_names, found.layers)  # noqa: B905 - Python 3.9
@@ -35,7 +35,7 @@ def layers(found):
 
 
 def hold_counts(name, size):
-    """As the program trains it."""
+    """Check the counts of a network as the program trains it."""
     net = Net(name, nvidia=False)
     data_caffe.synthetic(net, batch=1, image_size=size, num_classes=1000, seed=1)
     extend(net, name, size, 1000)
@@ -58,7 +58,7 @@ def hold_shapes(name, size):
     found = built(net)
     for blob, (channels, height) in net.shapes.items():
         shape = found.blobs[blob].data.shape
-        # An inner product leaves a vector, global pooling a map of one pixel.
+        # An inner product outputs a vector, global pooling a map of one pixel.
         vector = height == 1 and shape == (1, channels)
         assert vector or shape == (1, channels, height, height), (name, size, blob, shape)
     if size == 33 and name in LAST_MAPS:

@@ -1,8 +1,8 @@
-"""Inside the image: the training program runs Caffe from its first iteration to its last, and ends as Caffe ends.
+"""Inside the image: the training program runs Caffe from its first iteration to its last, and exits like Caffe.
 
-Prevents an edge of a window without a line in Caffe's log, a log that is altered on its way, turning points announced in a wrong order,
-a norm that counts statistics or synthetic images as weights, a failure of Caffe that looks like success, a Caffe that trains on
-after its program was told to end.
+Prevents an edge of a window without a line in Caffe's log, a log altered on its way, milestones in the wrong order,
+a norm that includes statistics or synthetic images, a failure of Caffe that looks like success, a Caffe that keeps training
+after its program was stopped.
 """
 
 import json
@@ -33,7 +33,7 @@ FLAGS = (
 
 
 def command(**flags):
-    """The small run above, with some flags changed: the last of a name counts."""
+    """The command of the small run above, with some flags changed: the last of duplicate flags wins."""
     changed = [f"--{name}={value}" for name, value in flags.items()]
     return [sys.executable, str(PROGRAM), *FLAGS.split(), *changed]
 
@@ -45,7 +45,7 @@ def run(**flags):
 
 
 def begun(**streams):
-    """A run that would never end, once it measures: its process, and the number of Caffe's."""
+    """Start an endless run and wait until it measures: its process, and the status file of Caffe's process."""
     process = subprocess.Popen(command(iterations=1000000), stdout=subprocess.PIPE, **streams)
     for line in process.stdout:
         if b"warmup_end" in line:
@@ -54,7 +54,7 @@ def begun(**streams):
     return process, Path(f"/proc/{caffe_pid}/status")
 
 
-# A whole run: edges of windows of 4 at 4, 8, 12 and 14, so that Caffe writes every second line.
+# A complete run: windows of 4 have edges at 4, 8, 12 and 14, so Caffe logs every second iteration.
 code, events, log = run()
 assert code == 0, log
 names = [event["event"] for event in events]
@@ -66,7 +66,7 @@ assert by_name["run_start"]["global_batch"] == 8
 # 20 x 3 x 25 + 20, 50 x 20 x 25 + 50, 500 x 50 x 25 + 500, 10 x 500 + 10
 assert by_name["run_start"]["parameters"] == 1520 + 25050 + 625500 + 5010
 assert by_name["run_stop"]["samples"] == 80
-# He's initialization of the convolutions and 0.01 for the rest: 2 / 75 x 1500 + 2 / 500 x 25000 + 0.0001 x 630000 = 203.
+# He's initialization for convolutions and 0.01 for the rest: 2 / 75 x 1500 + 2 / 500 x 25000 + 0.0001 x 630000 = 203.
 assert math.isclose(by_name["run_stop"]["parameter_norm"], math.sqrt(203), rel_tol=0.05)
 lines = re.findall(r"^I.*\] Iteration (\d+) \((?:\S+) iter/s, \S+s/2 iters\), loss = (\S+)$", log, flags=re.MULTILINE)
 assert [int(number) for number, _ in lines] == [0, 2, 4, 6, 8, 10, 12, 14], log
@@ -75,7 +75,7 @@ assert all(math.isfinite(float(loss)) for _, loss in lines)
 assert log.count("Optimization Done.") == 2
 assert not list(Path(tempfile.gettempdir()).glob("dlscale-caffe-*")), "definitions are left behind"
 
-# A failure of Caffe's own is its program's: a data set that is none.
+# A failure of Caffe is a failure of its program: an invalid data set.
 with tempfile.TemporaryDirectory() as folder:
     broken = Path(folder) / "broken.lmdb"
     broken.mkdir()
@@ -87,7 +87,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "MDB_INVALID" in log
     assert events[-1]["event"] == "run_start"
 
-# Told to end, it ends Caffe.
+# When terminated, it ends Caffe.
 process, status = begun(stderr=subprocess.PIPE)
 process.terminate()
 while process.stderr.read(65536):
@@ -95,7 +95,7 @@ while process.stderr.read(65536):
 assert process.wait(timeout=30) == 128 + signal.SIGTERM
 assert not status.exists()
 
-# Killed, it takes Caffe along.
+# When killed, it takes Caffe along.
 process, status = begun(stderr=subprocess.DEVNULL)
 process.kill()
 process.wait(timeout=30)
@@ -104,7 +104,7 @@ while status.exists() and "State:\tZ" not in status.read_text() and time.monoton
     time.sleep(0.05)
 assert not status.exists() or "State:\tZ" in status.read_text(), "Caffe trains on"
 
-# What cannot be done is said in one line before anything is started.
+# Impossible requests are refused in one line before anything starts.
 for flags in (
     {"devices": 2},
     {"strategy": "caffe"},
@@ -119,7 +119,7 @@ for flags in (
     assert log.count("\n") == 1, (flags, log)
     assert not [event for event in events if event["event"] == "run_start"]
 
-# The norm of a snapshot, against what Caffe itself holds.
+# The norm of a snapshot, compared with Caffe's own blobs.
 net = Net("norm", nvidia=False)
 data_caffe.synthetic(net, batch=2, image_size=32, num_classes=10, seed=1)
 extend(net, "resnet18", 32, 10)

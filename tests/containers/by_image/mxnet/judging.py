@@ -1,7 +1,7 @@
-"""Inside the image: validation after epochs and inference count what is right, by every strategy and in every precision of a CPU.
+"""Inside the image: validation after epochs and inference count correct answers, with every strategy and in every precision of a CPU.
 
-Prevents validation images that are trained on, counted twice or left out by the ranks, a network that is validated with each rank's own statistics,
-strategies that validate different networks, an int8 network that computes in fp32, one whose answers depend on the batch.
+Prevents validation images that are trained on, counted twice or skipped by the ranks, validation with each rank's own statistics,
+strategies that validate different networks, an int8 network that computes in fp32, an int8 network whose answers depend on the batch.
 """
 
 import json
@@ -13,7 +13,7 @@ from flags import infer_parser
 from probed import of
 from programs import parameter_server
 
-# What runs inside each of two workers: rank 1 begins with other statistics than rank 0.
+# Runs in each of two workers: rank 1 starts with other statistics than rank 0.
 SHARING = """
 from with_mxnet.ranks import Distributed
 from with_mxnet.shim import mx
@@ -31,7 +31,7 @@ for _ in range(2):
 
 
 def strategies_validate_one_network(data):
-    """The same images in the same global batches, cut alike: where nothing is normalized, all strategies come to one network."""
+    """With the same images in the same global batches, cropped alike and without normalization, all strategies train the same network."""
     found = {
         "one": judged.converge("mxnet", data),
         "device": judged.converge("mxnet", data, "--batch=2", "--devices=2", "--strategy=kvstore", "--kvstore=device"),
@@ -54,7 +54,7 @@ def strategies_validate_one_network(data):
 
 
 def int8_is_int8():
-    """From the first convolution to the last dense layer; of any number of images, each gets the answer that it gets alone."""
+    """Everything from the first convolution to the last dense layer is in int8; an image's answer does not depend on its batch."""
     from infer_mxnet import Predictor
     from with_mxnet.shim import mx
 
@@ -76,7 +76,7 @@ def int8_is_int8():
 
 
 def several_batches_are_answered_in_order():
-    """As on a GPU, whose pinned memory a host without one does not have."""
+    """As on a GPU, but without pinned memory, which a host without a GPU lacks."""
     from infer_mxnet import OnGpu
     from with_mxnet.shim import mx
 

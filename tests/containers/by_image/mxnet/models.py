@@ -1,6 +1,6 @@
-"""Inside the image: every network is the catalog's and costs what PyTorch's does, but where the networks are known to differ, and learns.
+"""Inside the image: every network matches the catalog, learns, and has PyTorch's operations, except where the networks are known to differ.
 
-Prevents, beside what `modelled` does, a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign.
+Prevents, in addition to `modelled`, a branch that is built but not connected, a weight without a gradient, a gradient of the wrong sign.
 """
 
 import math
@@ -23,10 +23,10 @@ from with_mxnet.shim import mx
 
 
 def earlier_stride(image_size, *, published):
-    """What the zoo's bottleneck ResNets save, by hand.
+    """Operations saved by the zoo's bottleneck ResNets, by hand.
 
-    The stride of the first block of stages 2 to 4 sits in its 1x1 convolution in place of its 3x3 one, which so has a quarter of the
-    positions: three times those of its output fewer, from 256, 512 and 1,024 channels to 128, 256 and 512.
+    The stride of the first block of stages 2 to 4 is in its 1x1 convolution instead of its 3x3 one, so the 1x1 has a quarter of the
+    positions: it saves three times those of its output, from 256, 512 and 1,024 channels to 128, 256 and 512.
     """
     first = image_size // 8 if published else image_size // 2  # output of stage 2; a small stem has no stride
     return 2 * sum(3 * (first >> stage) ** 2 * (256 << stage) * (128 << stage) for stage in range(3))
@@ -39,7 +39,7 @@ def trained(net):
 def six_steps_lower_the_loss(name):
     mx.random.seed(1)
     net = build(name, 32, 10, [mx.cpu()])
-    net.hybridize(static_alloc=True, static_shape=True)  # as the program has it
+    net.hybridize(static_alloc=True, static_shape=True)  # as in the program
     images, labels = mx.nd.random.normal(shape=(8, 3, 32, 32)), mx.nd.arange(8)
     loss_function = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03, "momentum": 0.9}, kvstore=None)
@@ -71,12 +71,12 @@ for name, (image_size, _) in CATALOG.items():
         saved = earlier_stride(size, published=size >= 96 or UNCHANGED in name) if deep else 0
         hold_operations(name, size, multiplied(undrawn(name, size, 1000), size), saved=saved)
 
-# A ResNet that only `networks.py` declares is the zoo's; the paper has 21.8 million parameters (torchvision: 21,797,672).
+# A ResNet that only `networks.py` declares comes from the zoo; the paper has 21.8 million parameters (torchvision: 21,797,672).
 NETWORKS["resnet34"] = partial(resnet, block=basic_block, depths=(3, 4, 6, 3))
 (_, *arguments), _, _ = undrawn("resnet34", 224, 1000)(mx.sym.var("images")).infer_shape(images=(2, 3, 224, 224))
 assert sum(map(math.prod, arguments)) == 21797672
 
-# As the program has it: hybridized, its parameters in half precision.
+# As in the program: hybridized, with parameters in half precision.
 net = build("lenet", 32, 1000, [mx.cpu()])
 net.cast("float16")
 net.hybridize(static_alloc=True, static_shape=True)

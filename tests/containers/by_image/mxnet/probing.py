@@ -1,6 +1,6 @@
-"""Inside the image: the probe measures right sums and changes no loss, at a parameter server and between two devices of one process.
+"""Inside the image: the probe measures correct sums and changes no loss, with a parameter server and between two devices of one process.
 
-Prevents a probe whose keys or optimizer stay in the store and train along, a sum that is none, random numbers that move.
+Prevents a probe whose keys or optimizer stay in the store and take part in the training, a wrong sum, random numbers that shift.
 """
 
 import subprocess

@@ -1,7 +1,7 @@
-"""Inside the image: JPEGs of one colour, packed and read back, have the label of their folder and the colour of their file, normalized.
+"""Inside the image: JPEGs of one colour, packed and read back, have their folder's label and their file's colour, normalized.
 
-Prevents labels shifted against images, channels swapped, a mean or deviation of another scale, a corrupt image that ends the run or
-is not named, ranks that read the same part of the file or see some classes only.
+Prevents labels shifted against images, swapped channels, a mean or deviation of another scale, a corrupt image that ends the run or
+is not reported, ranks that read the same part of the file or see only some classes.
 """
 
 import collections
@@ -28,7 +28,7 @@ for name, jpeg in JPEGS.items():
 (root / "data/blue/notes.txt").write_text("not looked at")
 
 pack = [sys.executable, PROGRAMS / "pack_recordio.py", root / "data", root / "packed.rec"]
-for _ in range(2):  # a second time over the first
+for _ in range(2):  # the second time over the first
     report = json.loads(subprocess.run(pack, capture_output=True, text=True, check=True).stdout)
 assert report["classes"] == CLASSES
 assert report["images"] == 24
@@ -40,7 +40,7 @@ for rank in (0, 1):
     share = {"rank": rank, "world_size": 2, "workers": 2, "contexts": [mx.cpu()], "dtype": "float32"}
     records = Records(root / "packed.rec", (4, 3, 16, 16), seed=1, **share)
     own = collections.Counter()
-    for batch in range(7):  # beyond one epoch of 12 images, so that each rank begins a third
+    for batch in range(7):  # beyond one epoch of 12 images, so that each rank starts a third
         (images,), (labels,) = next(records)
         assert images.shape == (4, 3, 16, 16)
         for image, label in zip(images.asnumpy(), labels.asnumpy(), strict=True):

@@ -1,6 +1,6 @@
-"""Inside the image: what MXNet's storage is said to hold is what was asked of it, counted in bytes by hand.
+"""Inside the image: MXNet's storage profile equals the requested memory, counted in bytes by hand.
 
-Prevents memory of MXNet's own profiler that counts operators, forgets what was handed back, or keeps a peak of the phase before.
+Prevents a memory profile that counts operators, misses released memory, or keeps the peak of an earlier phase.
 """
 
 import time
@@ -23,7 +23,7 @@ def held(storage):
 
 
 def comes_to(storage, now, peak):
-    """Whether so much is held in the end and was at most: MXNet hands memory back, and tells of it, in threads that nothing waits for."""
+    """Whether held and peak memory reach these values: MXNet releases memory, and reports it, in threads that nothing waits for."""
     high, deadline = 0, time.monotonic() + 30
     while time.monotonic() < deadline:
         found, highest = held(storage)
@@ -35,7 +35,7 @@ def comes_to(storage, now, peak):
 
 
 def begins_anew(storage, size):
-    """Whether the peak is what is held, once nothing is left to be told."""
+    """Whether the peak falls to the memory held, once all releases are reported."""
     deadline = time.monotonic() + 30
     while held(storage) != (size, size):
         if time.monotonic() > deadline:

@@ -1,9 +1,9 @@
-"""Inside the image: a network that is trained with MXNet's techniques loses what the plain one loses, step by step, and keeps its parameters.
+"""Inside the image: a network trained with MXNet's techniques has the losses of the plain one, step by step, and the same parameters.
 
-Prevents a technique that is taken and does nothing, an update by which some weights or all are updated otherwise, a network channels-last that joins,
-normalizes or flattens its maps along another axis, weights that start as others.
+Prevents a technique that is accepted but has no effect, an update that treats some or all weights differently, a channels-last network that
+joins, normalizes or flattens its maps along another axis, weights that start differently.
 
-MXNet has no convolution channels-last on CPUs: what such a network computes is looked at with operators that turn their maps around its own.
+MXNet has no channels-last convolution on CPUs: here, wrapped operators transpose maps before and after MXNet's own.
 """
 
 import functools
@@ -29,7 +29,7 @@ WORDS = (
 
 @functools.cache
 def trained(model, names=(), *, how="train", **changes):
-    """Losses, effects, parameters, the norm of the weights and FLOPs of a training of its own process, as the program makes it."""
+    """Train in a separate process, like the program. Returns losses, effects, parameters, the norm of the weights and FLOPs."""
     words = [f"--model={model}", *(f"--{name}={value}" for name, value in changes.items())]
     words += [f"--techniques={','.join(names)}"] if names else []
     told = subprocess.run(
@@ -47,7 +47,7 @@ def train(how, *words):
     check(args, offered=techniques.TECHNIQUES)
     techniques.set_up(args)
     training = Classifier(args, set_up(args))
-    if how == "scale":  # fp16 is for GPUs, and no power of two changes what bf16 has of a number
+    if how == "scale":  # fp16 needs a GPU; scaling by a power of two loses nothing in bf16
         from mxnet.contrib import amp
 
         training.scales = True
@@ -81,7 +81,7 @@ def hold_bf16():
 
 
 def turning(operator):
-    """An operator of MXNet that takes maps and weights channels-last, by the one that takes them channels-first."""
+    """Wrap a channels-first MXNet operator to accept channels-last maps and weights."""
 
     @functools.wraps(operator)
     def run(x, *weights, layout=None, **words):
@@ -93,13 +93,13 @@ def turning(operator):
 
 
 def hold_channels_last():
-    """Scores and gradients of both are alike on one batch; no layer is left in the other layout, and the graph costs what it did."""
+    """Scores and gradients agree on one batch, no layer keeps the other layout, and the operations are unchanged."""
     from models_mxnet import ChannelsLast, build, graph_of, multiplied, nodes_of
     from with_mxnet.shim import mx
     from with_mxnet.techniques import channels_last
 
     images = mx.nd.random.normal(shape=(4, 3, 64, 64))
-    # A ResNet of the zoo with and without its stem, what joins branches and pads its pools, local norms, auxiliary heads, dense layers on a map.
+    # A zoo ResNet with and without its stem; branches and padded pools; local norms and auxiliary heads; dense layers on a map.
     for name, size in (
         ("resnet18", 32),
         ("resnet50", 32),
@@ -125,12 +125,12 @@ def hold_channels_last():
         turned = answered(net, batch, mx)
         for kind, operator in own.items():
             setattr(mx.nd, kind, operator)
-        for one, other in zip(turned, plain, strict=True):  # normalizations over few pixels make much of rounding
+        for one, other in zip(turned, plain, strict=True):  # normalizations over few pixels amplify rounding
             np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-3 * abs(other).max(), err_msg=name)
 
 
 def answered(net, batch, mx):
-    """The scores of a network, and the norm of each gradient. Dropout lies behind the last map of each, where it drops the same of both."""
+    """Return a network's scores, and the norm of each gradient. Dropout, after the last map, drops the same units in both layouts."""
     mx.random.seed(2)
     with mx.autograd.record():
         told = net(batch)

@@ -1,8 +1,8 @@
-"""Inside the image, with DALI beside it: what DALI decodes is cut, flipped and labelled as what Pillow decodes in the workers.
+"""Inside the image, with DALI added: images decoded by DALI are cropped, flipped and labelled like those that Pillow decodes in the workers.
 
-Prevents crops or flips that are drawn otherwise when the GPU decodes, so that two trainings differ in more than where; labels shifted against
-images; a corrupt image that ends the run, is not named, or leaves a batch smaller; batches that are lost or come twice when a pipeline ends; a
-file cut short that comes out half grey; a resize that skips pixels.
+Prevents crops or flips that are drawn differently when the GPU decodes, so that two trainings differ in more than the decoder; labels shifted
+against images; a corrupt image that ends the run, is not reported, or shrinks a batch; batches that are lost or repeated when a pipeline ends;
+a truncated file decoded half grey; a resize that skips pixels.
 """
 
 import sys
@@ -19,12 +19,12 @@ from torch.utils.data import DistributedSampler
 CPU = torch.device("cpu")
 # One level of 255 is 0.017 of a deviation. Pillow rounds to levels twice.
 TOLERANCE = 0.03
-# How far apart two crops of these gradients are; measured, some 0.3.
+# Lower bound on the difference between two crops of these gradients; measured: about 0.3.
 ANOTHER = 0.15
 
 
 def gradient(width, height, number):
-    """A photograph without detail, so that only where a crop lies makes a difference."""
+    """An image without detail, so that only a crop's position matters."""
     x, y = np.meshgrid(np.linspace(0, 1, width), np.linspace(0, 1, height))
     return Image.fromarray(np.uint8(np.stack([255 * x, 255 * y, 255 * (x + y + number) / 11], axis=2)))
 
@@ -42,7 +42,7 @@ def batches(kind, dataset, workers, count, layout=torch.contiguous_format):
     return source, [next(source) for _ in range(count)]
 
 
-# The same crops and flips, with workers and without, beyond the first epoch of two batches.
+# The same crops and flips, with and without workers, beyond the first epoch of two batches.
 for workers in (0, 2):
     _, by_pillow = batches(Images, ClassFolders(root, image_size=32), workers, 5)
     source, ahead = batches(Decoded, Encoded(root, image_size=32), workers, 5)
@@ -56,7 +56,7 @@ for workers in (0, 2):
     assert source.decoded == 20
     assert source.skipped == set()
 
-# Channels-last is another layout of the same.
+# Channels-last holds the same values in another layout.
 (_, ((plain, _),)), (_, ((turned, _),)) = (
     batches(Decoded, Encoded(root, image_size=32), 0, 1, layout)
     for layout in (torch.contiguous_format, torch.channels_last)
@@ -64,14 +64,14 @@ for workers in (0, 2):
 assert turned.is_contiguous(memory_format=torch.channels_last)
 assert torch.equal(plain, turned)
 
-# What Pillow would skip is skipped, what is in other colours is not, and no batch is smaller for it, lost or there twice.
+# Images that Pillow skips are skipped, other colour spaces are not, and no batch is smaller, lost or repeated because of it.
 whole = (root / "class0/0.jpg").read_bytes()
 (root / "class0/cut.jpg").write_bytes(whole[: len(whole) * 2 // 3])
 (root / "class1/text.jpg").write_text("no image")
 gradient(100, 80, 1).convert("CMYK").save(root / "class2/print.jpg")
 tables = (
     whole.index(b"\xff\xc4") + 5
-)  # of Huffman codes: its header can be read, it ends as it should, and no decoder takes it
+)  # Huffman tables: the header is readable and the end is intact, but no decoder accepts the file
 (root / "class2/hollow.jpg").write_bytes(whole[:tables] + b"\xff" * 16 + whole[tables + 16 :])
 for workers in (0, 2):
     by_pillow, _ = batches(Images, ClassFolders(root, image_size=32), workers, 7)
@@ -81,7 +81,7 @@ for workers in (0, 2):
         source.skipped
     )
 
-# A place that goes to another image goes to its label too.
+# The label follows when another image takes a place.
 pair = Path(tempfile.mkdtemp())
 for name in ("a/0", "b/1", "b/2", "b/3"):
     (pair / name).parent.mkdir(exist_ok=True)
@@ -104,7 +104,7 @@ except RuntimeError as error:
 else:
     raise AssertionError("a batch without an image came through")
 
-# A resize looks at all pixels that become one.
+# A resize reads all pixels that become one.
 rng = np.random.default_rng(1)
 for width, height in ((64, 48), (700, 500), (3000, 40)):
     noise = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
@@ -119,7 +119,7 @@ for width, height in ((64, 48), (700, 500), (3000, 40)):
     assert (by_pillow - by_dali).abs().mean() < TOLERANCE, (width, height)
 
 check_dali()
-sys.modules["nvidia.dali"] = None  # as where there is none: one sentence, exit code 2
+sys.modules["nvidia.dali"] = None  # as if not installed: one sentence, exit code 2
 try:
     check_dali()
 except SystemExit as ended:

@@ -1,7 +1,7 @@
-"""Inside the image: JPEGs of one colour come out with the label of their folder and the colour of their file, normalized.
+"""Inside the image: JPEGs of one colour are read with their folder's label and their file's colour, normalized.
 
-Prevents labels shifted against images, channels swapped, a mean or deviation of another scale, a corrupt image that ends the run or
-is not named, ranks that read the same images, processes of a loader that are waited for at the end.
+Prevents labels shifted against images, swapped channels, a mean or deviation of another scale, a corrupt image that ends the run or
+is not reported, ranks that read the same images, loader processes that delay the exit.
 """
 
 import subprocess
@@ -36,7 +36,7 @@ for workers in (0, 2):
         layout = torch.contiguous_format
         batches = Images(dataset, sampler, batch=4, workers=workers, device=torch.device("cpu"), layout=layout)
         seen += list(sampler)
-        for _ in range(7):  # beyond one epoch of 13 images, so that each rank begins a second
+        for _ in range(7):  # beyond one epoch of 13 images, so that each rank starts a second
             images, labels = next(batches)
             assert images.shape == (4, 3, 16, 16)
             assert images.dtype == torch.float32
@@ -49,7 +49,7 @@ for workers in (0, 2):
     assert sorted(seen) == list(range(26)), "the ranks' shares overlap or leave images out"
 assert skipped == {"red/cut.jpg", "blue/text.jpeg"}, skipped
 
-# Loaders that pin memory wait for each process that is still there when the interpreter ends; here, what comes last tells how many are.
+# Loaders that pin memory wait at interpreter exit for each live process; here, the last exit handler prints how many are left.
 ENDS = f"""
 import atexit, multiprocessing, torch
 atexit.register(lambda: print(len(multiprocessing.active_children())))

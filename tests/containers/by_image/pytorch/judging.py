@@ -1,8 +1,8 @@
-"""Inside the image: validation after epochs and inference count what is right, on one rank and on two, in every precision of a CPU.
+"""Inside the image: validation after epochs and inference count correct answers, on one rank and on two, in every precision of a CPU.
 
-Prevents validation images that are trained on, counted twice or left out by the ranks, a network that is validated with its dropout or with each
-rank's own statistics, an accuracy of labels shifted against images, an int8 network that computes in fp32, a training that its
-validations change.
+Prevents validation images that are trained on, counted twice or skipped by the ranks; validation with dropout or with each
+rank's own statistics; an accuracy with labels shifted against images; an int8 network that computes in fp32; validation that changes the
+training.
 """
 
 import math
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 class Colours(torch.nn.Module):
-    """Scores blue, green and red by the mean of their channels; dropout and normalization would show if they were at work."""
+    """Scores blue, green and red by the mean of their channels; active dropout or normalization would change the scores."""
 
     def __init__(self):
         super().__init__()
@@ -61,7 +61,7 @@ def validation_is_counted_as_by_hand(data):
 
 def statistics_are_rank_0s(data):
     class Second(Alone):
-        """A rank that rank 0 has sent its own to."""
+        """A rank that receives rank 0's statistics."""
 
         def share(self, tensors):
             for tensor in tensors:
@@ -76,7 +76,7 @@ def statistics_are_rank_0s(data):
 
 
 def validations_change_no_training(data):
-    """Over images of the training part alone, with and without them."""
+    """Train on the same images with and without validation."""
     linked = judged.folder()
     for name in ("blue", "green", "red"):
         for number in (4, 9, 14, 19):

@@ -1,6 +1,6 @@
-"""Inside the image: the launchers of two nodes end well, whichever of them comes late to where they wait for each other at the end.
+"""Inside the image: the launchers of two nodes exit cleanly, whichever is late at the final barrier.
 
-Prevents: a node that looks for the store of one that has left, which takes seconds and fills its log.
+Prevents: a node that looks for the store of a node that has left, which takes seconds and floods its log.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ torchrun.main()
 
 
 def end(*, late):
-    """Let two nodes train nothing to their ends, one of which comes late to hear that both are there."""
+    """Let two nodes run an empty job to completion, one of them late at the final barrier."""
     port = torchrun(1)[0]["MASTER_PORT"]
     meeting = ("--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}", "--local-addr=127.0.0.1")
     nodes = [

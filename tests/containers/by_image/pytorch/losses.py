@@ -1,4 +1,4 @@
-"""Inside the image: a Vision Transformer loses what the golden losses say, to which TensorFlow's is held as well."""
+"""Inside the image: a Vision Transformer has the golden losses, against which TensorFlow's is also checked."""
 
 import alike
 import alone

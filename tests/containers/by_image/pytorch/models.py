@@ -1,8 +1,8 @@
-"""Inside the image: every network is the catalog's, costs what PyTorch's own counter sees when it runs, and learns.
+"""Inside the image: every network matches the catalog, has the operations that PyTorch's own counter sees, and learns.
 
-Prevents, beside what `modelled` does, a reference for the other frameworks that is not PyTorch's, a count that draws random numbers, moves
-statistics of normalizations, and so changes the run that it belongs to; a branch that is built and not connected, a weight that gets no
-gradient, a gradient of the wrong sign.
+Prevents, in addition to `modelled`, a reference for the other frameworks that is not PyTorch's; a count that draws random numbers or moves
+normalization statistics, and so changes the run that it belongs to; a branch that is built but not connected; a weight without a
+gradient; a gradient of the wrong sign.
 """
 
 import json
@@ -32,19 +32,19 @@ BATCH = 2
 
 
 def on_meta(name, size, num_classes=1000):
-    """A network that knows shapes only."""
+    """A network with shapes but no data."""
     with torch.device("meta"):
         return undrawn(name, size, num_classes)
 
 
 def every(told):
-    """Scores of the network, and of its auxiliary classifiers."""
+    """Scores of the network and of its auxiliary classifiers."""
     return told if isinstance(told, tuple) else (told,)
 
 
 def run(net, size):
-    """What PyTorch counts of one training step."""
-    with sdpa_kernel(SDPBackend.MATH):  # others compute products again in their backward pass, and count them
+    """PyTorch's operation count of one training step."""
+    with sdpa_kernel(SDPBackend.MATH):  # others recompute products in their backward pass, and count them
         with FlopCounterMode(display=False) as forward:
             scores = every(net(torch.empty(BATCH, 3, size, size, device="meta")))
         with FlopCounterMode(display=False) as backward:
@@ -53,7 +53,7 @@ def run(net, size):
 
 
 def counting_leaves_no_trace():
-    """The network that trains afterwards is the one that would have trained without."""
+    """Counting does not change the network that is trained afterwards."""
     torch.manual_seed(1)
     net = build("alexnet", 32, 10)  # has dropout
     layers(net, 32)
@@ -86,7 +86,7 @@ def six_steps_lower_the_loss(name):
 
 
 def blocks_are_pytorchs_own():
-    """Outputs and gradients of PyTorch's encoder layer, whose weights are ours by other names."""
+    """Outputs and gradients equal those of PyTorch's encoder layer with the same weights under other names."""
     for after in (False, True):
         torch.manual_seed(1)
         block = EncoderBlock(48, 3, 96, epsilon=1e-6, after=after).double()
@@ -129,7 +129,7 @@ assert set(CATALOG) == set(MODELS)
 seen = {}
 for name, (image_size, _) in CATALOG.items():
     hold_parameters(name, sum(p.numel() for p in on_meta(name, image_size).parameters()))
-    for size in {*sizes(name), *(() if name in DEEPER else (95, 96))}:  # and at the edges of the small stem
+    for size in {*sizes(name), *(() if name in DEEPER else (95, 96))}:  # and around the limit of the small stem
         told = every(on_meta(name, size, 10)(torch.empty(2, 3, size, size, device="meta")))
         assert {tuple(scores.shape) for scores in told} == {(2, 10)}, f"{name} at {size} pixels gives {told}"
     for size in counted(name):

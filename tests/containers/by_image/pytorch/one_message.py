@@ -1,8 +1,8 @@
-"""Inside the image: gradients that travel in one message are those that DistributedDataParallel averages.
+"""Inside the image: gradients sent as one message equal those averaged by DistributedDataParallel.
 
-Prevents: gradients summed and not averaged, one rank's kept, those of another layer in their place, a layout that is copied askew, weights
-or running statistics that start or stay different where they are to be shared, gradients that are averaged after they were shortened, a
-network that sends its statistics when it is only counted, on the CPU, which NCCL refuses.
+Prevents: gradients that are summed instead of averaged, taken from one rank or from another layer, a layout that is copied wrongly, weights
+or running statistics that start or stay different although they are shared, gradients averaged after clipping, a
+network that sends its statistics while it is only counted, on the CPU, which NCCL refuses.
 """
 
 import os
@@ -17,7 +17,7 @@ RANKS, STEPS = 2, 3
 
 
 def network(rank, *, local):
-    """Weights of another draw on each rank; statistics too, unless they stay with their rank, which DistributedDataParallel leaves alone."""
+    """Weights differ by rank; so do statistics, unless they stay local, which DistributedDataParallel does not synchronize."""
     torch.manual_seed(rank)
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(64, 5)
@@ -54,7 +54,7 @@ def rank_main(rank, jobs):
                 ranks.techniques = (*names, *more)
                 found.append(trained(ranks, clip_norm=clip_norm))
             for what, plain, packed in zip(("weights", "buffers", "gradients"), *found, strict=True):
-                # bf16 has 8 bits, and each step goes on from the one before.
+                # bf16 has 8 bits, and errors accumulate over the steps.
                 near = 0.02 * max(one.abs().max().item() for one in plain) if rounding else 1e-7
                 for one, other in zip(plain, packed, strict=True):
                     assert torch.allclose(one, other, rtol=1e-5, atol=near), (names, clip_norm, rounding, what)

@@ -1,8 +1,8 @@
-"""Inside the image: a pass under a profiler tells where a step's time goes, on the clock of the events, on one rank and on two.
+"""Inside the image: a profiling pass shows where a step's time goes, on the events' clock, on one rank and on two.
 
-Prevents regions and operators on different clocks, operators outside of the step that they are of or without what they are part of,
-a region that others run into, floating-point operations of another network, a pass that the ranks leave at different
-steps, rows that ranks tear from one another, a pass that trains other weights than the same steps without one.
+Prevents regions and operators on different clocks, operators outside their step or without their parent,
+overlapping regions, floating-point operations of another network, ranks that end a pass at different
+steps, rows of ranks that split one another's lines, a pass that trains other weights than the same steps without one.
 """
 
 import json
@@ -14,7 +14,7 @@ import torch
 from probed import losses, of, program
 from profiled import passed
 
-# One operator a step, which tells where the update is.
+# A single operator per step, which identifies the update.
 PROGRAM = (*program("pytorch", "lenet"), "--techniques=fused-optimizer")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
 REGIONS = {"input", "forward", "backward", "optimizer"}
@@ -32,7 +32,7 @@ def single(*more):
 
 
 def clocks_agree():
-    """Regions as the loop notes them lie where the profiler sees them, within a millisecond; the middle one, as any may wait for a core."""
+    """The loop's regions match the profiler's within a millisecond; the median, because any single one may be preempted."""
     from profiling import Regions, Watcher
     from with_pytorch.profiler import Kineto
     from with_pytorch.trace import clock_ahead
@@ -61,7 +61,7 @@ def clocks_agree():
 
 
 def hold(events, *, rank=0):
-    """Hold a rank's pass for `kernels` to what all of them must be: its rows, its operators by number and its regions."""
+    """Check a rank's `kernels` pass: its rows, its operators by number and its regions."""
     (start,), (stop,) = ([event for event in of(events, f"profile_{edge}") if event["rank"] == rank] for edge in EDGES)
     assert (start["kind"], start["source"]) == ("kernels", "torch.profiler")
     assert len(start["plain_step_seconds"]) == 5
@@ -92,7 +92,7 @@ def one_rank_traces_all_regions():
     events = single("--profile=kernels", "--profile-iterations=3", "--profile-after=8")
     assert of(events, "profile_start")[0]["iteration"] == 8
     _, operators, regions = hold(events)
-    # The optimizer drops the gradients before the pass forward and steps after the pass backward.
+    # The optimizer clears the gradients before the forward pass and steps after the backward pass.
     assert [row["name"] for row in regions] == ["input", "optimizer", "forward", "backward", "optimizer"] * 3
     for name, region in WHERE.items():
         found = [row for row in operators if row["name"] == name]
@@ -105,7 +105,7 @@ def one_rank_traces_all_regions():
     (begun,), (ended_with,) = of(events, "run_start"), of(events, "run_stop")
     assert {phase: event["flop_per_sample"] for phase, event in counts.items()} == begun["flop_per_sample"]
     assert sum(counts["forward"]["operators"].values()) == counts["forward"]["flop_per_sample"]
-    # 8 + 3 steps train as 2 + 9 do that are measured.
+    # 8 + 3 steps of a pass train the same weights as 2 + 9 measured ones.
     plain = single("--iterations=9")
     assert ended_with["iterations"] == 11
     assert losses(events) == losses(plain)

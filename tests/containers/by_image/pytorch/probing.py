@@ -1,6 +1,6 @@
-"""Inside the image: the probe measures right exchanges and changes no loss, on two ranks and on one alone.
+"""Inside the image: the probe measures correct exchanges and changes no loss, on two ranks and on a single one.
 
-Prevents a probe that moves the random numbers, the gradients or the buffers of the job that it comes before; a sum that is none, a wrong
+Prevents a probe that shifts the random numbers, gradients or buffers of its job; a wrong sum; a wrong
 result that only another rank sees.
 """
 
@@ -20,7 +20,7 @@ hold(
 )
 hold(lambda *more: ran(*PROGRAM, "--strategy=single", *more), processes=1, operation=None)
 
-# A library that spoils one element on one rank, which is not the one that speaks.
+# A library that corrupts one element on one rank, but not on the rank that reports.
 BROKEN = f"""
 import runpy, sys
 from torch import distributed

@@ -1,7 +1,7 @@
-"""Inside the image: a network whose layers were changed for speed computes what it did before.
+"""Inside the image: a network whose layers were changed for speed computes the same as before.
 
-Prevents a faster network that is another one: blocks cut at the wrong pixel, zeros on the wrong side of a kernel, an output that is a
-pixel short, weights that are copies nobody updates, parameters under other names or counted anew, a normalization that is gone and not folded.
+Prevents a faster but different network: blocks cut at the wrong pixel, zeros on the wrong side of a kernel, an output one
+pixel short, copied weights that are never updated, renamed or recounted parameters, a normalization that is removed but not folded.
 """
 
 import torch
@@ -10,7 +10,7 @@ from with_pytorch.operations import layers
 from with_pytorch.stems import Blocked
 from with_pytorch.techniques import folded, rebuilt
 
-# Kernel, stride, padding, pixels: the first layers of ResNet, AlexNet and Inception-v3, and sizes that leave a rest at the edge.
+# Kernel, stride, padding, pixels: the first layers of ResNet, AlexNet and Inception-v3, and sizes with a remainder at the edge.
 LAYERS = ((7, 2, 3, 224), (7, 2, 3, 97), (11, 4, 2, 224), (11, 4, 2, 227), (3, 2, 0, 299), (3, 2, 0, 64), (5, 3, 1, 50))
 
 
@@ -45,7 +45,7 @@ for model, size in (("alexnet", 224), ("resnet18", 224), ("inception-v3", 299), 
     with torch.no_grad():
         assert alike(faster.double()(images), plain(images)), model
 
-# Batch normalizations of ResNet-18, Inception-v3 (Szegedy et al., table 1, each convolution has one) and AlexNet.
+# Batch normalizations of ResNet-18, Inception-v3 (Szegedy et al., table 1; one per convolution) and AlexNet.
 for model, size, norms in (("resnet18", 64, 20), ("inception-v3", 96, 94), ("alexnet", 64, 0)):
     net = build(model, size, 10, auxiliary=False).double()
     for layer in net.modules():

@@ -1,8 +1,8 @@
-"""Inside the image: on two ranks each workload loses what it loses on one, and a probe or a profiler changes nothing of that.
+"""Inside the image: each workload has the same losses on two ranks as on one, and neither a probe nor a profiler changes them.
 
-Prevents ranks that train a model each, gradients of a second network that nobody averages, latents or utterances that differ with the
-number of ranks, a probe that moves random numbers, batches or gradients, a pass that trains otherwise than the same steps without it,
-a region that is missing, a window without its units.
+Prevents ranks that each train their own model, unaveraged gradients of a second network, latents or utterances that depend on the
+number of ranks, a probe that shifts random numbers, batches or gradients, a pass that trains differently from the same steps without it,
+a missing region, a window without units.
 """
 
 import alone
@@ -12,13 +12,13 @@ from profiled import passed
 from programs import torchrun
 
 TWENTY = ("--iterations=18", "--warmup=2", "--window=9", *alone.SHARED)
-# Neither batch normalization, which sees a rank's own batch, nor dropout, which draws each rank's own numbers.
+# No batch normalization, which sees only a rank's own batch, and no dropout, which draws each rank's own numbers.
 PROGRAMS = {
     "wgan": ("--model=wgan-nobn", *alone.WGAN),
     "deepspeech2": alone.SPEECH,
     "dense_reuters": (*alone.DENSE, "--dropout=0"),
 }
-# The sums of all ranks are the same in another order; what ranks that never meet lose differs by far more.
+# Ranks sum the same numbers in another order; losses of ranks that do not communicate differ by far more.
 TOLERANCE = 1e-3
 
 
@@ -28,7 +28,7 @@ def one(workload, *words):
 
 
 def by_rank(events, name):
-    """Fields of the events of a name, a list a rank."""
+    """Events with this name, one list per rank."""
     ranks = sorted({event["rank"] for event in events})
     return [[event for event in of(events, name) if event["rank"] == rank] for rank in ranks]
 
@@ -41,7 +41,7 @@ def ranks_train_one_model(workload):
     each = [[value for event in own for value in event["values"]] for own in by_rank(double, "loss")]
     assert len(lost) == 20
     assert [len(own) for own in each] == [20, 20]
-    # Of the WGAN's estimate, which begins around 0, what counts is its size over the run.
+    # The WGAN's estimate starts around 0, so the tolerance is relative to its largest value.
     scale = [abs(value) for value in lost] if workload != "wgan" else [max(map(abs, lost))] * 20
     for number, value in enumerate(lost):
         mean = sum(own[number] for own in each) / 2
@@ -62,14 +62,14 @@ def ranks_train_one_model(workload):
 
 
 def units_are_whole(workload, single, double):
-    """What throughput counts is the same on one rank and on two, and what it should be."""
+    """Throughput's units are correct, and the same on one rank and on two."""
     told = [[event.get("units") for event in of(events, "window")] for events in (single, double)]
     if workload == "dense_reuters":
         assert set(told[0] + told[1]) == {None}
     elif workload == "wgan":
         assert told == [[72, 72], [36] * 4]  # 9 iterations of 2 batches of 4, or of 2
     else:
-        # Iterations 2 to 19 of the 8 batches that come again and again, in the same order in both.
+        # Iterations 2 to 19 of the 8 repeating batches, in the same order in both.
         batches = [batch.seconds for batch in speech.synthetic_batches(1, batch=4, rank=0, world_size=1, longest_s=1.2)]
         expected = sum(batches[number % 8] for number in range(2, 20))
         assert all(abs(sum(units) - expected) < 1e-6 for units in told), (told, expected)
@@ -85,7 +85,7 @@ def a_profiler_trains_as_ever(workload, single):
     counts = {event["phase"]: event["flop_per_sample"] for event in of(events, "flop_count")}
     (begun,) = of(events, "run_start")
     for phase, flop in begun["flop_per_sample"].items():
-        # Of utterances, which begin and end, a second has a little less than within a longer one.
+        # A second of a short utterance has slightly fewer operations than a second within a longer one, which the formula counts.
         assert abs(counts[phase] / flop - 1) < (0.05 if workload == "deepspeech2" else 1e-6), (workload, counts, begun)
 
 

@@ -1,8 +1,8 @@
-"""Inside the image: JPEGs of one colour come out with the label of their folder and the colour of their file, normalized, from the
-folder and packed.
+"""Inside the image: JPEGs of one colour are read, from the folder and packed, with their folder's label and their file's colour,
+normalized.
 
-Prevents labels shifted against images, channels swapped, a mean or deviation of another scale, a corrupt image that ends the run, is
-not named or is named on the wrong rank, ranks that read the same images, an epoch in the order of the one before.
+Prevents labels shifted against images, swapped channels, a mean or deviation of another scale, a corrupt image that ends the run, is
+not reported or is reported by the wrong rank, ranks that read the same images, an epoch in the same order as the one before.
 """
 
 import argparse
@@ -47,7 +47,7 @@ assert not list(root.glob("n.*"))
 
 
 def drawn(source, count):
-    """Labels of `count` batches of four, each image held against the colour of its label."""
+    """Labels of `count` batches of four; each image must have the colour of its label."""
     labels_drawn = []
     for _ in range(count):
         images, labels = next(source)

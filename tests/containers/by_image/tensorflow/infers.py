@@ -1,7 +1,7 @@
-"""Inside the image: a network answers as it is used, in every precision that a CPU has, for batches of any length.
+"""Inside the image: a network answers in inference mode, in every precision of a CPU, for batches of any length.
 
-Prevents answers with dropout or by statistics of the batch, an int8 network of which parts stay in fp32 unseen, one that is calibrated on
-what it is measured on, weights that are not rounded, a memory error that ends the run where a smaller batch would do.
+Prevents answers with dropout or batch statistics, an int8 network with parts silently in fp32, calibration on the
+measured samples, weights that are not rounded, a memory error that ends the run although a smaller batch would fit.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ def predictor(model, precision, data="synthetic"):
 
 
 def scores(made, samples):
-    """What the fp32 network says, by another way than its own graph."""
+    """Scores of the fp32 network, not by its own graph."""
     with in_use(made.net):
         return made.net([tf.constant(samples), tf.constant([5, 5])]).numpy()
 
@@ -37,7 +37,7 @@ def all_precisions_answer_as_fp32_does():
         made = predictor(model, precision)
         samples, labels = made.library(64)
         assert (samples.shape, samples.dtype, labels) == ((64, 32, 32, 3), np.float32, None)
-        # Statistics that are not those of this batch, and blocks that are not their shortcut alone.
+        # Statistics that differ from this batch's, and blocks that are more than their shortcut.
         for layer in made.net.layers:
             if isinstance(layer, BatchNorm):
                 layer.gamma.assign(tf.fill(layer.gamma.shape, 0.5))
@@ -48,9 +48,7 @@ def all_precisions_answer_as_fp32_does():
         assert reference[:2] == [reference[2][:1], reference[2][:7]]
         made.convert()
         answers = [made.predict(samples[:count]).tolist() for count in (1, 7, 64)]
-        agreed = np.mean(
-            np.array(answers[2]) == np.array(reference[2])
-        )  # where two scores are close, a rounding decides
+        agreed = np.mean(np.array(answers[2]) == np.array(reference[2]))  # rounding decides between two close scores
         assert agreed == 1 if precision == "fp32" else agreed > 0.8, (model, precision, agreed)
         assert len(set(reference[2])) > 1
         assert len(answers[0]) == 1

@@ -1,8 +1,8 @@
-"""Inside the image: a few steps on one batch lower the loss of a network, and every weight gets a gradient.
+"""Inside the image: a few steps on one batch lower a network's loss, and every weight gets a gradient.
 
-Prevents a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign; an update that is
-not `v = m v + (g + d w), w -= r v`, weight decay that goes missing, a step with an overflow that is done all the same; dropout that
-is the same on all ranks, or that another step repeats.
+Prevents a branch that is built but not connected, a weight without a gradient, a gradient of the wrong sign; an update other
+than `v = m v + (g + d w), w -= r v`, missing weight decay, a step that is applied despite an overflow; dropout that
+is the same on all ranks or in several steps.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ for name in ("resnet18", "inception-bn", "vit-ti16"):
 for scaled in (False, True):
     weights = tf.Variable([1.0, 2.0])
     sgd = Sgd([weights], learning_rate=0.1, momentum=0.9, weight_decay=0.01, scaled=scaled)
-    loss = sgd.scaled(tf.constant(1.0))  # the gradient that follows is (1, 2), times the scale
+    loss = sgd.scaled(tf.constant(1.0))  # the resulting gradient is (1, 2), times the scale
     sgd.apply([loss * [1.0, 2.0]])  # v = 1 + 0.01, 2 + 0.02; w = 1 - 0.101, 2 - 0.202
     np.testing.assert_allclose(weights, [0.899, 1.798], rtol=1e-6)
     sgd.apply([loss * [1.0, 0.0]])  # v = 0.909 + 1.00899, 1.818 + 0.01798; w = 0.899 - 0.191799, 1.798 - 0.183598
@@ -49,7 +49,7 @@ assert float(sgd.scale) == 2**15
 
 matrix, vector = tf.Variable([[1.0, 2.0]]), tf.Variable([1.0, 2.0])
 update = AdamW([matrix, vector], learning_rate=0.1, weight_decay=0.5)
-update.apply([tf.constant([[3.0, -4.0]]), tf.constant([3.0, -4.0])])  # a first step of Adam is as long as its rate
+update.apply([tf.constant([[3.0, -4.0]]), tf.constant([3.0, -4.0])])  # Adam's first step is as long as its rate
 np.testing.assert_allclose(matrix, [[0.95 - 0.1, 1.9 + 0.1]], rtol=1e-5)
 np.testing.assert_allclose(vector, [0.9, 2.1], rtol=1e-5)
 

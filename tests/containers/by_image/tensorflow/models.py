@@ -1,6 +1,6 @@
-"""Inside the image: every network is the catalog's, costs what PyTorch's does, and ends with the map that the papers' layers make.
+"""Inside the image: every network matches the catalog, has PyTorch's operations, and ends with the papers' map size.
 
-Prevents, beside what `modelled` does, a padding that TensorFlow puts on one side only.
+Prevents, in addition to `modelled`, TensorFlow's one-sided padding.
 """
 
 import math
@@ -23,7 +23,7 @@ from with_tensorflow.layers import LocalNorm, multiplied
 from with_tensorflow.optimizers import RmsPropMomentum
 from with_tensorflow.shim import set_precision, tf
 
-# Height of the last map by hand: (size + 2 padding - kernel) // stride + 1 for one layer after the other.
+# Height of the last map, by hand: (size + 2 padding - kernel) // stride + 1, layer after layer.
 LAST_MAP = {
     "alexnet": {32: 3, 33: 3, 224: 6, 299: 8},
     "googlenet": {32: 4, 33: 4, 224: 7, 299: 9},
@@ -38,13 +38,13 @@ LAST_MAP = {
     "vgg16": {32: 1, 33: 1, 224: 7, 299: 9},
     "vit-ti16": {32: 8, 33: 8, 224: 14, 299: 18},
 }
-# Deeper ones of a family: more layers that leave the map as it is.
+# Deeper variants of a family, whose extra layers do not change the map.
 FAMILY = {"resnet101": "resnet50", "resnet152": "resnet50", "vgg19": "vgg16", "vit-b16": "vit-ti16"}
 FAMILY |= {"googlenet-mxnet": "googlenet-bvlc", "resnet152-imagenet-stem": "resnet50-imagenet-stem"}
 
 
 def hold(name, size):
-    """Hold a network at a size to its shapes and operations, and give it back."""
+    """Check a network's shapes and operations at a size, and return it."""
     with StatelessScope(initialize_variables=False):  # no weight is drawn
         net = build(name, size, 1000)
         assert {output.shape for output in net.outputs} == {(None, 1000)}, (

@@ -1,6 +1,6 @@
-"""Inside the image: the probe measures right sums and changes no loss, on two workers and on two devices of one.
+"""Inside the image: the probe measures correct sums and changes no loss, on two workers and on two devices of one.
 
-Prevents a probe that moves the variables of the job that it comes before, a sum that is none, a buffer that is on no
+Prevents a probe that changes the variables of its job, a wrong sum, a buffer that is on no
 device.
 """
 

@@ -1,7 +1,7 @@
-"""Inside the image: a network that is trained with techniques loses what the plain one loses, step by step, and keeps its parameters.
+"""Inside the image: a network trained with techniques has the losses of the plain one, step by step, and the same parameters.
 
-Prevents a loop in one graph that trains on less than its steps, numbers them otherwise (what dropout drops follows from the number) or
-tells their losses in another order; a technique that is taken and does nothing; windows whose losses are those of another window.
+Prevents a loop in one graph that runs fewer steps, numbers them differently (the number seeds dropout) or
+reports their losses in another order; a technique that is accepted but has no effect; windows with another window's losses.
 """
 
 import math
@@ -21,7 +21,7 @@ tf.config.set_logical_device_configuration(
 )
 STEPS = (1, 3, 2)
 LOOP, XLA = "step-loop", "xla"
-# XLA draws other numbers from the same seed, and so drops others: of networks with dropout only the loop is held to the plain program.
+# XLA draws other numbers from the same seed, and so drops other units: with dropout, only the loop is compared with the plain program.
 CASES = (("alexnet", 1, (LOOP,)), ("lenet", 1, (XLA,)), ("resnet18", 2, (XLA, LOOP)))
 
 
@@ -51,7 +51,7 @@ def trained(names, model, devices):
 
 
 def both(layers, x, above, *, xla):
-    """What each layer makes of x, and what it hands back of a gradient above it: to x and to its weights."""
+    """Each layer's output for x, and its gradients with respect to x and its weights, given the gradient above it."""
     found = []
     for layer in layers:
 
@@ -78,7 +78,7 @@ def check_stem(size, kernel, stride, border):
 
 
 def check_pool(*, xla):
-    """Of equal numbers the first gets the gradient, as TensorFlow's own operator has it on a CPU; an even map's last row is never looked at."""
+    """Of equal numbers, the first gets the gradient, as in TensorFlow's own CPU operator; an even map's last row is never read."""
     x = tf.random.stateless_uniform((2, 10, 13, 4), (1, 2), 0, 3, tf.int32)
     above = tf.random.stateless_normal((2, 4, 6, 4), (3, 4))
     layers = (stems.MaxPool(), tf.keras.layers.MaxPool2D(3, 2))
@@ -87,7 +87,7 @@ def check_pool(*, xla):
 
 
 def check_network(model, count):
-    """A network has these layers where they belong, and tells what the plain one does."""
+    """A network has these layers where they belong, and computes the same as the plain one."""
     names = ("space-to-depth", "pooling-index")
     plain, faster = (build(model, 96, 10, auxiliary=False, techniques=chosen) for chosen in ((), names))
     faster.set_weights(plain.get_weights())

@@ -1,7 +1,7 @@
-"""Inside the image: validation looks at each image of the split once, at its middle, and counts what a network made by hand gets right.
+"""Inside the image: validation reads the centre of each image of the split once, and counts the correct answers of a handmade network.
 
-Prevents a validation set of another framework's, images that are counted twice or to fill a batch, an image that is cut elsewhere, an unread
-image that is counted or not named, statistics of a batch or dropout where the network is in use, a training that goes on otherwise.
+Prevents a validation set that differs between frameworks, images that are counted twice or as padding, another crop, an unreadable
+image that is counted or not reported, batch statistics or dropout in inference mode, validation that changes the training.
 """
 
 import argparse
@@ -26,7 +26,7 @@ for name, level in (("dark", 20), ("light", 220)):
     for number in range(35):
         pixels = np.full((24 + number, 40, 3), level + number % 7, np.uint8)
         (root / name / f"{number:02d}.jpg").write_bytes(tf.io.encode_jpeg(pixels, quality=95).numpy())
-(root / "dark/04.jpg").write_text("no image")  # the first that is for validation
+(root / "dark/04.jpg").write_text("no image")  # the first validation image
 _, held_out = split(class_folders(root)[1])
 assert len(held_out) == 14
 assert held_out[0] == ("dark/04.jpg", 0)
@@ -41,7 +41,7 @@ def the_middle_is_the_one_of_all_frameworks():
             np.random.default_rng(1).integers(0, 256, (height // 3, width // 3, 3), np.uint8).repeat(3, 0).repeat(3, 1)
         )
         pixels = np.pad(pixels, ((0, height - len(pixels)), (0, width - pixels.shape[1]), (0, 0)), mode="edge")
-        jpeg = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)  # nothing of a neighbour's colour
+        jpeg = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)  # no colour from neighbouring pixels
         whole = tf.io.decode_jpeg(jpeg)[top : top + side, left : left + side]
         expected = tf.image.resize(whole, (32, 32)).numpy()
         np.testing.assert_allclose(middle(jpeg, 32).numpy(), expected, atol=1)
@@ -55,7 +55,7 @@ def each_image_is_looked_at_once():
             ranks = Mirrored(["/cpu:0", "/cpu:1"]) if devices == 2 else Alone("/cpu:0")
             ranks.rank, ranks.world_size = rank, processes * devices
             validation = Validation(argparse.Namespace(**{**FLAGS, "devices": devices}), ranks, images=held_out)
-            for _ in range(2):  # after the next epoch the same again
+            for _ in range(2):  # the same again after the next epoch
                 found = []
                 for batch in validation.batches():
                     images, labels, weights = (ranks.strategy.experimental_local_results(part) for part in batch)
@@ -78,7 +78,7 @@ def each_image_is_looked_at_once():
 
 
 class ByHand(Cnn):
-    """Scores of class 1 are the brightness of an image, those of class 0 zero: light images are right, dark ones too."""
+    """Scores an image's brightness for class 1 and zero for class 0, so that light and dark images are both right."""
 
     def build(self):
         images, seed = keras.Input(shape=(32, 32, 3)), keras.Input(batch_shape=(2,), dtype="int32")
@@ -94,7 +94,7 @@ def what_is_right_is_counted():
     words += [*more, *rates, "--device=cpu", "--epoch-iterations=1"]
     pixels, labels, _ = middles(argparse.Namespace(**FLAGS), held_out)
     brightness = normalized(tf.constant(pixels)).numpy()[..., 0].mean((1, 2)).astype(np.float64)
-    # Cross entropy of two classes with scores 0 and s: log(1 + exp(s)) where the first is right, log(1 + exp(-s)) where the second is.
+    # Cross entropy of two classes with scores 0 and s: log(1 + exp(s)) if the first is right, log(1 + exp(-s)) if the second is.
     expected = np.log1p(np.exp(np.where(labels == 1, -brightness, brightness))).sum()
     for devices, ranks in ((1, Alone("/cpu:0")), (2, Mirrored(["/cpu:0", "/cpu:1"]))):
         strategy = "single" if devices == 1 else "mirrored"
@@ -104,7 +104,7 @@ def what_is_right_is_counted():
         assert (found["samples"], found["correct"]) == (13, 13), found
         np.testing.assert_allclose(found["loss_sum"], expected, rtol=1e-5)
         assert training.batches.source.skipped == ["dark/04.jpg"]
-        # Statistics gathered otherwise on each device become the first one's; the network is left as it was, and trains on.
+        # Differing statistics of the devices become the first one's; the network is left unchanged, and keeps training.
         training.step()
         norm, before = training.parameter_norm(), training.validate()
         assert training.validate() == before

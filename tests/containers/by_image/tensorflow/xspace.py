@@ -1,7 +1,7 @@
-"""Inside the image: rows of an XSpace made by hand, as TensorFlow's profiler leaves one on a machine with two GPUs.
+"""Inside the image: rows of a handmade XSpace, like one from TensorFlow's profiler on a machine with two GPUs.
 
 Prevents: kernels without the operator that launched them, copies without bytes, the profiler's own times and allocations in the table, a GPU
-by the driver's number instead of the job's, times on the wrong clock, an operator that is its neighbour's child.
+with the driver's number instead of the job's, times on the wrong clock, an operator that is its neighbour's child.
 """
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -23,7 +23,7 @@ class Plane:
         holder.stats.add(metadata_id=number, **found)
 
     def word(self, holder, name, text):
-        """A stat whose value is kept once, and referred to."""
+        """Add a stat whose value is stored once, and referenced."""
         number = self.names.setdefault(text, len(self.names) + 1)
         self.plane.stat_metadata[number].id = number
         self.plane.stat_metadata[number].name = text
@@ -47,7 +47,7 @@ host.event(thread, "cluster:PartitionedCall", 10, 90, display="PartitionedCall")
 host.event(thread, "conv1/Conv2D:Conv2D", 20, 30, display="Conv2D")
 launch = host.event(thread, "cuLaunchKernel", 25, 5)
 host.stat(launch, "correlation_id", uint64_value=501)
-host.event(thread, "relu:Relu", 50, 10, display="Relu")  # begins where the one before ends
+host.event(thread, "relu:Relu", 50, 10, display="Relu")  # starts when the one before ends
 copy = host.event(thread, "cuMemcpyHtoDAsync_v2", 200, 4)
 host.stat(copy, "correlation_id", uint64_value=502)
 

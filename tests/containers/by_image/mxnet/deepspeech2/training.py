@@ -1,7 +1,7 @@
-"""Inside the image: Deep Speech 2 has the layers of its catalog, tells characters of utterances alone, and loses what PyTorch's does.
+"""Inside the image: Deep Speech 2 has the catalog's layers, reads each utterance independently, and has PyTorch's losses.
 
-Prevents networks of one name that are not one network, padding that reaches an utterance's outputs, directions that are not added, a cost
-that leaves out what recurrent layers do, gradients that are not clipped, seconds of audio that are counted wrong.
+Prevents different networks of one name, padding that affects an utterance's outputs, directions that are not added, an operation count
+without the recurrent layers, gradients that are not clipped, wrong seconds of audio.
 """
 
 import json
@@ -34,7 +34,7 @@ def recognizer(*words, flags=None):
 def the_layers_are_those_of_the_catalog():
     assert set(CATALOG) == set(SIZES)
     for name, size in SIZES.items():
-        net = DeepSpeech2(**size._asdict())  # without its weights
+        net = DeepSpeech2(**size._asdict())  # shapes only, no weights
         assert sum(math.prod(p.shape) for p in trained(net)) == CATALOG[name][1], name
 
 
@@ -45,7 +45,7 @@ def utterances_are_packed_in_the_order_of_their_steps():
 
 
 def padding_reaches_no_output():
-    """Together and alone, utterances of three lengths get the same scores."""
+    """Utterances of three lengths get the same scores in a batch as alone."""
     mx.random.seed(1)
     net = build("deepspeech2-small", [CPU])
     utterances = sorted(
@@ -63,7 +63,7 @@ def padding_reaches_no_output():
 
 
 def both_directions_are_added():
-    """A step's output depends on frames before and behind it that no convolution reaches."""
+    """A step's output depends on earlier and later frames beyond the convolutions' reach."""
     mx.random.seed(1)
     net = DeepSpeech2(channels=2, depth=1, width=4, normalize=False)
     net.initialize()
@@ -77,7 +77,7 @@ def both_directions_are_added():
 
 
 def operations_are_those_of_pytorch():
-    """By hand, of a second of audio: 100 frames, 50 steps; 161 frequencies become 81 and 41."""
+    """Per second of audio, by hand: 100 frames, 50 steps; 161 frequencies become 81 and 41."""
     net = build("deepspeech2-small", [CPU])
     found = sum(weights * positions for weights, positions in net.multiplied(100))
     convolutions = 8 * 41 * 11 * 81 * 50 + 8 * 8 * 21 * 11 * 41 * 50
@@ -92,7 +92,7 @@ def training_lowers_the_loss():
     assert sum(losses[8:]) < 0.8 * sum(losses[:8]), losses
     untouched = [p.name for p in trained(made.net) if not p.grad().asnumpy().any()]
     assert not untouched, f"{untouched} get no gradient"
-    # Every batch of the synthetic ones twice: so many seconds of audio, to the sample.
+    # Each synthetic batch twice: the seconds of audio are exact to the sample.
     samples = sum(speech.duration(1, number, longest_s=1.2) for number in range(8 * 2))
     assert abs(made.batches.source.units - 2 * samples / speech.RATE) < 1e-9
 
@@ -100,13 +100,13 @@ def training_lowers_the_loss():
 def gradients_are_clipped_to_their_norm():
     made = recognizer("--clip-norm=0.5")
     made.step()
-    # Two utterances: what is kept is the sum of their gradients, twice the mean.
+    # With two utterances, gradients are kept as sums, twice the mean.
     norm = math.sqrt(sum(float((p.grad().asnumpy() ** 2).sum()) for p in trained(made.net)))
     assert abs(norm - 2 * 0.5) < 1e-4, norm
 
 
 def parameters(net):
-    """All but those of normalizations, in the order of `recognized.weights`."""
+    """All parameters except those of normalizations, in the order of `recognized.weights`."""
     found = [p for convolution in net.convolutions for p in (convolution.weight, convolution.bias)]
     for both in zip(net.forwards, net.backwards, strict=True):
         for stack in both:

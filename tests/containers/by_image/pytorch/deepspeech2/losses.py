@@ -1,6 +1,6 @@
-"""Inside the image: Deep Speech 2 loses in ten steps what all frameworks' have to lose from the same weights on the same utterances.
+"""Inside the image: Deep Speech 2 has over ten steps the losses required of all frameworks, from the same weights on the same utterances.
 
-Prevents networks of one name that are not one network.
+Prevents different networks of one name.
 """
 
 import recognized
@@ -13,7 +13,7 @@ DIRECTION = ("weight_ih_l{}", "weight_hh_l{}", "bias_ih_l{}", "bias_hh_l{}")
 
 
 def parameters(net):
-    """All but those of normalizations, in the order of `recognized.weights`."""
+    """All parameters except those of normalizations, in the order of `recognized.weights`."""
     found = [p for convolution in net.convolutions for p in (convolution[0].weight, convolution[0].bias)]
     for stack in getattr(net.recurrent, "layers", None) or (net.recurrent.ahead, net.recurrent.back):
         suffixes = ("", "_reverse") if stack.bidirectional else ("",)

@@ -1,7 +1,8 @@
-"""Inside the image: Deep Speech 2 has the layers of its catalog, tells characters of utterances alone, and loses what CTC says.
+"""Inside the image: Deep Speech 2 has the catalog's layers, reads each utterance independently, and has the CTC loss.
 
-Prevents a layer that is missing or of another width, padding that reaches an utterance's outputs, directions that are not added, a loss that
-is divided by another number or of another blank, a cost that leaves out what recurrent layers do, training that does not lower the loss, ranks that read the same files or count padding.
+Prevents a layer that is missing or of another width; padding that affects an utterance's outputs; directions that are not added; a loss with
+another divisor or blank; an operation count without the recurrent layers; training that does not lower the loss; ranks that read the same files
+or count padding.
 """
 
 import itertools
@@ -32,7 +33,7 @@ CATALOG = json.loads(sys.argv[2])["deepspeech2"]
 def parameters(channels, depth, width, normalize, suite):
     """By hand: 41 x 11 and 21 x 11 kernels; GRUs with three gates, two biases each and two directions; 161 frequencies become 41.
 
-    Of the suite's they become 61 and 21, and there are 758 outputs: 29, and pairs of 27.
+    With the suite's layers they become 61 and 21, and there are 758 outputs: 29, and pairs of 27.
     """
     found = 41 * 11 * channels + channels + 21 * 11 * channels**2 + channels
     read = (21 if suite else 41) * channels
@@ -41,7 +42,7 @@ def parameters(channels, depth, width, normalize, suite):
         read = width
     joined, outputs = (2 * width, 758) if suite else (width, 29)
     found += joined * width + width + outputs * width + outputs
-    # A weight and a bias a channel: both convolutions, the layers that read a recurrent one.
+    # One weight and one bias per channel, after both convolutions and before each layer that reads a recurrent one.
     return found + (4 * channels + 2 * (joined if suite else width * depth) if normalize else 0)
 
 
@@ -54,7 +55,7 @@ def the_layers_are_those_of_the_catalog():
 
 
 def padding_reaches_no_output():
-    """Together and alone, utterances of three lengths get the same probabilities."""
+    """Utterances of three lengths get the same probabilities in a batch as alone."""
     torch.manual_seed(1)
     net = build("deepspeech2-small")
     utterances = [speech.synthetic(1, number, longest_s=1.5) for number in range(3)]
@@ -72,7 +73,7 @@ def padding_reaches_no_output():
 
 
 def both_directions_are_added():
-    """A step's output depends on what comes before it and on what comes after it."""
+    """A step's output depends on earlier and on later frames."""
     torch.manual_seed(1)
     net = DeepSpeech2(channels=2, depth=1, width=4, normalize=False)
     sound = torch.randn(1, speech.FREQUENCIES, 41, requires_grad=True)
@@ -80,13 +81,13 @@ def both_directions_are_added():
     (gradient,) = torch.autograd.grad(told[10].square().sum(), sound)
     reached = gradient[0].abs().sum(0) > 0
     assert reached.all(), reached
-    # Beyond the convolutions' reach, by the recurrent layer alone.
+    # Beyond the convolutions' reach, only through the recurrent layer.
     assert gradient[0, :, 0].any()
     assert gradient[0, :, 40].any()
 
 
 class Rank(Alone):
-    """One of two ranks that never meet."""
+    """One of two ranks that do not communicate."""
 
     world_size = 2
 
@@ -99,7 +100,7 @@ def recognizer(*words, ranks=None):
 
 
 def the_loss_is_that_of_all_ways_to_say_the_text():
-    """Two utterances, of three and two steps, with texts of two characters and one: every sequence of outputs is tried."""
+    """Two utterances, of three and two steps, with texts of two characters and one: the sum over every output sequence with that text."""
     torch.manual_seed(1)
     told = torch.randn(3, 2, 29).log_softmax(2)
     batch = SimpleNamespace(
@@ -119,14 +120,14 @@ def the_loss_is_that_of_all_ways_to_say_the_text():
     made = recognizer()
     lost = made.loss(lambda *_: (told, torch.tensor([3, 2])), batch)
     assert abs(lost.item() - total / 2) < 1e-4, (lost, total / 2)
-    # Twice the same letter in two steps has no way: the loss says so, and is not hidden.
+    # The same letter twice needs three steps: in two, the loss is infinite, and must not be hidden.
     batch.characters = torch.tensor([2, 1])
     lost = made.loss(lambda *_: (told[:2], torch.tensor([2, 2])), batch)
     assert lost.item() == math.inf
 
 
 def operations_are_those_that_are_done():
-    """In a batch without padding, those of its steps; PyTorch's counter sees the recurrent layers' products on a CPU."""
+    """In a batch without padding, the count equals PyTorch's, which sees the recurrent layers' products on a CPU."""
     net = build("deepspeech2-small")
     frames = 60
     with FlopCounterMode(display=False) as forward:
@@ -136,7 +137,7 @@ def operations_are_those_that_are_done():
     ours = per_sample(net.multiplied(frames))
     assert abs(ours["forward"] / forward.get_total_flops() - 1) < 0.01, (ours, forward.get_flop_counts())
     assert abs(ours["backward"] / backward.get_total_flops() - 1) < 0.03, (ours, backward.get_flop_counts())
-    # cuDNN's operator, of 30 steps of all utterances and both directions of a layer, biases and states aside.
+    # cuDNN's operator over 30 steps of all utterances and both directions of a layer, without biases and states.
     layer = net.recurrent.layers[0]
     weights = [tuple(weight.shape) for weight in layer.parameters()]
     products = sum(math.prod(shape) for shape in weights if len(shape) == 2)
@@ -152,7 +153,7 @@ def training_lowers_the_loss():
     assert sum(losses[8:]) < 0.8 * sum(losses[:8]), losses
     untouched = [name for name, p in made.net.named_parameters() if not p.grad.any()]
     assert not untouched, f"{untouched} get no gradient"
-    # Every batch of the synthetic ones twice: so many seconds of audio, to the sample.
+    # Each synthetic batch twice: the seconds of audio are exact to the sample.
     samples = sum(speech.duration(1, number, longest_s=1.2) for number in range(8 * 2))
     assert abs(made.batches.source.units - 2 * samples / speech.RATE) < 1e-9
 
@@ -165,7 +166,7 @@ def gradients_are_clipped_to_their_norm():
 
 
 def a_folder_of_audio_is_read():
-    """Nine utterances and one that is no use: of two batches a rank of two, four of the longest come to each, epoch after epoch."""
+    """Nine utterances and an unusable file: each of two ranks gets two batches of two per epoch, and the shortest utterance is left out."""
     root = Path(tempfile.mkdtemp())
     random = np.random.default_rng(1)
     lengths = [16_000 + 800 * number for number in range(9)]
@@ -182,7 +183,7 @@ def a_folder_of_audio_is_read():
             assert all(math.isfinite(made.step().item()) for _ in range(4))
             assert (source.decoded, source.skipped) == (8, {"9.wav"})
             seconds.append(source.units)
-        # Both epochs, without the shortest, which fills no batch.
+        # Both epochs, without the shortest utterance, which fills no batch.
         assert abs(sum(seconds) - 2 * sum(lengths[1:]) / speech.RATE) < 1e-9, seconds
 
 

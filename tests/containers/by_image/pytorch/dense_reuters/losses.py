@@ -1,6 +1,6 @@
-"""Inside the image: the topic classifier loses in twenty steps what all frameworks' have to lose from the same weights on the same documents.
+"""Inside the image: the topic classifier has over twenty steps the losses required of all frameworks, from the same weights and documents.
 
-Prevents networks of one name that are not one network, an update that another framework does otherwise, documents in another order.
+Prevents different networks of one name, an update that differs between frameworks, documents in another order.
 """
 
 import alike

@@ -1,7 +1,7 @@
 """Inside the image: the topic classifier has the example's layers, learns topics, and validates on every document once.
 
-Prevents a layer of another width, documents that do not get to the network, an accuracy that is counted with dropout or on documents that were
-trained on, a validation that changes the training.
+Prevents a layer of another width, documents that do not reach the network, an accuracy measured with dropout or on training
+documents, validation that changes the training.
 """
 
 import json
@@ -17,7 +17,7 @@ from with_pytorch.ranks import Alone
 
 
 class Second(Alone):
-    """A rank that has nobody to wait for."""
+    """The second of two ranks; it communicates with nobody."""
 
     rank, world_size = 1, 2
 
@@ -47,7 +47,7 @@ assert after["correct"] > 3 * before["correct"], (before, after)
 assert 0.5 < after["correct"] / 2_246 < 0.95, after
 assert after["loss_sum"] < before["loss_sum"]
 
-# Of two ranks, the second has what the first leaves.
+# The second of two ranks has the documents that the first leaves.
 other = alone.training(Mlp, parser, *alone.DENSE, "--batch=32", ranks=Second())
 other.net.load_state_dict(made.net.state_dict())
 half = other.validate()

@@ -1,7 +1,7 @@
-"""Inside the image: what is generated with kept keys and values is what the whole sequence gives, at the cost that PyTorch counts.
+"""Inside the image: generation with cached keys and values equals generation from the whole sequence, at the cost counted by PyTorch.
 
-Prevents: a cache whose positions are one off, that holds another block's keys, or another sequence's; a token that is not the most likely one; a
-prompt whose scores are all computed; a step that reads all positions again; times of batches that nobody asked for.
+Prevents: a cache with shifted positions, or with keys of another block or sequence; a token that is not the most likely one; scores for
+the whole prompt; a step that reads all positions again; times of batch sizes that nobody requested.
 """
 
 import io
@@ -28,7 +28,7 @@ def generator(model, *words):
 
 
 def without(made, prompts):
-    """The same by the whole sequence for each token."""
+    """Generate the same tokens, reading the whole sequence for each."""
     tokens = torch.from_numpy(prompts)
     with torch.inference_mode():
         for _ in range(made.args.new_tokens):
@@ -37,7 +37,7 @@ def without(made, prompts):
 
 
 def sharpened(made):
-    """Weights drawn at the start prefer no token by more than rounding; ten times as large they do."""
+    """Multiply the weights by ten: freshly drawn ones prefer no token by more than rounding."""
     with torch.no_grad():
         for p in made.net.parameters():
             p.mul_(10 if p.dim() > 1 else 1)
@@ -45,7 +45,7 @@ def sharpened(made):
 
 
 def forgetful(made):
-    """One whose cache has nothing of what was read before, which has to be told from rounding."""
+    """Make the cache forget everything read before; the check must be able to tell that from rounding."""
     read = made.net.read
     made.net.read = lambda tokens, cache=None: read(tokens, made.cache(1) if cache and cache.filled else cache)
     return made
@@ -76,7 +76,7 @@ for model in ("gpt-tiny", "llama-tiny"):
 
 for model in (name for name, size in SIZES.items() if not size.encoder):
     length = min(SIZES[model].longest, 64)
-    made = generator("gpt-tiny")  # on no device at all: shapes alone are enough
+    made = generator("gpt-tiny")  # then moved to the meta device: shapes are enough
     made.args.model, made.args.sequence_length, made.args.new_tokens, made.size = model, length, 3, SIZES[model]
     made.device = torch.device("meta")
     made.net, counted = build(made.args, made.device).eval(), flop_per_new_token(model, prompt=length - 3, new=3)

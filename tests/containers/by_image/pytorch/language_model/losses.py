@@ -1,7 +1,7 @@
-"""Inside the image: ranks that cut a language model in parts lose what one process loses on the same sequences, and hold less of it each.
+"""Inside the image: ranks that shard a language model have the losses of one process on the same sequences, and each holds only a part.
 
-Prevents: ranks that train a model each, a layer whose parts are put together in another order, gradients that are added and not averaged, or
-averaged in each part of a batch, an output layer that is no longer the embedding, a rank that keeps the whole.
+Prevents: ranks that each train their own model, a layer whose parts are joined in another order, gradients that are summed and not averaged, or
+averaged in each part of a batch, an output layer that is no longer the embedding, a rank that keeps the whole model.
 """
 
 import alone
@@ -19,7 +19,7 @@ def trained(model, strategy, ranks, *words):
 
 
 def hold(single, events, ranks, *, least_share, most_share):
-    """Losses and weights are those of one process; `least_share` and `most_share` bound what each rank holds of its bytes."""
+    """Compare losses and weights with one process'; `least_share` and `most_share` bound each rank's share of its bytes."""
     mine, told = losses(single), losses(events)
     each = [told[rank * STEPS : (rank + 1) * STEPS] for rank in range(ranks)]
     assert len(mine) == STEPS
@@ -37,8 +37,8 @@ def hold(single, events, ranks, *, least_share, most_share):
 
 LLAMA, GPT = "llama-tiny", "gpt-tiny"
 alone_on = {model: trained(model, "single", 1) for model in (LLAMA, GPT)}
-# Of 131,392 parameters 98,560 are in blocks: gathered twice and once, and scattered, in fp32, half of it is 722,688 bytes. Of gpt-tiny's 149,248
-# all are gathered once. Ten sums of 256, or 128, tokens of 64 numbers are 655,360 and 327,680 bytes; on a mesh of 2 x 2 a third of both.
+# Of 131,392 parameters, 98,560 are in blocks: gathered twice (the others once) and scattered, in fp32, half of it is 722,688 bytes. All 149,248 of
+# gpt-tiny's are gathered once. Ten sums of 256, or 128, tokens of 64 numbers are 655,360 and 327,680 bytes; on a 2 x 2 mesh a third of both.
 for model, strategy, ranks, words, shares, handed in (
     (LLAMA, "ddp", 2, ("--gradient-accumulation=2",), (1, 1), 4 * 131_392),
     (LLAMA, "fsdp", 2, (f"--probe={','.join(map(str, SIZES))}",), (0.5, 0.51), 722_688),
@@ -47,7 +47,7 @@ for model, strategy, ranks, words, shares, handed in (
         *(GPT, "fsdp", 2, ("--reshard=step", "--gradient-accumulation=2", "--checkpointing=block"), (0.5, 0.51)),
         4 * 149_248,
     ),
-    # Positions, gains and the biases of what is summed are every rank's: 256 x 64 and little more of 149,248.
+    # Every rank has positions, gains and the biases of summed layers: 256 x 64 and little more of 149,248.
     (GPT, "tp", 2, (), (0.5, 0.57), 655_360),
 ):
     events = trained(model, strategy, ranks, *words)

@@ -1,7 +1,7 @@
-"""Inside the image: GPT-2 and Llama 3 have the published shapes, attend as the papers say, cost what PyTorch counts, and learn.
+"""Inside the image: GPT-2 and Llama 3 have the published shapes, the papers' attention and the operations counted by PyTorch, and learn.
 
-Prevents: a head that reads another's keys, a token that sees its successor, positions that turn by something else than their distance, a
-parameter without a gradient, a block that is computed again and differs, a batch in parts that counts double, a cost that is not done.
+Prevents: a head that reads another's keys, a token that sees its successor, positions rotated by anything but their distance, a
+parameter without a gradient, a recomputed block that differs, a batch in parts that counts twice, operations that are counted but not run.
 """
 
 import json
@@ -34,7 +34,7 @@ def flags(model, *words):
 
 
 def shapes_and_costs_are_those_of_the_catalog():
-    """On no device at all: shapes alone are enough for both."""
+    """On the meta device: shapes are enough for both."""
     catalog = json.loads(sys.argv[2])["language_model"]
     assert set(catalog) == set(SIZES)
     for model, (_, parameters) in catalog.items():
@@ -43,7 +43,7 @@ def shapes_and_costs_are_those_of_the_catalog():
         assert sum(p.numel() for p in net.parameters()) == parameters, model
         tokens = torch.zeros(1, length, dtype=torch.int64, device="meta")
         targets = tokens.new_zeros(1, 2, masked_of(length)) if SIZES[model].encoder else tokens
-        # The fused kernels' backward pass computes products again, which the counter counts and the definition does not.
+        # Fused kernels recompute products in their backward pass; the counter includes that, the definition does not.
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
             net(tokens, targets).backward()
         counted = sum(flop_per_token(model, length=length).values()) * length
@@ -51,7 +51,7 @@ def shapes_and_costs_are_those_of_the_catalog():
 
 
 def heads_read_their_own_groups():
-    """The fused, grouped product against one head after the other, forward and backward, in fp64."""
+    """Compare the fused, grouped product with one head at a time, forward and backward, in fp64."""
     torch.manual_seed(1)
     size = SIZES["llama-tiny"]
     layer = Attention(size).double()
@@ -117,7 +117,7 @@ def they_learn_in_each_precision():
         for model in (*TINY, "bert-tiny"):
             made = training(model, "--batch=8", *words)
             lost = [made.step().item() for _ in range(16)]
-            # Nothing is known at first: the loss is that of a uniform guess.
+            # Untrained, the loss is that of a uniform guess.
             assert abs(lost[0] - math.log(SIZES[model].vocabulary)) < 0.1, lost
             assert lost[-1] < 0.9 * lost[0], (words, lost)
             assert {p.dtype for p in made.parameters} == {
@@ -126,7 +126,7 @@ def they_learn_in_each_precision():
 
 
 def products_in_8_bits_are_those_in_fp32_but_for_their_rounding():
-    """And whatever the size of the numbers: each tensor has a scale of its own."""
+    """The error does not depend on the numbers' magnitude, because each tensor has its own scale."""
     torch.manual_seed(1)
     for size in (1e-6, 1.0, 1e4):
         layer = torch.nn.Linear(64, 96)
@@ -159,7 +159,7 @@ def the_update_is_adamw_with_decay_for_matrices_alone():
     made.step()
     for name, p in made.net.named_parameters():
         decay = 0.1 if p.dim() > 1 else 0.0
-        # Corrected for its start, the first step is one learning rate along the sign of the gradient.
+        # With bias correction, the first step is one learning rate along the sign of the gradient.
         expected = before[name] * (1 - 0.01 * decay) - 0.01 * p.grad / (p.grad.abs() + 1e-8)
         assert (p - expected).abs().max() < 1e-5, name
 

@@ -1,6 +1,6 @@
-"""Inside the image: a WGAN loses in twenty steps what all frameworks' have to lose from the same weights on the same images and latents.
+"""Inside the image: a WGAN has over twenty steps the losses required of all frameworks, from the same weights, images and latents.
 
-Prevents networks of one name that are not one network, an update that another framework does otherwise.
+Prevents different networks of one name, an update that differs between frameworks.
 """
 
 import alike

@@ -1,8 +1,8 @@
-"""Inside the image: the WGAN's networks are the authors', its operations those that PyTorch counts, and a step does what algorithm 1 says.
+"""Inside the image: the WGAN has the authors' networks, the operations that PyTorch counts, and the steps of algorithm 1.
 
-Prevents a layer that is missing or of another width, a cost of gradients that nobody computes, a critic whose weights leave their cube, a
-generator that trains the critic or is trained by its updates, an estimate of the wrong sign, weights that get no
-gradient, pixels of another range than the generator's.
+Prevents a layer that is missing or of another width, operations for gradients that are never computed, critic weights beyond the clip value, a
+generator update that trains the critic or the reverse, an estimate of the wrong sign, weights without a
+gradient, pixels outside the generator's range.
 """
 
 import json
@@ -18,7 +18,7 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import Wgan
 
-# Convolutions of 4 x 4 by hand, biases there are none: 100, 512, 256, 128, 64, 3 channels, and 3, 64, 128, 256, 512, 1.
+# Convolutions of 4 x 4 by hand, without biases: 100, 512, 256, 128, 64, 3 channels, and 3, 64, 128, 256, 512, 1.
 GENERATOR = 16 * (100 * 512 + 512 * 256 + 256 * 128 + 128 * 64 + 64 * 3)
 CRITIC = 16 * (3 * 64 + 64 * 128 + 128 * 256 + 256 * 512 + 512)
 CATALOG = json.loads(sys.argv[2])["wgan"]
@@ -35,7 +35,7 @@ def training(model="wgan-nobn", *words):
 
 
 def the_networks_are_the_authors():
-    # Batch normalization has a weight and a bias a channel, after all but the first and last layers of the critic and the generator's last.
+    # Batch normalization has a weight and a bias per channel, except after the critic's first and last layer and the generator's last.
     expected = {
         "wgan": (GENERATOR + 2 * (512 + 256 + 128 + 64), CRITIC + 2 * (128 + 256 + 512)),
         "wgan-gp": residual_parameters(),
@@ -50,14 +50,14 @@ def the_networks_are_the_authors():
         assert [64, sum(parameters)] == CATALOG[name], name
         assert generator(torch.empty(2, latent, 1, 1, device="meta")).shape == (2, 3, 64, 64)
         assert critic(torch.empty(2, 3, 64, 64, device="meta")).flatten().shape == (2,)
-    # Of the whole map at once, so that there is an estimate in fp32 whatever the critic computes in.
+    # Over the whole map, so that the estimate is in fp32 whatever the critic's precision.
     reals, mades = (torch.full((1000,), value).bfloat16() for value in (3.0, 1.0))
     estimate, loss = Estimate(torch.nn.Identity())(reals, mades, None)
     assert (estimate.item(), loss.item(), estimate.dtype) == (2.0, -2.0, torch.float32)
 
 
 def residual_parameters():
-    """Of generator and critic of gan_64x64 by hand: 3 x 3 convolutions, the second of a block with a bias, and 1 x 1 ones, with biases."""
+    """Parameters of gan_64x64's generator and critic, by hand: 3 x 3 convolutions, a block's second with a bias, and 1 x 1 ones, with biases."""
     generator, critic = 128 * 8192 + 8192 + 2 * 64 + 9 * 64 * 3 + 3, 9 * 3 * 64 + 64 + 8192 + 1
     for low, high in ((512, 512), (256, 512), (128, 256), (64, 128)):
         generator += 2 * high + 9 * high * low + 2 * low + 9 * low * low + low + high * low + low
@@ -66,14 +66,14 @@ def residual_parameters():
 
 
 def a_penalty_is_of_the_gradient_between_both():
-    """The gradient of 3 x the sum of four pixels has a norm of 6 everywhere: 10 x (6 - 1)², less the estimate of 3 x (8 - 4)."""
+    """The gradient of 3 x the sum of four pixels has norm 6 everywhere: 10 x (6 - 1)², less the estimate of 3 x (8 - 4)."""
     told = Estimate(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 1, bias=False)), 10.0)
     torch.nn.init.constant_(told.critic[1].weight, 3.0)
     images = torch.ones(2, 1, 2, 2)
     estimate, loss = told(2 * images, images, torch.tensor([0.0, 0.5]))
     assert (estimate.item(), loss.item()) == (12.0, 250.0 - 12.0)
     loss.backward()
-    # Of the norm, 2 x 10 x (6 - 1) / 2 for each of four weights of 3 with a norm of 6, less the estimate's 2 - 1.
+    # From the norm, 2 x 10 x (6 - 1) / 2 for each of four weights of 3 with a norm of 6, less the estimate's 2 - 1.
     assert torch.allclose(told.critic[1].weight.grad, torch.tensor(2 * 10 * 5 * 3 / 6 - 1.0)), told.critic[
         1
     ].weight.grad
@@ -86,9 +86,7 @@ def operations_are_those_that_are_done():
             made.step()
         ours = made.flop_per_sample()
         told = sum(ours.values()) * n_critic * made.args.batch
-        if (
-            model == "wgan-gp"
-        ):  # of the image that the penalty is looked at, whose gradient nobody needs: 3 x 64 kernels of 3 x 3
+        if model == "wgan-gp":  # the penalty's image, whose gradient nobody needs: 3 x 64 kernels of 3 x 3
             told += 2 * 9 * 3 * 64 * 16**2 * n_critic * made.args.batch
         assert abs(told / counter.get_total_flops() - 1) < 1e-6, (n_critic, model, told, counter.get_total_flops())
         for event in made.flop_counts():
@@ -124,14 +122,14 @@ def each_update_is_of_one_network():
     made.critic.requires_grad_(requires_grad=True)
     assert all(torch.equal(weight, old) for weight, old in zip(made.weights, before, strict=True))
     assert all(p.grad.any() for p in made.generator.parameters())
-    # Two updates of the critic and one of the generator take a draw of latents each, the critic's a batch of images each.
+    # Each of two critic updates and one generator update takes a draw of latents, each critic update a batch of images.
     draws, images = made.draws, made.batches.source.units
     made.step()
     assert (made.draws - draws, made.batches.source.units - images) == (3, 8)
 
 
 def the_critic_learns_and_then_the_generator():
-    """The estimate rises while the critic alone learns, and falls while the generator alone does: which it shall."""
+    """The estimate rises while only the critic learns, and falls while only the generator does."""
     made = training("wgan-nobn", "--learning-rate=0.0005")
     first = made.evaluate()[0]
     for _ in range(10):
@@ -144,7 +142,7 @@ def the_critic_learns_and_then_the_generator():
 
 
 def a_folder_of_images_is_read():
-    """One colour, wider than high: the middle is cut out, and brought to -1 to 1."""
+    """One colour, wider than high: the central square is cropped and mapped to -1 to 1."""
     root = Path(tempfile.mkdtemp())
     (root / "rooms").mkdir()
     for number in range(5):

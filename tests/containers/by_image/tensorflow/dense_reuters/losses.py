@@ -1,6 +1,6 @@
-"""Inside the image: the topic classifier loses in twenty steps what PyTorch's does from the same weights on the same documents.
+"""Inside the image: the topic classifier has PyTorch's losses over twenty steps from the same weights on the same documents.
 
-Prevents networks of one name that are not one network, an update that PyTorch does otherwise, documents in another order.
+Prevents different networks of one name, an update that differs from PyTorch's, documents in another order.
 """
 
 import alike

@@ -1,7 +1,7 @@
-"""Inside the image: BERT has the published parameters, costs what is counted, reads both ways, and learns in each precision.
+"""Inside the image: BERT has the published parameters and the counted operations, reads both ways, and learns in each precision.
 
-Prevents: an embedding beside the output layer's own, a parameter without a gradient, a cost that is not done, a head that predicts other places than
-those that were masked, weights that start otherwise than PyTorch's, a seed that does not say what they are.
+Prevents: an embedding separate from the output layer's, a parameter without a gradient, operations that are counted but not run, a head that
+predicts at other places than the masked ones, weights that start differently from PyTorch's, weights that do not follow from the seed.
 """
 
 import json
@@ -33,7 +33,7 @@ def shapes_and_costs_are_those_of_the_catalog():
         for length in (size.longest, 128):
             net = build(size, length)
             assert sum(math.prod(v.shape) for v in net.trainable_variables) == parameters, model
-            # What the layers multiply, and by hand the products with the embedding, at masked places alone. The head's layer is at these, too.
+            # The layers' products, plus by hand those with the embedding, only at masked places. The head's layer, too, is only at these.
             scores = 2 * masked_of(length) * size.width * size.vocabulary
             forward = per_sample(multiplied(net))["forward"] + scores
             assert flop_per_token(model, length=length)["forward"] == forward / length, model
@@ -42,7 +42,9 @@ def shapes_and_costs_are_those_of_the_catalog():
 def weights_start_as_pytorchs():
     set_seed(1)
     net, size = build(SIZES["bert-base"], 8), SIZES["bert-base"]
-    *_, head, _, _, _, _ = net.trainable_variables  # behind it its bias, its normalization, and the bias of the scores
+    *_, head, _, _, _, _ = (
+        net.trainable_variables
+    )  # followed by its bias, its normalization, and the bias of the scores
     for variable in net.trainable_variables:
         value, name = variable.numpy(), variable.path
         if value.ndim == 1:
@@ -72,7 +74,7 @@ def it_learns_in_each_precision():
         made = training("--batch=8", *words)
         before = [variable.numpy() for variable in made.variables]
         lost = made.read([made.step() for _ in range(16)])
-        # Nothing is known at first: the loss is that of a uniform guess.
+        # Untrained, the loss is that of a uniform guess.
         assert abs(lost[0] - math.log(512)) < 0.15, lost
         assert lost[-1] < 0.9 * lost[0], (words, lost)
         for old, variable in zip(before, made.variables, strict=True):

@@ -1,6 +1,6 @@
-"""Inside the image: a WGAN loses in twenty steps what PyTorch's does from the same weights on the same images and latents.
+"""Inside the image: a WGAN has PyTorch's losses over twenty steps from the same weights on the same images and latents.
 
-Prevents networks of one name that are not one network, an update that PyTorch does otherwise.
+Prevents different networks of one name, an update that differs from PyTorch's.
 """
 
 import alike

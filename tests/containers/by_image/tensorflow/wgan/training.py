@@ -1,8 +1,8 @@
-"""Inside the image: WGAN and the topic classifier have the catalog's parameters and the operations of their layers; a step does what it says.
+"""Inside the image: the WGAN has the catalog's parameters and its layers' operations, and a step does what it should.
 
-Prevents a layer that is missing or of another width, operations counted otherwise than with PyTorch, an RMSprop with its number below the
-root, a critic whose weights leave their cube, a generator that is not trained, two devices that are not one model, bytes of JPEGs on
-another scale than the generator's images, a validation that counts what only fills its last batch.
+Prevents a layer that is missing or of another width, operations counted differently from PyTorch's, an RMSprop with epsilon under the
+root, critic weights beyond the clip value, a generator that is not trained, two devices that train two models, JPEG bytes on
+another scale than the generator's images.
 """
 
 import json
@@ -59,7 +59,7 @@ def the_networks_are_the_catalogs():
 def rmsprop_has_its_number_beside_the_root():
     weights = tf.Variable([1.0, 1.0])
     update = RmsProp([weights], learning_rate=0.1)
-    # v = 0.01 g²; w = 1 - 0.1 g / (0.1 g + 1e-8): a gradient of 1e-7 is at the number, one of 2 far above it.
+    # v = 0.01 g²; w = 1 - 0.1 g / (0.1 g + 1e-8): a gradient of 1e-7 is at epsilon, one of 2 far above it.
     update.apply([tf.constant([2.0, 1e-7])])
     np.testing.assert_allclose(weights, [1 - 0.1 * 2 / 0.2, 1 - 1e-8 / 2e-8], rtol=1e-5, atol=1e-6)
     update.apply([tf.constant([1.0, 0.0])])  # v = 0.99 * 0.04 + 0.01
@@ -77,7 +77,7 @@ def a_step_trains_both_and_keeps_the_critic_in_its_cube():
     assert max(largest) == np.float32(CLIP), largest
     assert max(np.abs(weight.numpy()).max() for weight in made.makers) > CLIP
     assert made.batches.source.units == 8
-    # All of the generator is exchanged once in an iteration, all of the critic --n-critic times.
+    # Per iteration, the whole generator is exchanged once, the whole critic --n-critic times.
     assert made.gradient_bytes() == 4 * (count([made.generator]) + 2 * count([made.critic]))
 
 
@@ -103,7 +103,7 @@ def real_images_have_the_range_of_made_ones():
     assert (real.shape, real.dtype) == ((4, 16, 16, 3), tf.uint8)
     batches = made.batches_of(real)
     assert [batch.shape for batch in batches] == [(2, 16, 16, 3)] * 2
-    # Decoders blend the colour of neighbours across the edge.
+    # Decoders blend neighbouring colours across the edge.
     np.testing.assert_allclose(np.stack(batches)[:, :, 3:-3, 3:-3], 1.0, atol=0.05)
     assert source.units == 4
 
