@@ -1,4 +1,4 @@
-"""The engine and the CPU images, each built once; without an engine the tests are skipped with the reason."""
+"""The engine and the CPU images, each built once; without an engine, the tests are skipped with the reason."""
 
 import shutil
 from pathlib import Path
@@ -28,13 +28,13 @@ def client():
 
 @pytest.fixture(scope="session")
 def dlscale(client):
-    """Call the command line in a process of its own; small trainings unless told otherwise."""
+    """Call the command line in a separate process; trainings are small by default."""
     return call
 
 
 @pytest.fixture(scope="session")
 def has(client, dlscale):
-    """See to it that the engine has an image of the suite: `--image` itself builds and pulls nothing."""
+    """Ensure that the engine has an image of the suite: `--image` itself builds and pulls nothing."""
     from docker.errors import ImageNotFound
 
     def build(reference):
@@ -50,24 +50,24 @@ def has(client, dlscale):
 
 @pytest.fixture(scope="session")
 def podman(client):
-    """What a process is started with to use a Podman with a storage of the tests' own, into which an image is loaded once."""
+    """Environment variables for a Podman with separate storage, into which an image is loaded once."""
     if shutil.which("podman") is None:
         pytest.skip("no podman is installed")
-    KEPT.mkdir(exist_ok=True)  # with the archive that a SIF is made of
+    KEPT.mkdir(exist_ok=True)  # along with the archive from which a SIF is made
     with own_storage() as variables:
         yield {**variables, "DLSCALE_CACHE": str(KEPT / "cache")}
 
 
 @pytest.fixture
 def start(client):
-    """Start the command line and leave it running; whatever the test does, it does not outlive it."""
+    """Start the command line in the background; it ends with the test."""
     with left_running() as begin:
         yield begin
 
 
 @pytest.fixture(scope="session")
 def sample(dlscale, tmp_path_factory):
-    """A small set of real JPEGs, and in it one that is cut short and one that never was an image."""
+    """A small set of real JPEGs, including a truncated file and one that is not an image."""
     directory = tmp_path_factory.mktemp("data") / "sample"
     done = dlscale("data", "sample", directory, "--images=160")
     assert done.code == 0, done.stderr
@@ -81,6 +81,6 @@ def sample(dlscale, tmp_path_factory):
 
 @pytest.fixture
 def nothing_left(client, tmp_path_factory):
-    """After the test, no container may be running of any run that this process had made."""
+    """After the test, no container of a run that this process started may still be running."""
     yield
     assert running(client, tmp_path_factory.getbasetemp()) == []

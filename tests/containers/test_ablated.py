@@ -1,4 +1,4 @@
-"""Prevents: a technique that is planned and does not reach the program, one that changes what is learnt, lines that do not run in turns."""
+"""Prevents: a planned technique that does not reach the program or that changes what is learnt, and rows that do not run alternately."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns
         ["--techniques=channels-last"],
         ["--techniques=channels-last,fused-optimizer"],
     ]
-    # The plain program and the last line start from the same weights and the same images.
+    # The plain program and the last row start from the same weights and the same images.
     first, last = (next(iter(record.measurement.losses.values())) for record in _of(tmp_path, found))
     assert last[:4] == pytest.approx(first[:4], rel=1e-4)
     assert list(tmp_path.glob("ablation-pytorch-*.md"))
@@ -71,14 +71,14 @@ def test_tuned_mxnet_updates_its_weights_together_and_its_record_says_how_many(d
     (found,) = ablations(list(records_under(tmp_path)))
     assert [line.label for line in found.rows] == ["fp32, plain, batch 4", "+ aggregated-updates"]
     plain, faster = _of(tmp_path, found)
-    # Of 62 weights a call takes 60 at most, and the last two go by themselves.
+    # Of 62 weights, one call takes at most 60; the last two are updated separately.
     assert (plain.measurement.effects, faster.measurement.effects) == ({}, {"aggregated-updates": 60})
     for rank, losses in plain.measurement.losses.items():
         assert faster.measurement.losses[rank] == pytest.approx(losses, rel=1e-4)
 
 
 def _of(out, found):
-    """The records of the first line's first run and of the last line's."""
+    """Records of the first row's first run and of the last row's run."""
     by_id = {record.run_id: record for _, record in records_under(out)}
     plain = [by_id[run] for run in found.rows[0].runs if by_id[run].trial.seed == 1]
     return plain[0], by_id[found.rows[-1].runs[0]]

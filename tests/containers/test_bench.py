@@ -1,4 +1,4 @@
-"""The main job with real containers: what the record says is what the machine, the engine and the programs say."""
+"""The main job with real containers: the record agrees with the machine, the engine and the programs."""
 
 import json
 import platform
@@ -28,7 +28,7 @@ def ended(request, dlscale, tmp_path_factory):
 def test_two_scales_leave_two_valid_records_and_reports(ended):
     assert [record.trial.world_size for record in ended.records] == [1, 2]
     for record in ended.records:
-        # A tiny run on a busy machine may be unsteady; it may not be wrong.
+        # On a busy machine, a tiny run may be unsteady but not wrong.
         assert record.validity.status in ("valid", "degraded"), record.validity
         assert record.outcome.status == "ok"
         assert set(record.outcome.exit_codes.values()) == {0}
@@ -59,7 +59,7 @@ def test_samples_of_all_ranks_add_up_and_both_hold_one_model(ended):
 
 
 def test_throughput_is_the_raw_windows_own(ended):
-    """Held against the raw events by another route: total samples over the span of the slowest rank."""
+    """Compare with the raw events by another route: total samples over the span of the slowest rank."""
     record = ended.record(1)
     lines = (ended.out / record.run_id / "events.jsonl").read_text().splitlines()
     windows = [event for event in map(json.loads, lines) if event["event"] == "window"]
@@ -77,7 +77,7 @@ def test_speedup_is_against_the_run_beside_it(ended):
         two.measurement.throughput.value / one.measurement.throughput.value
     )
     assert two.scaling.efficiency.value == pytest.approx(two.scaling.speedup.value / 2)
-    assert two.scaling.speedup.ci95 is None  # of one run each
+    assert two.scaling.speedup.ci95 is None  # of a single run each
 
 
 def test_gradients_of_two_workers_crossed_the_loopback_of_a_network_of_their_own(ended):
@@ -85,7 +85,7 @@ def test_gradients_of_two_workers_crossed_the_loopback_of_a_network_of_their_own
     two = ended.record(2)
     assert two.transport.used == "loopback"
     assert {entry.interface for entry in two.transport.evidence.traffic} == {"lo"}
-    # Each step moves at least one gradient of 4 bytes a parameter.
+    # Each step transfers at least one gradient, 4 bytes per parameter.
     assert two.transport.evidence.traffic[0].tx_bytes > two.measurement.parameters * 4 * two.trial.iterations
 
 
@@ -146,7 +146,7 @@ def test_a_dry_run_prints_what_ran(ended, dlscale):
     for number, record in enumerate(ended.records, start=1):
         plan = json.loads((ended.out / record.run_id / "plan.json").read_text())
         ran += [line.replace(record.run_id, f"RUN{number}") for line in plan["command_lines"]]
-    # The port at which ranks meet is a new one each time.
+    # The rendezvous port is new each time.
     assert [_without_port(line) for line in commands] == [_without_port(line) for line in ran]
 
 

@@ -1,9 +1,10 @@
-"""Runs the scripts of `by_image/<framework>/` inside the CPU image of that framework, each in a container of its own.
+"""Runs the scripts of `by_image/<framework>/` inside that framework's CPU image, each in a separate container.
 
-A script finds the modules beside `by_image/<framework>/`, those of `workloads/`, and those of a workload: the one that its folder is named after,
-or imagenet_cnn. Its words are what the catalog says of the framework's CNNs, {model: [image size, parameters]}, and the same of other workloads by name.
+A script can import the modules next to `by_image/<framework>/`, those of `workloads/`, and those of one workload: the one that its folder is
+named after, or imagenet_cnn. Its arguments are the catalog of the framework's CNNs, {model: [image size, parameters]}, and the catalogs of
+other workloads by name.
 
-Prevents models, pipelines and gradients that work with the packages of one machine and not with those of the image.
+Prevents models, pipelines and gradients that work with one machine's packages but not with those of the image.
 """
 
 import json
@@ -20,7 +21,7 @@ from runner.images.wheelhouse import read_lock
 ROOT = Path(__file__).parents[2]
 BY_IMAGE = "tests/containers/by_image"
 SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / BY_IMAGE).glob("*/**/*.py"))
-# What only GPU images have and decodes on CPUs too, with what it imports there.
+# Packages that only GPU images have but that also decode on CPUs, and their dependencies there.
 DALI = [
     "nvidia-dali-cuda130",
     "nvidia-nvimgcodec-cu13",
@@ -41,7 +42,7 @@ WITH_DALI = f"{BY_IMAGE}/pytorch/decoding.py"
 
 @pytest.fixture
 def dali(tmp_path):
-    """A folder with DALI as the newest image of PyTorch for GPUs has it."""
+    """A folder with DALI, at the version in the newest GPU image of PyTorch."""
     lock = load_images(ROOT).find("pytorch", None, "gpu").lock_path.read_text(encoding="utf-8")
     asked = tmp_path / "dali.lock"
     asked.write_text("\n".join(pin.line() for pin in read_lock(lock) if pin.name in DALI), encoding="utf-8")
@@ -73,7 +74,7 @@ def run(client, script, beside=None):
         }
         for workload in load_workloads(ROOT)
     }
-    # Raises when the script ends with another code than 0, which an assertion that fails makes it do.
+    # Raises if the script exits with a code other than 0, as on a failed assertion.
     client.containers.run(
         image.reference,
         ["python3", f"/suite/{script}", json.dumps(catalogs.pop("imagenet_cnn")), json.dumps(catalogs)],
@@ -88,7 +89,7 @@ def run(client, script, beside=None):
         network_mode="none",
         read_only=True,
         tmpfs={"/tmp": "size=256m"},
-        cpu_shares=128,  # of 1,024: the tests that have the engine to themselves are those that all others wait for
+        cpu_shares=128,  # of 1,024: all other tests wait for those that have the engine to themselves
         remove=True,
         stderr=True,
     )

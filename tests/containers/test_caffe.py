@@ -1,6 +1,6 @@
-"""Caffe through the suite: its own binary trains, and the figures are those of its own log.
+"""Caffe through the suite: its own binary trains, and the figures come from its own log.
 
-Prevents: a rate from warm-up or from the log's tail, samples that Caffe never saw, a second CPU worker that Caffe does not have.
+Prevents: a rate from warm-up or from the log's end, samples that Caffe never saw, a second CPU worker, which Caffe does not support.
 """
 
 import itertools
@@ -43,7 +43,7 @@ def test_the_measured_windows_are_those_between_the_end_of_warm_up_and_the_last_
     by_stamps = [(lines[last][0] - lines[first][0]) % 86_400 for first, last in itertools.pairwise(edges)]
     told = [window.seconds for window in measurement.windows]
     assert measurement.training_time_s == pytest.approx(sum(told))
-    # A line that had to wait for a core was stamped later than Caffe stopped its clock, which cuts off what is less than a millisecond.
+    # A line that waited for a core was stamped after Caffe stopped its clock, which truncates to milliseconds.
     iteration_s = measurement.training_time_s / ITERATIONS
     assert statistics.median(abs(own - stamps) for own, stamps in zip(told, by_stamps, strict=True)) < iteration_s / 2
     assert sum(by_stamps) - measurement.training_time_s < 2 * iteration_s

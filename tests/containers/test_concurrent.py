@@ -1,5 +1,5 @@
-"""Prevents: trainings that were to run at once and ran one after the other or on each other's cores, and ones that Ctrl-C leaves behind
-because it reaches another thread."""
+"""Prevents: concurrent trainings that run one after the other or on each other's cores, and trainings that survive Ctrl-C because
+it reaches another thread."""
 
 import signal
 
@@ -34,7 +34,7 @@ def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
     assert [len(own) for own in cores] == [1, 1]
     assert set(*cores[0]).isdisjoint(*cores[1])
     assert span(by_case["sequential-1of2"])[1] <= span(by_case["sequential-2of2"])[0]
-    # Half the devices take twice the iterations: each training has the samples that it has alone.
+    # With half the devices, a training runs twice the iterations: its samples are the same as alone.
     assert {record.measurement.samples for record in done.records} == {3200}
     runs = [(tmp_path / record.run_id, record) for record in done.records]
     assert [(case.case, len(case.total_s)) for case in case_figures(runs)] == [
@@ -47,7 +47,7 @@ def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
 
 
 def test_ctrl_c_ends_all_that_run_at_once(start, client, tmp_path):
-    """The runs are in threads, and Python gives Ctrl-C to the main one."""
+    """The runs are in threads, but Python delivers Ctrl-C to the main thread."""
     words = ("--iterations=100000", "--device=cpu", "--repeat=1", f"--out={tmp_path}")
     process = start("bench", *WORDS, *words, program=only("together"))
 

@@ -1,7 +1,7 @@
-"""The machine's own framework beside a container: prevents a host run that is another training, or of other software than its record says; a
-ratio of unlike software; an overhead whose report can't be made again from what it left.
+"""The machine's own framework compared with a container. Prevents: a host run that trains something else or uses other software than its record
+says; a ratio between different software; an overhead whose report can't be regenerated from its files.
 
-What stands for the machine's own Python is the suite's locked environment of PyTorch, first on PATH.
+The suite's locked environment of PyTorch, first on PATH, stands in for the machine's own Python.
 """
 
 import os
@@ -29,7 +29,7 @@ def python(client):
 
 @pytest.fixture(scope="module")
 def out(python, dlscale, tmp_path_factory):
-    """One training by each of the two engines."""
+    """One training with each of the two engines."""
     out = tmp_path_factory.mktemp("engines")
     for engine in ("docker", "host"):
         done = dlscale("bench", *SMALL, "--workers=1", f"--engine={engine}", out=out)
@@ -46,7 +46,7 @@ def test_the_machines_own_framework_trains_the_same(out, python):
     assert host.provenance.framework_version == docker.provenance.framework_version
     assert host.engine_details.version == host.provenance.python
     assert host.measurement.samples == docker.measurement.samples == 160
-    # The same weights and images from one seed, by the same kernels.
+    # The same weights and images from the same seed, with the same kernels.
     first, second = (next(iter(record.measurement.losses.values())) for record in (host, docker))
     assert first[:4] == pytest.approx(second[:4], rel=1e-4)
 

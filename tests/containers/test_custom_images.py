@@ -1,6 +1,6 @@
-"""The suite's own programs in an image that it did not make, in real containers.
+"""The suite's own programs in an image that it did not build, in real containers.
 
-Prevents: a training that fails because of a vendor's entry point, or that runs without it; a mount that the programs do not see, or may
+Prevents: a training that fails because of a vendor's entry point, or that runs without it; a mount that the programs can't see, or can
 write to; a record that can't be regraded, or does not say which image ran; a dry run that prints something else than what runs.
 """
 
@@ -19,7 +19,7 @@ SAYS = 'cat /vendor/word; touch /vendor/x 2>&1; exec "$@"\n'
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What the host shows: a word, and the program that the image begins every command with."""
+    """The mounted folder: a word, and the image's entry point."""
     shown = tmp_path_factory.mktemp("vendor")
     (shown / "word").write_text("shown by the host\n")
     (shown / "entrypoint.sh").write_text(SAYS)
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vendors(has, client):
-    """MXNet's image under another name, whose entry point is a program that is not in it."""
+    """MXNet's image under another name, whose entry point is not in the image but mounted."""
     recipe = f'FROM {has(OWN)}\nENTRYPOINT ["/bin/sh", "/vendor/entrypoint.sh"]\n'
     image, _ = client.images.build(fileobj=io.BytesIO(recipe.encode()), rm=True, forcerm=True, tag=VENDORS)
     yield image
@@ -38,7 +38,7 @@ def vendors(has, client):
 
 @pytest.fixture(scope="module")
 def ended(dlscale, vendors, folder, tmp_path_factory):
-    """One training on one worker and on two."""
+    """One training on one worker and one on two."""
     flags = (f"--image={VENDORS}", f"--mount={folder}:/vendor,{ROOT / 'docs'}:/opt/docs", "--framework=mxnet")
     done = dlscale("bench", *flags, "--device=cpu", "--workers=1,2", out=tmp_path_factory.mktemp("given"))
     assert done.code == 0, done.stderr
@@ -48,7 +48,7 @@ def ended(dlscale, vendors, folder, tmp_path_factory):
 def test_one_and_two_workers_train_as_in_an_image_of_the_suite(ended):
     assert [record.trial.world_size for record in ended.records] == [1, 2]
     for record in ended.records:
-        # A tiny run on a busy machine may be unsteady; it may not be wrong.
+        # On a busy machine, a tiny run may be unsteady but not wrong.
         assert record.validity.status in ("valid", "degraded"), record.validity
         assert record.measurement.samples == record.trial.iterations * record.trial.global_batch
     assert ended.record(2).trial.kvstore == "dist_sync"
@@ -80,7 +80,7 @@ def test_regrading_gives_the_same(ended, dlscale):
 
 
 def test_a_dry_run_prints_what_ran_and_starts_nothing(ended, dlscale, folder, tmp_path):
-    """Held against the run on one worker: that on two has ports of its own each time."""
+    """Compare with the run on one worker: the run on two has new ports each time."""
     mounts = (f"--mount={folder}:/vendor", f"--mount={ROOT / 'docs'}:/opt/docs")
     flags = (f"--image={VENDORS}", *mounts, "--framework=mxnet", "--device=cpu", "--workers=1,2", "--dry-run")
     printed = dlscale("bench", *flags, out=tmp_path / "out")

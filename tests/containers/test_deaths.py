@@ -1,6 +1,6 @@
-"""A rank that is killed in mid-run ends the whole job, and the record says which rank it was.
+"""A rank killed in mid-run ends the whole job, and the record names the rank.
 
-Prevents: ranks that wait for a dead one until the time limit, a failed run that names the launcher or a bystander, containers or
+Prevents: ranks that wait for a dead one until the time limit, a failed run that blames the launcher or a bystander, containers or
 processes that outlive their job.
 """
 
@@ -22,14 +22,14 @@ ENDS_WITHIN_S = 10
 
 
 def ranks(client, out, pair):
-    """Process ids of the training processes of the run on two devices, by rank."""
+    """Process ids of the training processes in the run on two devices, by rank."""
     found = {}
     for container in containers_of(client, out):
         for pid, _, arguments in (row for row in container.top(ps_args="-eo pid,ppid,args")["Processes"]):
             try:
                 environ = Path(f"/proc/{pid}/environ").read_text()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # a helper of a rank's that has ended since, or that nobody has reaped
+                continue  # a rank's helper that has exited since, or was never reaped
             environment = dict(word.split("=", 1) for word in environ.split("\0") if "=" in word)
             own = [environment[name] for name in RANKS if name in environment]
             if "TF_CONFIG" in environment:
@@ -38,7 +38,9 @@ def ranks(client, out, pair):
                 word in arguments for word in ("lease.py", "torchrun.py", "horovodrun", "mpirun", "tf_workers.py")
             )
             if is_program and (environment.get("DMLC_ROLE") == "worker" or "DLSCALE_SERVERS" in environment):
-                own = [container.name[-1]]  # servers deal out ranks as workers come, the container's number is ours
+                own = [
+                    container.name[-1]
+                ]  # servers assign ranks in the order of arrival; the container's number is ours
             if pair.processes == 1:
                 own = [0]
             if is_program and own:
@@ -47,7 +49,7 @@ def ranks(client, out, pair):
 
 
 def in_its_windows(out):
-    """Whether the run on two devices is being measured."""
+    """Whether the run on two devices is in its measured windows."""
     return any('"event":"window"' in path.read_text() for path in out.glob("*-2cpu-r1/events.jsonl"))
 
 
@@ -74,7 +76,7 @@ def test_a_killed_rank_ends_the_run_and_is_named(client, start, tmp_path, pair):
 
 
 def killed_rank(directory, pair):
-    """The last rank, as the launcher counts; workers of servers count themselves, and their events say how."""
+    """The last rank by the launcher's numbering; with servers, workers are numbered on arrival, as their events say."""
     if pair.strategy not in ("kvstore", "ps") or pair.processes == 1:
         return pair.processes - 1
     said = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]

@@ -1,6 +1,6 @@
 """Nodes emulated on this machine, with real containers and real shaped links.
 
-Prevents: a link that is not held to its rate, or whose traffic goes round it; a job that reaches the host or beyond; a host's own
+Prevents: a link that exceeds its rate, or whose traffic bypasses it; a job that can reach the host or beyond; a host's own
 interface that is shaped; a container or a network that outlives its run; a strategy that needs more than emulated nodes offer.
 """
 
@@ -81,7 +81,7 @@ print(json.dumps({
 
 
 class Sheet:
-    """A writer that keeps everything in memory, and looks at the host's links while the job is there."""
+    """A writer that keeps everything in memory, and checks the host's links while the job runs."""
 
     def __init__(self):
         self.logs, self.events, self.shaped = {}, [], []
@@ -94,11 +94,11 @@ class Sheet:
         self.events.append(event)
 
     def check(self):
-        """Memory has room."""
+        """Do nothing: memory has room."""
 
 
 def shaped_links_of_the_host():
-    """Of this network namespace: (interface, kind) of all that slows a link."""
+    """(interface, kind) of every qdisc in this network namespace that slows a link."""
     said = subprocess.run(["tc", "-j", "qdisc", "show"], capture_output=True, text=True, check=True).stdout
     return sorted((q["dev"], q["kind"]) for q in json.loads(said or "[]") if q["kind"] in ("tbf", "netem", "htb"))
 
@@ -116,12 +116,12 @@ def engine(client):
 @pytest.fixture(scope="module")
 def nodes():
     here = inspect_local()
-    # A machine with a single core lends it to both.
+    # A machine with a single core lends it to both nodes.
     return emulated_nodes(here.model_copy(update={"cores": here.cores * 2 if len(here.cores) < 2 else here.cores}), 2)
 
 
 def job(engine, nodes, tools, *, link=RATE, **changes):
-    """Two emulated nodes with one worker each, and a run id that nobody else has; in the tools' own image unless a version is named."""
+    """Two emulated nodes with one worker each, and a unique run id; in the tools image unless a version is given."""
     image = {} if "version" in changes else {"image": tools}
     trial = examples.trial(
         **{
@@ -167,14 +167,14 @@ def run(engine, specs, sheet=None):
 
 
 def left_of(client, run_id):
-    """Names of the containers, running or not, and of the networks of one run."""
+    """Names of a run's containers, running or not, and of its networks."""
     containers = client.containers.list(all=True, filters=of_run(run_id), ignore_removed=True)
     return [found.name for found in (*containers, *client.networks.list(filters=of_run(run_id)))]
 
 
 @pytest.fixture(scope="module")
 def probed(client, engine, nodes, tools):
-    """What two containers saw, one on each node, and the host meanwhile."""
+    """What a container on each node saw, and the host meanwhile."""
     the_job = job(engine, nodes, tools)
     bridge = client.networks.get("bridge").attrs["Options"]["com.docker.network.bridge.name"]
     host = next(one.address for one in psutil.net_if_addrs()[bridge] if one.family is AddressFamily.AF_INET)
@@ -217,12 +217,12 @@ def test_both_ends_are_held_to_the_rate_and_everything_goes_through_it(probed):
     for seen in probed[1].values():
         (before,), (after,) = seen["before"], seen["after"]
         assert (after["kind"], after["root"]) == ("tbf", True)
-        # Bytes a second, as tc prints them.
+        # tc prints bytes per second.
         assert after["options"]["rate"] == 100e6 / 8
-        assert after["options"]["burst"] == pytest.approx(73728, rel=1e-3)  # kept as a time, in ticks of 64 ns
+        assert after["options"]["burst"] == pytest.approx(73728, rel=1e-3)  # stored as a time, in ticks of 64 ns
         assert after["bytes"] - before["bytes"] >= SENT
         assert after["packets"] > SENT / 1500
-        assert after["overlimits"] > 0  # it had to wait
+        assert after["overlimits"] > 0  # packets had to wait
 
 
 def test_a_job_can_not_let_go_of_its_link(probed):
@@ -256,7 +256,7 @@ def workers(the_job, command):
 
 
 def test_a_delay_is_there_or_refused_before_anything_starts(client, engine, nodes, tools):
-    """Few kernels made for virtual machines have netem."""
+    """Few kernels built for virtual machines have netem."""
     link = Link(rate_mbit=100, delay_ms=20, emulated=True)
     the_job = job(engine, nodes, tools, link=link)
     specs = [*node_containers(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
@@ -307,7 +307,7 @@ t.run(engine, [*t.node_containers(job), *t.workers(job, "echo up; sleep 600")], 
 
 @pytest.mark.alone
 def test_kill_9_of_the_runner_ends_the_nodes_and_clean_removes_their_network(client, tools):
-    """Networks that pile up until the engine has no addresses for another."""
+    """Prevents networks that accumulate until the engine runs out of addresses."""
     paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "containers")]
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(KILLED.format(paths=paths, tools=tools))],
@@ -358,7 +358,7 @@ def test_two_nodes_train_one_model_over_their_shaped_link(client, engine, nodes,
     nets = {(e.node, e.where): e.interfaces["eth0"] for e in sheet.events if e.event == "net"}
     for node in nodes:
         sent = nets[node.name, "stop"].tx_bytes - nets[node.name, "start"].tx_bytes
-        # Each of two nodes hands over one gradient's bytes a step: half of its sums and half of the averages, or what the other's
-        # server keeps and what its own sends back.
+        # Each of two nodes sends one gradient's bytes per step: half of its sums and half of the averages, or the half that the other node's
+        # server keeps and the half that its own server sends back.
         assert sent == pytest.approx(start.parameters * 4 * the_job.trial.iterations, rel=0.15)
     assert left_of(client, the_job.run_id) == []

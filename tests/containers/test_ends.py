@@ -1,4 +1,4 @@
-"""Orphans and lost records: the runner killed or interrupted in mid-run, samplers that outlive it, a disk that fills, a job that fails."""
+"""Orphans and lost records: a runner killed or interrupted in mid-run, samplers that outlive it, a disk that fills up, a job that fails."""
 
 import json
 import signal
@@ -22,8 +22,8 @@ def training(client, out):
 
 @pytest.mark.alone
 def test_clean_leaves_a_live_run_alone_and_kill_9_of_its_runner_leaves_nothing(start, client, dlscale, tmp_path):
-    """A bench that failed with "killed" because somebody cleaned up beside it; orphan containers that hold devices after their runner was
-    killed, and ended ones that nobody removes; a sampler that looks on for ever."""
+    """Prevents: a bench that fails with "killed" because somebody runs clean at the same time; orphaned containers that hold devices after their
+    runner was killed, and exited ones that nobody removes; a sampler that never exits."""
     process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
     assert wait_until(lambda: training(client, tmp_path), 60)
     before, watching = running(client, tmp_path), samplers(process)
@@ -80,14 +80,14 @@ def test_a_wall_clock_limit_is_a_failed_run(dlscale, tmp_path):
 
 
 TRAINS = (*LONG, "--workers=1")
-# Nothing of it is written but for its start.
+# Writes nothing after its start.
 SLEEPS = ("--image=dlscale/mxnet:1.9.1", "--device=cpu", "--telemetry-hz=0", "--", "sh", "-c", "echo asleep; sleep 600")
 
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("job", [(TRAINS, '"event":"window"'), (SLEEPS, "asleep")], ids=["busy", "silent"])
 def test_a_disk_that_fills_ends_the_run_at_once_and_leaves_a_record_that_says_so(start, has, dlscale, small_disk, job):
-    """A run that noticed after 97 s, or never where it wrote nothing, and left half a line and a `.probe`."""
+    """Once, a run noticed after 97 s, or never if it wrote nothing, and left half a line and a `.probe`."""
     words, begun = job
     has("dlscale/mxnet:1.9.1")
     process = start("bench", f"--out={small_disk}", "--repeat=1", *words)
@@ -110,5 +110,5 @@ def test_a_disk_that_fills_ends_the_run_at_once_and_leaves_a_record_that_says_so
 
 
 def raw_files(out):
-    """What is written line by line in the runs of a folder."""
+    """Files of a folder's runs that are written line by line."""
     return [*out.glob("*/*.jsonl"), *out.glob("*/logs/*.log")]

@@ -1,5 +1,5 @@
-"""Programs that are not the suite's, in real containers: MXNet's Speedometer and `caffe train` unmodified, logs in no dialect, jobs that
-outlive their runner, and images without Python, without a shell, or not there at all.
+"""External programs in real containers: MXNet's Speedometer and `caffe train` unmodified, logs in no dialect, jobs that
+outlive their runner, and images without Python, without a shell, or missing altogether.
 """
 
 import io
@@ -24,14 +24,14 @@ CHATTER = "echo Hello there; while :; do echo still here; sleep 0.2; done"
 
 @pytest.fixture(autouse=True)
 def nothing_left(client, tmp_path):
-    """After the test, none of its runs has a container, running or not; one that somebody is removing goes soon."""
+    """After the test, none of its runs has a container, running or not; a removal in progress finishes soon."""
     yield
     assert wait_until(lambda: not containers_of(client, tmp_path / "out", all=True), 60)
 
 
 @pytest.fixture
 def bench(client, tmp_path):
-    """Benchmark a command once, in a process of its own."""
+    """Benchmark a command once, in a separate process."""
 
     def call(image, *words, flags=(), timeout=300):
         out = tmp_path / "out"
@@ -53,7 +53,7 @@ def test_mxnets_own_speedometer(has, bench, dlscale):
     assert record.trial.command == (*SPEEDOMETER, "81")
     assert record.trial.dialect == "mxnet"
     assert record.validity.status in ("valid", "degraded"), record.validity
-    # The log by another route: every line is of ten batches of 16.
+    # The log by another route: each line covers ten batches of 16.
     speeds = [float(speed) for speed in re.findall(r"Speed: ([\d.]+) samples/sec", log_of(done))]
     assert len(speeds) == 8
     assert record.measurement.samples == 8 * 160
@@ -77,7 +77,7 @@ def test_caffes_own_binary(has, bench, client):
     (record,) = done.records
     assert record.image.id == client.images.get(CAFFE).id
     assert record.image.reference == CAFFE
-    # 120 iterations, a line each 10; the first line ends no window, and nor does the forward pass after the last.
+    # 120 iterations, one line per 10; the first line ends no window, nor does the forward pass after the last iteration.
     assert record.measurement.iterations == 110
     assert record.measurement.samples == 110 * 32
     assert record.measurement.throughput.value > 0
@@ -95,7 +95,7 @@ def test_a_program_that_writes_the_suites_events(has, bench):
 
 
 def test_a_bandwidth_test_has_a_row_of_its_own_unit(has, bench):
-    """The log of a real run on two GPUs, written by `cat`."""
+    """`cat` prints the log of a real run on two GPUs."""
     log = "nccl-tests-2.10-error-column.log"
     done = bench(has(MXNET), "cat", f"/dlscale/data/{log}", flags=("--workers=2", f"--data={LOGS}"))
     if "offers 1 cores" in done.stderr:
@@ -120,7 +120,7 @@ def test_a_log_in_no_dialect_fails_with_its_first_line(has, bench):
 
 
 def test_a_batch_that_nobody_tells_ends_the_run_at_the_first_line_that_needs_it(has, bench):
-    """Hours of training whose log turns out to lack a number that was never asked for."""
+    """Prevents hours of training whose log turns out to need a number that was never requested."""
     done = bench(has(MXNET), *SPEEDOMETER, "100000000", flags=(f"--data={PROGRAMS}",))
     assert done.code == 3
     assert "give BATCH, the samples a device takes at once" in done.records[0].outcome.reason
@@ -180,7 +180,7 @@ def no_python(has, client):
 
 @pytest.fixture
 def no_shell(client):
-    """An image that holds one file, and no program."""
+    """An image that contains one file, and no program."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("empty"), io.BytesIO())
@@ -191,7 +191,7 @@ def no_shell(client):
 
 @pytest.fixture
 def hostroot(client):
-    """An image of nothing but the links by which /usr is found."""
+    """An image with only the links that lead to /usr."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for name in ("bin", "sbin", "lib", "lib64"):
@@ -204,7 +204,7 @@ def hostroot(client):
 
 
 def test_what_is_installed_here_runs_in_an_image_that_has_nothing(bench, hostroot):
-    """With this machine's own shell and Python."""
+    """Use this machine's own shell and Python."""
     if not (Path("/usr/bin/python3").exists() and Path("/lib").is_symlink()):
         pytest.skip("this machine has no Python in a /usr that is whole")
     program = ("python3", "/dlscale/data/speaks.py")
@@ -233,7 +233,7 @@ def test_and_so_it_does_where_the_job_does_not_listen_and_has_children(start, cl
 
 
 def kill_9(start, client, image, out, *words):
-    """Orphan containers that hold devices after their runner was killed."""
+    """Prevents orphaned containers that hold devices after their runner was killed."""
     process = start("bench", "--image", image, "--device=cpu", "--repeat=1", f"--out={out}", "--", *words)
     assert wait_until(lambda: any("still here" in path.read_text() for path in out.glob("*/logs/*.log")), 60)
     assert containers_of(client, out)
@@ -241,7 +241,7 @@ def kill_9(start, client, image, out, *words):
     process.wait()
     assert wait_until(lambda: not containers_of(client, out), 15)
     assert not list(out.glob("*/record.json"))
-    # The `bench` of another test tidies too; `nothing_left` sees that somebody did.
+    # Another test's `bench` may clean up too; `nothing_left` checks that somebody did.
     for container in containers_of(client, out, all=True):
         with suppress(docker.errors.APIError):
             container.remove()

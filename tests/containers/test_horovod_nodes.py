@@ -1,7 +1,7 @@
-"""Horovod on two nodes, each a network namespace of its own: its launcher on the first, its ranks on the second by ssh.
+"""Horovod on two nodes, each in its own network namespace: the launcher on the first, ranks on the second by ssh.
 
-Prevents: ranks that learn from different weights, that believe to be on another node or take another's cores; a rank on another node
-whose death nobody hears of, or that is not named; an sshd that outlives the job or lets in more than its ranks; keys that stay.
+Prevents: ranks that learn from different weights, report another node or take another's cores; a rank on another node
+whose death is not noticed, or that is not named; an sshd that outlives the job or admits more than its ranks; keys that are left behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="two nodes need a core ea
 
 @dataclass
 class Said:
-    """What a run wrote; `then` is done at its first window."""
+    """Collects the output of a run; calls `then` at its first window."""
 
     then: object = None
     events: list = field(default_factory=list)
@@ -52,7 +52,7 @@ class Said:
             then()
 
     def check(self):
-        """Memory has room."""
+        """Do nothing: memory has room."""
 
     def by_rank(self, name):
         return {event.rank: event for event in self.events if event.event == name}
@@ -94,7 +94,7 @@ def make_job(client):
 
 @pytest.fixture
 def run(client):
-    """Run a job as `bench` does; nothing of it may be left."""
+    """Run a job as `bench` does, and check that nothing is left of it."""
 
     def run(job, said, specs=None):
         engine = DockerEngine(client, ROOT / "workloads")
@@ -120,7 +120,7 @@ def daemon(client, job):
     return client.containers.get(f"dlscale-{job.run_id}-daemon0")
 
 
-# MXNet, and other pairs, are what the tests below end, and those of `tests/hosts/` run on hosts.
+# The tests below end MXNet's jobs; those in `tests/hosts/` run other pairs on hosts.
 @pytest.mark.parametrize(("framework", "controller"), [("tensorflow", "gloo"), ("pytorch", "mpi")])
 def test_two_nodes_train_one_model(make_job, run, framework, controller):
     job, said = make_job(framework, controller), Said()
@@ -186,7 +186,7 @@ def test_ranks_come_in_and_nobody_else(make_job, run):
 
 
 def rank_of(container):
-    """Process id, on this machine, of the training program in a container."""
+    """Process id, on this machine, of a container's training program."""
     rows = container.top(ps_args="-eo pid,args")["Processes"]
     (pid,) = (int(pid) for pid, argv in rows if argv.startswith("python3 /dlscale/workloads/imagenet_cnn/train_"))
     return pid

@@ -1,5 +1,5 @@
-"""Prevents: images that can't be made again, that tell where their packages came from, that run as root, that are not what their
-lock says, or that are built anew each time.
+"""Prevents: images that can't be rebuilt, that reveal their package mirrors, that run as root, that differ from their
+lock, or that are rebuilt each time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.beside
 CATALOG = load_images(ROOT)
 CPU = [image for image in CATALOG.newest if image.device == "cpu"]
 MODULES = {"pytorch": "torch"}
-# As a job runs: see runner/engines/docker.py.
+# Like a job: see runner/engines/docker.py.
 LOCKED_UP = {
     "remove": True,
     "network_mode": "none",
@@ -62,13 +62,13 @@ def test_it_says_what_it_was_made_from(client, image):
 
 
 def module(image):
-    """What its programs import."""
+    """The module that its programs import."""
     name = MODULES.get(image.framework, image.framework)
     return f"{image.extension}.{name}" if image.extension else name
 
 
 def test_its_smoke_test_passes_as_a_job_runs_and_importing_it_compiles_nothing(client, image):
-    """The root is read-only: byte code that is not in the image would be compiled at each start of each rank."""
+    """The root is read-only, so byte code missing from the image would be compiled at each start of each rank."""
     code = (
         f"import os, runpy, sys, {module(image)}; "
         "print([m.__name__ for m in sys.modules.values() if isinstance(c := getattr(m, '__cached__', None), str) and not os.path.exists(c)]); "
@@ -86,9 +86,9 @@ HOROVOD = [image for image in CPU if image.extension]
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 @pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
 def test_two_ranks_add_up_as_a_job_runs(client, image, controller):
-    """In a container without a network, whose name has no address: Gloo's collectives have to take the interface that was named.
+    """In a container without a network, whose name has no address, Gloo's collectives must use the named interface.
 
-    Without a word in its environment, Open MPI tries to read the other rank's memory for each message, and says that it may not.
+    By default, Open MPI tries to read the other rank's memory for each message, and reports that it is not permitted.
     """
     code = (
         f"import runpy; runpy.run_path('/opt/dlscale/smoke_horovod.py'); import {module(image)} as hvd; "
@@ -104,11 +104,11 @@ def test_two_ranks_add_up_as_a_job_runs(client, image, controller):
 
 @pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
 def test_its_sshd_has_no_key_of_its_own_and_its_user_a_shell(client, image):
-    """A package that is installed makes keys, which all who have the image would share; a login needs a shell."""
+    """Installing the package generates keys, which all owners of the image would share; a login needs a shell."""
     as_root = {"user": "0", "cap_drop": []}
     assert inside(client, image, "find", "/etc/ssh", "/tmp", "/root", "-name", "*_key*", **as_root) == ""
     assert inside(client, image, "sh", "-c", "getent passwd bench").strip().split(":")[-2:] == ["/tmp", "/bin/sh"]
-    # The file that a run's keys come with may be missing.
+    # The file that brings a run's keys may be missing.
     assert "\nuser bench\n" in inside(client, image, "ssh", "-G", "somewhere")
 
 
@@ -122,7 +122,7 @@ def test_it_is_an_ordinary_user_and_can_write_nothing_of_its_own(client, image):
         "find / -xdev -writable -not -type l 2>/dev/null | grep -vE '^/(dev|proc|sys|tmp)' || true",
         read_only=False,
     )
-    # What Debian itself leaves open to everybody.
+    # Debian's own world-writable directories.
     assert set(found.split()) <= {"/run/lock", "/var/tmp", "/var/lock"}
 
 
@@ -141,7 +141,7 @@ def test_it_holds_the_locked_packages_and_no_others(client, image):
         for path in filter(None, (image.parent and image.parent.lock_path, image.lock_path))
         for pin in Target.of(image.base).pins(path.read_text(encoding="utf-8"))
     }
-    # `python3 -m venv` brings its own pip, and setuptools where the lock has none.
+    # `python3 -m venv` installs its own pip, and setuptools if the lock has none.
     assert {**locked, "pip": held["pip"], "setuptools": held["setuptools"]} == held
 
 
@@ -179,7 +179,7 @@ def test_a_build_leaves_nothing_behind(client, image):
 
 
 def test_a_base_comes_out_as_it_did_before(tmp_path):
-    """That of Open MPI: it has all that the plain one has, and the packages with the most scripts of their own."""
+    """Rebuild Open MPI's base: it contains the plain one, and the packages with the most maintainer scripts."""
     base = next(base for base in CATALOG.bases if base.name == "bookworm-mpi")
     before = fetch_base(base, cache=cache_dir(), report=print)
     build_archive(base, tmp_path / "again.tar", report=print)
@@ -187,7 +187,7 @@ def test_a_base_comes_out_as_it_did_before(tmp_path):
 
 
 def test_a_set_of_images_moves_through_files(client, tmp_path):
-    """Saved, lost, and loaded with the same id: what a machine without a network is given."""
+    """Save, remove, and load an image with the same id, as for a machine without a network."""
     ensure(CPU[0], client=client, cache=cache_dir(), report=print)
     (tmp_path / "Dockerfile").write_text(f"FROM {CPU[0].base.reference}\nLABEL moved=1\n", encoding="utf-8")
     reference = "dlscale/test:moved"

@@ -1,7 +1,7 @@
-"""What `kill -9` of the runner leaves behind. Prevents: containers, networks and keys that stay until the next `bench`, or add up kill by kill; a
-job that outlives its runner; a record or plan that is half there; a `bench` that takes a live one's things for a dead one's.
+"""What `kill -9` of the runner leaves behind. Prevents: containers, networks and keys that stay until the next `bench`, or accumulate; a
+job that outlives its runner; a half-written record or plan; a `bench` that removes a live runner's containers as a dead one's.
 
-`make torture KILLS=200` kills more often than `make test` does, at the same moments and more.
+`make torture KILLS=200` kills more often than `make test`, at the same moments and more.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from killed import check_whole, deeds_of, how_many, kill
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 
 KILLS = how_many(20)
-# Horovod over emulated nodes has everything: a baseline before it, a network, keys, daemons, links, and containers in each other's namespace.
+# Horovod over emulated nodes has everything: a baseline, a network, keys, daemons, links, and containers that share namespaces.
 RUN = (
     "--framework=mxnet",
     "--device=cpu",
@@ -24,7 +24,7 @@ RUN = (
 
 
 def left(client, pid):
-    """Containers, volumes and networks of the runner with this process id, whatever state they are in."""
+    """Containers, volumes and networks of the runner with this process id, in any state."""
     owned = {"filters": {"label": LABEL_RUNNER}}
     containers = client.api.containers(all=True, **owned)
     volumes = client.api.volumes(**owned)["Volumes"] or []
@@ -34,14 +34,14 @@ def left(client, pid):
 
 @pytest.fixture(scope="module")
 def campaign(client, tmp_path_factory):
-    """Kill runners, some at a time, into one folder of results: (folder, their process ids)."""
+    """Kill runners, several concurrently, that share a results folder: (folder, their process ids)."""
     out = tmp_path_factory.mktemp("kills")
     words = (*RUN, f"--out={out}")
     return out, kill(words, deeds_of(words), left=lambda pid: left(client, pid), count=KILLS, at_once=4)
 
 
 def test_nothing_of_a_killed_run_is_half_written(campaign, dlscale):
-    """A results folder that `regrade` calls damaged, and files that grow by four MiB a kill."""
+    """Once, `regrade` called a results folder damaged, and files grew by four MiB per kill."""
     out, killed = campaign
     assert len(killed) == KILLS
     check_whole(out)
@@ -51,7 +51,7 @@ def test_nothing_of_a_killed_run_is_half_written(campaign, dlscale):
 
 
 def test_nothing_is_left_in_the_engine_and_the_next_bench_has_nothing_to_remove(campaign, client, dlscale):
-    """42 of 61 kills left containers or a network, until the engine had no addresses for another; private keys of a dead run in a volume."""
+    """Once, 42 of 61 kills left containers or a network, until the engine ran out of addresses; private keys of a dead run stayed in a volume."""
     out, killed = campaign
     assert [one for pid in killed for one in left(client, pid)] == []
     assert client.volumes.list(filters={"label": LABEL_RUN}) == []

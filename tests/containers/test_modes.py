@@ -1,7 +1,7 @@
-"""Inference and training that is watched to converge, from the command line to the record, in each framework that offers them.
+"""Inference and training to convergence, from the command line to the record, in each framework that offers them.
 
-Prevents: a mode that is asked for and not run, figures of a mode that do not reach the record, samples that are missing, accuracy that does not
-rise on images that can be told apart, packed data that nobody could split.
+Prevents: a requested mode that does not run, a mode's figures that do not reach the record, missing samples, accuracy that does not
+rise on distinguishable images, packed data without a validation split.
 """
 
 import pytest
@@ -43,7 +43,7 @@ def test_inference(dlscale, tmp_path, *, framework, precision, more, effects):
     assert found.step_time_s.method == "latency"
     assert 0 < found.step_time_s.p50 <= found.step_time_s.p99
     assert (found.batch.asked, found.batch.used) == (4, 4)
-    # On CPUs the windows' batches have the cores to themselves.
+    # On CPUs, the windows' batches have the cores to themselves.
     assert (found.in_flight, found.latency.without_transfer) == (1, None)
     assert (found.latency.with_transfer.p50, found.latency.with_transfer.repeats) == (found.step_time_s.p50, 12)
     assert found.accuracy is None
@@ -80,7 +80,7 @@ def test_accuracy_in_int8_beside_fp32(dlscale, sample, tmp_path, framework):
     assert done.code == 0, done.stderr
     found = done.records[0].measurement.accuracy
     assert (found.precision, found.reference, found.fit_iterations) == ("int8", "fp32", 80)
-    # 160 images in 11 classes, and two that do not decode: some 30 are the fifth ones of their class.
+    # 160 images in 11 classes, and two that do not decode: about 30 are every fifth of their class.
     assert 25 <= found.samples <= 32
     assert found.agree_percent >= 70
 

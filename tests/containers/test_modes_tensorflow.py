@@ -1,6 +1,6 @@
-"""TensorFlow's new workloads and its validation by several processes, through the whole suite.
+"""TensorFlow's newer workloads and its validation by several processes, through the whole suite.
 
-Prevents: two networks of which a strategy averages one, a validation that several processes divide and none adds up.
+Prevents: a strategy that averages only one of two networks, a validation that is divided among processes but never summed.
 """
 
 import json

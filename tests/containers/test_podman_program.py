@@ -1,7 +1,7 @@
-"""ENGINE=podman, by Podman's own command line, beside the machine's Docker.
+"""ENGINE=podman, by Podman's own command line, next to the machine's Docker.
 
-Prevents: a worker that joins a network which is not there yet, a container that stays because it was ended before it began, a job that goes on
-without its runner.
+Prevents: a worker that joins a network before it exists, a container that stays because it was ended before it started, a job that outlives
+its runner.
 """
 
 import os
@@ -18,10 +18,10 @@ from runner.results.store import read_plan
 
 ON_TWO = ("--workers=2", "--engine=podman", *QUICK)
 KVSTORE = ("bench", "--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", *ON_TWO)
-# The first container of each is one whose network the others join.
+# Each has a first container whose network the others join.
 JOINED = {"kvstore": KVSTORE, "ps": ("bench", "--framework=tensorflow", "--strategy=ps", *ON_TWO)}
 
-# The first run in a storage loads its image, which takes several times as long where others keep the machine busy.
+# The first run in a storage loads its image, which takes several times as long on a busy machine.
 LOADED_S = 300
 
 
@@ -45,7 +45,7 @@ def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, don
 
 
 def test_what_podman_starts_for_those_that_join_its_network_ends_where_no_runner_is(podman, done):
-    """Nobody holds the lease of one that was created when the runner was killed, and that its worker, later, has started."""
+    """No lease covers a container that was created before its runner was killed, and was started only by its worker, later."""
     first, *others = read_plan(done.out / done.record(2).run_id).containers
     last = next(one for one in others if one.network == f"container:{first.name}" and one.role == "worker")
     box = Podman(ROOT / "workloads", root=os.getuid() == 0, limits=True)
@@ -60,12 +60,12 @@ def test_what_podman_starts_for_those_that_join_its_network_ends_where_no_runner
 
 @contextmanager
 def long_run(podman, out):
-    """All containers of a run that would go on for long, a scheduler, a server and two workers, until the block ends its runner by `kill -9`."""
+    """All containers of an endless run (a scheduler, a server and two workers), whose runner is ended by `kill -9` after the block."""
     argv = [sys.executable, *only("scaled"), *KVSTORE, "--iterations=100000", f"--out={out}"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     runner = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **podman}, **quiet)
     try:
-        # What joins a network that is paused or removed while it does so is in no state that Podman can end.
+        # A container that joins a network while that is paused or removed ends up in a state that Podman can't end.
         assert wait_until(lambda: len(there(podman, "--filter=status=running")) == 4, LOADED_S)
         yield
     finally:
@@ -80,11 +80,11 @@ def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
 
 
 def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_path):
-    """What is paused ends nothing, and stays when its runner is killed."""
+    """A paused container can't end itself, and stays when its runner is killed."""
     both = {"cwd": ROOT, "env": {**os.environ, **podman}}
 
     def pause(container):
-        """As soon as can be: runc freezes none ("unable to freeze") that starts processes meanwhile, on a kernel with cgroups of version 1."""
+        """Pause as soon as possible: with cgroups v1, runc can't freeze a container ("unable to freeze") while it starts processes."""
         argv = ("podman", "pause", container)
         assert wait_until(lambda: not subprocess.run(argv, **both, check=False, capture_output=True).returncode, 60)
 

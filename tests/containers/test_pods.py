@@ -1,7 +1,7 @@
-"""A plan for Kubernetes that no cluster could run, or whose records say more than is known.
+"""Prevents a plan for Kubernetes that no cluster could run, and records that say more than is known.
 
-`run.sh` of a plan is run as it is. In place of kubectl and a cluster stands `stand_in_kubectl.py`, which starts each pod's containers on this
-machine's engine; what they say is what real programs said.
+A plan's `run.sh` runs unmodified. `stand_in_kubectl.py` replaces kubectl and the cluster: it starts each pod's containers on this
+machine's engine, so that their output is that of real programs.
 """
 
 import os
@@ -20,7 +20,7 @@ SMALL = ("--workers=2", "--model=lenet", "--batch=4", "--iterations=12", "--warm
 
 @pytest.fixture
 def run(dlscale, client, tmp_path):
-    """Plan, run and collect; `change` has a say in the manifests between the first two."""
+    """Plan, run and collect; `change` may edit the manifests between the first two."""
     (tmp_path / "hosts.yaml").write_text(HOSTS)
     program = tmp_path / "bin" / "kubectl"
     program.parent.mkdir()
@@ -47,7 +47,7 @@ def run(dlscale, client, tmp_path):
 
     through.out = out
     yield through
-    own = {"label": "dlscale.run-id=stand-in"}  # of a run.sh that was cut short
+    own = {"label": "dlscale.run-id=stand-in"}  # left by a `run.sh` that was interrupted
     for container in client.containers.list(all=True, filters=own):
         container.remove(force=True, v=True)
     for network in client.networks.list(filters=own):
@@ -96,7 +96,7 @@ def done_record(out, scale):
 
 def test_a_pod_that_dies_is_named_with_its_last_words_and_its_run_has_no_figures(run):
     def die(text):
-        """Have the program of the run on two pods refuse its command line."""
+        """Make the program of the run on two pods refuse its command line."""
         return text.replace("/torchrun.py", "/torchrun.py\n        - --no-such-flag") if "node-rank" in text else text
 
     done = run("--framework=pytorch", change=die)

@@ -1,8 +1,8 @@
-"""Passes under the profilers of MXNet, TensorFlow and Caffe, in their images: what comes out is what ran.
+"""Profiling passes of MXNet, TensorFlow and Caffe, in their images: the output is what ran.
 
 Prevents: operators of a whole segment in one row, times on another clock than the steps', work before or after the profiled steps in the
-table, operators that no category is known for, a profiler that changes what is trained, memory or regions of phases that were never
-there.
+table, operators without a known category, a profiler that changes the training, memory or regions of phases that never
+occurred.
 """
 
 import math
@@ -39,8 +39,8 @@ FLAGS = (
     *("--threads=1", "--cpus-per-worker=0", "--loader-workers=1"),
 )
 FRAMEWORKS = ("mxnet", "tensorflow", "caffe")
-# LeNet has two convolutions, each with a pooling, and two dense layers; a forward pass runs each once. What differentiates a
-# convolution is one operator in MXNet and Caffe; in TensorFlow one for the filter, and one for the input of all but the first.
+# LeNet has two convolutions, each with a pooling, and two dense layers; a forward pass runs each once. A convolution's gradient is
+# one operator in MXNet and Caffe; TensorFlow has one for the filter, and one for the input of all convolutions but the first.
 CONVOLUTIONS = {
     "mxnet": {
         r"Convolution": 2,
@@ -60,7 +60,7 @@ CONVOLUTIONS = {
 
 
 def train(client, framework, *flags):
-    """Run a training program in its image as the suite does: what it wrote."""
+    """Run a training program in its image as the suite does, and return its output."""
     image = load_images(ROOT).find(framework, None, "cpu")
     return client.containers.run(
         image.reference,
@@ -78,7 +78,7 @@ def train(client, framework, *flags):
 
 @pytest.fixture(scope="module")
 def passed(client, tmp_path_factory):
-    """The events of a pass, and its table `kernels` or None; each pass is run once."""
+    """Events of a pass, and its table `kernels` or None; each pass runs once."""
     known = {}
 
     def run(framework, kind, *more):
@@ -105,7 +105,7 @@ def only(events, kind):
 
 
 def union(rows):
-    """Seconds in which any of the rows ran."""
+    """Seconds during which any of the rows ran."""
     total, until = 0.0, -math.inf
     for start, end in sorted(zip(rows["start"], rows["start"] + rows["duration"], strict=True)):
         total += max(end - max(start, until), 0.0)
@@ -128,7 +128,7 @@ def test_every_operator_ran_in_a_profiled_step(passed, framework):
     assert (ran["device"] == -1).all()
     assert (ran["duration"] >= 0).all()
     assert ran["op"].is_unique
-    # The clocks of profilers count whole microseconds at the worst; that Caffe begins is read in its log when it has begun.
+    # Profilers' clocks have a resolution of whole microseconds at worst. Caffe's start is read in its log only after it has begun.
     assert framework == "caffe" or ran["start"].min() >= start.t - 1e-5
     assert (ran["start"] + ran["duration"]).max() <= stop.t + 1e-5
     assert 0 < union(ran) <= sum(stop.step_seconds) + 1e-5

@@ -1,4 +1,4 @@
-"""Passes under a profiler through the whole suite: that they come after the figures, can be looked at, and give the same when graded again."""
+"""Profiling passes through the whole suite: they run after the measured run, can be shown, and regrade to the same."""
 
 import json
 import re

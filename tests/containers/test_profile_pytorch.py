@@ -1,7 +1,7 @@
-"""Passes of PyTorch on two ranks through the whole suite, under each launcher that carries what they write.
+"""PyTorch's passes on two ranks through the whole suite, under each launcher that forwards their output.
 
-Prevents: rows of two ranks torn from one another on their way (torchrun's ranks share a pipe, mpirun forwards pieces of lines), a rank
-that is profiled and not heard, ranks that wait for each other because they warmed up for different times.
+Prevents: rows of two ranks that split one another on their way (torchrun's ranks share a pipe, mpirun forwards parts of lines), a rank
+that is profiled but whose rows are lost, ranks that wait for each other because their warm-ups differ in length.
 """
 
 import pandas as pd

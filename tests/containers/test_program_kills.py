@@ -1,7 +1,7 @@
-"""What `kill -9` of the runner leaves behind where no engine's service ends a job: Podman as a program, Apptainer, a virtual environment.
+"""What `kill -9` of the runner leaves behind if no engine's service can end a job: Podman as a program, Apptainer, a virtual environment.
 
-Prevents: a job that goes on for ever because nobody holds its lease; a container that was created and never started; a record that is half there,
-and earlier ones that are gone. `make torture ENGINE=podman KILLS=20` kills more often than `make test` does, at the same moments and more.
+Prevents: a job that runs forever because nobody holds its lease; a container that was created and never started; a half-written record;
+earlier records that are lost. `make torture ENGINE=podman KILLS=20` kills more often than `make test`, at the same moments and more.
 """
 
 import json
@@ -24,12 +24,12 @@ from waiting import wait_until
 from runner.core.errors import RequestError
 from runner.results.store import EVENTS, PLAN, RECORD
 
-# A scheduler whose network the others are in, a server and two workers: what one leaves can hold the next.
+# A scheduler whose network the others share, a server and two workers: one that stays can block the next.
 RUN = ("--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", "--workers=2", *QUICK)
 
 
 def with_apptainer():
-    """What the suite is started with to have Apptainer, and an image in it."""
+    """The suite's environment with Apptainer and an image for it."""
     try:
         environment = apptainer.environment(ROOT)
     except RequestError as error:
@@ -41,7 +41,7 @@ def with_apptainer():
 
 @pytest.fixture(scope="module", params=["podman", "apptainer", "venv"])
 def engine(request, client):
-    """Its name, and what the suite is started with; Docker has the image that it is filled from."""
+    """An engine's name, and the suite's environment for it; images come from Docker."""
     if request.param == "podman":
         return request.param, {**os.environ, **request.getfixturevalue("podman")}
     if request.param == "apptainer":
@@ -56,7 +56,7 @@ def containers(environment):
 
 
 def processes(*marks):
-    """Living processes with one of these expressions in their arguments or their environment."""
+    """Live processes with one of these expressions in their arguments or environment."""
     sought = re.compile("|".join(marks).encode())
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -70,7 +70,7 @@ def processes(*marks):
 
 
 def left(engine, pid):
-    """Processes and containers of the runner with this process id: owners end in its process id and start."""
+    """Processes and containers of the runner with this process id: an owner's id ends in the process id and its start time."""
     name, environment = engine
     mine = rf"[0-9a-f-]{{36}}\.\d+\.\d+\.{pid}\.\d+"
     held = containers(environment) if name == "podman" else []
@@ -95,7 +95,7 @@ def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path
 
 
 def test_clean_removes_apptainers_own_processes_with_a_job_that_was_stopped(tmp_path):
-    """Stopped with their job, as Slurm suspends one, they do not see it killed, and their environment tells nothing."""
+    """Suspended with their job, as by Slurm, they do not notice that it was killed, and their environment does not identify them."""
     environment = with_apptainer()
     argv = [sys.executable, "-m", "runner.commands"]
     words = ["bench", *RUN, "--engine=apptainer", "--workers=1", "--iterations=100000", f"--out={tmp_path}"]

@@ -1,4 +1,4 @@
-"""Prevents: a README or a page of docs/ that lies. Every command in them is run once, trainings with few and small iterations."""
+"""Prevents a README or a page of docs/ that is wrong. Every command in them runs once, trainings with few and small iterations."""
 
 import os
 import re
@@ -25,7 +25,7 @@ SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu", "THREADS=1", "IMA
 
 @pytest.fixture(scope="module")
 def passes(tmp_path_factory):
-    """Where one command leaves what the next one looks for: records of a profile, what a machine without a network is given."""
+    """Folder where a command leaves files for later ones: records of a profile, and the files for a machine without a network."""
     return tmp_path_factory.mktemp("passes")
 
 
@@ -35,7 +35,7 @@ def passes(tmp_path_factory):
 )
 def test_the_command_works(command, sample, tmp_path, client, passes):
     if command in ("make test", "make verify"):
-        assert f"{command}\n" in (ROOT / ".ci" / "run").read_text()  # it is what runs this, or ran before it
+        assert f"{command}\n" in (ROOT / ".ci" / "run").read_text()  # it runs this test, or ran before it
         return
     if "/run/dlscale-rig" in command or command.startswith("make rig"):
         if os.getuid():
@@ -59,13 +59,13 @@ def test_the_command_works(command, sample, tmp_path, client, passes):
         words, cwd=checkout, env=environment, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL
     )
     if "GPUS=1,2,4" in words and "offers none" in done.stderr:
-        assert done.returncode == 2  # what a machine without GPUs answers
+        assert done.returncode == 2  # the reply on a machine without GPUs
         return
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def in_apptainer():
-    """What a command that needs Apptainer is started with."""
+    """Environment of a command that needs Apptainer."""
     try:
         return apptainer.environment(ROOT)
     except RequestError as error:
@@ -73,7 +73,7 @@ def in_apptainer():
 
 
 def placed(command, sample, tmp_path, passes):
-    """The words of a command, its folders those of the test."""
+    """A command's arguments, with the test's own folders."""
     data = str(tmp_path / "new" if "sample" in command.split()[:3] else sample)
     folders = {
         "/tmp/dlscale-sample": data,
@@ -89,14 +89,14 @@ def placed(command, sample, tmp_path, passes):
 
 
 def some_results(folder):
-    """A copy of a matrix of those that are kept with the suite, which `make report` draws all of."""
+    """Copy one matrix of the suite's own results, all of which `make report` would draw."""
     for run in ROOT.glob("results/epyc-2core/*-2d6e-*"):
         shutil.copytree(run, folder / run.name)
     return folder
 
 
 def shortened(words, *, out):
-    """The same command, with less to do and its records elsewhere."""
+    """Shorten a command's work, and send its records to `out`."""
     if "CLUSTER=slurm" in words:  # test_slurm_jobs.py runs them for real
         words = ["make", "plan", *words[2:]]
     if words[:2] in (["make", "bench"], ["make", "compare-interconnects"]):
@@ -104,7 +104,7 @@ def shortened(words, *, out):
         left_out = {"DEVICE", "THREADS"} if "GPUS" in told else {"ITERATIONS"} if "MODE=converge" in words else set()
         if {"MODEL=lenet", "MODEL=mlp-512-reuters", "MODEL=llama-tiny"} & set(words):
             left_out |= {"IMAGE_SIZE"}
-        if {"GPUS", "HOSTS"} & told or words == ["make", "bench"] or words[1] != "bench":  # those that are of a speedup
+        if {"GPUS", "HOSTS"} & told or words == ["make", "bench"] or words[1] != "bench":  # commands for a speedup
             left_out |= {"WORKERS"}
         few = [small for small in SMALL if small.partition("=")[0] not in told | left_out]
         return [*words, *few, f"OUT={out}", *([] if "BATCH" in told else ["BATCH=4"])]

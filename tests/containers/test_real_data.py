@@ -1,4 +1,4 @@
-"""Real images: decoded by the framework's own pipeline, a damaged one counted and named, and a loss that goes down."""
+"""Real images: decoded by the framework's own pipeline; damaged ones are counted and named; the loss falls."""
 
 import os
 
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 LEARN = ("--batch=16", "--iterations=30", "--warmup=2", "--workers=1", "--device=cpu", "--image-size=32")
 
 
-# First the one that a test takes alone, whose number it has there: pytest would train another one twice.
+# First the framework that one test uses alone, at the same position: otherwise, pytest would train another one twice.
 @pytest.fixture(scope="module", params=["pytorch", "caffe", "mxnet", "tensorflow"])
 def ended(request, dlscale, sample, tmp_path_factory):
     words = (f"--framework={request.param}", f"--data={sample}", *LEARN)
@@ -51,12 +51,12 @@ def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path, framework, fi
 
 
 def test_data_that_only_root_may_read_is_refused_with_the_command_that_opens_it(dlscale, sample, tmp_path):
-    """A job in a container is never root, and would fail on its first image."""
+    """A job in a container never runs as root, and would fail on its first image."""
     (tmp_path / "cats").mkdir()
     (tmp_path / "cats" / "a.jpg").write_bytes(next(sample.glob("*/*.jpg")).read_bytes())
     tmp_path.chmod(0o700)
     if os.getuid():
-        return  # whoever owns the data runs the job too
+        return  # whoever owns the data also runs the job
     done = dlscale("bench", "--framework=pytorch", f"--data={tmp_path}", *LEARN, out=tmp_path / "out")
     assert done.code == 2
     assert f"type `chmod o+rx {tmp_path}`" in done.stderr

@@ -1,7 +1,7 @@
-"""A real Podman behind Docker's API, beside the machine's Docker.
+"""A real Podman behind Docker's API, next to the machine's Docker.
 
-Prevents: MXNet's scheduler left behind by every run, since Podman removes no container whose network another one is in; an empty data set
-that Podman made of a path that is not there.
+Prevents: MXNet's scheduler left behind by every run, because Podman does not remove a container whose network another one shares; an empty data
+set because Podman created a missing path.
 """
 
 import os
@@ -30,7 +30,7 @@ KVSTORE = ("bench", "--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_s
 
 @pytest.fixture(scope="module")
 def address(podman):
-    """Where a service of the tests' own answers."""
+    """Address of a separate Podman service for tests."""
     with tempfile.TemporaryDirectory() as folder:
         socket, log = Path(folder) / "socket", Path(folder) / "log"
         words = ["podman", "system", "service", "--time=0", f"unix://{socket}"]
@@ -48,7 +48,7 @@ def address(podman):
 
 @pytest.fixture(scope="module")
 def served(address, client, has):
-    """A client of it; it has MXNet's image."""
+    """A client of the service, which has MXNet's image."""
     with closing(docker.DockerClient(base_url=address, timeout=60)) as there:
         load_image(there, read_image(client, has(IMAGE)))
         yield there
@@ -65,7 +65,7 @@ def test_a_run_with_parameter_servers_leaves_nothing(served, address, tmp_path):
 
 
 def test_what_shares_a_network_is_removed_with_it(served):
-    """What killed runs leave is removed in the order in which it is found."""
+    """Remains of killed runs are removed in the order in which they are found."""
     api = served.api
     labels = {LABEL_RUN: "a-run", LABEL_RUNNER: "gone"}
     owner = api.create_container(

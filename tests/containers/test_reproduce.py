@@ -1,7 +1,7 @@
-"""Studies with real containers: every kind of run that a source has, small, on CPU workers.
+"""Studies with real containers: every kind of run in a source, small, on CPU workers.
 
-Prevents: a row of a source that no image here can run; a study that ends at its first trouble or never; runs that a second call makes
-once more; a table without a verdict, or with one that nothing was measured for; a run of a study that `bench` would grade otherwise.
+Prevents: a row of a source that no image here can run; a study that ends at its first failure or never; runs that a second call
+repeats; a table without a verdict, or with one that was never measured; a run of a study that `bench` would grade differently.
 """
 
 import pytest
@@ -12,7 +12,7 @@ from runner.experiments.studies.study import load_study
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-# Of each study a cell of each row, of the first all that there is. It is that which a test takes alone; pytest would run another one twice.
+# One cell per row of each study; all cells of the first study. The first is the one that a test uses alone; pytest would run another one twice.
 CELLS = {
     "cern-wgan": [],
     "dell-p100": [
@@ -27,7 +27,7 @@ CELLS = {
         "concurrent-dense.2gpus.one",
         "concurrent-dense.2gpus.sequential",
         "concurrent-dense.2gpus.together",
-        *("infer.vgg16.1gpus.batch1", "infer.vgg16.1gpus.batch10000"),  # one name begins as the other
+        *("infer.vgg16.1gpus.batch1", "infer.vgg16.1gpus.batch10000"),  # one name is a prefix of the other
         "infer-cpu.vgg16.cpu",
         "quantised.cpu.int8",
     ],
@@ -44,7 +44,7 @@ CELLS = {
         "backward.alexnet.1gpus.batch4",
     ],
 }
-# In what starts within seconds; the source's own, TensorFlow, trains the same network in a row of tbd-analysis.
+# A framework that starts within seconds; the source's own, TensorFlow, trains the same network in a row of tbd-analysis.
 FRAMEWORK = {"cern-wgan": ["--framework=pytorch"]}
 
 
@@ -77,7 +77,7 @@ def test_every_row_runs_and_every_finding_is_judged(ended):
     _, source = load_study(made.study)
     assert [judged.finding.id for judged in made.judgements] == [finding.id for finding in source.findings]
     assert all(judged.why for judged in made.judgements)
-    # Nothing here is the hardware of any source.
+    # This machine has no source's hardware.
     assert not {comparison.verdict for comparison in made.comparisons} & {"reproduced", "differs"}
     assert "can't be tested here" in ended.stdout
 

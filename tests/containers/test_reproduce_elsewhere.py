@@ -1,8 +1,8 @@
-"""Studies in other software than the suite's images on Docker: the machine's own framework, an image that was given, Podman and Apptainer, and
-the source's own program, for which a stand-in writes its log.
+"""Studies in other software than the suite's images on Docker: the machine's own framework, a custom image, Podman and Apptainer, and
+the source's own program, replaced by a stand-in that writes its log.
 
-Prevents: an option that `bench` takes and a study drops on the way to its runs; a study that says it ran in something else than it did; a
-program of a source's that is given another batch than it had, or whose rate is held against nothing.
+Prevents: an option that `bench` accepts but a study drops; a study that claims to have run in other software than it did; a
+source's program that gets another batch than it had, or whose rate is compared with nothing.
 """
 
 import json
@@ -24,7 +24,7 @@ PERIOD = ROOT / "tests" / "containers" / "foreign" / "period"
 
 
 def ran(*words, out, env=None):
-    """The one run of the cell, and what the study says of it."""
+    """Run the cell: its only run, and the study's entry for it."""
     done = to_its_end([*SMALL, *words, f"--out={out}"], out=out, env=env)
     assert done.code == 0, done.stderr[-4000:]
     (cell,) = read_reproduction(next(out.glob("*.reproduction.json"))).cells
@@ -53,7 +53,7 @@ def test_an_image_that_was_given_with_a_folder_of_this_machine(has, tmp_path):
 
 
 def test_the_sources_own_program_is_run_as_the_source_did_and_its_log_read(has, tmp_path):
-    """The stand-in logs six windows of 50 batches, as MXNet 0.7's program would; a batch of Table 2 is 144."""
+    """The stand-in logs six windows of 50 batches, like MXNet 0.7's program; a batch in Table 2 is 144."""
     (tmp_path / "imagenet").mkdir()
     tmp_path.chmod(0o755)
     program = "/mnt/period/train_imagenet.py"
@@ -91,7 +91,7 @@ def test_the_sources_own_program_is_run_as_the_source_did_and_its_log_read(has, 
 
 @pytest.mark.parametrize("engine", ["podman", "apptainer"])
 def test_another_engine(engine, has, request, tmp_path):
-    has(MXNET)  # which the other is filled from
+    has(MXNET)  # the image that the other engine loads
     environment = with_apptainer() if engine == "apptainer" else request.getfixturevalue("podman")
     record, cell = ran(f"--engine={engine}", out=tmp_path, env=environment)
     assert (record.engine, record.engine_details.confined) == (engine, True)

@@ -1,6 +1,6 @@
-"""What looks on beside a run, with real containers: it sees this machine while the run is measured; `test_ends.py` holds that it never outlives it.
+"""Samplers of a run with real containers: they observe this machine during the measured windows; `test_ends.py` checks that they never outlive it.
 
-Prevents: a mean over the warm-up, samples that nobody can read afterwards, a sampler that costs what it measures.
+Prevents: a mean that includes the warm-up, samples that can't be read afterwards, a sampler that costs what it measures.
 """
 
 import os
@@ -60,7 +60,7 @@ def test_what_can_t_be_had_is_said(ended):
     missing = ended.record(2).telemetry.missing
     assert {entry.reason for entry in missing if entry.device == "gpu"} == {"no NVIDIA device"}
     assert ended.record(2).telemetry.gpus == ()
-    assert "no NVIDIA device" in ended.stdout  # of --verbose
+    assert "no NVIDIA device" in ended.stdout  # with --verbose
 
 
 def test_each_container_tells_what_it_used(ended):
@@ -68,7 +68,7 @@ def test_each_container_tells_what_it_used(ended):
     workers = [spec.name for spec in read_plan(ended.out / record.run_id).containers if spec.role == "worker"]
     used = [record.measurement.used[name] for name in workers]
     seconds = record.measurement.training_time_s
-    assert 0 < sum(one.cpu_s for one in used) < 3 * seconds  # two workers, and not what came before the windows
+    assert 0 < sum(one.cpu_s for one in used) < 3 * seconds  # two workers, without the time before the windows
     assert all(50 < one.memory_mib <= one.memory_peak_mib for one in used)
 
 

@@ -1,4 +1,4 @@
-"""A job with more rights than it needs: asked from inside a real container of the suite, not read from its options."""
+"""Prevents a job with more rights than it needs: checked from inside a real container of the suite, not from its options."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""Every strategy on two CPU workers, for real: the same samples give the same losses as on one worker, however they are shared.
+"""Every strategy on two real CPU workers: however the samples are divided, the losses are those of one worker.
 
-Prevents: ranks that train a model each and look twice as fast, gradients that are added and not averaged, a batch that is not
-divided, samples counted twice, two ranks on one core, a speedup against somebody else's baseline.
+Prevents: ranks that each train their own model and look twice as fast, gradients that are summed and not averaged, a batch that is not
+divided, samples counted twice, two ranks on one core, a speedup against another run's baseline.
 """
 
 import os
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 @dataclass(frozen=True)
 class Pair:
-    """A framework with a strategy and its settings; `processes` drive its two devices."""
+    """A framework with a strategy and its settings; `processes` processes drive the two devices."""
 
     framework: str
     strategy: str
@@ -25,11 +25,13 @@ class Pair:
     processes: int = 2
     synchronous: bool = True
     transport: str = "loopback"
-    dies: bool = True  # in a way of its own, and not as another pair that is started alike; Horovod's ranks of MXNet do on two nodes
+    dies: bool = (
+        True  # tested in test_deaths.py; False if another pair starts alike (Horovod's MXNet ranks die on two nodes)
+    )
 
     @property
     def software(self):
-        """What two pairs that may share a baseline have in common."""
+        """What pairs that may share a baseline have in common."""
         of_the_program = [word for word in self.settings if word.startswith(("--xla", "--techniques"))]
         return self.framework, self.strategy == "horovod", *of_the_program
 
@@ -67,7 +69,7 @@ PAIRS = [
     Pair("pytorch", "horovod", ("--controller=mpi", "--fusion-threshold=16", "--cycle-time=2"), transport="shm"),
     Pair("tensorflow", "horovod", ("--controller=gloo",), dies=False),
 ]
-PAIRS += [  # what nobody wrote a row for, with the settings that it has by default
+PAIRS += [  # strategies without a row above, with their default settings
     Pair(framework, name, processes=1 if strategy.one_process else 2)
     for name, strategy in STRATEGIES.items()
     for framework in strategy.frameworks
@@ -102,10 +104,10 @@ def test_the_record_has_two_devices_and_all_their_samples(pair, ended):
 
 def test_both_devices_hold_one_model(pair, ended):
     record = ended.record(2)
-    # Workers of `ps` pull the weights before they are compared: all that both have pushed.
+    # Workers of `ps` pull the weights before they are compared, with all pushes of both.
     check_shared_losses(record, devices=2, synchronous=pair.synchronous or pair.strategy == "ps")
     if pair.strategy == "ps":
-        # With momentum and stale gradients a curve has spikes, and where they are depends on who was faster.
+        # With momentum and stale gradients, a curve has spikes, whose position depends on which worker was faster.
         assert all(min(losses) < 0.5 * losses[0] for losses in record.measurement.losses.values())
         norms = record.measurement.parameter_norms
         assert norms["0"] == norms["1"]

@@ -1,7 +1,7 @@
-"""Workloads beyond image classification, through the whole suite: their unit, their settings and their ranks arrive in the record.
+"""Workloads beyond image classification, through the whole suite: their unit, settings and ranks reach the record.
 
-Prevents: seconds of audio that count padding or get lost between ranks, a throughput in images where nothing is an image, settings that the
-record does not name, two networks of which Horovod averages one, epochs that are not validated on every sample.
+Prevents: seconds of audio that include padding or get lost between ranks, a throughput in images without any images, settings that the
+record does not name, Horovod averaging only one of two networks, epochs that are not validated on every sample.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-# One device with a batch of 4 and two with 2 each train on the same samples.
+# One device with a batch of 4 and two devices with 2 each train on the same samples.
 STRONG = (
     *("--framework=pytorch", "--device=cpu", "--scaling=strong", "--batch=4", "--iterations=8", "--workers=2"),
     "--idle=0",
@@ -26,24 +26,24 @@ VIT, BERT = ("--model=vit-ti16", "--image-size=32"), ("--model=bert-tiny", "--se
 
 
 def windows(ended, scale):
-    """The events `window` of the run on so many workers, of all its ranks."""
+    """The `window` events of all ranks in the run on `scale` workers."""
     (directory,) = (path.parent for path in ended.out.glob(f"*-{scale}cpu*-r1/record.json"))
     found = [json.loads(line) for line in (directory / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     return [event for event in found if event["event"] == "window"]
 
 
 def amount(window):
-    """What throughput counts of a window: samples, where that is nothing else."""
+    """What throughput counts in a window: samples, unless the workload has another unit."""
     return window["samples"] if window["units"] is None else window["units"]
 
 
 def check_scales(ended, *, unit, tolerance):
-    """Both scales have one unit, as much of it, one model and one loss."""
+    """Both scales have the same unit and amount, one model and the same losses."""
     one, two = (ended.record(scale) for scale in (1, 2))
     assert {record.measurement.throughput.unit for record in (one, two)} == {f"{unit}/s"}
     told = [sum(map(amount, windows(ended, scale))) for scale in (1, 2)]
     assert told[0] == pytest.approx(told[1], rel=1e-9)
-    # What a rate is of: all units over all windows, wherever the steady ones begin.
+    # The range of a rate: all units over all windows, wherever the steady ones start.
     for record, scale in ((one, 1), (two, 2)):
         rates = [amount(event) / event["seconds"] * record.trial.processes for event in windows(ended, scale)]
         assert min(rates) * 0.99 <= record.measurement.throughput.value <= max(rates) * 1.01
@@ -63,7 +63,7 @@ def test_deep_speech_counts_seconds_of_audio(dlscale, tmp_path):
     assert ended.code == 0, ended.stderr
     record, seconds = check_scales(ended, unit="seconds of audio", tolerance=1e-3)
     assert record.trial.settings == {"longest": 3, "clip-norm": 400}
-    # 8 batches of 4 utterances of 1 to 3 seconds, the whole of the synthetic ones.
+    # 8 batches of 4 utterances of 1 to 3 seconds, all of the synthetic ones.
     assert 32 < seconds < 96
     assert (record.trial.image_shape, record.trial.num_classes) == (None, None)
 
@@ -85,14 +85,14 @@ def test_ranks_that_hold_parts_of_a_language_model_learn_what_one_learns(dlscale
         two = ended.record(2)
         assert (two.trial.strategy, two.trial.processes, two.transport.used) == (strategy, 2, "loopback")
         (whole,) = record.measurement.state_bytes.values()
-        # Weights and two moments in fp32, and a count of steps for each tensor.
+        # Weights and two moments in fp32, plus a step count per tensor.
         assert 12 * 131_392 <= whole < 12 * 131_392 * 1.001
         assert all(whole / 2 <= held < most * whole for held in two.measurement.state_bytes.values())
 
 
 @pytest.fixture(scope="module")
 def utterances(tmp_path_factory):
-    """Sixteen of 1 to 2 seconds, a file of another rate, and one that is cut short."""
+    """Sixteen utterances of 1 to 2 seconds, a file of another rate, and a truncated one."""
     folder = tmp_path_factory.mktemp("data") / "speech"
     folder.mkdir()
     for number in range(18):
@@ -154,12 +154,12 @@ def test_topics_are_learnt_by_epochs(dlscale, tmp_path):
     assert first.iterations == second.iterations == 8_982 // 128
     assert second.val_loss < first.val_loss
     assert second.accuracy_percent > 50
-    # Of 2,246 documents, each counted once.
+    # Each of the 2,246 documents counts once.
     right = second.accuracy_percent * 2_246 / 100
     assert right == pytest.approx(round(right), abs=1e-6)
 
 
-# How TensorFlow's other strategies average what such blocks have, BERT shows, and its embeddings beside.
+# BERT shows how TensorFlow's other strategies average such blocks, and embeddings in addition.
 @pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "ddp"), ("tensorflow", "multiworker")])
 def test_a_vision_transformer_learns_alike_on_two_workers(dlscale, tmp_path, framework, strategy):
     words = (f"--framework={framework}", *STRONG[1:], *VIT, "--warmup=2", f"--strategy={strategy}")

@@ -1,4 +1,4 @@
-"""A program that is not the suite's and writes its events: ten windows of 4 iterations of 8 samples, 0.05 s each, from the standard library."""
+"""An external program that writes the suite's events: ten windows of 4 iterations of 8 samples, 0.05 s each, with the standard library only."""
 
 import json
 import sys

@@ -1,8 +1,8 @@
-"""A program that is not the suite's: MXNet's own Module API and Speedometer, as MXNet's tutorials train.
+"""An external program: MXNet's own Module API and Speedometer, as in MXNet's tutorials.
 
     python3 speedometer.py [BATCHES]
 
-It writes nothing of its own: the log is what `mx.callback.Speedometer` writes.
+Its only log is that of `mx.callback.Speedometer`.
 """
 
 import logging

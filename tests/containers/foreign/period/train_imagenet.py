@@ -1,6 +1,6 @@
-"""A stand-in for example/image-classification/train_imagenet.py of MXNet 0.7: takes its flags, trains nothing, and writes what that one logs.
+"""A stand-in for example/image-classification/train_imagenet.py of MXNet 0.7: accepts its flags, trains nothing, and writes a log like its own.
 
-The lines have the form of a log of MXNet 0.7 (tests/golden/dialects/mxnet-0.7-node.log): one a metric, each 50 batches.
+The lines are formatted as in a log of MXNet 0.7 (tests/golden/dialects/mxnet-0.7-node.log): one per metric, every 50 batches.
 """
 
 import argparse
