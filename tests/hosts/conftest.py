@@ -1,7 +1,7 @@
-"""One rig of four nodes for the whole session, mended and cleaned after every test; where there can be none, its tests are skipped
+"""One rig of four nodes for the whole session, repaired and cleaned after every test; on machines that can't run it, its tests are skipped
 with the reason.
 
-It goes down with the session, also when that is killed. A test that breaks a rig for good leases one of its own.
+It goes down with the session, even if that is killed. A test that damages a rig permanently leases its own.
 """
 
 import io
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def fit():
-    """This user and machine can make a rig."""
+    """Skip unless this user and machine can run a rig."""
     try:
         refuse_unfit()
     except RequestError as error:
@@ -45,21 +45,21 @@ def fit():
 
 @pytest.fixture(scope="session")
 def session_rig(fit):
-    """Four nodes with `eth0`, and `eth1` in a network of its own; use `rig`, which mends it."""
+    """Four nodes with `eth0`, and `eth1` in a separate network; tests use `rig`, which repairs it."""
     with leased(nodes=NODES, second="other") as rig:
         yield rig
 
 
 @pytest.fixture
 def rig(session_rig, engine):
-    """The session's rig: all links up and unshaped, all engines and ssh servers running, nothing of a fault left in them.
+    """The session's rig: all links up and unshaped, all engines and ssh servers running, no trace of a fault.
 
     `rig.hosts(2)` lists its first two nodes.
     """
     yield session_rig
     session_rig.mend()
     clients = [engine(node) for node in session_rig.nodes]
-    for client in clients:  # nobody else's: what a test cut off from its runner would go on for half a minute
+    for client in clients:  # all are this test's: a job cut off from its runner would continue for half a minute
         for container in client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True):
             container.remove(force=True)
     remove_left([Place(InDocker(client)) for client in clients])
@@ -67,7 +67,7 @@ def rig(session_rig, engine):
 
 @pytest.fixture
 def engine():
-    """A client of a node's engine, at its socket."""
+    """Connect to a node's engine, at its socket."""
     opened = []
 
     def connect(node):
@@ -82,7 +82,7 @@ def engine():
 
 @pytest.fixture(scope="session")
 def tiny_image(tmp_path_factory):
-    """Put an image of this machine's `sleep` and `cat` into an engine, for tests of hosts that need no framework."""
+    """Load an image with this machine's `sleep` and `cat` into an engine, for tests that need no framework."""
     libraries = set()
     for program in ("/bin/sleep", "/bin/cat"):
         linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout.split()
@@ -101,7 +101,7 @@ def tiny_image(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Four nodes, in a directory that Slurm's own users may enter."""
+    """A Slurm of four nodes, in a directory that its own users can access."""
     try:
         slurm.refuse_unfit()
     except RequestError as error:
@@ -114,7 +114,7 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def sif():
-    """What a job in Apptainer is started with: the program on PATH, and a cache that all nodes see with the SIFs that `images sif` made."""
+    """Environment of jobs in Apptainer: the program on PATH, and a cache, visible to all nodes, with the SIFs made by `images sif`."""
     try:
         environment = apptainer.environment(ROOT)
     except RequestError as error:
@@ -126,6 +126,6 @@ def sif():
 
 @pytest.fixture(scope="session")
 def environments():
-    """The virtual environments of jobs without a container are made: the tests' Slurm has no way to a package index."""
+    """Create the virtual environments of jobs without a container: the tests' Slurm can't reach a package index."""
     for framework in ("mxnet", "pytorch", "tensorflow"):
         environment_of(framework)

@@ -1,4 +1,4 @@
-"""An engine's socket whose answers say another time: bytes pass as they are, but for `SystemTime` in /info."""
+"""An engine's socket with a shifted clock: bytes pass unmodified, except `SystemTime` in /info."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIME = re.compile(rb'("SystemTime":")([^".]+)')
 
 
 def shifted(answer: bytes, by_s: float) -> bytes:
-    """The answer with its time moved by whole seconds; it keeps its length."""
+    """Shift the time in an answer by whole seconds; its length does not change."""
 
     def move(found):
         moment = datetime.fromisoformat(found[2].decode().removesuffix("Z")) + timedelta(seconds=by_s)
@@ -36,7 +36,7 @@ class _Handler(socketserver.BaseRequestHandler):
     def _answers(self, engine):
         with contextlib.suppress(OSError):
             while data := engine.recv(1 << 20):
-                # Never cut in the middle of what is looked for.
+                # Never split the pattern between two reads.
                 while KEY in data[-64:] or any(data.endswith(KEY[:length]) for length in range(2, len(KEY))):
                     data += engine.recv(1 << 20)
                 self.request.sendall(shifted(data, self.server.by_s))
@@ -49,7 +49,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 @contextlib.contextmanager
 def shifted_clock(engine: Path, near: Path, *, by_s: float):
-    """Serve `near` as the engine behind `engine`, with its clock moved."""
+    """Serve at `near` the engine at `engine`, with its clock shifted."""
     server = _Server(str(near), _Handler)
     server.engine, server.by_s = engine, by_s
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

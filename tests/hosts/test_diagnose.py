@@ -1,6 +1,6 @@
-"""A node that `diagnose` forgets, measures under another's name, or leaves something on.
+"""Prevents a node that `diagnose` forgets, measures under another's name, or leaves something on.
 
-That a slow node is found is proved on values (tests/unit/analysis/test_nodes.py): how fast these hosts are is up to whatever else this machine does.
+tests/unit/analysis/test_nodes.py tests on values that a slow node is found: the speed of these hosts depends on the machine's other load.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Real nodes: what they are, what is brought to them, and every fault of theirs as one sentence with their name.
+"""Real nodes: their facts, what is copied to them, and each of their faults as one sentence with their name.
 
-Prevents: a host that is called well and can't be used; a fault that is blamed on the wrong node, or ends in a traceback; containers,
-volumes and tunnels that stay behind on nodes; an image or a program that is another on a node than here.
+Prevents: a host that is reported healthy but can't be used; a fault that is blamed on the wrong node, or ends in a traceback; containers,
+volumes and tunnels left behind on nodes; an image or a program that differs between a node and this machine.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ N1, N2 = "n1", "n2"
 
 @pytest.fixture(scope="session")
 def here():
-    """This machine's engine, which the nodes' images come from."""
+    """This machine's engine, the source of the nodes' images."""
     try:
         return docker.connect()
     except EngineError as error:
@@ -44,7 +44,7 @@ def here():
 
 @pytest.fixture
 def nodes(rig, here):
-    """Survey the first nodes of the rig; their connections are closed after the test."""
+    """Survey the first nodes of the rig; the connections are closed after the test."""
     with ExitStack() as undo:
 
         def look(count=2, *, way="ssh"):
@@ -61,7 +61,7 @@ def dlscale(*words, timeout=180):
 
 
 def doctor(hosts, *words):
-    """Exit code, and findings by subject."""
+    """Return the exit code, and the findings by subject."""
     done = dlscale("doctor", "--hosts", hosts, "--json", *words)
     assert "Traceback" not in done.stderr, done.stderr
     return done.code, {finding["subject"]: finding for finding in json.loads(done.stdout)}
@@ -104,7 +104,7 @@ def test_a_second_interface_is_a_wire_of_its_own(rig, nodes):
 
 
 def test_an_engine_over_a_socket_survives_the_cut_and_tells_of_it(rig, nodes):
-    """The engine is still reached, so that the interface itself can be looked at."""
+    """The engine is still reachable, so that the interface itself can be checked."""
     found = nodes(3, way="unix")
     rig.cut_link(N2)
     said = explain(reach(found, [end_of(one, None) for one in found]))
@@ -145,7 +145,7 @@ def test_an_engine_that_dies_between_survey_and_check_is_named(rig, nodes):
     found = nodes(3)
     rig.kill_engine(N1)
     said = explain(reach(found, [end_of(one, None) for one in found]))
-    # The connection that the survey left open may break before the tunnel says that nobody listens behind it.
+    # The survey's open connection may break before the tunnel reports that nobody listens at its end.
     assert said.startswith(("n1: no engine listens at ", "n1: its engine closed the connection ")), said
 
 
@@ -242,7 +242,7 @@ def test_clean_reaches_every_host(rig, nodes):
         client.containers.create(base_image().reference, "true", name="dlscale-old-worker0", labels={LABEL_RUN: "old"})
     done = dlscale("clean", "--hosts", hosts)
     assert done.code == 0, done.stderr
-    # The nodes share this machine's processes, so that jobs of other tests are left on both, and told.
+    # The nodes share this machine's processes, so both report jobs of other tests that they leave alone.
     assert sorted(line for line in done.stdout.splitlines() if line.startswith("removed ")) == sorted(
         f"removed {name} on {node}" for node in (N1, N2) for name in ("dlscale-old-worker0", "dlscale-old-programs")
     )
@@ -256,7 +256,7 @@ def test_clean_reaches_every_host(rig, nodes):
 
 
 def ssh_children(pid):
-    """Process ids of ssh below a process."""
+    """Process ids of all ssh descendants of a process."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -272,7 +272,7 @@ def ssh_children(pid):
 
 
 def test_tunnels_end_with_a_runner_that_is_killed(rig):
-    """A real ssh, whose other end holds the leases of jobs."""
+    """Use a real ssh, whose other end holds the leases of jobs."""
     code = (
         "import sys, time; from runner.cluster.hosts.endpoint import connect; from runner.cluster.hosts.model import load_hosts;"
         "kept = [connect(host) for host in load_hosts(sys.argv[1]).hosts]; print('up', flush=True); time.sleep(600)"

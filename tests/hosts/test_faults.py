@@ -1,7 +1,7 @@
-"""Hosts that fail: one sentence that names the node, nothing left running on the others, earlier records intact.
+"""Hosts that fail: one sentence names the node, nothing keeps running on the others, earlier records stay intact.
 
-Prevents: a job that hangs until its limit because a cable was pulled, GPUs of healthy nodes held by the ranks of a dead one, an
-error that names a socket and not a machine.
+Prevents: a job that hangs until its limit because a cable was pulled, GPUs of healthy nodes held by ranks of a dead job, an
+error that names a socket instead of a machine.
 """
 
 import json
@@ -18,14 +18,14 @@ TRAINING = (
     *("--workers=2", "--nodes=2"),
     *("--warmup=2", "--repeat=1", "--threads=1", "--inactivity-timeout=30s"),
 )
-# Over a narrow link it takes a minute, with a window every few seconds.
+# Over a narrow link, it takes a minute, with a window every few seconds.
 LONG = (*TRAINING, "--iterations=240")
 NARROW = Link(rate_mbit=100, emulated=True)
 
 
 @pytest.fixture(scope="module")
 def earlier(session_rig, tmp_path_factory):
-    """The records of runs that went well; with them the image is on the hosts."""
+    """Records of successful runs, which also brought the image to the hosts."""
     out = tmp_path_factory.mktemp("earlier")
     done = call("bench", *TRAINING, f"--hosts={session_rig.hosts(2)}", out=out, only="scaled")
     assert done.code == 0, done.stderr
@@ -34,13 +34,13 @@ def earlier(session_rig, tmp_path_factory):
 
 @pytest.fixture
 def out(earlier, tmp_path):
-    """Results with earlier records in them."""
+    """A results folder that already has earlier records."""
     return shutil.copytree(earlier, tmp_path / "results")
 
 
 @pytest.fixture
 def training(rig, out):
-    """Start a training on two nodes and return in the midst of its windows."""
+    """Start a training on two nodes, and return during its measured windows."""
     with left_running() as begin:
 
         def train(*settings, way="ssh"):
@@ -63,7 +63,7 @@ def in_its_windows(out):
 
 
 def ends(process, out, *, within=120):
-    """The reason of the run that failed, once the command has ended."""
+    """Wait until the command exits; return the reason of the failed run."""
     _, stderr = process.communicate(timeout=within)
     assert process.returncode == 3, stderr
     (record,) = (
@@ -100,7 +100,7 @@ def test_a_link_that_is_cut_in_mid_run(rig, out, training, engine, way):
     assert reason.startswith("n2"), reason
     assert running(engine(rig.nodes[0]), out) == []
     assert {path: records(out)[path] for path in before} == before
-    # The node that was cut off ends its own part when it has heard nothing for its heartbeat.
+    # The isolated node ends its own part after a heartbeat interval without contact.
     assert wait_until(lambda: running(engine(rig.nodes[1]), out) == [], 30)
 
 
@@ -120,7 +120,7 @@ def test_ssh_that_is_refused(rig, tmp_path):
     "how", [("--strategy=ddp", "ssh"), ("--strategy=horovod", "unix"), ("--framework=mxnet", "unix")]
 )
 def test_kill_9_of_the_runner_ends_the_job_on_every_node(rig, out, training, engine, how):
-    """Also what waits beside the ranks: Horovod's ssh servers, a store's scheduler and servers; and the programs that were brought along."""
+    """Including processes besides the ranks (Horovod's ssh servers, a store's scheduler and servers), and the programs copied to the nodes."""
     setting, way = how
     process = training(setting, way=way)
     process.kill()

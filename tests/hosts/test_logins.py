@@ -1,6 +1,6 @@
-"""Hosts without a daemon of the suite's or of Docker's, reached by ssh alone: jobs in Apptainer and without a container.
+"""Hosts without an engine or a daemon of the suite, reached only by ssh: jobs in Apptainer and without a container.
 
-Prevents: ranks that meet on the machine that gives orders, a job that outlives its runner or its login, a host that is called another's name.
+Prevents: ranks that meet on the runner's machine, a job that outlives its runner or its login, a host recorded under another's name.
 """
 
 import signal
@@ -26,7 +26,7 @@ def key(path):
 
 @pytest.fixture(scope="module")
 def hosts(cluster, tmp_path_factory):
-    """A hosts.yaml of two nodes, on each of which an ssh server runs; Slurm does no more than start those."""
+    """A hosts.yaml of two nodes, each with an ssh server; Slurm only starts these servers."""
     folder = tmp_path_factory.mktemp("ssh")
     (folder / "authorized_keys").write_text(key(folder / "key"))
     trusted = {}
@@ -80,7 +80,7 @@ def test_what_ends_early_leaves_nothing_on_any_host(cluster, hosts, tmp_path, en
     which = f"{DLSCALE} bench" if end == "the runner" else "^ssh .*10.88.0.11"
     pids = cluster.ask("pgrep", "--full", which).split()
     cluster.ask("kill", f"-{signal.SIGKILL.value}", *pids)
-    if end == "a login":  # of a scale alone: the runner goes on with the next
+    if end == "a login":  # ends only one scale: the runner continues with the next
         assert wait_until(lambda: list(tmp_path.glob("*/record.json")), 60)
         cluster.ask("pkill", "--full", f"{DLSCALE} bench")
     ended(process, seconds=60)

@@ -1,5 +1,5 @@
-"""Prevents: nodes that are one host in disguise (one network, one engine, one set of images); a rate that nothing holds a link to; a
-fault that breaks more than it says.
+"""Prevents: nodes that are really one host (one network, one engine, one set of images); a link without the rate limit that it should have; a
+fault that breaks more than intended.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def inside(node, *argv):
 
 
 def reaches(node, address, port):
-    """Whether a TCP connection from a node comes to pass."""
+    """Whether a node can open a TCP connection."""
     code = f"import socket; socket.create_connection(({address!r}, {port}), timeout=2)"
     return inside(node, sys.executable, "-c", code).returncode == 0
 
@@ -52,7 +52,7 @@ def ssh(rig, node, *command):
 
 @contextlib.contextmanager
 def tunnel(rig, node, directory):
-    """A client of a node's engine at the end of an ssh tunnel, as an ssh:// endpoint is reached."""
+    """Yield a client of a node's engine through an ssh tunnel, like an ssh:// endpoint."""
     local = directory / f"{node.name}.sock"
     forward = ["-nNT", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{node.socket}"]
     argv = ["/usr/bin/ssh", "-F", str(rig.layout.run / "ssh_config"), *forward, f"root@{node.address}"]
@@ -71,7 +71,7 @@ def test_nodes_reach_each_other_and_the_machine(rig):
 
 
 def test_nodes_share_no_port_interface_or_image(rig, engine, tiny_image):
-    """A port that is taken on one node is free on the next, an image that one engine has is unknown to the next."""
+    """A port taken on one node is free on the next; an image of one engine is unknown to the next."""
     first, second = rig.nodes[:2]
     tiny_image(engine(first))
     with pytest.raises(docker.errors.ImageNotFound):
@@ -119,7 +119,7 @@ def test_the_hosts_files_list_the_nodes(rig):
 
 
 def test_a_container_on_the_host_s_network_is_on_its_node(rig, engine, tiny_image):
-    """Its network, its host name, which libraries tell hosts apart by, and its share of the machine's cores."""
+    """It has its node's network, its host name, by which libraries tell hosts apart, and its share of the machine's cores."""
     for node in rig.nodes[:2]:
         image = tiny_image(engine(node))
         files = ["/proc/net/fib_trie", "/etc/hostname", "/proc/self/status"]
@@ -137,7 +137,7 @@ def test_a_rate_holds_both_directions_of_every_link_and_is_told(rig):
         for namespace, device in ((node.namespace, "eth0"), (rig.layout.switch, f"{node.name}eth0")):
             (held,) = qdiscs(namespace, device)
             assert held["kind"] == "tbf"
-            assert held["options"]["rate"] == 12_500_000  # bytes a second
+            assert held["options"]["rate"] == 12_500_000  # bytes per second
     sent = qdiscs(rig.nodes[0].namespace, "eth0")[0]["bytes"]
     assert reaches(rig.nodes[0], rig.nodes[1].address, 22)
     assert qdiscs(rig.nodes[0].namespace, "eth0")[0]["bytes"] > sent
@@ -166,7 +166,7 @@ def test_a_cut_link_cuts_off_one_node_and_is_mended(rig):
     rig.cut_link("n1")
     assert not reaches(second, first.address, 22)
     assert reaches(second, third.address, 22)
-    assert reaches(second, first.addresses["eth1"], 22) is False  # sshd is at eth0's address only
+    assert reaches(second, first.addresses["eth1"], 22) is False  # sshd listens only on eth0's address
     state = json.loads(
         subprocess.run(["ip", "-n", first.namespace, "-json", "link", "show", "eth0"], capture_output=True).stdout
     )

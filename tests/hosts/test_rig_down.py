@@ -1,4 +1,4 @@
-"""Prevents: a rig that a kill -9 leaves behind, in whole or in part; a rig that its user can't get rid of; half a rig in the next one's way."""
+"""Prevents: a rig that kill -9 leaves behind, completely or partly; a rig that its user can't remove; half a rig that blocks the next."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def left_of(number):
-    """What is left of a rig, looked for by other means than its own."""
+    """What is left of a rig, found by other means than its own."""
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
     found = [name for name in namespaces if name.startswith(prefix(number))]
     found += [f"link {path.name}" for path in Path("/sys/class/net").iterdir() if path.name == uplink(number)]
@@ -32,7 +32,7 @@ def left_of(number):
     found += [
         line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"dlscale-rig/{number}/" in line
     ]
-    # The processes of the machine as `ps` lists them: those that have ended show no arguments there.
+    # The machine's processes as listed by `ps`, which shows no arguments for exited ones.
     listed = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
     paths = (f"/dlscale-rig/{number}/", f"/dlscale-rig-{number}/")
     found += [line for line in listed.splitlines() if any(path in line for path in paths)]
@@ -47,7 +47,7 @@ def left_of(number):
 
 @pytest.mark.parametrize("killed", [(), ("dockerd",), ("dockerd", "containerd"), ("dockerd", "containerd", "sshd")])
 def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, tiny_image, tmp_path, killed):
-    """Containers in no network of the node, paused ones, those whose engine is gone and what runs over ssh are found as well."""
+    """Also finds containers outside the node's network, paused ones, those whose engine is gone, and commands started over ssh."""
     with leased(nodes=2, parent=tmp_path) as rig:
         argv = ["/usr/bin/ssh", "-F", str(rig.layout.run / "ssh_config"), "n1", "sleep 1234 >/dev/null 2>&1 & echo $!"]
         told = subprocess.run(argv, check=True, timeout=10, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -96,7 +96,7 @@ def test_a_leased_rig_goes_down_with_its_process_at_kill_9(fit, tmp_path, reache
 
 
 def test_what_a_killed_reaper_leaves_goes_with_the_user_s_rig(free_number, tmp_path):
-    """The process and its reaper both killed: nobody is left to clear up but the user."""
+    """With the process and its reaper killed, only the user can clean up."""
     process = subprocess.Popen(
         [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True
     )
@@ -126,7 +126,7 @@ def rig_command(*words):
 
 @pytest.fixture
 def free_number(fit):
-    """The number of a user's rig that is not there; after the test it is not there again."""
+    """A free number for a user's rig; removed after the test."""
     number = next(number for number in reversed(USERS) if not run_directory(number).exists())
     yield number
     teardown.remove(number)
@@ -174,7 +174,7 @@ def test_a_command_killed_half_way_leaves_nothing_that_is_not_taken_down(free_nu
 
 
 def test_half_a_rig_is_no_obstacle_to_the_next(free_number, engine, tmp_path):
-    """Somebody deleted a namespace, a directory and the uplink by hand: the next rig comes up all the same."""
+    """The next rig comes up although a namespace, a file and the uplink were deleted by hand."""
     Rig.up(nodes=2, number=free_number, parent=tmp_path)
     subprocess.run(["ip", "netns", "delete", f"{prefix(free_number)}n1"], check=True)
     subprocess.run(["ip", "link", "delete", uplink(free_number)], check=True)

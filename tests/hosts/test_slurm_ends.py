@@ -1,7 +1,7 @@
 """Jobs on a real Slurm that are cancelled by scancel, or whose runner is killed, at moments drawn from seeds.
 
-Prevents: processes that go on after either, an allocation that nobody uses, a run without a record or with one that blames the program for what
-Slurm did, a record that is half there. `make torture CLUSTER=slurm KILLS=20` does both more often than `make test` does, at the same moments and more.
+Prevents: processes that continue after either, an unused allocation, a run without a record or with one that blames the program for what
+Slurm did, a half-written record. `make torture CLUSTER=slurm KILLS=20` does both more often than `make test`, at the same moments and more.
 """
 
 import os
@@ -16,7 +16,7 @@ from waiting import wait_until
 from runner.results.store import PLAN, read_plan
 
 KILLS = int(os.environ.get("DLSCALE_KILLS") or 3)
-# From the job's start through its survey, the baseline on one node and the run on two: a run takes some seconds.
+# Covers the job's start, its survey, the baseline on one node and the run on two: a run takes some seconds.
 LATEST_S = 14
 JOB = (
     *("bench", "--framework=mxnet", "--workers=2", "--nodes=2", "--cluster=slurm", "--engine=venv"),
@@ -26,7 +26,7 @@ JOB = (
 
 
 def at_a_moment_of_its_job(cluster, out, seed, *, by="salloc"):
-    """The command that runs the job, or waits for its script, some seconds after Slurm has started it."""
+    """Start the job, by salloc or as a script by sbatch, and wait until some seconds after Slurm has started it; return the command's process."""
     command = (DLSCALE, *JOB, f"--out={out}")
     if by == "sbatch":
         script = out / "job.sh"
@@ -39,7 +39,7 @@ def at_a_moment_of_its_job(cluster, out, seed, *, by="salloc"):
 
 
 def check_it_is_gone(cluster, out):
-    """Nothing of it runs, Slurm has its nodes again, and no plan is half there."""
+    """Nothing of the job runs, Slurm has its nodes back, and no plan is half-written."""
     assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
     assert wait_until(lambda: not cluster.ask("squeue", "--noheader"), GONE_S)
     for path in out.glob(f"*/{PLAN}"):
@@ -60,12 +60,12 @@ def test_kill_9_of_the_runner_leaves_nothing_on_any_node_and_frees_them(cluster,
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, seed):
-    """By salloc, and for odd seeds by sbatch, whose script is itself what is cancelled."""
+    """By salloc, and for odd seeds by sbatch, whose script itself is cancelled."""
     by = ("salloc", "sbatch")[seed % 2]
     process = at_a_moment_of_its_job(cluster, tmp_path, seed, by=by)
     cluster.ask("scancel", "--name=dlscale")
     code, _, errors = ended(process, seconds=60)
-    if by == "sbatch":  # which tells no code of a job that was cancelled
+    if by == "sbatch":  # whose exit code does not show that a job was cancelled
         errors = (tmp_path / "log").read_text()
     else:
         assert code in (3, 143), errors

@@ -1,6 +1,7 @@
 """Jobs on a real Slurm of four nodes: by salloc, in Apptainer and without a container, and how Slurm ends them.
 
-Prevents: nodes that train a model each, a step that waits for another, one core for a job that has all; a record that blames the program for what Slurm did, a matrix that tries its next trial on nodes that are gone.
+Prevents: nodes that each train their own model, a step that waits for another, one core for a job that has all; a record that blames the
+program for what Slurm did; a matrix that tries its next trial on lost nodes.
 """
 
 import json
@@ -21,7 +22,7 @@ LONG = (
 
 
 def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes_and_resume_runs_nothing_again(cluster, sif, tmp_path):
-    """MXNet's key-value store: a scheduler, two servers, two workers and two samplers, each a step."""
+    """MXNet's key-value store has a scheduler, two servers, two workers and two samplers, each a Slurm step."""
     job = (DLSCALE, *JOB, "--engine=apptainer", f"--out={tmp_path}")
     code, said, errors = ended(started(cluster, *job, environment=sif))
     assert code in (0, 4), errors
@@ -50,7 +51,7 @@ def test_diagnose_measures_each_node_of_the_job_that_it_gets(cluster, tmp_path):
 
 
 def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cluster, tmp_path):
-    """Nodes have mounts of their own, and none of what the head node mounts later."""
+    """Nodes have their own mounts, and do not see what the head node mounts later."""
     cluster.ask("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
     code, _, errors = ended(started(cluster, DLSCALE, *JOB, "--engine=venv", f"--out={tmp_path}"))
     cluster.ask("umount", str(tmp_path))
@@ -63,7 +64,7 @@ def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cl
 
 
 def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster, tmp_path):
-    """Of the one minute that the job has the last 15 s are notice; all of it, and the job would be told to end before its first run."""
+    """The job has one minute, of which the last 15 s are notice; at the default of 60 s it would be told to end before its first run."""
     script = tmp_path / "job.sh"
     flags = ("--engine=venv", f"--out={tmp_path}", "--slurm-flags=--time=1")
     script.write_text(cluster.ask(DLSCALE, "plan", *LONG[1:], *flags, "--format=sbatch").replace("TERM@60", "TERM@15"))
@@ -76,7 +77,7 @@ def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster
 
 
 def test_a_node_whose_link_is_cut_is_named_and_ends_its_part_by_itself_and_no_other_trial_is_tried(cluster, tmp_path):
-    """The node that was cut off ran on for 30 s after the record was written. The last test: it stays cut off."""
+    """Once, the isolated node ran on for 30 s after the record was written. Must be the last test: the link stays cut."""
     job = [word for word in JOB if not word.startswith(("--iterations", "--workers"))]
     process = started(cluster, DLSCALE, *job, "--iterations=400", "--workers=2,4", "--engine=venv", f"--out={tmp_path}")
     assert wait_until(

@@ -1,7 +1,7 @@
-"""Every strategy that goes beyond a host, on two or four of them: the losses of one device, and bytes that really crossed the wire.
+"""Every multi-node strategy, on two or four hosts: the losses of one device, and bytes that really crossed the network.
 
-Prevents: nodes that train a model each, a job whose "network" is the loopback, a speedup over ranks that never met, a record
-that knows one node of two, keys and programs that stay on the hosts.
+Prevents: nodes that each train their own model, a job whose "network" is the loopback, a speedup from ranks that never communicated, a record
+of only one node of two, keys and programs left on the hosts.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from runner.core.container_spec import LABEL_RUN
 
 @dataclass(frozen=True)
 class Pair:
-    """A framework with a strategy and its settings on so many nodes, one CPU worker each."""
+    """A framework with a strategy and its settings on `nodes` nodes, one CPU worker each."""
 
     framework: str
     strategy: str
@@ -93,7 +93,7 @@ def test_the_probe_of_the_wires_summed_right(pair, ended):
     assert [point.size_bytes for point in probe] == [2**16, 2**20, 2**22]
     assert all(point.wrong == 0 and point.busbw_gb_s > 0 for point in probe)
     parts = ended.record(pair.nodes).measurement.step_parts
-    if parts.inseparable is None:  # on cores that others use too, a pass by itself may take longer than a step
+    if parts.inseparable is None:  # on shared cores, a pass on its own may take longer than a step
         told = (parts.input_s, parts.compute_s, parts.stragglers_s, parts.communication_s)
         assert min(told) >= 0
         assert sum(told) == pytest.approx(parts.step_s)

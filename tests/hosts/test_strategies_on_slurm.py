@@ -1,6 +1,7 @@
-"""Every strategy that goes beyond a node, on two nodes of a Slurm job that sbatch queued, and on four: each container a step.
+"""Every multi-node strategy, on two nodes of a Slurm job queued by sbatch, and on four: each container is a Slurm step.
 
-Prevents: a script that sbatch does not take, steps that train a model each, a job whose "network" is the loopback, a rank on a node that nobody counted or looked at.
+Prevents: a script that sbatch rejects, steps that each train their own model, a job whose "network" is the loopback, a rank on a node that
+was not counted or sampled.
 """
 
 import pytest
@@ -9,13 +10,13 @@ from hosts.test_strategies_on_hosts import PAIRS
 from numerics import GLOBAL_BATCH, ITERATIONS, TRAINING, check_losses, check_shared_losses
 from on_slurm import DLSCALE, check_crossed, ended, left, started
 
-# All but the Horovod of PyTorch, which is started as that of MXNet.
+# All pairs except PyTorch's Horovod, which starts like MXNet's.
 ON_SLURM = [pair for pair in PAIRS if (pair.framework, pair.strategy) != ("pytorch", "horovod")]
 
 
 @pytest.fixture
 def job(cluster, tmp_path):
-    """Run a command to its end in a job of its own, by the script that the suite writes for sbatch."""
+    """Run a command to completion as its own job, by the script that the suite writes for sbatch."""
 
     def run(*words, environment):
         script, log = tmp_path / "job.sh", tmp_path / "log"

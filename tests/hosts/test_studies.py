@@ -1,7 +1,7 @@
-"""Published studies on several nodes: of HOSTS, and of a Slurm that is asked for them.
+"""Published studies on several nodes: of HOSTS, and of a Slurm allocation that the suite requests.
 
-Prevents: nodes of a source that are emulated on one machine where real ones were given; a job that has fewer nodes than the study's widest run;
-an option that is lost between the shell that waits for nodes and the job.
+Prevents: a source's nodes emulated on one machine although real ones were given; a job with fewer nodes than the study's widest run;
+an option lost between the shell that waits for nodes and the job.
 """
 
 from commands import call

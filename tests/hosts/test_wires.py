@@ -1,7 +1,7 @@
-"""The wire that was asked for, the one that was used, and what it costs when it is narrow.
+"""The requested network, the one used, and the cost of a slow one.
 
-Prevents: InfiniBand that was silently TCP, an interface that the kernel's routes replaced by another, a figure beyond what a slow link
-carries, bytes that are counted on the wrong side.
+Prevents: InfiniBand that was silently TCP, an interface replaced by another through the kernel's routes, a figure beyond a slow link's
+capacity, bytes counted on the wrong side.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from runner.core.wire import Link
 from runner.engines.process import run
 
 LENET = ("--device=cpu", "--model=lenet", "--image-size=32", "--batch=8", "--iterations=24", "--warmup=2", "--repeat=1")
-# The widest first: the image crosses the same wire.
+# The fastest first: the image crosses the same network.
 RATES = (None, 100)
 WAYS = {
     "mxnet-kvstore": ("--framework=mxnet", "--strategy=kvstore"),
@@ -39,15 +39,15 @@ def test_no_figure_is_beyond_the_wire_and_the_bytes_stay_the_gradients(rig, tmp_
         assert sent == pytest.approx(2 * transport.gradient_bytes, rel=0.15)
         report = max(done.out.glob("*.md"))
         assert transport.emulated in report.read_text()
-        # What the probe saw can't be more than the link lets through, but for a message that its bucket holds at once.
+        # The probe can't measure more than the link's rate, except for a message that fits in its token bucket.
         assert rate is None or record.measurement.probe[-1].busbw_gb_s * 8e3 <= rate * 1.2
-        # Nor can what the steps of a second send, however busy this machine is.
+        # Nor can the steps of a second send more, however busy this machine is.
         steps = record.measurement.throughput.value / record.trial.global_batch
         assert rate is None or steps * max(transport.sent_bytes_per_step.values()) * 8e-6 <= rate * 1.2
 
 
 def test_another_interface_than_asked_makes_the_run_invalid(rig, tmp_path):
-    """Routes send what is meant for eth1 out of eth0, as the kernel does by itself where both are in one network."""
+    """Routes send eth1's traffic out of eth0, as the kernel does by default if both are in one network."""
     first, second = rig.nodes[:2]
     for node, other in ((first, second), (second, first)):
         to = (f"{other.addresses['eth1']}/32", "via", other.addresses["eth0"], "dev", "eth0")
