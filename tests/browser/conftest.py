@@ -1,4 +1,4 @@
-"""A headless Chromium that may read files and nothing else: any other request, and any error on a page, fails the test that caused it."""
+"""A headless Chromium that may read only files: any other request, and any error on a page, fails the test that caused it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chromium():
         pytest.skip("no Chromium on this machine; Debian's package is `chromium`")
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as playwright:
-        # Without its own sandbox, which root may not use; the pages are our own.
+        # Without Chromium's own sandbox, which root can't use; the pages are our own.
         browser = playwright.chromium.launch(executable_path=where, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -27,7 +27,7 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def visit(chromium):
-    """Open a page: `with visit(path, scheme="dark") as page`; what goes wrong on it fails here."""
+    """Open a page: `with visit(path, scheme="dark") as page`; errors on the page fail the test."""
 
     @contextmanager
     def opened(path, *, scheme="light", width=1280):
@@ -52,8 +52,8 @@ def visit(chromium):
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory):
-    """A report of run directories with everything that a page can show, as `dlscale report` leaves it."""
-    runs = tmp_path_factory.mktemp("results") / "made up #1"  # a name that has to be written otherwise in a link
+    """A report of run directories with everything that a page can show, as written by `dlscale report`."""
+    runs = tmp_path_factory.mktemp("results") / "made up #1"  # a name that must be escaped in a link
     pages.leave_everything(runs)
     report([runs], out=None)
     return runs / PAGE

@@ -1,10 +1,10 @@
-"""Takes the README's pictures of the report page, from committed records alone: of its top, or from a section on.
+"""Takes the README's pictures of the report page, from committed records only: of its top, or of a section.
 
     git clone --quiet . /tmp/clean && .venv/bin/dlscale report /tmp/clean/results --out /tmp/drawn
     .venv/bin/python tests/browser/screenshot.py /tmp/drawn/report.html docs/report.png
     .venv/bin/python tests/browser/screenshot.py /tmp/drawn/report.html docs/study.png studies
 
-The last word is the anchor of a section, which the page's address names.
+The last argument is a section's anchor in the page's address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main(page_file: Path, picture: Path, section: str = "") -> None:
         page = browser.new_page(viewport={"width": 1240, "height": 1180}, color_scheme="light")
         page.goto(page_file.resolve().as_uri() + (f"#{section}" if section else ""))
         page.locator(".main-svg").first.wait_for()
-        page.wait_for_timeout(2000)  # for the others that are in view
+        page.wait_for_timeout(2000)  # for the other figures in view
         page.screenshot(path=picture)
         browser.close()
 

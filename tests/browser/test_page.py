@@ -1,8 +1,8 @@
 """The report page in a real browser.
 
-Prevents: a page that asks a network for anything, or stays blank without one; text of a record that is run as a program; a table that can
-not be sorted or filtered with a keyboard; a figure that says something else than its table; links to nowhere; figures of invalid runs;
-colours that can not be read; a page of two thousand runs that nobody waits for.
+Prevents: a page that requests anything from a network, or stays blank without one; a record's text that is executed; a table that a keyboard
+can't sort or filter; a figure that contradicts its table; dead links; figures of invalid runs;
+unreadable colours; a page of two thousand runs that takes too long.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def open_all(page):
 
 
 def draw_all(page):
-    """Open every block, and scroll until every figure that is on the page is drawn."""
+    """Open every block, and scroll until every figure on the page is drawn."""
     open_all(page)
     for plot in page.locator(".plot").all():
         plot.scroll_into_view_if_needed()
@@ -36,14 +36,14 @@ def draw_all(page):
 
 @pytest.fixture(scope="module")
 def drawn(visit, everything):
-    """The page with every block open and every figure drawn, for tests that only look."""
+    """The page with every block open and every figure drawn, for tests that change nothing."""
     with visit(everything) as page:
         draw_all(page)
         yield page
 
 
 def until(page, holds, argument=None):
-    """Wait for something; Playwright's own way evaluates text within the page, which its policy forbids."""
+    """Wait for a condition; Playwright's own wait evaluates text within the page, which its policy forbids."""
     for _ in range(300):
         if page.evaluate(holds, argument):
             return
@@ -75,13 +75,13 @@ def test_the_page_stands_alone_and_draws_every_figure(drawn):
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", None), ("dark", {"runOnly": ["color-contrast"]})])
 def test_nothing_on_it_is_hard_to_read_or_to_reach(visit, everything, scheme, rules):
-    """What axe calls serious or critical, of every block and of a panel; in the dark nothing but the colours is otherwise."""
+    """No violations that axe calls serious or critical, in any block or a panel; in dark mode, only the colours differ."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     with visit(everything, scheme=scheme) as page:
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
         open_all(page)
         page.locator("figure > details").first.locator("summary").click()
-        # What Plotly draws is a picture with a label of its own, and a third of all elements.
+        # Plotly's drawings are pictures with their own labels, and a third of all elements.
         found = axe.run(page, context={"exclude": [[".main-svg"]]}, options=rules).response["violations"]
         all_runs(page).locator("button.run").first.click()
         found += axe.run(page, context="#panel", options=rules).response["violations"]
@@ -98,7 +98,7 @@ def test_colours_follow_the_reader(visit, everything):
         page.get_by_role("button", name="Light colours").click()
         light = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (dark, light) == ("rgb(20, 23, 26)", "rgb(255, 255, 255)")
-        page.reload()  # it stays as it was chosen
+        page.reload()  # the choice persists
         assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
@@ -108,7 +108,7 @@ def test_a_keyboard_sorts_filters_and_opens(visit, everything):
         page.get_by_role("button", name="All 16 columns").focus()
         page.keyboard.press("Enter")
         table.get_by_role("button", name="batch").focus()
-        page.keyboard.press("Enter")  # figures: the largest first
+        page.keyboard.press("Enter")  # numbers sort largest first
         assert column(page, table, "batch")[0] == "64"
         page.keyboard.press("Space")
         assert column(page, table, "batch")[0] == "4"
@@ -128,7 +128,7 @@ def test_a_keyboard_sorts_filters_and_opens(visit, everything):
         assert page.evaluate("document.activeElement.textContent") == "epochs-1-r1"
 
 
-# The dates on the page that are broken over lines, however they are nested.
+# Dates that wrap over several lines, however they are nested.
 BROKEN_DATES = """(() => {
   const found = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -149,7 +149,7 @@ CUT = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth
 
 
 def test_no_table_scrolls_sideways_in_a_window_of_1280_pixels(drawn):
-    """Headers that never broke, and ids of runs that were given the room of words, made tables of ten columns and more too wide."""
+    """Once, headers that never wrapped, and run ids as wide as text, made tables of ten and more columns too wide."""
     drawn.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert drawn.evaluate(CUT) == []
 
@@ -165,7 +165,7 @@ def test_it_works_on_a_phone(visit, everything):
 
 
 def test_the_names_of_bars_stand_apart(drawn):
-    """Names of four lines and more ran into each other, as each bar had room for three."""
+    """Once, names of four and more lines overlapped, because each bar had room for three."""
     together = drawn.evaluate(
         "[...document.querySelectorAll('.plot')].filter((plot) => [...plot.querySelectorAll('.ytick')].map((tick) => tick.getBoundingClientRect())"
         ".sort((a, b) => a.top - b.top).some((box, at, all) => at && box.top < all[at - 1].bottom - 1)).map((plot) => plot.ariaLabel)"
@@ -259,7 +259,7 @@ def test_a_panel_says_how_to_do_it_again(visit, everything):
 
 
 def test_a_figure_says_in_words_what_its_table_says(drawn):
-    """Each value of a short series stands in the summary that a screen reader speaks, and in the table below the figure."""
+    """Each value of a short series is in the summary for screen readers, and in the table below the figure."""
     drawn.evaluate("document.querySelectorAll('figure details').forEach((one) => { one.open = true; })")
     until(drawn, "[...document.querySelectorAll('figure')].every((one) => one.querySelector('td'))")
     told = drawn.evaluate(
@@ -312,7 +312,7 @@ def many(tmp_path_factory):
 
 
 def test_two_thousand_runs_open_as_fast_as_a_page_of_them(visit, many):
-    """What a browser has to make before it shows the page does not grow with the runs: the overview and the first page of the table."""
+    """The work before the page is shown does not grow with the number of runs: the overview, and the first page of the table."""
     with visit(many) as page:
         page.locator("#all-runs tbody tr").first.wait_for()
         assert page.locator("#all-runs [role=status]").inner_text() == "1–50 of 2,000"
