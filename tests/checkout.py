@@ -1,4 +1,4 @@
-"""The files of the project as a clone gets them."""
+"""The project's files, as in a clone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def tracked(pattern: str = "*") -> list[Path]:
-    """Those whose path matches; without git nobody can say which belong to it, and the test is skipped."""
+    """Tracked files whose path matches; without git, the project's files are unknown, and the test is skipped."""
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", pattern], capture_output=True, text=True, check=False
     )

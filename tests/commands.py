@@ -1,6 +1,6 @@
-"""The command line in a process of its own, for tests that need an engine.
+"""The command line in a separate process, for tests that need an engine.
 
-What runs to its end is forked from a process that has loaded the suite and nothing else, as loading it takes longer than most commands.
+Commands that run to completion are forked from a process that has loaded only the suite, because loading it takes longer than most commands.
 """
 
 import json
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended, and the records that it left."""
+    """A finished command, and the records that it left."""
 
     code: int
     stdout: str
@@ -41,13 +41,13 @@ class Ended:
 
 
 def as_valid(run, status="valid"):
-    """Have the record of a run say that it is valid, or what `status` is; one whose rate never settled, as in a training of a second it
-    may, would not be taken from file as a baseline."""
+    """Mark a run's record as valid, or as `status`. Otherwise, a run whose rate never settled, which happens in trainings of a second,
+    would not be reused as a baseline."""
     record = Path(run, "record.json")
     record.write_text(json.dumps(json.loads(record.read_text()) | {"validity": {"status": status, "reasons": []}}))
 
 
-# One thread: where a process beside has a core for a moment, all threads of a training wait for the one that had it, and turn meanwhile.
+# One thread: if another process takes a core, all threads of a training busy-wait for the one that lost it.
 QUICK = ("--model=lenet", "--batch=4", "--iterations=12", "--warmup=2", "--repeat=1", "--threads=1")
 
 
@@ -56,7 +56,7 @@ LOADED.set_forkserver_preload(["runner.commands.cli", "runner.commands.report", 
 
 
 def in_loaded(argv, environment, folder, said, only):
-    """What a fork of the loaded process does: the words of `argv` as `python -m runner.commands` has them in a folder, its output to two files."""
+    """Turn a fork of the loaded process into `python -m runner.commands` with the arguments `argv` in a folder, its output in two files."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -74,7 +74,7 @@ def in_loaded(argv, environment, folder, said, only):
 
 
 def call(*words, out=None, only=None):
-    """Run a command to its end as `to_its_end` does; a small training unless told otherwise."""
+    """Run a command to completion as `to_its_end` does; a training is small by default."""
     argv = [*words]
     if words[0] == "bench":
         told = {str(word).partition("=")[0] for word in words}
@@ -86,12 +86,12 @@ def call(*words, out=None, only=None):
 
 
 def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900, only=None):
-    """Run a command to its end; `out` is where it has its records put, `env` what its environment has beside that of this process.
+    """Run a command to completion; `out` is its results folder, `env` its additional environment variables.
 
-    A `bench` runs all its trainings, or those of a name in `only.py`: what no speedup is looked at of needs no run on one device.
+    A `bench` runs all its trainings, or only those selected by a name in `only.py`: a test that ignores the speedup needs no run on one device.
 
     Raises:
-        TimeoutError: it did not end; it was killed.
+        TimeoutError: it did not end in time, and was killed.
     """
     with tempfile.TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
@@ -110,12 +110,12 @@ def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900, only=None):
 
 
 def dlscale(*words, env=None, cwd=ROOT):
-    """Run a command that trains nothing to its end."""
+    """Run a command without training to completion."""
     return to_its_end(words, env=env, cwd=cwd, timeout=120)
 
 
 def samplers(runner):
-    """The sampler processes of a command that was left running."""
+    """Sampler processes of a command left running."""
     found = []
     for process in psutil.Process(runner.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -126,13 +126,13 @@ def samplers(runner):
 
 
 def only(which):
-    """The program whose `bench` runs some of its trainings alone, see `only.py`: words for a Python."""
+    """Python's arguments for a `dlscale` that runs only some of a `bench`'s trainings, see `only.py`."""
     return (str(ROOT / "tests" / "only.py"), which)
 
 
 @contextmanager
 def left_running():
-    """Start commands and leave them running; they do not outlive the block."""
+    """Start commands in the background; they end with the block."""
     started = []
 
     def begin(*words, program=("-m", "runner.commands")):
@@ -151,12 +151,12 @@ def left_running():
 
 
 def of_run(run_id):
-    """What the engine's lists are filtered by, for what one run has."""
+    """The engine's filter for objects of one run."""
     return {"label": f"{LABEL_RUN}={run_id}"}
 
 
 def containers_of(client, folder, **which):
-    """The containers of the runs whose directories are in `folder` or below: other tests have theirs on the same engine."""
+    """Containers of the runs whose directories are below `folder`; other tests use the same engine."""
     found = client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True, **which)
     runs = {path.name for path in Path(folder).rglob("*") if path.is_dir()} if found else set()
     return [container for container in found if container.labels[LABEL_RUN] in runs]

@@ -1,4 +1,4 @@
-"""What all tests share: skips are failures where DLSCALE_NO_SKIP says that this machine must be able to run everything."""
+"""Shared by all tests: skips are failures if DLSCALE_NO_SKIP says that this machine must be able to run everything."""
 
 import fcntl
 import os
@@ -14,13 +14,13 @@ from disks import mounted
 
 TESTS = Path(__file__).parent
 
-# By default a property fails where one example takes longer than 0.2 s, which hangs on what else the cores do.
+# By default, a property fails if one example takes longer than 0.2 s, which depends on the cores' other load.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure():
-    """A shell has what it starts in the background ignore Ctrl-C, and so would all that the tests start."""
+    """A shell makes background processes ignore Ctrl-C, and everything started by the tests would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -36,7 +36,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a disk of its own, of 8 MiB; `disks.fill` fills it."""
+    """A folder on a separate disk of 8 MiB; `disks.fill` fills it."""
     folder = tmp_path / "small"
     folder.mkdir()
     with mounted(folder, 8 * 2**20):
@@ -45,11 +45,11 @@ def small_disk(tmp_path):
 
 @pytest.fixture(scope="session")
 def one_baseline():
-    """`with one_baseline(*key, out=out)`: what runs there on several workers is held against one run on one worker for all tests with that key.
+    """`with one_baseline(*key, out=out)`: runs on several workers share one baseline on one worker across all tests with that key.
 
-    The first makes it, and the others have it on file in `out`: a speedup's two runs may differ in their strategy.
+    The first test runs it, and the others find it in `out`: a speedup's two runs may differ in their strategy.
     """
-    from commands import as_valid  # which loads the suite
+    from commands import as_valid  # loads the suite
 
     made = {}
 
@@ -63,7 +63,7 @@ def one_baseline():
     return shared
 
 
-# What tests in a folder, or of a file, share, so that they keep to one worker and to their order. The README's commands make a rig too.
+# Resources shared by the tests of a folder or file, which keeps them on one worker and in order. The README's commands make a rig too.
 GROUPS = {
     "browser": "page",
     "engines": "engine",
@@ -72,13 +72,13 @@ GROUPS = {
     "containers/test_readme.py": "rig",
 }
 
-# So many steps of niceness are a third of the time on a core that others want too.
+# This much niceness leaves a third of the time on a contended core.
 STEPS = 5
 
 
 @contextmanager
 def given_way():
-    """Leave the cores to the tests that all wait for; only root can take its priority back."""
+    """Lower the priority in favour of the tests that all wait for; only root can raise it again."""
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     if not os.geteuid():
         os.setpriority(os.PRIO_PROCESS, 0, usual + STEPS)
@@ -88,7 +88,7 @@ def given_way():
 
 
 def group(item):
-    """What a test shares with others; None where it goes to any worker: unit tests, and those that are marked `beside`."""
+    """The resource a test shares with others; None if it can run on any worker: unit tests, and tests marked `beside`."""
     path = item.path.relative_to(TESTS)
     return None if item.get_closest_marker("beside") else GROUPS.get(str(path), GROUPS.get(path.parts[0]))
 
@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    """A test that is marked `alone` removes what others run on the engine, and waits until none does."""
+    """A test marked `alone` removes what others run on the engine, and therefore waits until none does."""
     if group(item) not in {"engine", "rig"}:
         with given_way():
             yield

@@ -1,4 +1,4 @@
-"""A disk that can be filled: a small file system in memory, which takes root to mount."""
+"""A disk that can be filled: a small file system in memory, which only root can mount."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import pytest
 
 @contextlib.contextmanager
 def mounted(folder, size):
-    """Mount a file system of so many bytes at a folder; without the right to, the test is skipped with the reason."""
+    """Mount a file system of `size` bytes at a folder; without the permission, the test is skipped with the reason."""
     how = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(how, capture_output=True, text=True)
     if done.returncode:
@@ -17,12 +17,12 @@ def mounted(folder, size):
     try:
         yield folder
     finally:
-        # A reader that a test started may still have a file of it open.
+        # A reader started by a test may still have one of its files open.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(folder, *, but=0):
-    """Take all of its disk but so many bytes, also while others write to it."""
+    """Fill its disk except for `but` bytes; to the last byte even while others write to it."""
     with (folder / "filler").open("ab", buffering=0) as filler:
         left = os.statvfs(folder)
         filler.write(b"x" * max(0, left.f_bavail * left.f_frsize - but))

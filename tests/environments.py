@@ -1,4 +1,4 @@
-"""Virtual environments of frameworks for jobs without a container, made where there is none yet."""
+"""Virtual environments of frameworks for jobs without a container, created if missing."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from runner.images.catalog import load_images
 
 
 def environment_of(framework: str) -> Path:
-    """The Python with the newest CPU version of a framework."""
+    """The Python of an environment with the newest CPU version of a framework."""
     image = load_images(ROOT).find(framework, None, "cpu", gpus=(), driver=None)
     return ensure_environment(
         lock=image.lock_path,

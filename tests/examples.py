@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def catalog(*versions):
-    """The catalog with these versions alone: one that is added changes no test."""
+    """The catalog with only these versions, so that a new one changes no test."""
     whole = load_images(ROOT)
     kept = {kind: tuple(i for i in getattr(whole, kind) if i.version in versions) for kind in ("images", "extended")}
     return whole.model_copy(update=kept)
@@ -135,7 +135,7 @@ def wire(number, **changes):
 
 
 def job_on_nodes(the_trial, nodes, *, wires=None, **changes):
-    """A job on several hosts: as many devices on each."""
+    """A job on several hosts, with equally many devices on each."""
     wires = wires or [wire(number) for number in range(1, len(nodes) + 1)]
     each = the_trial.world_size // len(nodes)
     placement = tuple(Placed(node=n.name, devices=each, wire=w) for n, w in zip(nodes, wires, strict=True))

@@ -1,4 +1,4 @@
-"""An engine that is none: answers the few questions of the Docker API that a test asks, on a unix socket or over TLS."""
+"""A fake engine: answers the few Docker API requests of a test, on a unix socket or over TLS."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Tcp(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 
     def handle_error(self, request, client_address):
-        """A client that does not trust the certificate hangs up: what the test wants to see."""
+        """Ignore clients that hang up because they do not trust the certificate, which the test expects."""
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def engine(socket: Path, answers: dict | None = None):
 
 @contextlib.contextmanager
 def tls_engine(context, answers: dict | None = None):
-    """Serve on a TCP port of this machine; gives the port."""
+    """Serve on a TCP port of this machine, and yield the port."""
     server = _Tcp(("127.0.0.1", 0), _Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with _serving(server, answers):

@@ -1,4 +1,4 @@
-"""Texts held against golden files, which `DLSCALE_GOLDEN=write` writes again after a wanted change."""
+"""Texts compared with golden files, which `DLSCALE_GOLDEN=write` rewrites after an intended change."""
 
 import io
 import os
@@ -7,7 +7,7 @@ from rich.console import Console
 
 
 def expected(path, made):
-    """What the file says; with DLSCALE_GOLDEN=write it is first given what was made."""
+    """Return the file's text; with DLSCALE_GOLDEN=write, `made` is written to it first."""
     if os.environ.get("DLSCALE_GOLDEN") == "write":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(made, encoding="utf-8")
@@ -15,7 +15,7 @@ def expected(path, made):
 
 
 def printed(show, *what, width):
-    """What `show(console, *what)` prints on so many columns, without spaces at the ends of lines."""
+    """Output of `show(console, *what)` on `width` columns, without trailing spaces."""
     console = Console(width=width, file=io.StringIO(), highlight=False)
     show(console, *what)
     return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())

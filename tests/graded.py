@@ -1,4 +1,4 @@
-"""Run directories as `bench` leaves them: events on file, and the record that they are graded to."""
+"""Run directories as `bench` leaves them: events on disk, and the record graded from them."""
 
 from records import events, record
 
@@ -10,7 +10,7 @@ from runner.results.store import RunWriter
 
 
 def leave_graded(out, run_id, trial, baseline=None, seconds=0.123456789, *, said=None):
-    """A run directory as `bench` leaves it, of ranks that said what they should or what is given."""
+    """Leave a run directory like `bench`, whose ranks sent the expected events or those given."""
     base = record(run_id=run_id, trial=trial)
     writer = RunWriter(out / run_id)
     writer.create(RunPlan(run_id=run_id, trial=trial, containers=(), command_lines=()))

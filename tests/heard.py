@@ -1,8 +1,8 @@
-"""What it takes the runner to hear a large job: the share of a core, and what was lost, with committed events replayed through real pipes.
+"""Measures what a large job costs the runner: its share of a core, and lost events, with committed events replayed through real pipes.
 
 .venv/bin/python tests/heard.py NODES RANKS SECONDS OUT
 
-Each node is a process for its ranks and one for its sampler, as a step of Slurm is to the runner. They write what the run below wrote, at its
+Each node is a process for its ranks and one for its sampler, like a Slurm step to the runner. They write the output of the run below at its
 pace, all at the same moments: its windows and losses, and telemetry of as many devices as a node has ranks, over and over.
 """
 
@@ -34,7 +34,7 @@ from runner.run.trial_runner import Watch
 
 ROOT = Path(__file__).resolve().parents[1]
 HEARD = ROOT / "results" / "h100" / "language" / "20261125T111228Z-52e3-pytorch-gpt2-124m-2gpu-r1"
-# Writes each line of a file that is due, at a time that all such processes share.
+# Writes each line of a file when it is due, on a clock shared by all such processes.
 SAYS = """
 import json, sys, time
 begin = float(sys.argv[2])
@@ -44,7 +44,7 @@ for line in open(sys.argv[1]):
     print(text, flush=True)
 """
 LEAD_S = 5.0
-"""Seconds that processes have to start, and 0.3 for each node."""
+"""Seconds for processes to start, plus 0.3 per node."""
 
 
 def main(nodes: int, ranks: int, seconds: float, out: Path) -> None:
@@ -95,7 +95,7 @@ def spec(role: Role, node: int, script: Path, begin: float) -> ContainerSpec:
 
 
 def events(node: int, ranks: int, seconds: float, begin: float) -> list[tuple[float, str]]:
-    """Lines of a node's ranks, each with the second when it is due: what comes before the windows at once, then those over and over."""
+    """Lines of a node's ranks, each with its due time in seconds: those before the windows immediately, then the others over and over."""
     own = [event for event in map(json.loads, (HEARD / EVENTS).open()) if event["rank"] == 1]
     edges = [event["t"] for event in own if event["event"] == "window"]
     first, span = edges[0], edges[-1] - edges[0]
@@ -118,7 +118,7 @@ def events(node: int, ranks: int, seconds: float, begin: float) -> list[tuple[fl
 
 
 def telemetry(devices: int, seconds: float) -> list[tuple[float, str]]:
-    """Lines of a sampler: each second what one GPU's and the host's were in a second of the run, as those of all devices."""
+    """Lines of a sampler: each second, one GPU's and the host's rows of one second of the run, repeated for all devices."""
     rows = [row for row in pq.read_table(HEARD / "telemetry.parquet").to_pylist() if row["device"] in ("gpu0", "host")]
     middle = rows[len(rows) // 2]["t"]
     second = [row for row in rows if middle <= row["t"] < middle + 1]
@@ -133,7 +133,7 @@ def telemetry(devices: int, seconds: float) -> list[tuple[float, str]]:
 
 
 def _of_program(event: dict[str, Any], **changes: float) -> dict[str, Any]:
-    """An event without what the runner adds."""
+    """An event without the fields that the runner adds."""
     return {key: event[key] for key in event if key not in ("container", "received")} | changes
 
 

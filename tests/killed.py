@@ -1,4 +1,4 @@
-"""Runners that `killing.py` kills at moments drawn from seeds, some at a time: what the tests of all engines share."""
+"""Runners that `killing.py` kills at moments drawn from seeds, several concurrently; shared by the tests of all engines."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from runner.results.store import PLAN, RECORD, read_plan, read_record
 
-# In a campaign, with a machine of its own, 15 seconds are the promise; beside other tests an end takes as long as the machine lets it.
+# In a campaign on a dedicated machine, 15 seconds are the promise; next to other tests, an end takes as long as the machine needs.
 GONE_S = 15 if "DLSCALE_KILLS" in os.environ else 90
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 
@@ -23,12 +23,12 @@ def how_many(usual):
 
 
 def bench(words, number, delay, environment=None):
-    """Have `bench` kill itself after a number of deeds and a delay in seconds, 0 for never: its process id, exit code and words."""
+    """Run a `bench` that kills itself after `number` actions plus `delay` seconds, 0 for never: its process id, exit code and standard error."""
     argv = [sys.executable, ROOT / "tests" / "killing.py", number, delay, "bench", *words]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen(list(map(str, argv)), cwd=ROOT, env=environment, text=True, **pipes) as process:
         try:
-            # Podman's monitors of containers hold standard error open for as long as their container lives.
+            # Podman's container monitors keep standard error open as long as their container lives.
             said = process.stderr.read()
         finally:
             process.kill()
@@ -36,16 +36,16 @@ def bench(words, number, delay, environment=None):
 
 
 def deeds_of(words, environment=None, *, codes=(0,)):
-    """How much a `bench` does that could be left half done, if nobody kills it."""
+    """Count the actions of an undisturbed `bench` that a kill could leave half done."""
     _, code, said = bench(words, 0, 0, environment)
     assert code in codes, said
     return int(said.split()[-1])
 
 
 def moments(seed, deeds):
-    """Moments to kill at: before a deed, while the engine is at it, and some time later.
+    """Moments to kill at: before an action, during the engine's part of it, and some time later.
 
-    The first deeds of successive seeds, however many, lie evenly over a run: multiples of the golden ratio do.
+    The first actions of successive seeds, being multiples of the golden ratio, are spread evenly over a run for any number of seeds.
     """
     draw, number = random.Random(seed), 1 + int(seed * GOLDEN_RATIO % 1 * deeds)
     while True:
@@ -54,12 +54,12 @@ def moments(seed, deeds):
 
 
 def kill(words, deeds, environment=None, *, left, count, at_once, codes=(0,)):
-    """Kill so many runners, and wait until nothing is left of any, which `left(process id)` lists: their process ids."""
+    """Kill `count` runners, and wait until nothing in `left(process id)` remains of any. Returns their process ids."""
 
     def one(seed):
         for number, delay in moments(seed, deeds):
             pid, code, said = bench(words, number, delay, environment)
-            # With others beside it, it may have had less to do than there were deeds; then it ended as all do.
+            # Next to others, it may have had fewer actions than counted; then it ended normally.
             assert code in (*codes, -signal.SIGKILL), (seed, number, delay, said)
             if code < 0:
                 break
@@ -71,7 +71,7 @@ def kill(words, deeds, environment=None, *, left, count, at_once, codes=(0,)):
 
 
 def check_whole(out):
-    """No plan and no record in a folder is half written."""
+    """Check that no plan and no record in a folder is half-written."""
     for path in out.glob(f"*/{PLAN}"):
         assert read_plan(path.parent).run_id == path.parent.name
     for path in out.glob(f"*/{RECORD}"):

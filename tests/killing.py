@@ -1,8 +1,8 @@
-"""`dlscale` that kills itself with SIGKILL at a moment that is counted, not timed: in a process of its own, `python killing.py N DELAY WORDS...`.
+"""`dlscale` that kills itself with SIGKILL at a counted, not timed, moment: in a separate process, `python killing.py N DELAY WORDS...`.
 
-A moment is the N-th thing that the runner does to the world (a request to an engine, a file or folder made, renamed or removed, a process
-started), and DELAY seconds after it. So a seed gives the same moments on a fast machine and on a slow one. With N = 0 nothing is killed, and
-the last line on standard error says how many moments there were.
+The moment is DELAY seconds after the runner's N-th external action (a request to an engine, a file or folder created, renamed or removed, a
+process started), so a seed yields the same moments on fast and slow machines. With N = 0 nothing is killed, and
+the last line on standard error is the number of actions.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# https://docs.python.org/3/library/audit_events.html; those of `import` and of reading say nothing.
+# https://docs.python.org/3/library/audit_events.html; without those of `import` and of reading, which change nothing.
 DEEDS = {
     "http.client.send",
     "os.mkdir",
@@ -27,7 +27,7 @@ DEEDS = {
 
 
 def is_deed(name, told):
-    """Whether an audit event is something that could be left half done."""
+    """Whether an audit event is an action that a kill could leave half done."""
     if name == "open":
         _, mode, flags = told
         return bool(flags & (os.O_WRONLY | os.O_RDWR)) or bool(mode and set(mode) & set("wax+"))

@@ -32,7 +32,7 @@ class Card:
 
 
 class FakeNvml:
-    """Answers as nvidia-ml-py does, for the cards it is given; with `broken` the driver is not there."""
+    """Answers like nvidia-ml-py for the given cards; with `broken`, there is no driver."""
 
     # ruff: noqa: N802  (the names are the library's)
 

@@ -1,4 +1,4 @@
-"""A published source with a few figures, for the tests of what is made of them."""
+"""A published source with a few figures, for tests of their uses."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def table(*rows: dict, metric: str = "throughput", unit: str = "images/s", **con
 
 
 def rate(devices: int, value: float, **conditions: object) -> dict:
-    """A row of throughput, its id `g` and the number of devices unless another is given."""
+    """A row of throughput; by default its id is `g` and the number of devices."""
     return {"id": f"g{devices}", "gpus": devices, "value": value, **conditions}

@@ -1,4 +1,4 @@
-"""Many records on file, made of the committed ones: each replicate is another day, under other names and a little slower or faster.
+"""Many records on disk, derived from the committed ones: each replicate is on another day, with other names and a slightly different speed.
 
 .venv/bin/python tests/many.py 20000 /tmp/many/20000
 """
@@ -15,11 +15,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1] / "results" / "h200"
 BESIDE = ("plan.json", "telemetry.parquet")
-"""What is read beside a record; links, as the content of thousands need not differ."""
+"""Files read along with a record; linked, because thousands of copies would not differ."""
 
 
 def leave_many(folder: Path, number: int, *, of: Path = HERE) -> list[Path]:
-    """Leave so many run directories in the topics of a machine; returns them."""
+    """Leave `number` run directories in the topics of a machine. Returns them."""
     sources = [(path, path.read_text()) for path in sorted(of.rglob("record.json"))]
     chance = random.Random(0)
     made: list[Path] = []

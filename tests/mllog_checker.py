@@ -1,7 +1,7 @@
-"""Reads `:::MLLOG` lines back by MLPerf's own rules, without any word of the suite that wrote them.
+"""Parses `:::MLLOG` lines by MLPerf's own rules, without using the suite's code that wrote them.
 
-Keys and kinds of events are those of `mlperf_logging/mllog/constants.py`, the order is what `compliance_checker/training_*/common.yaml` of
-the same repository asks of them; `tracked_stats` and the keys of metadata with it are NVIDIA's.
+Keys and kinds of events are those of `mlperf_logging/mllog/constants.py`; the order is the one required by
+`compliance_checker/training_*/common.yaml` of the same repository; `tracked_stats` and its metadata keys are NVIDIA's.
 """
 
 import json
@@ -29,7 +29,7 @@ ONCE = {
 
 
 def read(text):
-    """Every line as its object; fails on one that breaks the rules."""
+    """Parse every line into its object; fails on a line that breaks the rules."""
     lines = []
     for line in text.splitlines():
         assert line.startswith(":::MLLOG {"), line
@@ -54,7 +54,7 @@ def refuse(word):
 
 
 def check_intervals(lines):
-    """Intervals begin before they end, one at a time, and lie where they may: epochs and validations within the run, the run after init."""
+    """Check that intervals start before they end, do not overlap, and nest: epochs and validations within the run, the run after init."""
     going = {}
     ended = set()
     for line in lines:

@@ -1,4 +1,4 @@
-"""What a sampler would have written: rows of table `telemetry` as a DataFrame, and the events around them."""
+"""Output of a sampler: rows of the table `telemetry` as a DataFrame, and the events around them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MONITOR = "dlscale-x-monitor0"
 
 
 def beats(start, end, hz=10):
-    """Times of samples, both ends included."""
+    """Sampling times, both ends included."""
     return [start + number / hz for number in range(round((end - start) * hz) + 1)]
 
 
@@ -33,7 +33,7 @@ def rows(t, *, device="gpu0", node="here", **columns):
 
 
 def frame(*parts):
-    """The table of several devices."""
+    """Join the tables of several devices."""
     return pd.concat([part.astype(object) for part in parts], ignore_index=True)
 
 

@@ -1,4 +1,4 @@
-"""Jobs of the suite on the Slurm of the tests: how one is started on its head node, and what is looked at when it has ended."""
+"""The suite's jobs on the tests' Slurm: how they start on its head node, and checks after they have ended."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ GONE_S = 15.0
 
 
 def started(cluster, *words, environment=None):
-    """A command on the head node, its output apart."""
+    """Start a command on the head node, with separate standard output and error."""
     return subprocess.Popen(
         cluster.inside(*words), env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -28,14 +28,14 @@ def records(out):
 
 
 def left(cluster):
-    """What still runs of any job."""
+    """Processes of any job that still run."""
     return [
         line for line in cluster.ask("ps", "-eo", "stat,args").splitlines() if "lease.py" in line and line[0] != "Z"
     ]
 
 
 def check_crossed(record, *nodes):
-    """The gradients crossed the nodes' own wire, as all ends counted, and a sampler looked at each."""
+    """The gradients crossed the nodes' own network, as counted at all ends, and a sampler observed each node."""
     assert record.outcome.status == "ok", record.outcome.reason
     transport = record.transport
     assert (transport.used, set(transport.interfaces)) == ("ethernet", set(nodes))

@@ -1,4 +1,4 @@
-"""`dlscale` whose trainings are some of those that it would run: `python only.py WHICH WORDS...`, for tests that look at those alone, or end
+"""`dlscale` that runs only some of its trainings: `python only.py WHICH WORDS...`, for tests that need only those, or end
 one from outside.
 """
 

@@ -24,7 +24,7 @@ HOSTILE = "</script><script>window.hostile = 1</script><img src=x onerror='windo
 
 
 def scaled(scale, *, matrix, model="resnet18", repeat=1, status="valid", number=0, **changes):
-    """A run on so many CPU workers, each as fast as one alone."""
+    """A run on `scale` CPU workers, each as fast as a single one."""
     more = {"strategy": "ddp", "framework": "pytorch", "version": "2.13.0-cpu", "model": model}
     size = {"world_size": scale, "processes": scale, "global_batch": 32 * scale, "iterations": 32 // scale}
     trial = examples.trial(**(more | size | {"repeat": repeat, "warmup": 0} | changes))
@@ -41,7 +41,7 @@ def at(rate, *, run_id, batch=32, **changes):
 
 
 def rename(of, *, matrix, repeat, number):
-    """The same run once more, at another time and of another matrix."""
+    """A copy of a run, at another time and in another matrix."""
     run_id = f"{matrix}-{of.trial.world_size}-r{repeat}"
     when = provenance(recorded_at=BEGAN + timedelta(seconds=number))
     trial = of.trial.model_copy(update={"repeat": repeat})
@@ -49,7 +49,7 @@ def rename(of, *, matrix, repeat, number):
 
 
 def converging():
-    """A run that was watched over three epochs."""
+    """A run in mode converge, over three epochs."""
     same = {"iterations": 10, "validation_samples": 100, "seconds": 1.0}
     epochs = tuple(
         EpochFigures(
@@ -88,7 +88,7 @@ def leave_everything(folder):
 
 
 def matrix_of(number, *, runs=20):
-    """A matrix of so many runs over four scales."""
+    """A matrix of `runs` runs over four scales."""
     name, model = f"m{number:03}", ("resnet18", "resnet50", "vgg16", "lenet")[number % 4]
     firsts = [scaled(scale, matrix=name, model=model) for scale in SCALES]
     repeats = runs // len(SCALES)
@@ -100,7 +100,7 @@ def matrix_of(number, *, runs=20):
 
 
 def page_of_one_matrix(**words):
-    """The page of eight runs of one matrix."""
+    """The page of one matrix of eight runs."""
     found = Collected()
     own = matrix_of(1, runs=8)
     found.records += [(f"wires/{record.run_id}", record) for record in own]
@@ -109,7 +109,7 @@ def page_of_one_matrix(**words):
 
 
 def of_many(matrices=100, *, runs=20):
-    """A page of so many matrices as HTML, each with power over time."""
+    """A page of many matrices as HTML, each with power over time."""
     found = Collected()
     seen = watched(samples(), trained=100)
     for number in range(matrices):

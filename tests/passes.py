@@ -1,4 +1,4 @@
-"""Made-up passes under a profiler, for tests that read one."""
+"""Made-up profiling passes, for tests that read one."""
 
 import examples
 from records import provenance, record
@@ -19,7 +19,7 @@ def trial(kind="kernels", *, device="cpu", ranks=2, counting=None, **changes):
 
 
 def said(rank, *, kind="kernels", iterations=5, steady=True, values=(2.3, 2.2)):
-    """What a rank says that does everything right."""
+    """Events of a rank in a faultless pass."""
     start = {"kind": kind, "source": "made up", "iteration": 8, "region": None, "steady": steady}
     found = [
         says(Loss, rank=rank, first_iteration=0, values=values),
@@ -35,7 +35,7 @@ def said(rank, *, kind="kernels", iterations=5, steady=True, values=(2.3, 2.2)):
 
 
 def record_of(the_trial, *, frame=None, events=None, run_id="pass-1", outcome=None):
-    """The record that `bench` would leave of a pass; every rank did everything right unless told otherwise."""
+    """The record that `bench` would leave of a pass; by default, every rank's pass is faultless."""
     base = record(run_id=run_id, trial=the_trial)
     heard = events if events is not None else everything(the_trial)
     graded = grade(
@@ -54,12 +54,12 @@ def record_of(the_trial, *, frame=None, events=None, run_id="pass-1", outcome=No
 
 
 def everything(the_trial):
-    """What all ranks of a pass say."""
+    """Events of all ranks of a faultless pass."""
     return [event for rank in range(the_trial.processes) for event in said(rank, kind=the_trial.profile.kind)]
 
 
 def rows(*kinds_of_ranks):
-    """Table `kernels` with one row of the kind and rank of each pair."""
+    """Table `kernels` with one row for each pair (kind, rank)."""
     import pandas as pd
 
     frame = pd.DataFrame({name: [None] * len(kinds_of_ranks) for name in COLUMNS["kernels"]})

@@ -1,4 +1,4 @@
-"""What a request is planned on, made up: a machine of two cores or four GPUs, an image and a workload of the catalogs, a data set."""
+"""Made-up inputs of planning: a machine of two cores or four GPUs, an image and a workload of the catalogs, a data set."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Made-up rows and events of a pass under a profiler, for tests of its figures and of their report."""
+"""Made-up rows and events of a profiling pass, for tests of its figures and of their report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def env(device="gpu", rank=0):
 
 
 def table(*rows):
-    """A table with every column of the contract; what a row does not name is null."""
+    """A table with every column of the contract; columns missing from a row are null."""
     return pd.DataFrame([{"rank": 0, "device": 0, **row} for row in rows], columns=list(COLUMNS["kernels"]))
 
 

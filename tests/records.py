@@ -22,7 +22,7 @@ HOST = dict.fromkeys(Host.model_fields) | {
 
 
 def events(trial, seconds=0.1, losses=None):
-    """What the ranks of a trial would say that does everything right, each step taking `seconds`."""
+    """Events of a trial's ranks in a faultless run, with steps of `seconds` each."""
     length = seconds * trial.window
     values = tuple(losses) if losses is not None else (2.3,) * (trial.warmup + trial.iterations)
     samples = {"iterations": trial.window, "samples": trial.window * trial.batch_per_device, "seconds": length}
@@ -38,7 +38,7 @@ def events(trial, seconds=0.1, losses=None):
 
 
 def provenance(**changes):
-    """What a run on one machine without GPUs came from."""
+    """Provenance of a run on one machine without GPUs."""
     return Provenance(
         git=Git(commit="c" * 40, dirty=False, branch="main"),
         host=Host.model_validate(HOST),
@@ -54,9 +54,9 @@ def provenance(**changes):
 
 
 def record(*, run_id="run-1", trial=None, status="valid", seconds=0.1, rates=(), outcome=None):
-    """A record of a run, each step of which took `seconds`; `rates` replace digits of its times."""
+    """A record of a run with steps of `seconds` each; `rates` replace some of its times."""
     trial = trial or examples.trial()
-    if isinstance(trial, Trial) and not trial.iterations:  # it has what its program chose
+    if isinstance(trial, Trial) and not trial.iterations:  # as chosen by its program
         trial = paced(trial, iterations=24, window=4)
     measurement = measure(events(trial, seconds), started=40.0, unit="images/s")
     if rates:
@@ -83,7 +83,7 @@ def record(*, run_id="run-1", trial=None, status="valid", seconds=0.1, rates=(),
 
 
 def but(run, **parts):
-    """A run, with its directory, some fields of which are others: `but(run, measurement={"in_flight": 4})`."""
+    """A run, with its directory, and some fields replaced: `but(run, measurement={"in_flight": 4})`."""
     path, found = run
     changed = {part: getattr(found, part).model_copy(update=fields) for part, fields in parts.items()}
     return path, found.model_copy(update=changed)

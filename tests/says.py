@@ -1,9 +1,9 @@
-"""Events as programs would say them, for tests: only what a test is about is given."""
+"""Program events for tests, which pass only the fields that matter to them."""
 
 from typing import get_args
 
 
 def says(kind, /, *, rank=0, **fields):
-    """An event of a kind, of the first rank and at 0 s by every clock unless told otherwise."""
+    """An event of a kind; by default of rank 0, and at 0 s by every clock."""
     (event,) = get_args(kind.model_fields["event"].annotation)
     return kind(**{"event": event, "rank": rank, "t": 0.0, "received": 0.0, "container": f"w{rank}"} | fields)

@@ -1,4 +1,4 @@
-"""Made-up records of one training on one device and on several of a node."""
+"""Made-up records of one training on one device and on several devices of a node."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from wires import DDP, on_nodes
 
 
 def ran(model, devices, rate, *, matrix="m", status="valid", **changes):
-    """A run of `rate` images/s in steps of 32 images a device; the key is the model's."""
+    """A run of `rate` images/s in steps of 32 images per device; its key is the model."""
     shared = {"framework": "pytorch", "model": model, "key": model, **changes}
     trial = examples.trial(**shared)
     if devices > 1:

@@ -1,7 +1,7 @@
-"""`kubectl` and a cluster in one, as far as `run.sh` of a plan uses them: each container of a pod is one of this machine's engine.
+"""Stands in for `kubectl` and a cluster, as far as a plan's `run.sh` needs them: each container of a pod runs on this machine's engine.
 
-It keeps to what is documented of a kubelet: standard input is empty, `$(NAME)` in commands and variables is replaced, a ConfigMap is shown by
-links that lead to one folder, a pod's containers share its network, and a Job with a failed pod loses the others.
+It follows the documented behaviour of a kubelet: standard input is empty, `$(NAME)` in commands and variables is expanded, a ConfigMap is
+mounted as links into one folder, a pod's containers share its network, and if a pod of a Job fails, the others are ended.
 """
 
 import json
@@ -56,7 +56,7 @@ def create(document):
                 ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "521", "-N", "", "-f", place / "id_rsa"], check=True
             )
             shutil.copy(place / "id_rsa.pub", place / "authorized_keys")
-            (place / "id_rsa").chmod(0o644)  # root's, in a volume that only the pod sees
+            (place / "id_rsa").chmod(0o644)  # root's, in a volume visible only to the pod
             launcher, worker = (spec["mpiReplicaSpecs"][kind] for kind in ("Launcher", "Worker"))
             more = ["--volume", f"{place}:{spec['sshAuthMountPath']}:ro"]
             begin(name, f"{name}-worker", worker, hosts=lambda i: f"{name}-worker-{i - 1}", first=1, more=more)
@@ -87,11 +87,11 @@ def begin(name, job, spec, *, hosts, first=0, more=()):
 
 
 def words(container, volumes, index):
-    """A container of a manifest in the words of `docker run`."""
+    """Translate a manifest's container into arguments of `docker run`."""
     known = {"JOB_COMPLETION_INDEX": str(index)}
 
     def expanded(text):
-        """The kubelet's own rule: what is not known stays, `$$(` is `$(`."""
+        """Expand by the kubelet's rule: unknown names stay, `$$(` becomes `$(`."""
         return re.sub(r"\$\$\(|\$\((\w+)\)", lambda m: known.get(m[1], m[0]) if m[1] else "$(", text)
 
     for variable in container["env"][1:]:
@@ -122,7 +122,7 @@ def words(container, volumes, index):
 
 
 def shown(config):
-    """A ConfigMap as a volume has it: files below a folder with the time in its name, and links to what is on top of that."""
+    """A ConfigMap in the form of a volume: files in a folder with the time in its name, and links to its top-level entries."""
     folder = STATE / config["name"] / "volume"
     if not folder.exists():
         own = folder / "..2026_11_25"
@@ -138,7 +138,7 @@ def shown(config):
 
 
 def told(pod):
-    """A pod as `kubectl get -o json` has it."""
+    """A pod in the form of `kubectl get -o json`."""
     found = []
     for name, identifier in pod["containers"].items():
         state = json.loads(docker("inspect", identifier))[0]
@@ -159,7 +159,7 @@ def told(pod):
 
 
 def job(name):
-    """A Job as it stands; the pods of one that failed are ended."""
+    """A Job's current status; if it failed, its pods are ended."""
     own = [pod for pod in pods() if pod["label"] == name]
     every = [container for pod in own for container in told(pod)["status"]["containerStatuses"]]
     states = [container["state"] for container in every if container["name"] != "daemon"]

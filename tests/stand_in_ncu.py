@@ -1,11 +1,11 @@
-"""A program that takes the flags of Nsight Compute's `ncu`, writes of a page the counters asked for into its log, and runs what it was given."""
+"""Stands in for Nsight Compute's `ncu`: accepts its flags, writes the requested counters of a page to its log, and runs the given program."""
 
 import stat
 import sys
 
 
 def make_ncu(folder, page):
-    """Put one into a folder; its flags are beside it once it has run, a line a run."""
+    """Create one in a folder; it appends its flags to a file there, one line per run."""
     (folder / "page").write_text(page)
     path = folder / "ncu"
     path.write_text(

@@ -29,7 +29,7 @@ PROFILED = {"kernels": (0.2, 0.1)}
 
 
 def machine(*, device="cpu", devices=(2,), device_name="Example CPU", gpu=None):
-    """Two cores, or as many GPUs on as many nodes as are said, on which every image runs."""
+    """A machine of two cores, or with GPUs and nodes as in `devices`, that can run every image."""
     images = tuple(
         Usable(framework=image.framework, version=image.version, device=image.device)
         for image in load_images(examples.ROOT).images
@@ -55,7 +55,7 @@ def cpu_machine(cores=2, **more):
 
 
 def gpu_machine(*gpus, hosts=None, misfits=None, **more):
-    """`misfits` are by version."""
+    """A machine of GPUs; `misfits` are by version."""
     own = {"device": "gpu", "device_name": "NVIDIA H200", "devices": gpus, "cores": 16, "may_emulate": hosts is None}
     images = tuple(
         usable(image, misfit=(misfits or {}).get(image.version)) for image in load_images(examples.ROOT).images
@@ -64,7 +64,7 @@ def gpu_machine(*gpus, hosts=None, misfits=None, **more):
 
 
 def observation(value, *, metric="throughput", unit="images/s", ci95=None, device="gpu", **more):
-    """One measured quantity, of one run; names of conditions go to `where`, an interval, of three, is (low, high)."""
+    """A measured quantity of one run; names of conditions go to `where`; an interval, over three runs, is (low, high)."""
     own = {name: more.pop(name) for name in tuple(more) if name in Observation.model_fields}
     interval = {"low": ci95[0], "high": ci95[1]} if ci95 else None
     fields = {"device_name": "Example", "runs": (f"run-{value:g}",), "repeats": 3 if ci95 else 1} | own
@@ -74,7 +74,7 @@ def observation(value, *, metric="throughput", unit="images/s", ci95=None, devic
 
 
 def study_runs(name, here, *, scale="small", repeats=3):
-    """A study with its source, and every cell, run where it can be."""
+    """A study with its source and all cells, run if possible."""
     study = yamlfile.load(DIRECTORY / f"{name}.yaml", Study)  # its programs need not exist
     source = published.load(published.DIRECTORY / f"{study.source}.yaml")
     planned = cells(study, source=source, machine=here, scale=scale, sample=Path("sample"))
@@ -83,13 +83,13 @@ def study_runs(name, here, *, scale="small", repeats=3):
 
 
 def reproduced(name, here, *, scale="small", repeats=3):
-    """A whole study as it would come out."""
+    """The result of a whole study."""
     study, source, found = study_runs(name, here, scale=scale, repeats=repeats)
     return judge(study, published=source, runs=found, machine=here, scale=scale, made_at=NOW)
 
 
 def ran(cell, here, *, repeats=3):
-    """A cell as its runs would leave it; without runs where it has no request."""
+    """A cell as its runs would leave it; without runs if it has no request."""
     if cell.request is None or cell.pick is None:
         return CellRun(cell=cell)
     runs = [one for repeat in range(1, repeats + 1) for one in _repeat(cell, here, repeat)]
@@ -98,7 +98,7 @@ def ran(cell, here, *, repeats=3):
 
 
 def rate(devices, batch, repeat=1):
-    """Images a second: nine tenths of the ideal at each doubling, half of the limit at batch 32, 1 % apart between repeats."""
+    """Images a second: each doubling gives nine tenths of the ideal, batch 32 half of the limit; repeats differ by 1 %."""
     return 100 * devices**0.85 * batch / (batch + 32) * (1 + 0.01 * repeat)
 
 
@@ -143,7 +143,7 @@ def _run(cell, here, repeat, run_id, *, number=1, count=1):
             agree_percent=100,
             fit_iterations=4,
         )
-    if cell.pick.case == "together":  # both begin at once, and share the devices
+    if cell.pick.case == "together":  # both start together, and share the devices
         update["windows"] = tuple(
             RawWindow(**{**window.model_dump(), "start": window.start + 100 + number}) for window in measurement.windows
         )
@@ -164,7 +164,7 @@ def _epoch(number, repeat):
 
 
 def _pass(cell, kind, here):
-    """A pass under a profiler; its shares move with the batch: less broadcast, and fewer launches only at 64."""
+    """A profiling pass; its shares depend on the batch: less broadcast for larger ones, and fewer launches only from 64."""
     batch, run_id = cell.request.batch or 32, f"{cell.id}-profile-{kind}"
     if here.device == "cpu":
         work = {"aten::mkldnn_convolution": 0.2, "aten::max_pool2d_with_indices_backward": 0.001 * batch}
@@ -193,12 +193,12 @@ def _pass(cell, kind, here):
 
 
 def categories(seconds):
-    """The kinds of work of a pass, by name."""
+    """A pass' categories of work, by name."""
     return tuple(CategoryShare(category=name, count=1, seconds=s, share_percent=s) for name, s in seconds.items())
 
 
 def calls(own):
-    """The calls of a pass: (class, seconds) by name."""
+    """A pass' calls: (class, seconds) by name."""
     once = [(name, kind, {"count": 1, "seconds": s, "share_percent": s}) for name, (kind, s) in own.items()]
     return {
         "calls": tuple(CallShare(name=name, call_class=kind, mean_s=of["seconds"], **of) for name, kind, of in once),

@@ -1,4 +1,4 @@
-"""Summaries for the tests of reports: four GPUs with one degraded row and one invalid, and two CPU workers."""
+"""Summaries for tests of reports: four GPUs with one degraded row and one invalid, and two CPU workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runner.core.measurement import Interval, StepParts
 
 
 def row(scale: int = 1, **changes) -> Row:
-    """A valid row of 100 images/s a device, with 2 % on either side."""
+    """A valid row of 100 images/s per device, plus or minus 2 %."""
     rate = 100.0 * scale
     figures = {
         "scale": scale,

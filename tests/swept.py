@@ -1,4 +1,4 @@
-"""Made-up records that differ in batch: measured runs with telemetry and passes under a profiler, in memory and on disk."""
+"""Made-up records that differ in batch: measured runs with telemetry, and profiling passes, in memory and on disk."""
 
 from datetime import datetime, timezone
 from pathlib import Path
@@ -40,7 +40,7 @@ def trial(batch, precision="fp32", **changes):
 
 
 def samples(*, utilisation=90.0, active=50.0, power=600.0, devices=1):
-    """Table `telemetry` of 16 s, the measured windows from 10 s to 14 s, constant figures."""
+    """Table `telemetry` of 16 s with constant figures; the measured windows are from 10 s to 14 s."""
     figures = {"utilisation_percent": utilisation, "sm_active_percent": active, "fp32_percent": active / 2}
     figures |= {"tensor_percent": active / 5, "power_w": lambda t: 75.0 if t < 5 else power}
     figures |= {"energy_j": lambda t: 75 * t if t < 5 else 375 + power * (t - 5)}
@@ -63,7 +63,7 @@ def watched(table_of_samples, *, trained, devices=1):
 
 
 def measured(batch, rate, *, precision="fp32", run_id=None, matrix="m", status="valid", second=0, **changes):
-    """A run of `rate` images/s on one H200, and 4 s of telemetry; changes whose names are those of `samples` are for it."""
+    """A run of `rate` images/s on one H200 with 4 s of telemetry; changes with parameter names of `samples` apply to the telemetry."""
     seen = {name: changes.pop(name) for name in ("utilisation", "active", "power") if name in changes}
     one = trial(batch, precision, **changes)
     found = record(run_id=run_id or f"{matrix}-{precision}-{batch}", trial=one, status=status, seconds=batch / rate)
@@ -85,7 +85,7 @@ def measured(batch, rate, *, precision="fp32", run_id=None, matrix="m", status="
 
 
 def traced(batch, *busy_s, precision="fp32", run_id=None, matrix="m", second=0, kind="kernels", **changes):
-    """A pass of 5 steps of 0.1 s, its kernels busy for so many seconds, one after the other, by name."""
+    """A pass of 5 steps of 0.1 s, whose kernels, by name, are busy for `busy_s` seconds, one after the other."""
     one = passes.trial(kind, ranks=1, **(ON_GPU | {"batch_per_device": batch, "precision": precision} | changes))
     begin, kernels = 0.0, []
     for seconds, name in zip(busy_s, (GEMM, BN), strict=False):
@@ -100,7 +100,7 @@ def traced(batch, *busy_s, precision="fp32", run_id=None, matrix="m", second=0, 
 
 
 def leave(out, run, *, table_of_samples=None):
-    """Leave a run directory as `bench` does; its telemetry as it is given."""
+    """Leave a run directory like `bench`, with the given telemetry."""
     name, found = run
     writer = RunWriter(out / name)
     plan = RunPlan(run_id=found.run_id, trial=found.trial, containers=(), command_lines=())

@@ -1,11 +1,11 @@
-"""Waits for what other processes do, so that no test sleeps for a time that it guessed."""
+"""Waits for other processes, so that no test sleeps for a guessed time."""
 
 import time
 from pathlib import Path
 
 
 def wait_until(condition, seconds):
-    """Poll a condition until it holds or the time is up; its last value."""
+    """Poll a condition until it holds or the time is up. Returns its last value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -13,7 +13,7 @@ def wait_until(condition, seconds):
 
 
 def is_running(pid):
-    """Whether a process lives; one that has ended and that nobody has reaped does not."""
+    """Whether a process lives; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def make_wheel(folder: Path, name: str, version: str, *, tag: str = "py3-none-any", body: str = "") -> tuple[Path, str]:
-    """Write `name-version-tag.whl` with one module of that name; returns the file and its SHA-256."""
+    """Write `name-version-tag.whl` with one module of that name. Returns the file and its SHA-256."""
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": body or f"version = {version!r}\n",
@@ -29,7 +29,7 @@ def make_wheel(folder: Path, name: str, version: str, *, tag: str = "py3-none-an
 
 
 def make_sdist(folder: Path, name: str, version: str) -> tuple[Path, str]:
-    """Write `name-version.tar.gz` that setuptools can read; returns the file and its SHA-256."""
+    """Write a `name-version.tar.gz` that setuptools can build. Returns the file and its SHA-256."""
     files = {
         "setup.py": f"from setuptools import setup\nsetup(name={name!r}, version={version!r})\n",
         "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
@@ -45,7 +45,7 @@ def make_sdist(folder: Path, name: str, version: str) -> tuple[Path, str]:
 
 
 def make_index(folder: Path, *wheels: Path) -> str:
-    """Lay out a package index (PEP 503) of these wheels in `folder`; returns its address."""
+    """Create a package index (PEP 503) of these wheels in `folder`. Returns its URL."""
     for wheel in wheels:
         page = folder / wheel.name.split("-")[0]
         page.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What ranks on several nodes tell of their wires, for tests: nodes n1, n2, ... with eth0 and eth1, and what each of them sent."""
+"""Events of ranks on several nodes about their networks, for tests: nodes n1, n2, ... with eth0 and eth1, and the bytes that each sent."""
 
 import examples
 from says import says
@@ -7,7 +7,7 @@ from runner.core.events import Nccl, Net, RunStart, Window
 from runner.core.trial import Placed, Trial
 from runner.core.wire import Wire
 
-# The example trial measures so many iterations.
+# Iterations measured by the example trial.
 ITERATIONS = 40
 DDP = {"framework": "pytorch", "strategy": "ddp"}
 ON_GPU = {"device": "gpu", "cpus_per_worker": None}
@@ -18,7 +18,7 @@ def wire(number, **changes):
 
 
 def on_nodes(nodes=2, *, ranks=None, wires=None, **changes):
-    """A trial with as many ranks on each node: one unless told otherwise."""
+    """A trial with equally many ranks on each node: one by default."""
     ranks = ranks or nodes
     wires = wires or [wire(number) for number in range(1, nodes + 1)]
     values = {
@@ -34,7 +34,7 @@ def on_nodes(nodes=2, *, ranks=None, wires=None, **changes):
 
 
 def start(gradient_bytes=1_000_000, parameters=250_000, **changes):
-    """What rank 0 says of its model: by default a megabyte of gradients."""
+    """Rank 0's event about its model: by default a megabyte of gradients."""
     usual = {"world_size": 2, "batch_per_device": 32, "global_batch": 64}
     model = {"image_shape": (3, 32, 32), "num_classes": 10, "parameters": parameters, "gradient_bytes": gradient_bytes}
     return says(RunStart, **(usual | model | {"iterations": ITERATIONS, "warmup": 4, "seed": 1} | changes))
@@ -45,13 +45,13 @@ def counted(tx, rx=None):
 
 
 def net(where, tx, *, rank=0, node=None, **fields):
-    """Counters as one rank reads them; `tx` by interface."""
+    """Counters as read by one rank; `tx` by interface."""
     interfaces = {name: counted(count) for name, count in tx.items()}
     return says(Net, rank=rank, where=where, interfaces=interfaces, node=node, **fields)
 
 
 def sent(node, tx, *, rank=0, before=10**9, ports=None, layer="InfiniBand", peers=None):
-    """Both ends of the measured windows on one node: `tx` bytes by interface and by port were sent between them."""
+    """A node's counters before and after the measured windows: `tx` bytes were sent in between, by interface and by port."""
 
     def at(added):
         return {name: {**counted(before + added * count), "link_layer": layer} for name, count in (ports or {}).items()}
@@ -63,9 +63,9 @@ def sent(node, tx, *, rank=0, before=10**9, ports=None, layer="InfiniBand", peer
 
 
 def counts(*, nvlink=(), lo=0, ports=None, layer="InfiniBand", before=10**9, **said):
-    """What rank 0 says of the only node: its model, and counters at both ends of the measured windows.
+    """Rank 0's events on the only node: its model, and counters before and after the measured windows.
 
-    `nvlink` has (received, sent) of GPU-0, GPU-1, ...; `lo` and `ports` what was sent.
+    `nvlink` has (received, sent) of GPU-0, GPU-1, ...; `lo` and `ports` the bytes sent.
     """
 
     def at(added):
