@@ -38,9 +38,7 @@ def ranks(client, out, pair):
                 word in arguments for word in ("lease.py", "torchrun.py", "horovodrun", "mpirun", "tf_workers.py")
             )
             if is_program and (environment.get("DMLC_ROLE") == "worker" or "DLSCALE_SERVERS" in environment):
-                own = [
-                    container.name[-1]
-                ]  # servers assign ranks in the order of arrival; the container's number is ours
+                own = [container.name[-1]]  # servers assign ranks on arrival; the container's number is ours
             if pair.processes == 1:
                 own = [0]
             if is_program and own:

@@ -25,9 +25,7 @@ class Pair:
     processes: int = 2
     synchronous: bool = True
     transport: str = "loopback"
-    dies: bool = (
-        True  # tested in test_deaths.py; False if another pair starts alike (Horovod's MXNet ranks die on two nodes)
-    )
+    dies: bool = True  # in test_deaths.py; False if a similar pair does (Horovod's MXNet ranks, on two nodes)
 
     @property
     def software(self):

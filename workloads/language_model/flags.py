@@ -38,12 +38,7 @@ SIZES = {
     "llama-tiny": Size(2, 64, 4, 192, 512, 4096, kv_heads=2),
 }
 FP8_MULTIPLE = 16  # cuBLAS needs the summed dimension of an 8-bit product to be a multiple of this
-PRECISIONS = (
-    "fp32",
-    "tf32",
-    "bf16",
-    "fp8",
-)  # not fp16: it needs loss scaling, with which nobody trains these models today
+PRECISIONS = ("fp32", "tf32", "bf16", "fp8")  # not fp16: nobody trains these models with loss scaling today
 BETAS = (0.9, 0.95)  # AdamW's
 BERT_EPSILON = 1e-12
 STANDARD_DEVIATION = 0.02  # of all initial weights, except those that end a residual branch

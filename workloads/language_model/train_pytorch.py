@@ -120,9 +120,7 @@ class LanguageModel(Training):
         parts = self.args.gradient_accumulation
         losses = []
         for number, batch in enumerate(zip(tokens.chunk(parts), targets.chunk(parts), strict=True), start=1):
-            self.ranks.accumulate(
-                self.model, last=number == parts
-            )  # only the last part exchanges gradients between ranks
+            self.ranks.accumulate(self.model, last=number == parts)  # only the last part exchanges gradients
             with self.regions("forward"), self.autocast:
                 loss = self.loss(self.model, batch) / parts
             with self.regions("backward"):

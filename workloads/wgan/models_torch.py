@@ -3,8 +3,7 @@
 Wasserstein GAN, https://arxiv.org/abs/1701.07875, section 4; DCGAN, https://arxiv.org/abs/1511.06434; layer by layer the `DCGAN_G` and
 `DCGAN_D` of https://github.com/martinarjovsky/WassersteinGAN, whose critic ends in one number per image, without a sigmoid. For images of
 64 pixels they have 3,576,704 and 2,765,568 parameters. `wgan-nobn` is that program's pair without batch normalization (`DCGAN_G_nobn`,
-`DCGAN_D_nobn`), which the paper tries in the generator (figure 6): without it, the same samples yield the same losses on any number of
-devices.
+`DCGAN_D_nobn`), which the paper tries in the generator (figure 6): the same samples then yield the same losses on any number of devices.
 
 `wgan-gp` is the pair of "Improved Training of Wasserstein GANs", https://arxiv.org/abs/1704.00028, in its authors' program for 64 pixels,
 https://github.com/igul222/improved_wgan_training/blob/master/gan_64x64.py (`GoodGenerator`, `GoodDiscriminator`): residual blocks;
@@ -129,8 +128,6 @@ class Estimate(nn.Module):
             return estimate, -estimate
         with torch.enable_grad():
             between = (real + mix[:, None, None, None] * (made - real)).requires_grad_()
-            told = self.critic(
-                between.view_as(between)
-            )  # a view: PyTorch's operation counter does not accept a leaf here
+            told = self.critic(between.view_as(between))  # a view: PyTorch's operation counter accepts no leaf here
             (slopes,) = torch.autograd.grad(told.sum(), between, create_graph=True)
         return estimate, self.penalty * ((slopes.float().flatten(1).norm(dim=1) - 1) ** 2).mean() - estimate

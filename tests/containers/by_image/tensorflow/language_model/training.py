@@ -42,9 +42,7 @@ def shapes_and_costs_are_those_of_the_catalog():
 def weights_start_as_pytorchs():
     set_seed(1)
     net, size = build(SIZES["bert-base"], 8), SIZES["bert-base"]
-    *_, head, _, _, _, _ = (
-        net.trainable_variables
-    )  # followed by its bias, its normalization, and the bias of the scores
+    *_, head, _, _, _, _ = net.trainable_variables  # then its bias, its normalization, and the scores' bias
     for variable in net.trainable_variables:
         value, name = variable.numpy(), variable.path
         if value.ndim == 1:
