@@ -10,7 +10,7 @@ from runner.results.find import records_under
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns(dlscale, sample, tmp_path):
+def test_each_technique_reaches_the_program_and_learns_like_the_plain_one(dlscale, sample, tmp_path):
     words = (
         *("--model=lenet", "--image-size=32", "--batch=16", "--iterations=20", "--warmup=4", "--workers=1"),
         *("--repeat=1", "--threads=1"),
@@ -38,7 +38,7 @@ def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns
     assert list(tmp_path.glob("ablation-pytorch-*.md"))
 
 
-def test_tuned_tensorflow_runs_its_windows_in_one_call_and_learns_what_the_plain_one_learns(dlscale, tmp_path):
+def test_tuned_tensorflow_runs_a_window_in_one_call_and_learns_like_the_plain_one(dlscale, tmp_path):
     words = (
         *("--framework=tensorflow", "--model=lenet", "--image-size=32", "--batch=4", "--iterations=8", "--warmup=2"),
         *("--workers=1", "--repeat=1", "--threads=1"),
@@ -61,7 +61,7 @@ def test_tuned_tensorflow_runs_its_windows_in_one_call_and_learns_what_the_plain
     assert all(window.get("step_seconds") is None for window in windows)
 
 
-def test_tuned_mxnet_updates_its_weights_together_and_its_record_says_how_many(dlscale, tmp_path):
+def test_tuned_mxnet_aggregates_updates_and_its_record_counts_them(dlscale, tmp_path):
     words = (
         *("--framework=mxnet", "--model=resnet18", "--image-size=32", "--batch=4", "--iterations=8", "--warmup=2"),
         *("--workers=1", "--repeat=1", "--threads=1"),

@@ -46,7 +46,7 @@ def test_the_table_and_the_record_are_printed(ended):
     assert f"results: {ended.out / ended.records[0].matrix_id}*" in ended.stdout
 
 
-def test_samples_of_all_ranks_add_up_and_both_hold_one_model(ended):
+def test_samples_of_all_ranks_add_up_and_all_ranks_hold_one_model(ended):
     for record in ended.records:
         scale = record.trial.world_size
         assert record.trial.processes == scale
@@ -58,7 +58,7 @@ def test_samples_of_all_ranks_add_up_and_both_hold_one_model(ended):
         assert {len(curve) for curve in record.measurement.losses.values()} == {2 + record.trial.iterations}
 
 
-def test_throughput_is_the_raw_windows_own(ended):
+def test_throughput_agrees_with_the_raw_windows(ended):
     """Compare with the raw events by another route: total samples over the span of the slowest rank."""
     record = ended.record(1)
     lines = (ended.out / record.run_id / "events.jsonl").read_text().splitlines()
@@ -70,7 +70,7 @@ def test_throughput_is_the_raw_windows_own(ended):
     assert record.measurement.training_time_s == pytest.approx(sum(w["seconds"] for w in windows), rel=1e-3)
 
 
-def test_speedup_is_against_the_run_beside_it(ended):
+def test_speedup_is_relative_to_the_run_of_the_same_matrix(ended):
     one, two = ended.record(1), ended.record(2)
     assert two.scaling.baseline_run_id == one.run_id
     assert two.scaling.speedup.value == pytest.approx(
@@ -80,7 +80,7 @@ def test_speedup_is_against_the_run_beside_it(ended):
     assert two.scaling.speedup.ci95 is None  # of a single run each
 
 
-def test_gradients_of_two_workers_crossed_the_loopback_of_a_network_of_their_own(ended):
+def test_gradients_of_two_workers_cross_the_loopback_of_their_own_network(ended):
     assert ended.record(1).transport.used == "none"
     two = ended.record(2)
     assert two.transport.used == "loopback"
@@ -89,7 +89,7 @@ def test_gradients_of_two_workers_crossed_the_loopback_of_a_network_of_their_own
     assert two.transport.evidence.traffic[0].tx_bytes > two.measurement.parameters * 4 * two.trial.iterations
 
 
-def test_the_record_says_what_the_machine_says(ended, client):
+def test_the_record_agrees_with_the_machine(ended, client):
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     for record in ended.records:
         image = client.images.get(record.image.reference)
@@ -108,7 +108,7 @@ def test_the_record_says_what_the_machine_says(ended, client):
         assert record.provenance.command[-1] == f"--out={ended.out}"
 
 
-def test_each_rank_measured_the_peak_of_its_cores(ended):
+def test_each_rank_measures_the_peak_of_its_cores(ended):
     for record in ended.records:
         lines = (ended.out / record.run_id / "events.jsonl").read_text().splitlines()
         peaks = [event for event in map(json.loads, lines) if event["event"] == "peak"]
@@ -121,7 +121,7 @@ def test_each_rank_measured_the_peak_of_its_cores(ended):
         assert record.outcome.phases_s["probe_peak"] < 10
 
 
-def test_phases_are_kept_apart_and_in_order_of_sense(ended):
+def test_phases_are_recorded_separately_and_fit_into_the_total(ended):
     for record in ended.records:
         phases = record.outcome.phases_s
         assert {"build", "create", "import", "model", "warmup", "measure", "total"} <= set(phases)
@@ -156,7 +156,7 @@ def _without_port(line):
 
 @pytest.mark.parametrize("ended", ["mxnet"], indirect=True)
 @pytest.mark.parametrize("status", ["valid", "degraded"])
-def test_a_second_run_of_two_workers_uses_a_valid_baseline_on_file(ended, dlscale, tmp_path, status):
+def test_a_later_run_of_two_workers_reuses_a_valid_baseline(ended, dlscale, tmp_path, status):
     framework, baseline = ended.records[0].trial.framework, ended.record(1).run_id
     shutil.copytree(ended.out / baseline, tmp_path / baseline)
     as_valid(tmp_path / baseline, status)

@@ -33,7 +33,7 @@ def lines(ended):
     return {int(n): (3600 * int(h) + 60 * int(m) + float(s), float(loss)) for h, m, s, n, loss in found}
 
 
-def test_the_measured_windows_are_those_between_the_end_of_warm_up_and_the_last_iteration(ended, lines):
+def test_the_measured_windows_cover_everything_after_the_warm_up(ended, lines):
     (record,) = ended.records
     measurement = record.measurement
     assert record.trial.dialect == "caffe"

@@ -20,7 +20,7 @@ def span(record):
     return min(w.start for w in windows), max(w.start + w.seconds for w in windows)
 
 
-def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
+def test_concurrent_trainings_overlap_on_separate_cores(dlscale, tmp_path):
     done = dlscale("bench", *WORDS, "--iterations=400", out=tmp_path)
     assert done.code == 0, done.stderr
     by_case = {record.trial.concurrent.label: record for record in done.records}
@@ -46,7 +46,7 @@ def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
     assert list(tmp_path.glob("*-concurrent.md"))
 
 
-def test_ctrl_c_ends_all_that_run_at_once(start, client, tmp_path):
+def test_ctrl_c_ends_all_concurrent_trainings(start, client, tmp_path):
     """The runs are in threads, but Python delivers Ctrl-C to the main thread."""
     words = ("--iterations=100000", "--device=cpu", "--repeat=1", f"--out={tmp_path}")
     process = start("bench", *WORDS, *words, program=only("together"))

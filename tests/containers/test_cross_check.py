@@ -51,7 +51,7 @@ def test_the_machines_own_framework_trains_the_same(out, python):
     assert first[:4] == pytest.approx(second[:4], rel=1e-4)
 
 
-def test_the_container_is_held_against_it_where_the_software_is_the_same(out):
+def test_the_container_is_compared_with_the_host_if_the_software_is_the_same(out):
     (found,) = cross_checks(list(records_under(out)))
     assert [row.engine for row in found.rows] == ["host", "docker"]
     by_engine = {record.engine: record.provenance for _, record in records_under(out)}
@@ -68,7 +68,7 @@ def test_a_framework_that_is_not_installed_is_refused_before_anything_starts(pyt
     assert not list((tmp_path / "none").glob("*/*"))
 
 
-def test_an_overhead_leaves_all_that_its_report_is_made_of(python, dlscale, tmp_path):
+def test_an_overhead_leaves_everything_that_its_report_needs(python, dlscale, tmp_path):
     faster = ("--precision=bf16", "--techniques=channels-last,fused-optimizer")
     done = dlscale("overhead", *SMALL, *faster, "--engine=docker", "--beside-host", "--repeat=1", out=tmp_path / "out")
     assert done.code == 0, done.stderr

@@ -45,7 +45,7 @@ def ended(dlscale, vendors, folder, tmp_path_factory):
     return done
 
 
-def test_one_and_two_workers_train_as_in_an_image_of_the_suite(ended):
+def test_one_and_two_workers_train_as_in_the_suites_own_image(ended):
     assert [record.trial.world_size for record in ended.records] == [1, 2]
     for record in ended.records:
         # On a busy machine, a tiny run may be unsteady but not wrong.
@@ -55,7 +55,7 @@ def test_one_and_two_workers_train_as_in_an_image_of_the_suite(ended):
     assert ended.record(2).scaling.baseline_run_id == ended.record(1).run_id
 
 
-def test_the_record_says_which_image_ran_and_which_version_was_in_it(ended, vendors):
+def test_the_record_names_the_image_and_the_framework_version_in_it(ended, vendors):
     for record in ended.records:
         assert (record.image.reference, record.image.id) == (VENDORS, vendors.id)
         assert record.trial.version == VENDORS
@@ -64,7 +64,7 @@ def test_the_record_says_which_image_ran_and_which_version_was_in_it(ended, vend
     assert VENDORS in ended.stdout
 
 
-def test_every_container_of_the_image_began_with_its_entry_point_and_read_what_the_host_shows(ended, folder):
+def test_every_container_starts_with_the_images_entry_point_and_reads_the_mounts(ended, folder):
     for record in ended.records:
         logs = list((ended.out / record.run_id / "logs").glob("*-worker*.log"))
         assert len(logs) == record.trial.world_size
@@ -92,14 +92,14 @@ def test_a_dry_run_prints_what_ran_and_starts_nothing(ended, dlscale, folder, tm
     assert plan["command_lines"] == lines[: len(plan["command_lines"])]
 
 
-def test_an_image_that_is_not_there_is_refused_and_nothing_is_built(dlscale, tmp_path):
+def test_a_missing_image_is_refused_and_nothing_is_built(dlscale, tmp_path):
     done = dlscale("bench", "--image=dlscale-test/no-such-image:1", "--framework=mxnet", out=tmp_path / "out")
     assert done.code == 2
     assert "type `docker pull dlscale-test/no-such-image:1`" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_a_framework_that_is_not_in_the_image_fails_with_its_name(has, dlscale, tmp_path):
+def test_a_framework_missing_from_the_image_fails_with_its_name(has, dlscale, tmp_path):
     flags = (f"--image={has(OWN)}", "--framework=pytorch", "--device=cpu", "--workers=1")
     done = dlscale("bench", *flags, out=tmp_path / "out")
     assert done.code == 3

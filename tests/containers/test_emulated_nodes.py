@@ -198,7 +198,7 @@ def probed(client, engine, nodes, tools):
     return the_job, said, [before, *sheet.shaped, shaped_links_of_the_host()]
 
 
-def test_nodes_find_each_other_by_name_on_a_network_with_nobody_else(probed):
+def test_nodes_find_each_other_by_name_on_a_private_network(probed):
     _, said, _ = probed
     assert [said[name]["hostname"] for name in ("node1", "node2")] == ["node1", "node2"]
     assert said["node1"]["addresses"] == said["node2"]["addresses"]
@@ -206,14 +206,14 @@ def test_nodes_find_each_other_by_name_on_a_network_with_nobody_else(probed):
     assert {tuple(seen["interfaces"]) for seen in said.values()} == {("eth0",)}
 
 
-def test_there_is_no_way_to_the_host_or_beyond(probed):
+def test_a_job_can_not_reach_the_host_or_beyond(probed):
     for seen in probed[1].values():
         assert seen["reach_host"] is not True
         assert seen["reach_out"] is not True
         assert seen["look_up"] is not True
 
 
-def test_both_ends_are_held_to_the_rate_and_everything_goes_through_it(probed):
+def test_both_ends_are_limited_to_the_rate_and_all_traffic_passes_through_the_limit(probed):
     for seen in probed[1].values():
         (before,), (after,) = seen["before"], seen["after"]
         assert (after["kind"], after["root"]) == ("tbf", True)
@@ -225,7 +225,7 @@ def test_both_ends_are_held_to_the_rate_and_everything_goes_through_it(probed):
         assert after["overlimits"] > 0  # packets had to wait
 
 
-def test_a_job_can_not_let_go_of_its_link(probed):
+def test_a_job_can_not_lift_its_links_limit(probed):
     for seen in probed[1].values():
         assert "Operation not permitted" in seen["shape"]
 
@@ -239,7 +239,7 @@ def test_nothing_is_left_of_a_run(client, probed):
     assert left_of(client, probed[0].run_id) == []
 
 
-def test_links_may_be_as_fast_as_they_are(client, engine, nodes, tools):
+def test_links_can_be_unlimited(client, engine, nodes, tools):
     the_job = job(engine, nodes, tools, link=None)
     specs = [*node_containers(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
     outcome, sheet = run(engine, specs)
@@ -255,7 +255,7 @@ def workers(the_job, command):
     ]
 
 
-def test_a_delay_is_there_or_refused_before_anything_starts(client, engine, nodes, tools):
+def test_a_delay_is_applied_or_refused_before_anything_starts(client, engine, nodes, tools):
     """Few kernels built for virtual machines have netem."""
     link = Link(rate_mbit=100, delay_ms=20, emulated=True)
     the_job = job(engine, nodes, tools, link=link)
@@ -276,12 +276,12 @@ def test_a_delay_is_there_or_refused_before_anything_starts(client, engine, node
     assert left_of(client, the_job.run_id) == []
 
 
-def test_a_rate_that_this_kernel_can_hold_is_not_refused(client, engine, tools):
+def test_a_rate_that_this_kernel_supports_is_not_refused(client, engine, tools):
     shaper.check(engine, image=tools, links=[RATE])
     assert left_of(client, "link-check") == []
 
 
-def test_a_node_whose_link_can_not_be_shaped_does_not_stay(client, engine, nodes, has):
+def test_a_node_whose_link_can_not_be_shaped_is_removed(client, engine, nodes, has):
     """An image without tc stands in for a kernel without tbf."""
     the_job = job(engine, nodes, has("dlscale/mxnet:1.9.1"))
     outcome, _ = run(engine, node_containers(the_job))

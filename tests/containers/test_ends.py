@@ -21,7 +21,7 @@ def training(client, out):
 
 
 @pytest.mark.alone
-def test_clean_leaves_a_live_run_alone_and_kill_9_of_its_runner_leaves_nothing(start, client, dlscale, tmp_path):
+def test_clean_spares_a_live_run_and_kill_9_of_its_runner_leaves_nothing(start, client, dlscale, tmp_path):
     """Prevents: a bench that fails with "killed" because somebody runs clean at the same time; orphaned containers that hold devices after their
     runner was killed, and exited ones that nobody removes; a sampler that never exits."""
     process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
@@ -50,7 +50,7 @@ def test_clean_leaves_a_live_run_alone_and_kill_9_of_its_runner_leaves_nothing(s
     [([signal.SIGINT] * 3, 3), ([signal.SIGTERM], 143), ([signal.SIGHUP], 129)],
     ids=["impatient", "timeout", "terminal closed"],
 )
-def test_a_run_that_is_told_to_end_does_so_in_order_and_leaves_its_record(start, client, tmp_path, signals, code):
+def test_a_signalled_run_ends_in_order_and_leaves_its_record(start, client, tmp_path, signals, code):
     process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
     assert wait_until(lambda: training(client, tmp_path), 60)
     watching = samplers(process)
@@ -86,7 +86,7 @@ SLEEPS = ("--image=dlscale/mxnet:1.9.1", "--device=cpu", "--telemetry-hz=0", "--
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("job", [(TRAINS, '"event":"window"'), (SLEEPS, "asleep")], ids=["busy", "silent"])
-def test_a_disk_that_fills_ends_the_run_at_once_and_leaves_a_record_that_says_so(start, has, dlscale, small_disk, job):
+def test_a_full_disk_ends_the_run_immediately_and_is_named(start, has, dlscale, small_disk, job):
     """Once, a run noticed after 97 s, or never if it wrote nothing, and left half a line and a `.probe`."""
     words, begun = job
     has("dlscale/mxnet:1.9.1")

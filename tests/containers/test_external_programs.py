@@ -94,7 +94,7 @@ def test_a_program_that_writes_the_suites_events(has, bench):
     assert record.measurement.samples == 320
 
 
-def test_a_bandwidth_test_has_a_row_of_its_own_unit(has, bench):
+def test_a_bandwidth_test_is_reported_in_its_own_unit(has, bench):
     """`cat` prints the log of a real run on two GPUs."""
     log = "nccl-tests-2.10-error-column.log"
     done = bench(has(MXNET), "cat", f"/dlscale/data/{log}", flags=("--workers=2", f"--data={LOGS}"))
@@ -106,7 +106,7 @@ def test_a_bandwidth_test_has_a_row_of_its_own_unit(has, bench):
     assert "105.5" in done.stdout
 
 
-def test_a_log_in_no_dialect_fails_with_its_first_line(has, bench):
+def test_a_log_in_no_known_dialect_fails_and_quotes_its_first_line(has, bench):
     done = bench(has(MXNET), "sh", "-c", "echo; echo Hello there; echo and good bye")
     assert done.code == 3
     (record,) = done.records
@@ -119,14 +119,14 @@ def test_a_log_in_no_dialect_fails_with_its_first_line(has, bench):
     assert log_of(done).splitlines() == ["", "Hello there", "and good bye"]
 
 
-def test_a_batch_that_nobody_tells_ends_the_run_at_the_first_line_that_needs_it(has, bench):
+def test_an_unknown_batch_ends_the_run_at_the_first_line_that_needs_it(has, bench):
     """Prevents hours of training whose log turns out to need a number that was never requested."""
     done = bench(has(MXNET), *SPEEDOMETER, "100000000", flags=(f"--data={PROGRAMS}",))
     assert done.code == 3
     assert "give BATCH, the samples a device takes at once" in done.records[0].outcome.reason
 
 
-def test_a_command_that_fails_is_told_with_its_last_words(has, bench):
+def test_a_failed_command_is_reported_with_its_last_line(has, bench):
     done = bench(has(MXNET), "python3", "/no/such.py")
     assert done.code == 3
     assert "exit code 2; it last said: python3: can't open file" in done.records[0].outcome.reason
@@ -146,7 +146,7 @@ def test_a_command_is_as_confined_as_every_job(has, bench):
     assert capabilities.split() == ["CapBnd:", "0000000000000000"]
 
 
-def test_an_image_that_is_not_there_is_refused_and_never_pulled(bench):
+def test_a_missing_image_is_refused_and_never_pulled(bench):
     done = bench("dlscale-test/no-such-image:1", "true")
     assert done.code == 2
     assert "type `docker pull dlscale-test/no-such-image:1`, or `dlscale images load`" in done.stderr
@@ -203,7 +203,7 @@ def hostroot(client):
     client.images.remove("dlscale-test/hostroot:1", force=True)
 
 
-def test_what_is_installed_here_runs_in_an_image_that_has_nothing(bench, hostroot):
+def test_a_mounted_usr_runs_in_an_empty_image(bench, hostroot):
     """Use this machine's own shell and Python."""
     if not (Path("/usr/bin/python3").exists() and Path("/lib").is_symlink()):
         pytest.skip("this machine has no Python in a /usr that is whole")
@@ -216,18 +216,18 @@ def test_what_is_installed_here_runs_in_an_image_that_has_nothing(bench, hostroo
     assert without.code == 3
 
 
-def test_an_image_without_a_shell_is_refused_by_the_engine_in_its_own_words(bench, no_shell):
+def test_an_image_without_a_shell_fails_with_the_engines_own_error(bench, no_shell):
     done = bench(no_shell, "/empty")
     assert done.code == 3
     assert "docker would not start dlscale-" in done.records[0].outcome.reason
     assert "/bin/sh" in done.records[0].outcome.reason
 
 
-def test_a_runner_that_is_killed_takes_the_job_with_it_in_an_image_without_python(start, client, no_python, tmp_path):
+def test_a_killed_runner_takes_its_job_along_in_an_image_without_python(start, client, no_python, tmp_path):
     kill_9(start, client, no_python, tmp_path / "out", "sh", "-c", CHATTER)
 
 
-def test_and_so_it_does_where_the_job_does_not_listen_and_has_children(start, client, has, tmp_path):
+def test_a_killed_runner_takes_a_job_along_that_ignores_signals_and_has_children(start, client, has, tmp_path):
     deaf = f"trap '' TERM; setsid sh -c '{CHATTER}' & {CHATTER}"
     kill_9(start, client, has(MXNET), tmp_path / "out", "sh", "-c", deaf)
 

@@ -136,7 +136,7 @@ def test_two_nodes_train_one_model(make_job, run, framework, controller):
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
-def test_a_rank_that_is_killed_on_the_other_node_is_named(client, make_job, run, controller):
+def test_a_killed_rank_on_the_other_node_is_named(client, make_job, run, controller):
     job = make_job(controller=controller, iterations=LONG)
     outcome = run(job, Said(then=lambda: os.kill(rank_of(daemon(client, job)), signal.SIGKILL)))
     assert outcome.status == "failed"
@@ -144,7 +144,7 @@ def test_a_rank_that_is_killed_on_the_other_node_is_named(client, make_job, run,
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
-def test_a_node_that_is_gone_is_named(client, make_job, run, controller):
+def test_a_lost_node_is_named(client, make_job, run, controller):
     job = make_job(controller=controller, iterations=LONG)
     outcome = run(job, Said(then=lambda: daemon(client, job).kill()))
     assert outcome.status == "failed"
@@ -162,7 +162,7 @@ ATTEMPTS = {
 }
 
 
-def test_ranks_come_in_and_nobody_else(make_job, run):
+def test_ssh_admits_only_ranks(make_job, run):
     job = make_job()
     (login,) = horovod.logins(job)
     anyway = f"-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -p {login.port}"

@@ -44,13 +44,13 @@ def inside(client, image, *argv, **options) -> str:
     return client.containers.run(image.reference, list(argv), **{**LOCKED_UP, **options}).decode()
 
 
-def test_an_image_that_is_there_is_not_built_again(client, image):
+def test_an_existing_image_is_not_rebuilt(client, image):
     before = client.images.get(image.reference).id
     built = ensure(image, client=client, cache=cache_dir(), report=pytest.fail)
     assert (built.id, built.lock_sha256) == (before, image.lock_sha256)
 
 
-def test_it_says_what_it_was_made_from(client, image):
+def test_its_labels_name_its_sources(client, image):
     labels = client.images.get(image.reference).labels
     assert labels["org.opencontainers.image.version"] == image.tag
     assert labels["dlscale.lock.sha256"] == file_sha256(image.lock_path)
@@ -67,7 +67,7 @@ def module(image):
     return f"{image.extension}.{name}" if image.extension else name
 
 
-def test_its_smoke_test_passes_as_a_job_runs_and_importing_it_compiles_nothing(client, image):
+def test_its_smoke_test_passes_in_a_jobs_sandbox_and_its_import_compiles_nothing(client, image):
     """The root is read-only, so byte code missing from the image would be compiled at each start of each rank."""
     code = (
         f"import os, runpy, sys, {module(image)}; "
@@ -85,7 +85,7 @@ HOROVOD = [image for image in CPU if image.extension]
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 @pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
-def test_two_ranks_add_up_as_a_job_runs(client, image, controller):
+def test_two_ranks_sum_up_in_a_jobs_sandbox(client, image, controller):
     """In a container without a network, whose name has no address, Gloo's collectives must use the named interface.
 
     By default, Open MPI tries to read the other rank's memory for each message, and reports that it is not permitted.
@@ -103,7 +103,7 @@ def test_two_ranks_add_up_as_a_job_runs(client, image, controller):
 
 
 @pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
-def test_its_sshd_has_no_key_of_its_own_and_its_user_a_shell(client, image):
+def test_its_sshd_has_no_keys_and_its_user_has_a_shell(client, image):
     """Installing the package generates keys, which all owners of the image would share; a login needs a shell."""
     as_root = {"user": "0", "cap_drop": []}
     assert inside(client, image, "find", "/etc/ssh", "/tmp", "/root", "-name", "*_key*", **as_root) == ""
@@ -112,7 +112,7 @@ def test_its_sshd_has_no_key_of_its_own_and_its_user_a_shell(client, image):
     assert "\nuser bench\n" in inside(client, image, "ssh", "-G", "somewhere")
 
 
-def test_it_is_an_ordinary_user_and_can_write_nothing_of_its_own(client, image):
+def test_it_runs_as_an_ordinary_user_who_can_not_modify_it(client, image):
     assert inside(client, image, "id", "--user").strip() == "10001"
     found = inside(
         client,
@@ -126,7 +126,7 @@ def test_it_is_an_ordinary_user_and_can_write_nothing_of_its_own(client, image):
     assert set(found.split()) <= {"/run/lock", "/var/tmp", "/var/lock"}
 
 
-def test_it_holds_the_locked_packages_and_no_others(client, image):
+def test_it_contains_exactly_the_locked_packages(client, image):
     if image.kind == "debian":
         listing = inside(client, image, "dpkg-query", "--show", "--showformat", "${Package}=${Version}\n")
         assert listing.splitlines() == image.lock_path.read_text(encoding="utf-8").splitlines()[2:]
@@ -145,7 +145,7 @@ def test_it_holds_the_locked_packages_and_no_others(client, image):
     assert {**locked, "pip": held["pip"], "setuptools": held["setuptools"]} == held
 
 
-def test_it_tells_nothing_of_this_machine(client, image):
+def test_it_reveals_nothing_about_this_machine(client, image):
     left = inside(
         client,
         image,
@@ -178,7 +178,7 @@ def test_a_build_leaves_nothing_behind(client, image):
     assert client.images.list(filters={"dangling": True, "label": f"{LABEL_BUILDER}={image.reference}"}) == []
 
 
-def test_a_base_comes_out_as_it_did_before(tmp_path):
+def test_a_base_is_reproducible(tmp_path):
     """Rebuild Open MPI's base: it contains the plain one, and the packages with the most maintainer scripts."""
     base = next(base for base in CATALOG.bases if base.name == "bookworm-mpi")
     before = fetch_base(base, cache=cache_dir(), report=print)
@@ -186,7 +186,7 @@ def test_a_base_comes_out_as_it_did_before(tmp_path):
     assert file_sha256(tmp_path / "again.tar") == file_sha256(before)
 
 
-def test_a_set_of_images_moves_through_files(client, tmp_path):
+def test_images_can_be_saved_and_loaded(client, tmp_path):
     """Save, remove, and load an image with the same id, as for a machine without a network."""
     ensure(CPU[0], client=client, cache=cache_dir(), report=print)
     (tmp_path / "Dockerfile").write_text(f"FROM {CPU[0].base.reference}\nLABEL moved=1\n", encoding="utf-8")

@@ -40,7 +40,7 @@ def campaign(client, tmp_path_factory):
     return out, kill(words, deeds_of(words), left=lambda pid: left(client, pid), count=KILLS, at_once=4)
 
 
-def test_nothing_of_a_killed_run_is_half_written(campaign, dlscale):
+def test_a_killed_run_leaves_no_half_written_file(campaign, dlscale):
     """Once, `regrade` called a results folder damaged, and files grew by four MiB per kill."""
     out, killed = campaign
     assert len(killed) == KILLS
@@ -50,7 +50,7 @@ def test_nothing_of_a_killed_run_is_half_written(campaign, dlscale):
     assert not list(out.rglob(".reserve"))
 
 
-def test_nothing_is_left_in_the_engine_and_the_next_bench_has_nothing_to_remove(campaign, client, dlscale):
+def test_nothing_is_left_in_the_engine_for_the_next_bench_to_remove(campaign, client, dlscale):
     """Once, 42 of 61 kills left containers or a network, until the engine ran out of addresses; private keys of a dead run stayed in a volume."""
     out, killed = campaign
     assert [one for pid in killed for one in left(client, pid)] == []

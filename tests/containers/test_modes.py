@@ -49,7 +49,7 @@ def test_inference(dlscale, tmp_path, *, framework, precision, more, effects):
     assert found.accuracy is None
 
 
-def test_a_language_model_answers_prompts_by_batch(dlscale, tmp_path):
+def test_a_language_model_generates_for_each_batch_size(dlscale, tmp_path):
     words = ("--framework=pytorch", "--model=llama-tiny", "--device=cpu", "--mode=infer", "--repeat=1", "--idle=0")
     lengths = ("--batch=4", "--iterations=6", "--warmup=1", "--settings=sequence-length=48,new-tokens=8")
     done = dlscale("bench", *words, *lengths, "--workers=1", out=tmp_path)
@@ -74,7 +74,7 @@ def test_a_language_model_answers_prompts_by_batch(dlscale, tmp_path):
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
-def test_accuracy_in_int8_beside_fp32(dlscale, sample, tmp_path, framework):
+def test_accuracy_in_int8_is_compared_with_fp32(dlscale, sample, tmp_path, framework):
     lengths = ("--batch=4", "--iterations=4", "--warmup=1", f"--data={sample}", "--fit=80", "--precision=int8")
     done = dlscale("bench", "--workers=1", f"--framework={framework}", "--mode=infer", *SMALL, *lengths, out=tmp_path)
     assert done.code == 0, done.stderr

@@ -44,7 +44,7 @@ def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, don
     assert there(podman) == []
 
 
-def test_what_podman_starts_for_those_that_join_its_network_ends_where_no_runner_is(podman, done):
+def test_a_container_started_only_by_those_that_share_its_network_ends_without_a_runner(podman, done):
     """No lease covers a container that was created before its runner was killed, and was started only by its worker, later."""
     first, *others = read_plan(done.out / done.record(2).run_id).containers
     last = next(one for one in others if one.network == f"container:{first.name}" and one.role == "worker")
@@ -79,7 +79,7 @@ def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
     assert wait_until(lambda: not there(podman), 30), there(podman)
 
 
-def test_clean_removes_containers_whose_lease_could_not_end_them(podman, tmp_path):
+def test_clean_removes_paused_containers_of_a_killed_runner(podman, tmp_path):
     """A paused container can't end itself, and stays when its runner is killed."""
     both = {"cwd": ROOT, "env": {**os.environ, **podman}}
 

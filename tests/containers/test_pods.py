@@ -62,7 +62,7 @@ def run(dlscale, client, tmp_path):
         pytest.param("mxnet", ("--strategy=horovod", "--kind=mpijob"), id="mpijob"),
     ],
 )
-def test_what_pods_say_becomes_records_that_claim_no_more_than_is_known(run, dlscale, client, framework, words):
+def test_pods_output_becomes_records_that_claim_no_more_than_is_known(run, dlscale, client, framework, words):
     done = run(f"--framework={framework}", *words)
     assert done.code == 0, done.stderr
     one, two = (next(done_record(run.out, scale)) for scale in (1, 2))
@@ -94,7 +94,7 @@ def done_record(out, scale):
     )
 
 
-def test_a_pod_that_dies_is_named_with_its_last_words_and_its_run_has_no_figures(run):
+def test_a_failed_pod_is_named_with_its_last_line_and_its_run_has_no_figures(run):
     def die(text):
         """Make the program of the run on two pods refuse its command line."""
         return text.replace("/torchrun.py", "/torchrun.py\n        - --no-such-flag") if "node-rank" in text else text
@@ -108,7 +108,7 @@ def test_a_pod_that_dies_is_named_with_its_last_words_and_its_run_has_no_figures
     assert read_plan(run.out / record.run_id).trial.world_size == 2
 
 
-def test_a_run_without_pods_is_named_and_costs_no_other_its_record(dlscale, tmp_path):
+def test_a_run_without_pods_is_named_and_leaves_no_record(dlscale, tmp_path):
     done = dlscale(
         "plan", "--format=k8s", "--framework=pytorch", "--device=cpu", "--workers=1", *SMALL[1:], out=tmp_path / "plan"
     )

@@ -144,7 +144,7 @@ def test_every_layer_of_the_network_has_its_rows_in_every_step(passed, framework
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_what_operators_are_for_is_known(passed, framework):
+def test_operators_have_known_categories(passed, framework):
     events, kernels = passed(framework, "kernels")
     ran = kernels[kernels["kind"] == "op"]
     updates = set() if framework == "caffe" else {"optimizer"}  # `caffe time` makes none
@@ -162,7 +162,7 @@ def test_what_operators_are_for_is_known(passed, framework):
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "tensorflow"])
-def test_a_profiler_changes_nothing_of_what_is_trained(client, passed, framework):
+def test_a_profiler_does_not_change_the_training(client, passed, framework):
     def losses(events):
         by_iteration = sorted((event.first_iteration, event.values) for event in events if isinstance(event, Loss))  # noqa: PD011 - of a loss
         return [value for _, values in by_iteration for value in values]
@@ -186,7 +186,7 @@ def test_a_profiler_changes_nothing_of_what_is_trained(client, passed, framework
         ("caffe", {"model", "step"}),
     ],
 )
-def test_memory_is_told_of_every_phase(passed, framework, phases):
+def test_memory_is_reported_for_every_phase(passed, framework, phases):
     events, kernels = passed(framework, "memory")
     told = {event.phase: event for event in events if isinstance(event, Memory)}
     assert set(told) == phases
@@ -212,7 +212,7 @@ def test_regions_are_parts_of_their_step(passed, framework, names):
     assert kernels is None
 
 
-def test_a_pass_narrowed_to_a_region_has_its_operators_alone(passed):
+def test_a_pass_narrowed_to_a_region_has_only_its_operators(passed):
     _, kernels = passed("mxnet", "kernels", "--profile-region=backward")
     edges = kernels[kernels["kind"] == "region"]
     assert list(edges["name"]) == ["backward"] * ITERATIONS

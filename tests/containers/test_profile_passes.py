@@ -42,14 +42,14 @@ def test_one_measured_run_and_a_pass_of_each_kind(ended, passes):
         assert record.provenance.recorded_at > measured.provenance.recorded_at
 
 
-def test_a_pass_says_what_was_asked_of_it(passes):
+def test_a_pass_records_its_request(passes):
     for record in passes.values():
         assert (record.profile.after, record.profile.iterations) == (6, 3)
     assert passes["kernels"].profile.categories
     assert passes["memory"].profile.memory
 
 
-def test_it_is_named_below_the_table_and_can_be_printed(ended, passes, dlscale):
+def test_a_pass_is_named_below_the_table_and_can_be_printed(ended, passes, dlscale):
     directory = ended.out / passes["kernels"].run_id
     assert f"profile: dlscale profile {directory}" in ended.stdout
     shown = dlscale("profile", directory)
@@ -58,7 +58,7 @@ def test_it_is_named_below_the_table_and_can_be_printed(ended, passes, dlscale):
     assert json.loads(dlscale("profile", directory, "--json").stdout)["kind"] == "kernels"
 
 
-def test_graded_again_all_runs_are_the_same(ended, dlscale):
+def test_regrading_gives_the_same_records(ended, dlscale):
     again = dlscale("regrade", ended.out)
     assert again.code == 0, again.stderr
     assert again.stdout.count(": same") == 3, again.stdout
@@ -81,7 +81,7 @@ def test_a_plan_shows_the_passes_with_their_flags(dlscale):
     assert "--profile=region --profile-after=300 --profile-iterations=5" in done.stdout
 
 
-def test_a_kind_that_a_program_does_not_know_starts_nothing(dlscale, tmp_path):
+def test_an_unsupported_kind_of_pass_is_refused_before_anything_starts(dlscale, tmp_path):
     done = dlscale("bench", "--framework=caffe", "--device=cpu", "--profile=metrics", out=tmp_path)
     assert done.code == 2
     assert "PROFILE=metrics is not offered by FRAMEWORK=caffe" in done.stderr

@@ -22,7 +22,7 @@ FORWARD = 2 * ITERATIONS
 
 
 @pytest.mark.parametrize("words", STRATEGIES.values(), ids=STRATEGIES)
-def test_both_ranks_are_heard_in_full(words, dlscale, tmp_path):
+def test_all_rows_of_both_ranks_arrive(words, dlscale, tmp_path):
     flags = ("--framework=pytorch", "--model=lenet", "--batch=8", "--workers=2", "--profile=kernels")
     flags += ("--techniques=fused-optimizer",)  # one operator a step
     done = dlscale("bench", *flags, *words, f"--profile-iterations={ITERATIONS}", out=tmp_path, only="profiled")

@@ -77,7 +77,7 @@ def left(engine, pid):
     return [*processes(mine), *(one["Names"][0] for one in held if re.search(mine, json.dumps(one["Labels"])))]
 
 
-def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path):
+def test_kill_9_leaves_no_process_and_no_half_written_record(engine, tmp_path):
     name, environment = engine
     words, codes = (*RUN, f"--engine={name}", f"--out={tmp_path}"), (0, 4)
     deeds = deeds_of(words, environment, codes=codes)
@@ -94,7 +94,7 @@ def test_kill_9_leaves_nothing_and_no_record_that_is_half_there(engine, tmp_path
             assert subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout == ""
 
 
-def test_clean_removes_apptainers_own_processes_with_a_job_that_was_stopped(tmp_path):
+def test_clean_removes_apptainers_own_processes_with_a_suspended_job(tmp_path):
     """Suspended with their job, as by Slurm, they do not notice that it was killed, and their environment does not identify them."""
     environment = with_apptainer()
     argv = [sys.executable, "-m", "runner.commands"]

@@ -26,7 +26,7 @@ def test_it_learns_the_sample_set(ended, sample):
     assert sum(curve[-8:]) < sum(curve[:8])
 
 
-def test_damaged_images_are_named_and_are_no_crash(ended):
+def test_damaged_images_are_named_and_skipped(ended):
     names = [name.rpartition("/")[2] for name in ended.records[0].measurement.images_skipped]
     assert names == ["cut_short.jpg", "no_image.jpg"]
 
@@ -50,7 +50,7 @@ def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path, framework, fi
     assert trained.records[0].trial.dataset.images == 160
 
 
-def test_data_that_only_root_may_read_is_refused_with_the_command_that_opens_it(dlscale, sample, tmp_path):
+def test_data_readable_only_by_root_is_refused_with_the_command_that_opens_it(dlscale, sample, tmp_path):
     """A job in a container never runs as root, and would fail on its first image."""
     (tmp_path / "cats").mkdir()
     (tmp_path / "cats" / "a.jpg").write_bytes(next(sample.glob("*/*.jpg")).read_bytes())
@@ -73,14 +73,14 @@ def test_pytorch_does_not_read_recordio(dlscale, tmp_path):
 
 
 @pytest.mark.parametrize("ended", ["pytorch"], indirect=True)
-def test_loader_workers_are_as_asked_and_the_input_is_timed_by_itself(ended):
+def test_the_requested_loader_workers_run_and_the_input_is_timed_separately(ended):
     (record,) = ended.records
     assert record.trial.loader_workers == 2
     assert record.measurement.input_alone_per_s > 0
     assert record.outcome.phases_s["input_alone"] >= 2
 
 
-def test_decoding_on_a_gpu_is_refused_where_cpus_train(dlscale, sample, tmp_path):
+def test_decoding_on_a_gpu_is_refused_for_training_on_cpus(dlscale, sample, tmp_path):
     ended = dlscale("bench", "--framework=pytorch", f"--data={sample}", *LEARN, "--decode=gpu", out=tmp_path)
     assert ended.code == 2
     assert "DECODE=gpu needs a GPU that trains" in ended.stderr

@@ -64,7 +64,7 @@ def test_a_run_with_parameter_servers_leaves_nothing(served, address, tmp_path):
     assert served.containers.list(all=True) == []
 
 
-def test_what_shares_a_network_is_removed_with_it(served):
+def test_a_container_is_removed_along_with_those_that_share_its_network(served):
     """Remains of killed runs are removed in the order in which they are found."""
     api = served.api
     labels = {LABEL_RUN: "a-run", LABEL_RUNNER: "gone"}
@@ -80,7 +80,7 @@ def test_what_shares_a_network_is_removed_with_it(served):
     assert served.containers.list(all=True) == []
 
 
-def test_a_path_that_is_not_there_is_refused_and_not_made(served, tmp_path):
+def test_a_missing_path_is_refused_and_not_created(served, tmp_path):
     missing = tmp_path / "missing"
     job = examples.job(examples.trial(framework="mxnet"))
     (spec,) = launch(job)

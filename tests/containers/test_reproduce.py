@@ -82,13 +82,13 @@ def test_every_row_runs_and_every_finding_is_judged(ended):
     assert "can't be tested here" in ended.stdout
 
 
-def test_the_runs_of_a_study_are_graded_as_any_others(ended):
+def test_the_runs_of_a_study_are_graded_like_any_others(ended):
     assert regrade_all(ended.out) == 0
     assert {record.outcome.status for record in ended.records} == {"ok"}
 
 
 @pytest.mark.parametrize("ended", ["cern-wgan"], indirect=True)
-def test_a_second_call_takes_all_runs_from_file(ended, dlscale):
+def test_a_second_call_reuses_all_runs(ended, dlscale):
     before, made = {record.run_id for record in ended.records}, reproduced(ended)
     assert made.observations
     again = small(dlscale, made.study, ended.out)

@@ -41,7 +41,7 @@ def test_the_machines_own_framework(tmp_path):
     assert cell.images == (f"mxnet {record.trial.version} of {python.parent / 'python3'}",)
 
 
-def test_an_image_that_was_given_with_a_folder_of_this_machine(has, tmp_path):
+def test_a_custom_image_with_a_mount(has, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     words = (f"--image={has(MXNET)}", "--framework=mxnet", f"--mount={mine}:/mnt/mine")
@@ -52,7 +52,7 @@ def test_an_image_that_was_given_with_a_folder_of_this_machine(has, tmp_path):
     assert {"source": str(mine), "target": "/mnt/mine", "read_only": True} in worker["mounts"]
 
 
-def test_the_sources_own_program_is_run_as_the_source_did_and_its_log_read(has, tmp_path):
+def test_the_sources_own_program_runs_with_its_flags_and_its_log_is_read(has, tmp_path):
     """The stand-in logs six windows of 50 batches, like MXNet 0.7's program; a batch in Table 2 is 144."""
     (tmp_path / "imagenet").mkdir()
     tmp_path.chmod(0o755)

@@ -29,7 +29,7 @@ def ended(dlscale, tmp_path_factory):
     return done
 
 
-def test_the_host_was_looked_at_over_the_windows_that_count(ended):
+def test_the_host_is_sampled_over_the_steady_windows(ended):
     record = ended.record(2)
     watched, steady = record.telemetry, record.measurement.steady
     counted = [window for window in record.measurement.windows if window.index >= steady.first_window]
@@ -45,7 +45,7 @@ def test_the_host_was_looked_at_over_the_windows_that_count(ended):
     assert host.memory_mib.avg > 100
 
 
-def test_every_sample_is_in_the_table_and_the_lines_are_gone(ended):
+def test_every_sample_is_in_the_table_and_the_raw_lines_are_removed(ended):
     directory = ended.out / ended.record(2).run_id
     assert sorted(path.suffix for path in directory.glob("telemetry.*")) == [".parquet"]
     samples = pd.DataFrame(read_table(directory, "telemetry"))
@@ -56,14 +56,14 @@ def test_every_sample_is_in_the_table_and_the_lines_are_gone(ended):
     assert len(within) > 1
 
 
-def test_what_can_t_be_had_is_said(ended):
+def test_unavailable_telemetry_is_reported_with_its_reason(ended):
     missing = ended.record(2).telemetry.missing
     assert {entry.reason for entry in missing if entry.device == "gpu"} == {"no NVIDIA device"}
     assert ended.record(2).telemetry.gpus == ()
     assert "no NVIDIA device" in ended.stdout  # with --verbose
 
 
-def test_each_container_tells_what_it_used(ended):
+def test_each_container_reports_its_cpu_time_and_memory(ended):
     record = ended.record(2)
     workers = [spec.name for spec in read_plan(ended.out / record.run_id).containers if spec.role == "worker"]
     used = [record.measurement.used[name] for name in workers]
@@ -78,7 +78,7 @@ def test_regrading_gives_the_same_figures(ended):
     assert new == old
 
 
-def test_nobody_looks_on_where_nobody_should(dlscale, tmp_path):
+def test_telemetry_can_be_switched_off(dlscale, tmp_path):
     done = dlscale("bench", *TRAINING, "--workers=1", "--iterations=20", "--telemetry-hz=0", out=tmp_path)
     assert done.code == 0, done.stderr
     (record,) = done.records
@@ -86,7 +86,7 @@ def test_nobody_looks_on_where_nobody_should(dlscale, tmp_path):
     assert not list(tmp_path.glob("*/telemetry.*"))
 
 
-def test_a_sampler_that_is_killed_costs_the_run_nothing_but_its_samples(tmp_path):
+def test_a_killed_sampler_costs_the_run_only_its_samples(tmp_path):
     with left_running() as begin:
         process = begin("bench", *TRAINING, "--workers=1", "--iterations=100", f"--out={tmp_path}")
         assert wait_until(lambda: list(tmp_path.glob("*/telemetry.jsonl")), 60)

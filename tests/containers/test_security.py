@@ -48,20 +48,20 @@ def inside(client, has):
     return json.loads(lines[-1])
 
 
-def test_it_is_nobody_in_particular_and_can_not_become_anybody(inside):
+def test_it_is_unprivileged_and_can_not_gain_privileges(inside):
     assert inside["uid"] == 10001
     assert inside["capabilities"] == 0
     assert inside["no_new_privileges"] == "1"
 
 
-def test_it_can_write_in_tmp_alone(inside):
+def test_it_can_write_only_in_tmp(inside):
     assert inside["write_tmp"] is True
     assert inside["write_root"] in ("Read-only file system", "Permission denied")
     assert inside["write_programs"] in ("Read-only file system", "Permission denied")
     assert "ro" in inside["root"]
 
 
-def test_it_has_a_loopback_and_no_way_out(inside):
+def test_it_has_only_a_loopback_network(inside):
     assert inside["interfaces"] == ["lo"]
     assert inside["reach_out"] == "Network is unreachable"
 
@@ -71,12 +71,12 @@ def test_it_sees_neither_the_engine_nor_the_runners_environment(inside):
     assert inside["home_of_the_runner"] == []
 
 
-def test_its_first_process_is_the_lease_and_its_limits_are_those_asked_for(inside):
+def test_its_first_process_is_the_lease_and_its_limits_are_as_requested(inside):
     assert "/dlscale/workloads/lease.py" in inside["init"]
     assert inside["cpus"] == [0]
     assert inside["shm"] == 1024 * 2**20
 
 
-def test_the_lease_is_what_the_argv_starts_with():
+def test_the_argv_starts_with_the_lease():
     argv = leased(examples.job(examples.trial()), "true")
     assert argv == ("python3", "/dlscale/workloads/lease.py", "true")

@@ -89,7 +89,7 @@ def ended(pair, dlscale, one_baseline, tmp_path_factory):
     return done
 
 
-def test_the_record_has_two_devices_and_all_their_samples(pair, ended):
+def test_the_record_has_both_devices_and_all_their_samples(pair, ended):
     trial, measurement = ended.record(2).trial, ended.record(2).measurement
     assert (trial.strategy, trial.world_size, trial.processes) == (pair.strategy, 2, pair.processes)
     assert (trial.batch_per_device, trial.global_batch) == (GLOBAL_BATCH // 2, GLOBAL_BATCH)
@@ -111,11 +111,11 @@ def test_both_devices_hold_one_model(pair, ended):
         assert norms["0"] == norms["1"]
 
 
-def test_two_workers_lose_what_one_loses_on_the_same_samples(pair, ended):
+def test_two_workers_have_the_losses_of_one_on_the_same_samples(pair, ended):
     check_losses(ended.record(1), ended.record(2), synchronous=pair.synchronous)
 
 
-def test_the_speedup_is_against_its_own_baseline(ended):
+def test_the_speedup_is_relative_to_its_own_baseline(ended):
     scaling = ended.record(2).scaling
     assert scaling.baseline_run_id == ended.record(1).run_id
     rates = [ended.record(scale).measurement.throughput.value for scale in (1, 2)]
@@ -123,7 +123,7 @@ def test_the_speedup_is_against_its_own_baseline(ended):
     assert ended.record(1).trial.key == ended.record(2).trial.key
 
 
-def test_each_rank_has_cores_of_its_own_and_the_threads_asked_for(pair, ended):
+def test_each_rank_has_its_own_cores_and_the_requested_threads(pair, ended):
     share = len(os.sched_getaffinity(0)) // 2
     cores = [env["cpus"] for env in events(ended, 2, "env")]
     assert [len(own) for own in cores] == [share * 2 // pair.processes] * pair.processes
@@ -132,7 +132,7 @@ def test_each_rank_has_cores_of_its_own_and_the_threads_asked_for(pair, ended):
     assert len(events(ended, 1, "env")[0]["cpus"]) == share
 
 
-def test_more_workers_than_cores_need_a_word_and_leave_a_mark(dlscale, tmp_path):
+def test_more_workers_than_cores_need_an_option_and_degrade_the_run(dlscale, tmp_path):
     workers = len(os.sched_getaffinity(0)) + 1
     words = ("--framework=mxnet", "--device=cpu", "--model=lenet", f"--workers={workers}")
     refused = dlscale("bench", *words, out=tmp_path)

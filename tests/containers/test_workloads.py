@@ -68,7 +68,7 @@ def test_deep_speech_counts_seconds_of_audio(dlscale, tmp_path):
     assert (record.trial.image_shape, record.trial.num_classes) == (None, None)
 
 
-def test_ranks_that_hold_parts_of_a_language_model_learn_what_one_learns(dlscale, one_baseline, tmp_path):
+def test_ranks_that_shard_a_language_model_learn_like_a_single_one(dlscale, one_baseline, tmp_path):
     for strategy, most in (("fsdp", 0.51), ("tp", 0.52)):
         words = (
             "--model=llama-tiny",
@@ -112,7 +112,7 @@ def utterances(tmp_path_factory):
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch"])
-def test_utterances_of_a_folder_are_read_and_those_of_no_use_named(dlscale, tmp_path, utterances, framework):
+def test_utterances_of_a_folder_are_read_and_unusable_ones_named(dlscale, tmp_path, utterances, framework):
     words = ("--device=cpu", "--workers=1", "--batch=4", "--iterations=8", "--warmup=2", "--idle=0")
     model = "--model=deepspeech2-small"
     ended = dlscale("bench", f"--framework={framework}", *words, model, f"--data={utterances}", out=tmp_path)
@@ -142,7 +142,7 @@ def test_horovod_averages_both_networks_of_a_gan(dlscale, tmp_path):
     assert images == 8 * 5 * 4
 
 
-def test_topics_are_learnt_by_epochs(dlscale, tmp_path):
+def test_topics_are_learnt_over_epochs(dlscale, tmp_path):
     words = (
         *("--framework=pytorch", "--device=cpu", "--model=mlp-512-reuters", "--mode=converge", "--epochs=2"),
         "--workers=1",

@@ -73,7 +73,7 @@ def transposed(variables, tf, *, normalized, tables=0):
         variable.assign(tf.constant(value.transpose([axes.index(axis) for axis in range(len(axes))])))
 
 
-def hold(losses):
+def check(losses):
     """Compare the losses of a workload's models with PyTorch's."""
     golden = json.loads(GOLDEN.read_text())
     for model, found in losses.items():

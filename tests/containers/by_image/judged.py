@@ -92,7 +92,7 @@ def infer(framework, data, precision):
     assert latency["with_transfer"] == [seconds for event in of(events, "window") for seconds in event["step_seconds"]]
 
 
-def infer_for_a_while(framework):
+def infer_for_a_time(framework):
     """Infer for a given time instead of a number of batches."""
     lengths = ("--batch=3", "--iterations=0", "--measure-seconds=0.5", "--window=0")
     program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
@@ -102,7 +102,7 @@ def infer_for_a_while(framework):
     assert {event["iterations"] for event in windows} == {pace["window"]}
 
 
-def answers_in_order(predictor, samples, expected):
+def check_order_of_answers(predictor, samples, expected):
     """A GPU program's answers to batches of several lengths in flight must equal those to each sample on its own."""
     import inference
 

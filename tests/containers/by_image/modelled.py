@@ -22,7 +22,7 @@ UNSTEADY = {"googlenet-bvlc"}
 REFERENCE = json.loads((Path(__file__).parents[2] / "golden/flop_per_sample.json").read_text())
 
 
-def hold_local_norm(normalize):
+def check_local_norm(normalize):
     """Check local response normalization of maps (batch, channels, height, width) against its formula, with pixels large enough to matter."""
     x = 100 * np.random.default_rng(1).standard_normal((2, 7, 3, 4), np.float32)
     squares = np.pad(x**2, [(0, 0), (2, 2), (0, 0), (0, 0)])
@@ -30,7 +30,7 @@ def hold_local_norm(normalize):
     np.testing.assert_allclose(normalize(x), x / (1 + 1e-4 * mean) ** 0.75, rtol=1e-4)
 
 
-def hold_rmsprop(step):
+def check_rmsprop(step):
     """Check two steps of RMSprop, with rate 0.1, momentum 0.9 and weight decay 0.5, by formula; `step(gradient)` returns (weight, average).
 
     The first gradient is 1.5 + 0.5 x 1 = 2, and the mean of squares 0.9 x 1 + 0.1 x 4 = 1.3.
@@ -53,18 +53,18 @@ def sizes(name):
     return counted(name) if name in DEEPER else sorted({32, 33, 299, CATALOG[name][0]})
 
 
-def hold_parameters(name, found):
+def check_parameters(name, found):
     assert found == CATALOG[name][1], f"{name} has {found} parameters, the catalog says {CATALOG[name][1]}"
 
 
-def hold_operations(name, size, layers, *, saved=0):
+def check_operations(name, size, layers, *, saved=0):
     """Compare (weights, positions) of layers with PyTorch's operations, minus those that a network is known to save in the forward pass."""
     ours, theirs = per_sample(layers), REFERENCE[name][str(size)]
     for phase, passes in (("forward", 1), ("backward", 2)):
         assert abs(ours[phase] / (theirs[phase] - passes * saved) - 1) < 0.02, (name, size, phase, ours, theirs)
 
 
-def hold_learning(name, losses, untouched):
+def check_learning(name, losses, untouched):
     """Six steps on one batch must lower the loss and give every weight a gradient."""
     assert len(losses) == 6
     assert name in UNSTEADY or losses[-1] < 0.8 * losses[0], f"{name}: {losses}"

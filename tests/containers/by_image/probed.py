@@ -41,7 +41,7 @@ def losses(events):
 OPERATIONS = ["all_gather", "reduce_scatter", "all_to_all"]
 
 
-def hold(train, *, processes, operation, offered=()):
+def check(train, *, processes, operation, offered=()):
     """Check a job's probe; `train` takes additional arguments after `FLAGS` and returns the events.
 
     `offered` are the collectives that the probe times in addition to the job's gradient exchange.

@@ -49,7 +49,7 @@ def forked(argv, ranks):
     """Fork once per rank; separate outputs keep lines of different ranks apart."""
     with tempfile.TemporaryDirectory() as folder:
         said = [[Path(folder) / f"{rank}.{name}" for name in ("out", "err")] for rank in range(len(ranks))]
-        processes = [FORKS.Process(target=become, args=(argv, *both)) for both in zip(ranks, said, strict=True)]
+        processes = [FORKS.Process(target=run_in_fork, args=(argv, *both)) for both in zip(ranks, said, strict=True)]
         # Otherwise, a fork would run this process' main script to define its names.
         with mock.patch.object(sys.modules["__main__"], "__file__", None):
             for process in processes:
@@ -65,7 +65,7 @@ def forked(argv, ranks):
     return outputs
 
 
-def become(argv, environment, said):
+def run_in_fork(argv, environment, said):
     """Turn a fork into a program: its arguments, its folder first on the path, its output in two files."""
     multiprocessing.set_start_method(None, force=True)  # the program's own forks use the default
     os.environ.update(environment)

@@ -30,7 +30,7 @@ def weights(shapes):
     ]
 
 
-def hold(losses):
+def check(losses):
     """Compare losses by size with PyTorch's."""
     golden = json.loads(GOLDEN.read_text())
     assert set(losses) == set(golden) == set(SIZES)

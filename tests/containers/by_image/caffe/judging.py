@@ -21,7 +21,7 @@ def predictor(model, folder):
     return Predictor(infer_parser("").parse_args([*WORDS, f"--model={model}"]), caffe, Path(folder), nvidia=False)
 
 
-def answers_are_of_each_image_alone():
+def answers_do_not_depend_on_the_batch():
     for model in ("resnet18", "googlenet"):
         with tempfile.TemporaryDirectory() as folder:
             made = predictor(model, folder)
@@ -37,7 +37,7 @@ def answers_are_of_each_image_alone():
                 np.testing.assert_allclose(made.net.blobs[made.scores].data[0], scores[row], rtol=1e-3, atol=1e-4)
 
 
-def a_batch_is_held_against_what_is_free():
+def a_batch_beyond_free_memory_is_refused():
     """As on a GPU. LeNet's blobs at 32 pixels, by hand: 3x32x32, 20x28x28, 20x14x14, 50x10x10, 50x5x5, 500 and 3 numbers of 4 bytes."""
     with tempfile.TemporaryDirectory() as folder:
         made = predictor("lenet", folder)
@@ -53,7 +53,7 @@ def a_batch_is_held_against_what_is_free():
         raise AssertionError("nine samples do not fit into four fifths of what ten take")
 
 
-answers_are_of_each_image_alone()
-a_batch_is_held_against_what_is_free()
+answers_do_not_depend_on_the_batch()
+a_batch_beyond_free_memory_is_refused()
 judged.infer("caffe", judged.folder(), "fp32")
-judged.infer_for_a_while("caffe")
+judged.infer_for_a_time("caffe")

@@ -10,7 +10,7 @@ from pathlib import Path
 import caffe
 import data_caffe
 import numpy as np
-from modelled import hold_learning
+from modelled import check_learning
 from models_caffe import Net, extend
 
 SOLVER = 'net: "{}"\nbase_lr: {}\nlr_policy: "fixed"\nmomentum: 0.9\nsolver_mode: CPU\nrandom_seed: 1\nsnapshot_after_train: false\n'
@@ -46,4 +46,4 @@ for name, image_size, rate in (("lenet", 32, 0.003), ("resnet18", 32, 0.03), ("g
         for blob in layer.blobs
         if layer.type not in {"BatchNorm", "Bias"} and not blob.diff.any()
     ]
-    hold_learning(name, losses, untouched)
+    check_learning(name, losses, untouched)

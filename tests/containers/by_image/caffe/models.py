@@ -9,7 +9,7 @@ import tempfile
 
 import caffe
 import data_caffe
-from modelled import CATALOG, counted, hold_operations, hold_parameters, sizes
+from modelled import CATALOG, check_operations, check_parameters, counted, sizes
 from models_caffe import MODELS, Net, extend
 
 STATISTICS = {"BatchNorm": 3, "Bias": 1}  # untrained blobs, first in their layer
@@ -34,23 +34,23 @@ def layers(found):
     ]
 
 
-def hold_counts(name, size):
+def check_counts(name, size):
     """Check the counts of a network as the program trains it."""
     net = Net(name, nvidia=False)
     data_caffe.synthetic(net, batch=1, image_size=size, num_classes=1000, seed=1)
     extend(net, name, size, 1000)
     found = built(net)
     assert layers(found) == net.multiplied, (name, size)
-    hold_operations(name, size, net.multiplied)
+    check_operations(name, size, net.multiplied)
     if size == CATALOG[name][0]:
         trained = [blob for layer in found.layers for blob in list(layer.blobs)[STATISTICS.get(layer.type, 0) :]]
-        hold_parameters(name, sum(blob.data.size for blob in trained))
-        hold_parameters(name, net.parameters)
+        check_parameters(name, sum(blob.data.size for blob in trained))
+        check_parameters(name, net.parameters)
         everything = sum(blob.data.size for layer in found.layers for blob in layer.blobs)
         assert everything == net.parameters + net.frozen, f"{name}: {everything} numbers in a snapshot"
 
 
-def hold_shapes(name, size):
+def check_shapes(name, size):
     net = Net(name, nvidia=False)
     shapes = f"shape {{ dim: 1 dim: 3 dim: {size} dim: {size} }} shape {{ dim: 1 }}"
     net.layer("DummyData", [], ["data", "label"], f"dummy_data_param {{ {shapes} }}")
@@ -70,6 +70,6 @@ def hold_shapes(name, size):
 assert set(CATALOG) == set(MODELS), set(CATALOG) ^ set(MODELS)
 for name in CATALOG:
     for size in counted(name):
-        hold_counts(name, size)
+        check_counts(name, size)
     for size in sizes(name):
-        hold_shapes(name, size)
+        check_shapes(name, size)

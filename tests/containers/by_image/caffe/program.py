@@ -44,7 +44,7 @@ def run(**flags):
     return done.returncode, events, done.stderr.decode()
 
 
-def begun(**streams):
+def start_endless_run(**streams):
     """Start an endless run and wait until it measures: its process, and the status file of Caffe's process."""
     process = subprocess.Popen(command(iterations=1000000), stdout=subprocess.PIPE, **streams)
     for line in process.stdout:
@@ -88,7 +88,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert events[-1]["event"] == "run_start"
 
 # When terminated, it ends Caffe.
-process, status = begun(stderr=subprocess.PIPE)
+process, status = start_endless_run(stderr=subprocess.PIPE)
 process.terminate()
 while process.stderr.read(65536):
     pass
@@ -96,7 +96,7 @@ assert process.wait(timeout=30) == 128 + signal.SIGTERM
 assert not status.exists()
 
 # When killed, it takes Caffe along.
-process, status = begun(stderr=subprocess.DEVNULL)
+process, status = start_endless_run(stderr=subprocess.DEVNULL)
 process.kill()
 process.wait(timeout=30)
 deadline = time.monotonic() + 30

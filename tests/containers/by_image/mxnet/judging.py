@@ -30,7 +30,7 @@ for _ in range(2):
 """
 
 
-def strategies_validate_one_network(data):
+def all_strategies_validate_the_same_network(data):
     """With the same images in the same global batches, cropped alike and without normalization, all strategies train the same network."""
     found = {
         "one": judged.converge("mxnet", data),
@@ -53,7 +53,7 @@ def strategies_validate_one_network(data):
             assert abs(one - other) < 1e-3 * max(1, other), sums
 
 
-def int8_is_int8():
+def int8_computes_in_int8():
     """Everything from the first convolution to the last dense layer is in int8; an image's answer does not depend on its batch."""
     from infer_mxnet import Predictor
     from with_mxnet.shim import mx
@@ -85,16 +85,16 @@ def several_batches_are_answered_in_order():
     predictor.lay_out = lambda samples: mx.nd.array(samples, dtype=samples.dtype)
     samples, _ = predictor.library(18)
     expected = [int(predictor.predict(samples[row : row + 1])[0]) for row in range(18)]
-    judged.answers_in_order(predictor, samples, expected)
+    judged.check_order_of_answers(predictor, samples, expected)
 
 
 if sys.argv[1:2] == ["job"]:
     parameter_server(tuple(sys.argv[2:]))
 else:
     folder = judged.folder(lambda colour, _: JPEGS[colour])
-    int8_is_int8()
+    int8_computes_in_int8()
     several_batches_are_answered_in_order()
     parameter_server((sys.executable, "-c", SHARING))
-    strategies_validate_one_network(folder)
+    all_strategies_validate_the_same_network(folder)
     judged.infer("mxnet", folder, "int8")
-    judged.infer_for_a_while("mxnet")
+    judged.infer_for_a_time("mxnet")

@@ -9,11 +9,11 @@ from functools import partial
 from modelled import (
     CATALOG,
     REFERENCE,
+    check_learning,
+    check_local_norm,
+    check_operations,
+    check_parameters,
     counted,
-    hold_learning,
-    hold_local_norm,
-    hold_operations,
-    hold_parameters,
     per_sample,
     sizes,
 )
@@ -22,7 +22,7 @@ from networks import MXNET, NETWORKS, UNCHANGED, basic_block, resnet
 from with_mxnet.shim import mx
 
 
-def earlier_stride(image_size, *, published):
+def saved_by_earlier_stride(image_size, *, published):
     """Operations saved by the zoo's bottleneck ResNets, by hand.
 
     The stride of the first block of stages 2 to 4 is in its 1x1 convolution instead of its 3x3 one, so the 1x1 has a quarter of the
@@ -54,7 +54,7 @@ def six_steps_lower_the_loss(name):
         loss.backward()
         trainer.step(8)
         losses.append(float(loss.mean().asscalar()))
-    hold_learning(name, losses, [p.name for p in trained(net) if not p.grad().asnumpy().any()])
+    check_learning(name, losses, [p.name for p in trained(net) if not p.grad().asnumpy().any()])
 
 
 assert set(CATALOG) == set(MXNET)
@@ -65,11 +65,11 @@ for name, (image_size, _) in CATALOG.items():
         (_, *arguments), shapes, _ = output.infer_shape(images=(2, 3, size, size))
         assert set(shapes) == {(2, 1000)}, f"{name} at {size} pixels gives {shapes}"
         if size == image_size:
-            hold_parameters(name, sum(map(math.prod, arguments)))
+            check_parameters(name, sum(map(math.prod, arguments)))
     for size in counted(name):
         deep = name.replace(UNCHANGED, "") in {"resnet50", "resnet101", "resnet152"}
-        saved = earlier_stride(size, published=size >= 96 or UNCHANGED in name) if deep else 0
-        hold_operations(name, size, multiplied(undrawn(name, size, 1000), size), saved=saved)
+        saved = saved_by_earlier_stride(size, published=size >= 96 or UNCHANGED in name) if deep else 0
+        check_operations(name, size, multiplied(undrawn(name, size, 1000), size), saved=saved)
 
 # A ResNet that only `networks.py` declares comes from the zoo; the paper has 21.8 million parameters (torchvision: 21,797,672).
 NETWORKS["resnet34"] = partial(resnet, block=basic_block, depths=(3, 4, 6, 3))
@@ -81,6 +81,6 @@ net = build("lenet", 32, 1000, [mx.cpu()])
 net.cast("float16")
 net.hybridize(static_alloc=True, static_shape=True)
 assert per_sample(multiplied(net, 32))["forward"] == REFERENCE["lenet"]["32"]["forward"]
-hold_local_norm(lambda x: MAKERS["local_norm"]()(mx.nd.array(x)).asnumpy())
+check_local_norm(lambda x: MAKERS["local_norm"]()(mx.nd.array(x)).asnumpy())
 for name in ("resnet18", "inception-bn", "googlenet-bvlc"):
     six_steps_lower_the_loss(name)

@@ -6,7 +6,7 @@ Prevents a probe whose keys or optimizer stay in the store and take part in the 
 import subprocess
 import sys
 
-from probed import hold, program, ran, read
+from probed import check, program, ran, read
 from programs import parameter_server
 
 ports = iter((20001, 20002))
@@ -22,5 +22,5 @@ def on_two_devices(*more):
     return ran(*program("mxnet"), "--devices=2", "--strategy=kvstore", "--kvstore=device", *more)
 
 
-hold(on_two_workers, processes=2, operation="push_pull")
-hold(on_two_devices, processes=1, operation="push_pull")
+check(on_two_workers, processes=2, operation="push_pull")
+check(on_two_devices, processes=1, operation="push_pull")

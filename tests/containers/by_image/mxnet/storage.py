@@ -22,7 +22,7 @@ def held(storage):
     return storage.held()[0]
 
 
-def comes_to(storage, now, peak):
+def reaches(storage, now, peak):
     """Whether held and peak memory reach these values: MXNet releases memory, and reports it, in threads that nothing waits for."""
     high, deadline = 0, time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -34,7 +34,7 @@ def comes_to(storage, now, peak):
     return False
 
 
-def begins_anew(storage, size):
+def peak_is_reset(storage, size):
     """Whether the peak falls to the memory held, once all releases are reported."""
     deadline = time.monotonic() + 30
     while held(storage) != (size, size):
@@ -46,10 +46,10 @@ def begins_anew(storage, size):
 
 storage = Storage(mx, "cpu")
 kept = numbers(8)
-assert comes_to(storage, 8 * MEGABYTE, 8 * MEGABYTE)
+assert reaches(storage, 8 * MEGABYTE, 8 * MEGABYTE)
 passing = numbers(20)
 del passing
-assert comes_to(storage, 8 * MEGABYTE, 28 * MEGABYTE)
-assert begins_anew(storage, 8 * MEGABYTE)
+assert reaches(storage, 8 * MEGABYTE, 28 * MEGABYTE)
+assert peak_is_reset(storage, 8 * MEGABYTE)
 more = numbers(4)
-assert comes_to(storage, 12 * MEGABYTE, 12 * MEGABYTE)
+assert reaches(storage, 12 * MEGABYTE, 12 * MEGABYTE)

@@ -58,7 +58,7 @@ def train(how, *words):
     sys.stdout.write(json.dumps(told))
 
 
-def hold_updates():
+def check_updates():
     for model, weights in (("alexnet", 16), ("resnet18", 62)):
         plain, nothing, *others = trained(model)
         assert abs(plain[-1] - plain[0]) > 0.01, "a curve this flat would prove nothing"
@@ -69,7 +69,7 @@ def hold_updates():
         assert (same[0], same[2]) == (others[0], others[2])
 
 
-def hold_bf16():
+def check_bf16():
     plain, _, *others = trained("resnet18")
     losses, effects, *same = trained("resnet18", precision="bf16")
     assert effects == {"amp": 21}  # 20 convolutions and the last layer
@@ -80,7 +80,7 @@ def hold_bf16():
     np.testing.assert_allclose(scaled, losses, rtol=1e-3)
 
 
-def turning(operator):
+def accepting_channels_last(operator):
     """Wrap a channels-first MXNet operator to accept channels-last maps and weights."""
 
     @functools.wraps(operator)
@@ -92,7 +92,7 @@ def turning(operator):
     return run
 
 
-def hold_channels_last():
+def check_channels_last():
     """Scores and gradients agree on one batch, no layer keeps the other layout, and the operations are unchanged."""
     from models_mxnet import ChannelsLast, build, graph_of, multiplied, nodes_of
     from with_mxnet.shim import mx
@@ -111,7 +111,7 @@ def hold_channels_last():
         batch = images[:, :, :size, :size]
         mx.random.seed(1)
         net = build(name, size, 10, [mx.cpu()])
-        plain = answered(net, batch, mx)
+        plain = scores_and_gradient_norms(net, batch, mx)
         cost = multiplied(net, size)
         net = channels_last(net, mx, ChannelsLast())
         nodes = nodes_of(graph_of(net))
@@ -121,15 +121,15 @@ def hold_channels_last():
         assert len(convolutions) > 1
         own = {kind: getattr(mx.nd, kind) for kind in ("Convolution", "Pooling")}
         for kind, operator in own.items():
-            setattr(mx.nd, kind, turning(operator))
-        turned = answered(net, batch, mx)
+            setattr(mx.nd, kind, accepting_channels_last(operator))
+        turned = scores_and_gradient_norms(net, batch, mx)
         for kind, operator in own.items():
             setattr(mx.nd, kind, operator)
         for one, other in zip(turned, plain, strict=True):  # normalizations over few pixels amplify rounding
             np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-3 * abs(other).max(), err_msg=name)
 
 
-def answered(net, batch, mx):
+def scores_and_gradient_norms(net, batch, mx):
     """Return a network's scores, and the norm of each gradient. Dropout, after the last map, drops the same units in both layouts."""
     mx.random.seed(2)
     with mx.autograd.record():
@@ -145,6 +145,6 @@ def answered(net, batch, mx):
 if sys.argv[1] in {"train", "scale"}:
     train(*sys.argv[1:])
 else:
-    hold_updates()
-    hold_bf16()
-    hold_channels_last()
+    check_updates()
+    check_bf16()
+    check_channels_last()

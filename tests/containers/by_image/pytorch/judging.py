@@ -59,7 +59,7 @@ def validation_is_counted_as_by_hand(data):
     assert not trained & {name for name, _ in training.held_out.loader.dataset.images}
 
 
-def statistics_are_rank_0s(data):
+def validation_uses_rank_0s_statistics(data):
     class Second(Alone):
         """A rank that receives rank 0's statistics."""
 
@@ -75,7 +75,7 @@ def statistics_are_rank_0s(data):
     assert all((buffer == 7).all() for buffer in training.net.buffers())
 
 
-def validations_change_no_training(data):
+def validation_does_not_change_training(data):
     """Train on the same images with and without validation."""
     linked = judged.folder()
     for name in ("blue", "green", "red"):
@@ -88,7 +88,7 @@ def validations_change_no_training(data):
     assert losses(plain) == losses(watched)
 
 
-def precisions_are_what_they_say():
+def each_precision_has_its_dtype():
     words = [*judged.COMMON, "--batch=3", "--iterations=5", "--window=2", "--data=synthetic"]
     for precision, kind in (("bf16", torch.bfloat16), ("int8", torch.qint8)):
         args = infer_command_line().parse_args([*words, f"--precision={precision}"])
@@ -107,11 +107,11 @@ def precisions_are_what_they_say():
 if __name__ == "__main__":
     folder = judged.folder()
     validation_is_counted_as_by_hand(folder)
-    statistics_are_rank_0s(folder)
-    validations_change_no_training(folder)
-    precisions_are_what_they_say()
+    validation_uses_rank_0s_statistics(folder)
+    validation_does_not_change_training(folder)
+    each_precision_has_its_dtype()
     judged.converge("pytorch", folder)
     judged.converge("pytorch", folder, "--strategy=ddp", "--batch=2", ranks=torchrun(2), processes=2)
     for name in ("fp32", "bf16", "int8"):
         judged.infer("pytorch", folder, name)
-    judged.infer_for_a_while("pytorch")
+    judged.infer_for_a_time("pytorch")

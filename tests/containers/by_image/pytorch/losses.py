@@ -6,4 +6,4 @@ from flags import parser
 from train_pytorch import Cnn
 
 training = alone.training(Cnn, parser, *alike.WORDS["vit-ti16"])
-alike.hold({"vit-ti16": alike.copied(training, normalized="biased")})
+alike.check({"vit-ti16": alike.copied(training, normalized="biased")})

@@ -12,12 +12,12 @@ from modelled import (
     CATALOG,
     DEEPER,
     REFERENCE,
+    check_learning,
+    check_local_norm,
+    check_operations,
+    check_parameters,
+    check_rmsprop,
     counted,
-    hold_learning,
-    hold_local_norm,
-    hold_operations,
-    hold_parameters,
-    hold_rmsprop,
     sizes,
 )
 from models_torch import Maker, build, undrawn
@@ -37,7 +37,7 @@ def on_meta(name, size, num_classes=1000):
         return undrawn(name, size, num_classes)
 
 
-def every(told):
+def all_scores(told):
     """Scores of the network and of its auxiliary classifiers."""
     return told if isinstance(told, tuple) else (told,)
 
@@ -46,7 +46,7 @@ def run(net, size):
     """PyTorch's operation count of one training step."""
     with sdpa_kernel(SDPBackend.MATH):  # others recompute products in their backward pass, and count them
         with FlopCounterMode(display=False) as forward:
-            scores = every(net(torch.empty(BATCH, 3, size, size, device="meta")))
+            scores = all_scores(net(torch.empty(BATCH, 3, size, size, device="meta")))
         with FlopCounterMode(display=False) as backward:
             sum(output.sum() for output in scores).backward()
     return {"forward": forward.get_total_flops() // BATCH, "backward": backward.get_total_flops() // BATCH}
@@ -78,14 +78,14 @@ def six_steps_lower_the_loss(name):
     losses = []
     for _ in range(6):
         optimizer.zero_grad()
-        loss = sum(torch.nn.functional.cross_entropy(scores, labels) for scores in every(net(images)))
+        loss = sum(torch.nn.functional.cross_entropy(scores, labels) for scores in all_scores(net(images)))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    hold_learning(name, losses, [label for label, p in net.named_parameters() if not p.grad.any()])
+    check_learning(name, losses, [label for label, p in net.named_parameters() if not p.grad.any()])
 
 
-def blocks_are_pytorchs_own():
+def blocks_match_pytorchs():
     """Outputs and gradients equal those of PyTorch's encoder layer with the same weights under other names."""
     for after in (False, True):
         torch.manual_seed(1)
@@ -113,7 +113,7 @@ def blocks_are_pytorchs_own():
         assert all(torch.allclose(theirs.grad, ours.grad, atol=1e-10) for theirs, ours in pairs), after
 
 
-def rmsprop_is_tensorflows():
+def rmsprop_matches_tensorflows():
     weight = torch.nn.Parameter(torch.ones(1))
     update = RmsProp([weight], lr=0.1, momentum=0.9, weight_decay=0.5)
 
@@ -122,24 +122,24 @@ def rmsprop_is_tensorflows():
         update.step()
         return weight.item(), update.state[weight]["average"].item()
 
-    hold_rmsprop(step)
+    check_rmsprop(step)
 
 
 assert set(CATALOG) == set(MODELS)
 seen = {}
 for name, (image_size, _) in CATALOG.items():
-    hold_parameters(name, sum(p.numel() for p in on_meta(name, image_size).parameters()))
+    check_parameters(name, sum(p.numel() for p in on_meta(name, image_size).parameters()))
     for size in {*sizes(name), *(() if name in DEEPER else (95, 96))}:  # and around the limit of the small stem
-        told = every(on_meta(name, size, 10)(torch.empty(2, 3, size, size, device="meta")))
+        told = all_scores(on_meta(name, size, 10)(torch.empty(2, 3, size, size, device="meta")))
         assert {tuple(scores.shape) for scores in told} == {(2, 10)}, f"{name} at {size} pixels gives {told}"
     for size in counted(name):
         net = on_meta(name, size)
         seen.setdefault(name, {})[str(size)] = run(net, size)
-        hold_operations(name, size, layers(net, size))
+        check_operations(name, size, layers(net, size))
 assert seen == REFERENCE, f"the reference for the other frameworks differs; this is PyTorch's: {json.dumps(seen)}"
 counting_leaves_no_trace()
-hold_local_norm(lambda x: Maker(7, 3).local_norm()(torch.from_numpy(x)).numpy())
-rmsprop_is_tensorflows()
-blocks_are_pytorchs_own()
+check_local_norm(lambda x: Maker(7, 3).local_norm()(torch.from_numpy(x)).numpy())
+rmsprop_matches_tensorflows()
+blocks_match_pytorchs()
 for name in ("resnet18", "inception-bn", "googlenet-bvlc", "vit-ti16"):
     six_steps_lower_the_loss(name)

@@ -60,7 +60,7 @@ def clocks_agree():
     assert abs(longer) < 1e-3, f"regions took {longer} s longer for the profiler"
 
 
-def hold(events, *, rank=0):
+def check(events, *, rank=0):
     """Check a rank's `kernels` pass: its rows, its operators by number and its regions."""
     (start,), (stop,) = ([event for event in of(events, f"profile_{edge}") if event["rank"] == rank] for edge in EDGES)
     assert (start["kind"], start["source"]) == ("kernels", "torch.profiler")
@@ -91,7 +91,7 @@ def within(row, region):
 def one_rank_traces_all_regions():
     events = single("--profile=kernels", "--profile-iterations=3", "--profile-after=8")
     assert of(events, "profile_start")[0]["iteration"] == 8
-    _, operators, regions = hold(events)
+    _, operators, regions = check(events)
     # The optimizer clears the gradients before the forward pass and steps after the backward pass.
     assert [row["name"] for row in regions] == ["input", "optimizer", "forward", "backward", "optimizer"] * 3
     for name, region in WHERE.items():
@@ -112,8 +112,8 @@ def one_rank_traces_all_regions():
     assert of(plain, "run_stop")[0]["parameter_norm"] == ended_with["parameter_norm"]
 
 
-def a_region_alone_is_traced():
-    _, operators, regions = hold(single("--profile=kernels", "--profile-iterations=3", "--profile-region=backward"))
+def a_single_region_can_be_traced():
+    _, operators, regions = check(single("--profile=kernels", "--profile-iterations=3", "--profile-region=backward"))
     assert [row["name"] for row in regions] == ["backward"] * 3
     names = {row["name"] for row in operators}
     assert "aten::convolution_backward" in names
@@ -124,7 +124,7 @@ def two_ranks_trace_themselves():
     events = passed(*TORCHRUN, *PROGRAM, "--devices=1", "--strategy=ddp", "--profile=kernels", "--profile-iterations=3")
     assert len({event["iteration"] for event in of(events, "profile_start")}) == 1, "the ranks warmed up differently"
     for rank in (0, 1):
-        _, operators, regions = hold(events, rank=rank)
+        _, operators, regions = check(events, rank=rank)
         reduced = [row for row in operators if row["name"] == "gloo:all_reduce"]
         assert len(reduced) >= 3
         assert all(any(within(row, r) for r in regions if r["name"] == "backward") for row in reduced)
@@ -133,7 +133,7 @@ def two_ranks_trace_themselves():
     assert norms[0] == norms[1]
 
 
-def other_kinds_tell_what_they_are_for():
+def other_kinds_report_their_own_events():
     events = single("--profile=memory", "--profile-iterations=3")
     found = {event["phase"]: event for event in of(events, "memory")}
     assert set(found) == {"model", *REGIONS}
@@ -157,6 +157,6 @@ def other_kinds_tell_what_they_are_for():
 
 clocks_agree()
 one_rank_traces_all_regions()
-a_region_alone_is_traced()
+a_single_region_can_be_traced()
 two_ranks_trace_themselves()
-other_kinds_tell_what_they_are_for()
+other_kinds_report_their_own_events()

@@ -7,18 +7,18 @@ result that only another rank sees.
 import tempfile
 from pathlib import Path
 
-from probed import OPERATIONS, hold, of, program, ran
+from probed import OPERATIONS, check, of, program, ran
 from programs import torchrun
 
 PROGRAM = (*program("pytorch"), "--devices=1")
 
-hold(
+check(
     lambda *more: ran(*PROGRAM, "--strategy=ddp", *more, ranks=torchrun(2)),
     processes=2,
     operation="all_reduce",
     offered=OPERATIONS,
 )
-hold(lambda *more: ran(*PROGRAM, "--strategy=single", *more), processes=1, operation=None)
+check(lambda *more: ran(*PROGRAM, "--strategy=single", *more), processes=1, operation=None)
 
 # A library that corrupts one element on one rank, but not on the rank that reports.
 BROKEN = f"""

@@ -57,11 +57,11 @@ def ranks_train_one_model(workload):
     assert operations == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
     assert sum(event["operation"] == "all_reduce" for event in of(double, "bandwidth")) == len(SIZES)
     assert len(of(double, "compute")) == 2
-    units_are_whole(workload, single, double)
+    check_units(workload, single, double)
     return single
 
 
-def units_are_whole(workload, single, double):
+def check_units(workload, single, double):
     """Throughput's units are correct, and the same on one rank and on two."""
     told = [[event.get("units") for event in of(events, "window")] for events in (single, double)]
     if workload == "dense_reuters":
@@ -75,7 +75,7 @@ def units_are_whole(workload, single, double):
         assert all(abs(sum(units) - expected) < 1e-6 for units in told), (told, expected)
 
 
-def a_profiler_trains_as_ever(workload, single):
+def a_profiler_does_not_change_training(workload, single):
     events = passed(*one(workload, "--profile=region", "--profile-after=17", "--profile-iterations=3"))
     found = {event["name"]: event["seconds"] for event in of(events, "regions")}
     assert set(found) == {"input", "forward", "backward", "optimizer"}
@@ -90,6 +90,6 @@ def a_profiler_trains_as_ever(workload, single):
 
 
 for name in PROGRAMS:
-    a_profiler_trains_as_ever(name, ranks_train_one_model(name))
+    a_profiler_does_not_change_training(name, ranks_train_one_model(name))
 events = passed(*one("deepspeech2", "--profile=kernels", "--profile-iterations=1", "--profile-after=1"))
 assert {"aten::convolution_backward", "aten::gru", "aten::_ctc_loss"} <= {row["name"] for row in events.rows}

@@ -32,7 +32,7 @@ def scores(made, samples):
         return made.net([tf.constant(samples), tf.constant([5, 5])]).numpy()
 
 
-def all_precisions_answer_as_fp32_does():
+def all_precisions_agree_with_fp32():
     for model, precision in (("alexnet", "fp32"), ("resnet18", "bf16"), ("resnet18", "int8")):
         made = predictor(model, precision)
         samples, labels = made.library(64)
@@ -80,10 +80,10 @@ def several_batches_are_answered_in_order():
     made = OnGpu(args, tf)
     samples, _ = made.library(18)
     expected = [int(made.predict(samples[row : row + 1])[0]) for row in range(18)]
-    judged.answers_in_order(made, samples, expected)
+    judged.check_order_of_answers(made, samples, expected)
 
 
-def real_images_are_answered_and_learned_from_apart():
+def training_and_inference_images_do_not_overlap():
     root = Path(tempfile.mkdtemp())
     for name, level in (("dark", 20), ("light", 220)):
         (root / name).mkdir()
@@ -106,7 +106,7 @@ def real_images_are_answered_and_learned_from_apart():
     assert len(answered) > 1
 
 
-def too_little_memory_is_told_apart_from_other_errors():
+def out_of_memory_is_distinguished_from_other_errors():
     made = predictor("lenet", "fp32")
     errors = tf.errors
     for error, expected in (
@@ -126,9 +126,9 @@ def too_little_memory_is_told_apart_from_other_errors():
         raise AssertionError(error)
 
 
-all_precisions_answer_as_fp32_does()
+all_precisions_agree_with_fp32()
 int8_is_int8_throughout()
 weights_are_rounded()
 several_batches_are_answered_in_order()
-real_images_are_answered_and_learned_from_apart()
-too_little_memory_is_told_apart_from_other_errors()
+training_and_inference_images_do_not_overlap()
+out_of_memory_is_distinguished_from_other_errors()

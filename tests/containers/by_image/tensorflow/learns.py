@@ -6,7 +6,7 @@ is the same on all ranks or in several steps.
 """
 
 import numpy as np
-from modelled import hold_learning
+from modelled import check_learning
 from models_tensorflow import build
 from with_tensorflow.layers import Dropout
 from with_tensorflow.optimizers import AdamW, Sgd
@@ -29,7 +29,7 @@ for name in ("resnet18", "inception-bn", "vit-ti16"):
         gradients = tape.gradient(loss, variables)
         sgd.apply(gradients)
         losses.append(float(loss))
-    hold_learning(
+    check_learning(
         name, losses, [v.name for v, gradient in zip(variables, gradients, strict=True) if not gradient.numpy().any()]
     )
 

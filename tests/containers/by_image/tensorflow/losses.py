@@ -13,4 +13,4 @@ training = Cnn(alike.flags(parser, "vit-ti16"), tf, Alone("/cpu:0"))
 in_order = training.variables
 # PyTorch lists the class token and the positions before the convolution that makes the other tokens.
 alike.transposed([*in_order[2:4], *in_order[:2], *in_order[4:]], tf, normalized="biased")
-alike.hold({"vit-ti16": training.read([training.step() for _ in range(alike.STEPS)])})
+alike.check({"vit-ti16": training.read([training.step() for _ in range(alike.STEPS)])})

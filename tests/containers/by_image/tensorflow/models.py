@@ -9,11 +9,11 @@ from keras import StatelessScope
 from modelled import (
     CATALOG,
     REFERENCE,
+    check_local_norm,
+    check_operations,
+    check_parameters,
+    check_rmsprop,
     counted,
-    hold_local_norm,
-    hold_operations,
-    hold_parameters,
-    hold_rmsprop,
     per_sample,
     sizes,
 )
@@ -43,7 +43,7 @@ FAMILY = {"resnet101": "resnet50", "resnet152": "resnet50", "vgg19": "vgg16", "v
 FAMILY |= {"googlenet-mxnet": "googlenet-bvlc", "resnet152-imagenet-stem": "resnet50-imagenet-stem"}
 
 
-def hold(name, size):
+def check(name, size):
     """Check a network's shapes and operations at a size, and return it."""
     with StatelessScope(initialize_variables=False):  # no weight is drawn
         net = build(name, size, 1000)
@@ -54,16 +54,16 @@ def hold(name, size):
         expected = LAST_MAP[FAMILY.get(name, name)].get(size, maps[-1])
         assert maps[-1] == expected, f"{name} at {size} pixels ends with a map of {maps[-1]}, not {expected}"
         if size in counted(name):
-            hold_operations(name, size, multiplied(net))
+            check_operations(name, size, multiplied(net))
     return net
 
 
 assert set(CATALOG) == set(MODELS)
 for name, (image_size, _) in CATALOG.items():
     for size in sizes(name):
-        net = hold(name, size)
+        net = check(name, size)
         if size == image_size:
-            hold_parameters(name, sum(math.prod(weight.shape) for weight in net.trainable_variables))
+            check_parameters(name, sum(math.prod(weight.shape) for weight in net.trainable_variables))
 
 weight = tf.Variable([1.0])
 rates = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.5}
@@ -75,7 +75,7 @@ def step(gradient):
     return weight.numpy()[0], update.averages[0].numpy()[0]
 
 
-hold_rmsprop(step)
-hold_local_norm(lambda x: LocalNorm()(x.transpose(0, 2, 3, 1)).numpy().transpose(0, 3, 1, 2))
+check_rmsprop(step)
+check_local_norm(lambda x: LocalNorm()(x.transpose(0, 2, 3, 1)).numpy().transpose(0, 3, 1, 2))
 set_precision("bf16")
 assert per_sample(multiplied(build("lenet", 32, 1000)))["forward"] == REFERENCE["lenet"]["32"]["forward"]

@@ -4,16 +4,16 @@ Prevents a probe that changes the variables of its job, a wrong sum, a buffer th
 device.
 """
 
-from probed import hold, program, ran
+from probed import check, program, ran
 from tf_workers import environment
 
 CLUSTER = ["127.0.0.1:20001", "127.0.0.1:20002"]
 WORKERS = [environment(CLUSTER, rank, rank) for rank in (0, 1)]
 PROGRAM = program("tensorflow", "lenet")  # the others take a minute to trace
 
-hold(
+check(
     lambda *more: ran(*PROGRAM, "--devices=1", "--strategy=multiworker", *more, ranks=WORKERS),
     processes=2,
     operation="all_reduce",
 )
-hold(lambda *more: ran(*PROGRAM, "--devices=2", "--strategy=mirrored", *more), processes=1, operation="all_reduce")
+check(lambda *more: ran(*PROGRAM, "--devices=2", "--strategy=mirrored", *more), processes=1, operation="all_reduce")

@@ -34,7 +34,7 @@ assert held_out[0] == ("dark/04.jpg", 0)
 FLAGS = {"image_size": 32, "batch": 4, "devices": 1, "seed": 1, "loader_workers": 1, "data": str(root)}
 
 
-def the_middle_is_the_one_of_all_frameworks():
+def the_central_crop_is_that_of_all_frameworks():
     for height, width in ((24, 40), (33, 33), (51, 36), (9, 100), (300, 201)):
         left, top, side = central_square(width, height)
         pixels = (
@@ -47,7 +47,7 @@ def the_middle_is_the_one_of_all_frameworks():
         np.testing.assert_allclose(middle(jpeg, 32).numpy(), expected, atol=1)
 
 
-def each_image_is_looked_at_once():
+def each_image_is_validated_once():
     everyone = []
     for devices, processes in ((1, 1), (1, 2), (2, 1)):
         seen, unread = [], set()
@@ -87,7 +87,7 @@ class ByHand(Cnn):
         self.take(keras.Model([images, seed], bright(x)))
 
 
-def what_is_right_is_counted():
+def correct_answers_are_counted():
     words = [f"--{name.replace('_', '-')}={value}" for name, value in FLAGS.items()]
     more = ("--model=lenet", "--num-classes=2", "--iterations=2", "--warmup=1", "--window=1", "--precision=fp32")
     rates = ("--learning-rate=0.1", "--momentum=0", "--weight-decay=0", "--threads=1", "--cpus-per-worker=0")
@@ -114,7 +114,7 @@ def what_is_right_is_counted():
         assert all((part == copies[0]).all() for part in copies)
 
 
-def a_network_in_use_neither_drops_nor_gathers():
+def inference_neither_drops_nor_updates_statistics():
     images, seed = keras.Input(shape=(2, 2, 1)), keras.Input(batch_shape=(2,), dtype="int32")
     net = keras.Model([images, seed], Dropout(0.5, number=0)(BatchNorm(epsilon=0.0)(images), seed))
     mean, variance = net.non_trainable_weights
@@ -128,7 +128,7 @@ def a_network_in_use_neither_drops_nor_gathers():
     np.testing.assert_allclose(mean, 3.0 * 0.9 + 7.0 * 0.1, rtol=1e-6)
 
 
-the_middle_is_the_one_of_all_frameworks()
-each_image_is_looked_at_once()
-what_is_right_is_counted()
-a_network_in_use_neither_drops_nor_gathers()
+the_central_crop_is_that_of_all_frameworks()
+each_image_is_validated_once()
+correct_answers_are_counted()
+inference_neither_drops_nor_updates_statistics()

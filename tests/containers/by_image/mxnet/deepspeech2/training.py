@@ -31,7 +31,7 @@ def recognizer(*words, flags=None):
     return Recognizer(flags or parser("").parse_args([*alone.ONE, *alone.SPEECH, *words]), mx)
 
 
-def the_layers_are_those_of_the_catalog():
+def layers_match_the_catalog():
     assert set(CATALOG) == set(SIZES)
     for name, size in SIZES.items():
         net = DeepSpeech2(**size._asdict())  # shapes only, no weights
@@ -44,7 +44,7 @@ def utterances_are_packed_in_the_order_of_their_steps():
     assert places.tolist() == [[0, 1, 2], [3, 4, 5], [6, 0, 0]]
 
 
-def padding_reaches_no_output():
+def padding_affects_no_output():
     """Utterances of three lengths get the same scores in a batch as alone."""
     mx.random.seed(1)
     net = build("deepspeech2-small", [CPU])
@@ -76,7 +76,7 @@ def both_directions_are_added():
     assert (np.abs(sound.grad.asnumpy()[0]).sum(0) > 0).all()
 
 
-def operations_are_those_of_pytorch():
+def operations_are_counted_as_by_hand():
     """Per second of audio, by hand: 100 frames, 50 steps; 161 frequencies become 81 and 41."""
     net = build("deepspeech2-small", [CPU])
     found = sum(weights * positions for weights, positions in net.multiplied(100))
@@ -97,7 +97,7 @@ def training_lowers_the_loss():
     assert abs(made.batches.source.units - 2 * samples / speech.RATE) < 1e-9
 
 
-def gradients_are_clipped_to_their_norm():
+def the_gradients_norm_is_clipped():
     made = recognizer("--clip-norm=0.5")
     made.step()
     # With two utterances, gradients are kept as sums, twice the mean.
@@ -115,7 +115,7 @@ def parameters(net):
     return [*found, net.full[1].weight, net.full[1].bias, net.output.weight, net.output.bias]
 
 
-def losses_are_those_of_pytorch():
+def losses_match_pytorchs():
     found = {}
     for size, numbers in recognized.SIZES.items():
         SIZES[recognized.MODEL] = Size(*numbers)
@@ -124,14 +124,14 @@ def losses_are_those_of_pytorch():
         for parameter, value in zip(own, recognized.weights([p.shape for p in own]), strict=True):
             parameter.set_data(mx.nd.array(value))
         found[size] = [made.read([made.step()])[0] for _ in range(recognized.STEPS)]
-    recognized.hold(found)
+    recognized.check(found)
 
 
-the_layers_are_those_of_the_catalog()
+layers_match_the_catalog()
 utterances_are_packed_in_the_order_of_their_steps()
-padding_reaches_no_output()
+padding_affects_no_output()
 both_directions_are_added()
-operations_are_those_of_pytorch()
+operations_are_counted_as_by_hand()
 training_lowers_the_loss()
-gradients_are_clipped_to_their_norm()
-losses_are_those_of_pytorch()
+the_gradients_norm_is_clipped()
+losses_match_pytorchs()

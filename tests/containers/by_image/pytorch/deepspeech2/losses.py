@@ -33,4 +33,4 @@ def losses(size):
 
 
 if __name__ == "__main__":
-    recognized.hold({size: losses(size) for size in recognized.SIZES})
+    recognized.check({size: losses(size) for size in recognized.SIZES})

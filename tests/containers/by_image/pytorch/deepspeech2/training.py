@@ -46,7 +46,7 @@ def parameters(channels, depth, width, normalize, suite):
     return found + (4 * channels + 2 * (joined if suite else width * depth) if normalize else 0)
 
 
-def the_layers_are_those_of_the_catalog():
+def layers_match_the_catalog():
     assert set(CATALOG) == set(SIZES)
     for name, sizes in SIZES.items():
         with torch.device("meta"):
@@ -54,7 +54,7 @@ def the_layers_are_those_of_the_catalog():
         assert sum(p.numel() for p in net.parameters()) == parameters(*sizes) == CATALOG[name][1], name
 
 
-def padding_reaches_no_output():
+def padding_affects_no_output():
     """Utterances of three lengths get the same probabilities in a batch as alone."""
     torch.manual_seed(1)
     net = build("deepspeech2-small")
@@ -99,7 +99,7 @@ def recognizer(*words, ranks=None):
     return alone.training(Recognizer, parser, *alone.SPEECH, *words, ranks=ranks)
 
 
-def the_loss_is_that_of_all_ways_to_say_the_text():
+def the_loss_sums_over_all_alignments():
     """Two utterances, of three and two steps, with texts of two characters and one: the sum over every output sequence with that text."""
     torch.manual_seed(1)
     told = torch.randn(3, 2, 29).log_softmax(2)
@@ -126,7 +126,7 @@ def the_loss_is_that_of_all_ways_to_say_the_text():
     assert lost.item() == math.inf
 
 
-def operations_are_those_that_are_done():
+def operations_match_pytorchs_counter():
     """In a batch without padding, the count equals PyTorch's, which sees the recurrent layers' products on a CPU."""
     net = build("deepspeech2-small")
     frames = 60
@@ -158,7 +158,7 @@ def training_lowers_the_loss():
     assert abs(made.batches.source.units - 2 * samples / speech.RATE) < 1e-9
 
 
-def gradients_are_clipped_to_their_norm():
+def the_gradients_norm_is_clipped():
     made = recognizer("--clip-norm=0.5")
     made.step()
     norm = math.sqrt(sum(p.grad.square().sum().item() for p in made.parameters))
@@ -187,11 +187,11 @@ def a_folder_of_audio_is_read():
         assert abs(sum(seconds) - 2 * sum(lengths[1:]) / speech.RATE) < 1e-9, seconds
 
 
-the_layers_are_those_of_the_catalog()
-padding_reaches_no_output()
+layers_match_the_catalog()
+padding_affects_no_output()
 both_directions_are_added()
-the_loss_is_that_of_all_ways_to_say_the_text()
-operations_are_those_that_are_done()
+the_loss_sums_over_all_alignments()
+operations_match_pytorchs_counter()
 training_lowers_the_loss()
-gradients_are_clipped_to_their_norm()
+the_gradients_norm_is_clipped()
 a_folder_of_audio_is_read()

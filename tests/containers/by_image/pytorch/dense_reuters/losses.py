@@ -10,4 +10,4 @@ from train_pytorch import Mlp
 from with_pytorch.ranks import Alone
 
 training = Mlp(alike.flags(parser, "mlp-512-reuters"), torch, torch.device("cpu"), Alone())
-alike.hold({"mlp-512-reuters": alike.copied(training)})
+alike.check({"mlp-512-reuters": alike.copied(training)})

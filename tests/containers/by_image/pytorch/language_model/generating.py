@@ -27,7 +27,7 @@ def generator(model, *words):
     return Generator(args, torch, torch.device("cpu"))
 
 
-def without(made, prompts):
+def generated_without_cache(made, prompts):
     """Generate the same tokens, reading the whole sequence for each."""
     tokens = torch.from_numpy(prompts)
     with torch.inference_mode():
@@ -60,7 +60,7 @@ for model in ("gpt-tiny", "llama-tiny"):
     prompts, labels = made.library(3)
     assert (prompts.shape, labels) == ((3, 15), None)
     answers = made.predict(prompts)
-    assert np.array_equal(answers, without(made, prompts))
+    assert np.array_equal(answers, generated_without_cache(made, prompts))
     assert len({tuple(row) for row in answers.tolist()}) == 3, "sequences that answer alike would prove nothing"
     assert np.array_equal(made.predict(prompts[1:2]), answers[1:2])
 

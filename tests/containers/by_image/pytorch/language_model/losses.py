@@ -18,7 +18,7 @@ def trained(model, strategy, ranks, *words):
     return ran(PROGRAM, *flags, ranks=torchrun(ranks) if ranks > 1 else ({},))
 
 
-def hold(single, events, ranks, *, least_share, most_share):
+def check(single, events, ranks, *, least_share, most_share):
     """Compare losses and weights with one process'; `least_share` and `most_share` bound each rank's share of its bytes."""
     mine, told = losses(single), losses(events)
     each = [told[rank * STEPS : (rank + 1) * STEPS] for rank in range(ranks)]
@@ -51,6 +51,6 @@ for model, strategy, ranks, words, shares, handed in (
     (GPT, "tp", 2, (), (0.5, 0.57), 655_360),
 ):
     events = trained(model, strategy, ranks, *words)
-    hold(alone_on[model], events, ranks, least_share=shares[0], most_share=shares[1])
+    check(alone_on[model], events, ranks, least_share=shares[0], most_share=shares[1])
     assert {start["gradient_bytes"] for start in of(events, "run_start")} == {handed}, strategy
     assert {sum(event["units"] for event in of(events, "window") if event["rank"] == 0)} == {10 * BATCH // ranks * 32}

@@ -33,7 +33,7 @@ def flags(model, *words):
     return parser("").parse_args([*alone.ONE, *alone.LANGUAGE, f"--model={model}", *words])
 
 
-def shapes_and_costs_are_those_of_the_catalog():
+def shapes_and_operations_match_the_catalog():
     """On the meta device: shapes are enough for both."""
     catalog = json.loads(sys.argv[2])["language_model"]
     assert set(catalog) == set(SIZES)
@@ -75,7 +75,7 @@ def heads_read_their_own_groups():
         assert (one - other).abs().max() < 1e-5
 
 
-def positions_turn_by_their_distance():
+def positions_rotate_by_their_distance():
     turn = turns(64, 16)
     q, k = torch.randn(1, 1, 1, 16).expand(1, 64, 1, 16), torch.randn(1, 1, 1, 16).expand(1, 64, 1, 16)
     products = turned(q, turn)[0, :, 0] @ turned(k, turn)[0, :, 0].T
@@ -97,7 +97,7 @@ def no_token_sees_its_successors():
         assert not torch.allclose(seen[0][:, 20:], seen[1][:, 20:], atol=1e-2)
 
 
-def every_way_has_the_gradients_of_the_plain_one():
+def all_options_have_the_same_gradients():
     for model in (*TINY, "bert-tiny"):
         plain = gradients(training(model, "--batch=4"))
         assert all(gradient.abs().max() > 0 for gradient in plain.values()), model
@@ -125,7 +125,7 @@ def they_learn_in_each_precision():
             }
 
 
-def products_in_8_bits_are_those_in_fp32_but_for_their_rounding():
+def products_in_8_bits_differ_from_fp32_only_by_rounding():
     """The error does not depend on the numbers' magnitude, because each tensor has its own scale."""
     torch.manual_seed(1)
     for size in (1e-6, 1.0, 1e4):
@@ -142,7 +142,7 @@ def products_in_8_bits_are_those_in_fp32_but_for_their_rounding():
         assert (results[1][0] - results[0][0]).norm() > 0.01 * results[0][0].norm(), "nothing was rounded"
 
 
-def dense_layers_of_the_blocks_alone_are_in_8_bits():
+def only_the_blocks_dense_layers_are_in_8_bits():
     net = build(flags("gpt-tiny", "--precision=fp8"), torch.device("cpu"))
     assert {name for name, layer in net.named_modules() if isinstance(layer, fp8.Linear)} == {
         f"blocks.{number}.{layer}"
@@ -153,7 +153,7 @@ def dense_layers_of_the_blocks_alone_are_in_8_bits():
     assert net.state_dict().keys() == plain.state_dict().keys()
 
 
-def the_update_is_adamw_with_decay_for_matrices_alone():
+def the_update_is_adamw_with_decay_for_matrices_only():
     made = training("gpt-tiny")
     before = {name: p.detach().clone() for name, p in made.net.named_parameters()}
     made.step()
@@ -164,7 +164,7 @@ def the_update_is_adamw_with_decay_for_matrices_alone():
         assert (p - expected).abs().max() < 1e-5, name
 
 
-def masks_follow_from_the_sequence():
+def masks_depend_only_on_the_seed_and_the_sequence():
     rows = np.random.default_rng(1).integers(0, 512, (64, 101))
     read, targets = masked(rows, seed=1, vocabulary=512)
     places, wanted = targets[:, 0], targets[:, 1]
@@ -189,7 +189,7 @@ def an_encoder_sees_both_ways():
     assert not torch.allclose(net.read(tokens)[:, :20], net.read(changed)[:, :20], atol=1e-4)
 
 
-def windows_of_a_file_are_read_alike_on_one_rank_and_on_two():
+def windows_of_a_file_are_the_same_on_one_rank_and_on_two():
     from tokens import Windows
 
     with tempfile.TemporaryDirectory() as folder:
@@ -209,15 +209,15 @@ def windows_of_a_file_are_read_alike_on_one_rank_and_on_two():
         assert (source.decoded, source.units) == (2, 64)
 
 
-shapes_and_costs_are_those_of_the_catalog()
+shapes_and_operations_match_the_catalog()
 heads_read_their_own_groups()
-positions_turn_by_their_distance()
+positions_rotate_by_their_distance()
 no_token_sees_its_successors()
-masks_follow_from_the_sequence()
+masks_depend_only_on_the_seed_and_the_sequence()
 an_encoder_sees_both_ways()
-every_way_has_the_gradients_of_the_plain_one()
+all_options_have_the_same_gradients()
 they_learn_in_each_precision()
-products_in_8_bits_are_those_in_fp32_but_for_their_rounding()
-dense_layers_of_the_blocks_alone_are_in_8_bits()
-the_update_is_adamw_with_decay_for_matrices_alone()
-windows_of_a_file_are_read_alike_on_one_rank_and_on_two()
+products_in_8_bits_differ_from_fp32_only_by_rounding()
+only_the_blocks_dense_layers_are_in_8_bits()
+the_update_is_adamw_with_decay_for_matrices_only()
+windows_of_a_file_are_the_same_on_one_rank_and_on_two()

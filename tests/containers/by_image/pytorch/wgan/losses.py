@@ -15,4 +15,4 @@ def losses(model):
     return alike.copied(training, normalized=model != "wgan-nobn")
 
 
-alike.hold({model: losses(model) for model in ("wgan", "wgan-gp", "wgan-nobn")})
+alike.check({model: losses(model) for model in ("wgan", "wgan-gp", "wgan-nobn")})

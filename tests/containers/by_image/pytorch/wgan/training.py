@@ -34,7 +34,7 @@ def training(model="wgan-nobn", *words):
     return alone.training(Wgan, parser, f"--model={model}", *of_model, "--batch=4", *words)
 
 
-def the_networks_are_the_authors():
+def networks_match_the_authors():
     # Batch normalization has a weight and a bias per channel, except after the critic's first and last layer and the generator's last.
     expected = {
         "wgan": (GENERATOR + 2 * (512 + 256 + 128 + 64), CRITIC + 2 * (128 + 256 + 512)),
@@ -65,7 +65,7 @@ def residual_parameters():
     return generator, critic
 
 
-def a_penalty_is_of_the_gradient_between_both():
+def the_penalty_uses_the_gradient_between_real_and_made():
     """The gradient of 3 x the sum of four pixels has norm 6 everywhere: 10 x (6 - 1)², less the estimate of 3 x (8 - 4)."""
     told = Estimate(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 1, bias=False)), 10.0)
     torch.nn.init.constant_(told.critic[1].weight, 3.0)
@@ -79,7 +79,7 @@ def a_penalty_is_of_the_gradient_between_both():
     ].weight.grad
 
 
-def operations_are_those_that_are_done():
+def operations_match_pytorchs_counter():
     for n_critic, model in ((1, "wgan-nobn"), (5, "wgan-nobn"), (2, "wgan-gp")):
         made = training(model, f"--n-critic={n_critic}")
         with FlopCounterMode(display=False) as counter:
@@ -94,13 +94,13 @@ def operations_are_those_that_are_done():
             assert abs(sum(event["operators"].values()) / event["flop_per_sample"] - 1) < 1e-6
 
 
-def gradients_are_as_large_as_they_are_sent():
+def gradient_bytes_depend_on_the_precision_sent():
     for size, words in ((4, ()), (2, ("--techniques=bf16-gradients",))):
         made = training("wgan-nobn", "--n-critic=2", *words)
         assert made.gradient_bytes() == size * (count(made.generator) + 2 * count(made.critic)), words
 
 
-def weights_stay_in_their_cube():
+def critic_weights_stay_clipped():
     made = training("wgan", "--learning-rate=0.01")
     assert max(weight.abs().max() for weight in made.weights) > CLIP, "nothing to clip would prove nothing"
     for _ in range(3):
@@ -110,7 +110,7 @@ def weights_stay_in_their_cube():
     assert max(weight.abs().max() for weight in made.weights) <= CLIP
 
 
-def each_update_is_of_one_network():
+def each_update_changes_one_network():
     made = training()
     before = [p.clone() for p in made.generator.parameters()]
     made.teach_critic()
@@ -159,11 +159,11 @@ def a_folder_of_images_is_read():
     assert (source.units, source.decoded, source.skipped) == (14, 14, {"rooms/broken.jpg"})
 
 
-the_networks_are_the_authors()
-a_penalty_is_of_the_gradient_between_both()
-operations_are_those_that_are_done()
-gradients_are_as_large_as_they_are_sent()
-weights_stay_in_their_cube()
-each_update_is_of_one_network()
+networks_match_the_authors()
+the_penalty_uses_the_gradient_between_real_and_made()
+operations_match_pytorchs_counter()
+gradient_bytes_depend_on_the_precision_sent()
+critic_weights_stay_clipped()
+each_update_changes_one_network()
 the_critic_learns_and_then_the_generator()
 a_folder_of_images_is_read()

@@ -11,4 +11,4 @@ from with_tensorflow.shim import tf
 
 training = Mlp(alike.flags(parser, "mlp-512-reuters"), tf, Alone("/cpu:0"))
 alike.transposed(training.variables, tf, normalized=False)
-alike.hold({"mlp-512-reuters": training.read([training.step() for _ in range(alike.STEPS)])})
+alike.check({"mlp-512-reuters": training.read([training.step() for _ in range(alike.STEPS)])})

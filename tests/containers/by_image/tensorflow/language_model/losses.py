@@ -20,4 +20,4 @@ for first in range(STEM, end, BLOCK):
 ordered += training.variables[end:]
 scales = {number for number, variable in enumerate(ordered) if "gamma" in variable.name}
 alike.transposed(ordered, tf, normalized=scales, tables=TABLES)
-alike.hold({"bert-tiny": training.read([training.step() for _ in range(alike.STEPS)])})
+alike.check({"bert-tiny": training.read([training.step() for _ in range(alike.STEPS)])})

@@ -25,7 +25,7 @@ def training(*words):
     return Bert(parser("").parse_args([*alone.ONE, *alone.LANGUAGE, "--model=bert-tiny", *words]), tf, Alone("/cpu:0"))
 
 
-def shapes_and_costs_are_those_of_the_catalog():
+def shapes_and_operations_match_the_catalog():
     catalog = json.loads(sys.argv[2])["language_model"]
     assert set(catalog) == set(MODELS)
     for model, (_, parameters) in catalog.items():
@@ -39,7 +39,7 @@ def shapes_and_costs_are_those_of_the_catalog():
             assert flop_per_token(model, length=length)["forward"] == forward / length, model
 
 
-def weights_start_as_pytorchs():
+def weights_start_like_pytorchs():
     set_seed(1)
     net, size = build(SIZES["bert-base"], 8), SIZES["bert-base"]
     *_, head, _, _, _, _ = net.trainable_variables  # then its bias, its normalization, and the scores' bias
@@ -54,7 +54,7 @@ def weights_start_as_pytorchs():
         assert abs(value.std() / expected - 1) < max(0.005, spread), (name, value.std(), expected)
 
 
-def it_sees_both_ways_and_answers_at_the_places():
+def it_reads_both_ways_and_predicts_at_the_places():
     net = build(SIZES["bert-tiny"], 32)
     tokens = np.random.default_rng(1).integers(0, 512, (2, 32), np.int32)
     changed = np.concatenate((tokens[:, :20], (tokens[:, 20:] + 1) % 512), axis=1)
@@ -81,7 +81,7 @@ def it_learns_in_each_precision():
     set_precision("fp32")
 
 
-shapes_and_costs_are_those_of_the_catalog()
-weights_start_as_pytorchs()
-it_sees_both_ways_and_answers_at_the_places()
+shapes_and_operations_match_the_catalog()
+weights_start_like_pytorchs()
+it_reads_both_ways_and_predicts_at_the_places()
 it_learns_in_each_precision()

@@ -16,4 +16,4 @@ def losses(model):
     return training.read([training.step() for _ in range(alike.STEPS)])
 
 
-alike.hold({model: losses(model) for model in ("wgan", "wgan-gp", "wgan-nobn")})
+alike.check({model: losses(model) for model in ("wgan", "wgan-gp", "wgan-nobn")})

@@ -46,7 +46,7 @@ def count(nets):
     return sum(int(np.prod(weight.shape)) for net in nets for weight in net.trainable_weights)
 
 
-def the_networks_are_the_catalogs():
+def networks_match_the_catalog():
     for name, (size, parameters) in CATALOG["wgan"].items():
         nets = build(name, size, flags.latent_size(name))
         assert count(nets) == parameters, name
@@ -56,7 +56,7 @@ def the_networks_are_the_catalogs():
             assert nets[1].output.shape == (None, 1, 1, 1)
 
 
-def rmsprop_has_its_number_beside_the_root():
+def rmsprop_adds_epsilon_outside_the_root():
     weights = tf.Variable([1.0, 1.0])
     update = RmsProp([weights], learning_rate=0.1)
     # v = 0.01 g²; w = 1 - 0.1 g / (0.1 g + 1e-8): a gradient of 1e-7 is at epsilon, one of 2 far above it.
@@ -68,7 +68,7 @@ def rmsprop_has_its_number_beside_the_root():
     np.testing.assert_allclose(weights, [-0.2, 0.2])
 
 
-def a_step_trains_both_and_keeps_the_critic_in_its_cube():
+def a_step_trains_both_networks_and_clips_the_critic():
     made = training("--batch=4")
     before = [variable.numpy() for variable in made.variables]
     made.step()
@@ -81,7 +81,7 @@ def a_step_trains_both_and_keeps_the_critic_in_its_cube():
     assert made.gradient_bytes() == 4 * (count([made.generator]) + 2 * count([made.critic]))
 
 
-def two_devices_lose_what_one_loses():
+def two_devices_have_the_losses_of_one():
     together = training("--batch=2", "--devices=2", "--strategy=mirrored", ranks=Mirrored(["/cpu:0", "/cpu:1"]))
     one = training("--batch=4")
     for _ in range(5):
@@ -90,7 +90,7 @@ def two_devices_lose_what_one_loses():
     assert first == second
 
 
-def real_images_have_the_range_of_made_ones():
+def real_images_have_the_range_of_generated_ones():
     root = Path(tempfile.mkdtemp())
     (root / "white").mkdir()
     for number in range(4):
@@ -108,8 +108,8 @@ def real_images_have_the_range_of_made_ones():
     assert source.units == 4
 
 
-the_networks_are_the_catalogs()
-rmsprop_has_its_number_beside_the_root()
-a_step_trains_both_and_keeps_the_critic_in_its_cube()
-two_devices_lose_what_one_loses()
-real_images_have_the_range_of_made_ones()
+networks_match_the_catalog()
+rmsprop_adds_epsilon_outside_the_root()
+a_step_trains_both_networks_and_clips_the_critic()
+two_devices_have_the_losses_of_one()
+real_images_have_the_range_of_generated_ones()
