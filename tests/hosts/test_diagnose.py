@@ -11,7 +11,7 @@ from runner.core.container_spec import LABEL_RUN
 from runner.results.store import read_record
 
 
-def test_every_host_is_measured_by_itself_and_nothing_stays_there(rig, engine, tmp_path):
+def test_every_host_is_measured_separately_and_left_clean(rig, engine, tmp_path):
     small = (
         "--framework=mxnet",
         "--model=lenet",

@@ -74,7 +74,7 @@ def left(client):
     return sorted([one.name for one in containers] + [one.name for one in client.volumes.list(filters=by_label)])
 
 
-def test_nodes_are_what_the_rig_made_them(rig, nodes):
+def test_a_survey_finds_the_nodes_as_the_rig_set_them_up(rig, nodes):
     found = nodes(4)
     assert [seen.host.name for seen in found] == [node.name for node in rig.nodes]
     for seen, made in zip(found, rig.nodes, strict=True):
@@ -88,14 +88,14 @@ def test_nodes_are_what_the_rig_made_them(rig, nodes):
         assert left(seen.docker.client) == []
 
 
-def test_every_pair_meets_and_the_doctor_says_so(rig, here):
+def test_every_pair_of_hosts_connects_and_the_doctor_says_so(rig, here):
     code, found = doctor(rig.hosts(2))
     assert code == 0, found
     assert found["pairs"]["sentence"].startswith("all 2 hosts reach each other on eth0")
     assert {finding["level"] for finding in found.values()} <= {"ok", "warn"}
 
 
-def test_a_second_interface_is_a_wire_of_its_own(rig, nodes):
+def test_a_second_interface_is_checked_separately(rig, nodes):
     found = nodes(3)
     assert reach(found, [end_of(one, "eth1") for one in found]) == ()
     rig.cut_link(N2, "eth1")
@@ -103,7 +103,7 @@ def test_a_second_interface_is_a_wire_of_its_own(rig, nodes):
     assert reach(found, [end_of(one, "eth0") for one in found]) == ()
 
 
-def test_an_engine_over_a_socket_survives_the_cut_and_tells_of_it(rig, nodes):
+def test_an_engine_at_a_socket_survives_a_cut_link_and_reports_it(rig, nodes):
     """The engine is still reachable, so that the interface itself can be checked."""
     found = nodes(3, way="unix")
     rig.cut_link(N2)
@@ -111,7 +111,7 @@ def test_an_engine_over_a_socket_survives_the_cut_and_tells_of_it(rig, nodes):
     assert said == "n2: its interface eth0 is down, so n1, n3 can't reach it"
 
 
-def test_ssh_over_the_link_that_is_cut(rig):
+def test_a_cut_link_that_carries_ssh(rig):
     hosts = rig.hosts(2)
     rig.cut_link(N2)
     code, found = doctor(hosts)
@@ -120,7 +120,7 @@ def test_ssh_over_the_link_that_is_cut(rig):
     assert found["n1 engine"]["level"] == "ok"
 
 
-def test_ssh_refused(rig):
+def test_refused_ssh(rig):
     hosts = rig.hosts(2)
     rig.stop_ssh(N2)
     code, found = doctor(hosts)
@@ -132,7 +132,7 @@ def test_ssh_refused(rig):
 
 
 @pytest.mark.parametrize("way", ["ssh", "unix"])
-def test_an_engine_that_is_stopped(rig, way):
+def test_a_stopped_engine(rig, way):
     hosts = rig.hosts(2, way=way)
     rig.stop_engine(N1)
     code, found = doctor(hosts)
@@ -166,7 +166,7 @@ def test_clocks_ten_seconds_apart(rig, tmp_path, here):
     assert N1 not in found
 
 
-def test_hardware_that_is_claimed_and_not_there(rig, here):
+def test_missing_hardware_that_the_hosts_file_claims(rig, here):
     hosts = rig.hosts(1)
     text = hosts.read_text().replace("eth0", "eth7")
     wrong = hosts.with_name("wrong.yaml")
@@ -180,7 +180,7 @@ def test_hardware_that_is_claimed_and_not_there(rig, here):
         wrong.unlink()
 
 
-def test_an_image_that_one_node_lacks_is_brought_there(nodes, here):
+def test_a_missing_image_is_copied_to_the_node(nodes, here):
     found = nodes(2)
     reference = base_image().reference
     clients = [seen.docker.client for seen in found]
@@ -191,7 +191,7 @@ def test_an_image_that_one_node_lacks_is_brought_there(nodes, here):
     assert {client.images.get(reference).id for client in clients} == set(ids.values())
 
 
-def test_another_image_under_the_name_is_replaced_and_removed(nodes, here, tiny_image):
+def test_another_image_with_the_same_name_is_replaced_and_removed(nodes, here, tiny_image):
     (seen,) = nodes(1)
     client, reference = seen.docker.client, base_image().reference
     client.images.remove(reference, force=True)
@@ -203,7 +203,7 @@ def test_another_image_under_the_name_is_replaced_and_removed(nodes, here, tiny_
     assert old.id not in {image.id for image in client.images.list(all=True)}
 
 
-def test_programs_arrive_whole_and_can_be_read_by_the_jobs_user(nodes):
+def test_programs_arrive_complete_and_readable_by_the_jobs_user(nodes):
     (seen,) = nodes(1)
     client, workloads = seen.docker.client, ROOT / "workloads"
     volumes.fill(
@@ -271,7 +271,7 @@ def ssh_children(pid):
     return found
 
 
-def test_tunnels_end_with_a_runner_that_is_killed(rig):
+def test_tunnels_end_with_a_killed_runner(rig):
     """Use a real ssh, whose other end holds the leases of jobs."""
     code = (
         "import sys, time; from runner.cluster.hosts.endpoint import connect; from runner.cluster.hosts.model import load_hosts;"
@@ -292,7 +292,7 @@ def test_tunnels_end_with_a_runner_that_is_killed(rig):
         assert wait_until(lambda: not any(map(is_running, tunnels)), 30)
 
 
-def test_a_connection_that_is_lost_says_so(rig):
+def test_a_lost_connection_is_reported(rig):
     (host,) = load_hosts(str(rig.hosts(1))).hosts
     with contextlib.closing(connect(host)) as connection:
         rig.stop_ssh(N1)

@@ -80,7 +80,7 @@ def records(out):
 
 
 @pytest.mark.parametrize("stop", ["stop_engine", "kill_engine"])
-def test_an_engine_that_ends_in_mid_run(rig, out, training, engine, stop):
+def test_an_engine_stopped_in_mid_run(rig, out, training, engine, stop):
     before = records(out)
     process = training()
     getattr(rig, stop)("n2")
@@ -92,7 +92,7 @@ def test_an_engine_that_ends_in_mid_run(rig, out, training, engine, stop):
 
 
 @pytest.mark.parametrize("way", ["ssh", "unix"])
-def test_a_link_that_is_cut_in_mid_run(rig, out, training, engine, way):
+def test_a_link_cut_in_mid_run(rig, out, training, engine, way):
     before = records(out)
     process = training(way=way)
     rig.cut_link("n2")
@@ -104,7 +104,7 @@ def test_a_link_that_is_cut_in_mid_run(rig, out, training, engine, way):
     assert wait_until(lambda: running(engine(rig.nodes[1]), out) == [], 30)
 
 
-def test_ssh_that_is_refused(rig, tmp_path):
+def test_refused_ssh(rig, tmp_path):
     rig.stop_ssh("n2")
     with left_running() as begin:
         process = begin("bench", *TRAINING, f"--hosts={rig.hosts(2)}", f"--out={tmp_path}")

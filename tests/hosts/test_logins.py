@@ -60,7 +60,7 @@ def hosts(cluster, tmp_path_factory):
 
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("engine", ["apptainer", "venv"])
-def test_a_job_runs_on_hosts_by_logins_alone(cluster, hosts, sif, tmp_path, engine):
+def test_a_job_runs_on_hosts_by_ssh_logins_only(cluster, hosts, sif, tmp_path, engine):
     words = (f"--hosts={hosts}", f"--engine={engine}", f"--out={tmp_path}")
     environment = sif if engine == "apptainer" else None
     code, _, errors = ended(started(cluster, DLSCALE, *JOB, *words, environment=environment))
@@ -73,7 +73,7 @@ def test_a_job_runs_on_hosts_by_logins_alone(cluster, hosts, sif, tmp_path, engi
 
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("end", ["the runner", "a login"])
-def test_what_ends_early_leaves_nothing_on_any_host(cluster, hosts, tmp_path, end):
+def test_a_killed_runner_or_login_leaves_nothing_on_any_host(cluster, hosts, tmp_path, end):
     process = started(cluster, DLSCALE, *LONG, f"--hosts={hosts}", "--engine=venv", f"--out={tmp_path}")
     assert wait_until(lambda: left(cluster) and list(tmp_path.glob("*/plan.json")), 120)
     time.sleep(3)

@@ -92,7 +92,7 @@ def test_every_engine_answers_at_its_socket_and_over_ssh(rig, engine, tmp_path):
         assert told.stdout.split() == [node.engine("unix"), node.address], told.stderr
 
 
-def test_the_rig_s_key_alone_opens_its_ssh_servers(rig, tmp_path):
+def test_only_the_rigs_key_opens_its_ssh_servers(rig, tmp_path):
     other = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
     config = tmp_path / "config"
@@ -118,7 +118,7 @@ def test_the_hosts_files_list_the_nodes(rig):
     assert [host.endpoint.url for host in load_hosts(str(rig.hosts(2, way="unix"))).hosts][1] == f"unix://{socket_path}"
 
 
-def test_a_container_on_the_host_s_network_is_on_its_node(rig, engine, tiny_image):
+def test_a_container_on_the_hosts_network_is_on_its_node(rig, engine, tiny_image):
     """It has its node's network, its host name, by which libraries tell hosts apart, and its share of the machine's cores."""
     for node in rig.nodes[:2]:
         image = tiny_image(engine(node))
@@ -130,7 +130,7 @@ def test_a_container_on_the_host_s_network_is_on_its_node(rig, engine, tiny_imag
         assert cores in (",".join(map(str, node.cores)), f"{node.cores[0]}-{node.cores[-1]}")
 
 
-def test_a_rate_holds_both_directions_of_every_link_and_is_told(rig):
+def test_a_rate_limits_both_directions_of_every_link_and_is_declared(rig):
     two = rig.hosts(2)
     rig.shape(Link(rate_mbit=100.0, emulated=True))
     for node in rig.nodes:
@@ -150,7 +150,7 @@ def test_a_rate_holds_both_directions_of_every_link_and_is_told(rig):
     assert load_hosts(str(two)).link is None
 
 
-def test_a_delay_is_there_or_refused_in_one_sentence(rig):
+def test_a_delay_is_applied_or_refused_in_one_sentence(rig):
     probe = ["tc", "-n", rig.layout.switch, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
     if subprocess.run(probe, capture_output=True).returncode:
         with pytest.raises(RequestError, match=r"^DELAY=1ms can't be had, since .* no netem .*; leave DELAY out"):
@@ -161,7 +161,7 @@ def test_a_delay_is_there_or_refused_in_one_sentence(rig):
         assert [held["kind"] for held in qdiscs(rig.layout.switch, "n1eth0")] == ["tbf"]
 
 
-def test_a_cut_link_cuts_off_one_node_and_is_mended(rig):
+def test_a_cut_link_isolates_one_node_until_it_is_repaired(rig):
     first, second, third = rig.nodes[:3]
     rig.cut_link("n1")
     assert not reaches(second, first.address, 22)
@@ -175,7 +175,7 @@ def test_a_cut_link_cuts_off_one_node_and_is_mended(rig):
     assert wait_until(lambda: reaches(second, first.address, 22), 20)
 
 
-def test_the_second_interface_is_a_way_of_its_own(rig):
+def test_the_second_interface_is_a_separate_path(rig):
     first, second = rig.nodes[:2]
     rig.cut_link("n1", "eth0")
     code = f"import socket; socket.create_server(({first.addresses['eth1']!r}, 5000)).accept()"
@@ -199,7 +199,7 @@ def test_a_stopped_ssh_server_refuses_and_breaks_its_sessions(rig, tmp_path):
     assert ssh(rig, node, "true").returncode == 0
 
 
-def test_a_stopped_engine_ends_its_containers_and_starts_again(rig, engine, tiny_image):
+def test_a_stopped_engine_ends_its_containers_and_can_be_restarted(rig, engine, tiny_image):
     client = engine(rig.nodes[0])
     container = client.containers.run(
         tiny_image(client), ["/bin/sleep", "1000"], network_mode="host", detach=True, stop_signal="SIGKILL"
@@ -214,7 +214,7 @@ def test_a_stopped_engine_ends_its_containers_and_starts_again(rig, engine, tiny
     container.remove()
 
 
-def test_a_killed_engine_leaves_its_containers_and_starts_again(rig, engine, tiny_image):
+def test_a_killed_engine_leaves_its_containers_and_can_be_restarted(rig, engine, tiny_image):
     client = engine(rig.nodes[0])
     container = client.containers.run(
         tiny_image(client), ["/bin/sleep", "1000"], network_mode="host", detach=True, stop_signal="SIGKILL"
@@ -229,7 +229,7 @@ def test_a_killed_engine_leaves_its_containers_and_starts_again(rig, engine, tin
     client.containers.get(container.id).remove(force=True)
 
 
-def test_a_second_interface_in_the_first_s_network(fit, tmp_path):
+def test_a_second_interface_in_the_firsts_network(fit, tmp_path):
     with leased(nodes=2, second="same", parent=tmp_path) as rig:
         first, second = rig.nodes
         number = rig.layout.number

@@ -46,7 +46,7 @@ def left_of(number):
 
 
 @pytest.mark.parametrize("killed", [(), ("dockerd",), ("dockerd", "containerd"), ("dockerd", "containerd", "sshd")])
-def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, tiny_image, tmp_path, killed):
+def test_down_leaves_nothing_regardless_of_what_runs_or_was_killed(fit, engine, tiny_image, tmp_path, killed):
     """Also finds containers outside the node's network, paused ones, those whose engine is gone, and commands started over ssh."""
     with leased(nodes=2, parent=tmp_path) as rig:
         argv = ["/usr/bin/ssh", "-F", str(rig.layout.run / "ssh_config"), "n1", "sleep 1234 >/dev/null 2>&1 & echo $!"]
@@ -95,7 +95,7 @@ def test_a_leased_rig_goes_down_with_its_process_at_kill_9(fit, tmp_path, reache
     assert wait_until(lambda: list(tmp_path.iterdir()) == [], 5)
 
 
-def test_what_a_killed_reaper_leaves_goes_with_the_user_s_rig(free_number, tmp_path):
+def test_taking_the_users_rig_down_removes_what_a_killed_reaper_left(free_number, tmp_path):
     """With the process and its reaper killed, only the user can clean up."""
     process = subprocess.Popen(
         [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True
@@ -132,7 +132,7 @@ def free_number(fit):
     teardown.remove(number)
 
 
-def test_the_command_prints_the_path_alone_and_takes_its_rig_down(free_number, tmp_path):
+def test_the_command_prints_only_the_path_and_takes_its_rig_down(free_number, tmp_path):
     which = (f"--number={free_number}", f"--dir={tmp_path}")
     done = rig_command("--nodes=2", "--rate=1gbit", *which)
     assert done.returncode == 0, done.stderr
@@ -158,7 +158,7 @@ MILESTONES = ["", "n1/daemon.json", "n1/uts", "n1/containerd.log", "n1/dockerd.l
 
 
 @pytest.mark.parametrize("milestone", MILESTONES)
-def test_a_command_killed_half_way_leaves_nothing_that_is_not_taken_down(free_number, tmp_path, milestone):
+def test_the_remains_of_a_command_killed_half_way_can_be_taken_down(free_number, tmp_path, milestone):
     argv = [sys.executable, "-m", "testbed", "--nodes=2", f"--number={free_number}", f"--dir={tmp_path}"]
     process = subprocess.Popen(argv, cwd=ROOT / "tests", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     reached = run_directory(free_number) / milestone
@@ -173,7 +173,7 @@ def test_a_command_killed_half_way_leaves_nothing_that_is_not_taken_down(free_nu
     assert list(tmp_path.iterdir()) == []
 
 
-def test_half_a_rig_is_no_obstacle_to_the_next(free_number, engine, tmp_path):
+def test_half_a_rig_does_not_block_the_next(free_number, engine, tmp_path):
     """The next rig comes up although a namespace, a file and the uplink were deleted by hand."""
     Rig.up(nodes=2, number=free_number, parent=tmp_path)
     subprocess.run(["ip", "netns", "delete", f"{prefix(free_number)}n1"], check=True)
@@ -185,14 +185,16 @@ def test_half_a_rig_is_no_obstacle_to_the_next(free_number, engine, tmp_path):
     assert left_of(free_number) == []
 
 
-def test_an_engine_that_does_not_start_is_told_in_its_own_words_and_nothing_is_left(free_number, tmp_path, monkeypatch):
+def test_an_engine_that_does_not_start_is_reported_with_its_own_error_and_nothing_is_left(
+    free_number, tmp_path, monkeypatch
+):
     monkeypatch.setattr("testbed.nodes.engine_config", lambda node, machine: "{")
     with pytest.raises(RequestError, match=r"^dockerd of node n1 did not start: .*daemon\.json"):
         Rig.up(nodes=2, number=free_number, parent=tmp_path)
     assert left_of(free_number) == []
 
 
-def test_a_network_that_the_machine_uses_is_not_taken(free_number, tmp_path):
+def test_a_network_in_use_by_the_machine_is_refused(free_number, tmp_path):
     made = subprocess.run(["ip", "route", "add", "blackhole", f"10.77.{free_number}.128/25"], capture_output=True)
     assert made.returncode == 0
     try:

@@ -21,7 +21,7 @@ LONG = (
 )
 
 
-def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes_and_resume_runs_nothing_again(cluster, sif, tmp_path):
+def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes_and_resume_repeats_nothing(cluster, sif, tmp_path):
     """MXNet's key-value store has a scheduler, two servers, two workers and two samplers, each a Slurm step."""
     job = (DLSCALE, *JOB, "--engine=apptainer", f"--out={tmp_path}")
     code, said, errors = ended(started(cluster, *job, environment=sif))
@@ -38,7 +38,7 @@ def test_a_job_by_salloc_runs_in_apptainer_on_two_nodes_and_resume_runs_nothing_
     assert len(records(tmp_path)) == 2
 
 
-def test_diagnose_measures_each_node_of_the_job_that_it_gets(cluster, tmp_path):
+def test_diagnose_measures_each_node_of_its_job(cluster, tmp_path):
     words = ("--framework=pytorch", "--cluster=slurm", "--nodes=2", "--workers=1", "--engine=venv", "--json")
     quick = [word.replace("--repeat=1", "--repeat=3") for word in QUICK]
     code, said, errors = ended(started(cluster, DLSCALE, "diagnose", *words, *quick, f"--out={tmp_path}"))
@@ -50,7 +50,7 @@ def test_diagnose_measures_each_node_of_the_job_that_it_gets(cluster, tmp_path):
     assert [record.provenance.host.hostname for record in records(tmp_path)] == ["n1", "n2"] * 3
 
 
-def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cluster, tmp_path):
+def test_a_results_folder_invisible_to_the_nodes_is_refused_before_anything_starts(cluster, tmp_path):
     """Nodes have their own mounts, and do not see what the head node mounts later."""
     cluster.ask("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
     code, _, errors = ended(started(cluster, DLSCALE, *JOB, "--engine=venv", f"--out={tmp_path}"))
@@ -63,7 +63,7 @@ def test_results_that_the_nodes_do_not_see_are_refused_before_anything_starts(cl
     )
 
 
-def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster, tmp_path):
+def test_a_job_reports_its_time_limit_before_slurm_ends_it(cluster, tmp_path):
     """The job has one minute, of which the last 15 s are notice; at the default of 60 s it would be told to end before its first run."""
     script = tmp_path / "job.sh"
     flags = ("--engine=venv", f"--out={tmp_path}", "--slurm-flags=--time=1")
@@ -76,7 +76,7 @@ def test_a_job_that_comes_to_its_time_limit_says_so_before_slurm_ends_it(cluster
     assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
 
 
-def test_a_node_whose_link_is_cut_is_named_and_ends_its_part_by_itself_and_no_other_trial_is_tried(cluster, tmp_path):
+def test_an_isolated_node_is_named_and_ends_its_part_and_no_other_trial_starts(cluster, tmp_path):
     """Once, the isolated node ran on for 30 s after the record was written. Must be the last test: the link stays cut."""
     job = [word for word in JOB if not word.startswith(("--iterations", "--workers"))]
     process = started(cluster, DLSCALE, *job, "--iterations=400", "--workers=2,4", "--engine=venv", f"--out={tmp_path}")

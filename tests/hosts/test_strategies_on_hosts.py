@@ -54,7 +54,7 @@ def ended(pair, session_rig, one_baseline, tmp_path_factory):
     return done
 
 
-def test_the_record_has_every_node_and_all_their_samples(pair, ended, session_rig):
+def test_the_record_has_every_node_and_all_samples(pair, ended, session_rig):
     record = ended.record(pair.nodes)
     names = [node.name for node in session_rig.nodes[: pair.nodes]]
     assert (record.trial.world_size, record.trial.nodes, record.trial.processes) == (pair.nodes,) * 3
@@ -66,12 +66,12 @@ def test_the_record_has_every_node_and_all_their_samples(pair, ended, session_ri
     assert {event["node"] for event in events(ended, pair.nodes, "net")} == set(names)
 
 
-def test_all_nodes_hold_one_model_and_lose_what_one_device_loses(pair, ended):
+def test_all_nodes_hold_one_model_and_have_one_devices_losses(pair, ended):
     check_shared_losses(ended.record(pair.nodes), devices=pair.nodes, synchronous=pair.synchronous)
     check_losses(ended.record(1), ended.record(pair.nodes), synchronous=pair.synchronous)
 
 
-def test_the_gradients_crossed_the_wire_that_was_meant(pair, ended, session_rig):
+def test_the_gradients_cross_the_intended_interface(pair, ended, session_rig):
     transport = ended.record(pair.nodes).transport
     assert transport.used == "ethernet"
     assert transport.emulated == "emulated: nodes of one machine"
@@ -81,14 +81,14 @@ def test_the_gradients_crossed_the_wire_that_was_meant(pair, ended, session_rig)
     assert len(talk) > 1, transport.evidence.peers
 
 
-def test_what_crossed_it_is_the_gradients_times_the_algorithms_factor(pair, ended):
+def test_the_bytes_sent_are_the_gradients_times_the_algorithms_factor(pair, ended):
     transport = ended.record(pair.nodes).transport
     sent = sum(transport.sent_bytes_per_step.values())
     assert sent == pytest.approx(transport.expected_bytes_per_step, rel=0.15)
     assert transport.expected_bytes_per_step == 2 * (pair.nodes - 1) * transport.gradient_bytes
 
 
-def test_the_probe_of_the_wires_summed_right(pair, ended):
+def test_the_probe_sums_correctly(pair, ended):
     probe = ended.record(pair.nodes).measurement.probe
     assert [point.size_bytes for point in probe] == [2**16, 2**20, 2**22]
     assert all(point.wrong == 0 and point.busbw_gb_s > 0 for point in probe)
@@ -99,7 +99,7 @@ def test_the_probe_of_the_wires_summed_right(pair, ended):
         assert sum(told) == pytest.approx(parts.step_s)
 
 
-def test_a_sampler_looked_at_every_node_while_it_was_measured(pair, ended, session_rig):
+def test_a_sampler_observes_every_node_during_the_windows(pair, ended, session_rig):
     record = ended.record(pair.nodes)
     watched, steady = record.telemetry, record.measurement.steady
     assert [host.node for host in watched.hosts] == [node.name for node in session_rig.nodes[: pair.nodes]]

@@ -32,7 +32,7 @@ def job(cluster, tmp_path):
 
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("pair", ON_SLURM, ids=str)
-def test_nodes_of_a_job_hold_one_model_and_its_gradients_cross_their_wire(pair, job, sif, one_baseline, tmp_path):
+def test_nodes_of_a_job_hold_one_model_and_its_gradients_cross_their_network(pair, job, sif, one_baseline, tmp_path):
     engine = ("--engine=apptainer", sif) if pair.strategy == "horovod" else ("--engine=venv", None)
     words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings, engine[0])
     scale = (f"--nodes={pair.nodes}", f"--workers={pair.nodes}")

@@ -28,7 +28,7 @@ def test_a_study_runs_on_hosts(session_rig, tmp_path):
     assert the_cell(tmp_path).runs == (record.run_id,)
 
 
-def test_a_study_asks_slurm_for_its_nodes_and_runs_on_them_without_a_container(cluster, environments, tmp_path):
+def test_a_study_requests_nodes_from_slurm_and_runs_on_them_without_a_container(cluster, environments, tmp_path):
     words = ("--cluster=slurm", "--engine=venv", f"--out={tmp_path}")
     code, _, errors = ended(started(cluster, DLSCALE, *SMALL, *words))
     assert code == 0, errors

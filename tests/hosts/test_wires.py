@@ -26,7 +26,7 @@ def on_two(rig, *words, out):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_figure_is_beyond_the_wire_and_the_bytes_stay_the_gradients(rig, tmp_path, way):
+def test_no_figure_exceeds_the_link_and_the_bytes_are_those_of_the_gradients(rig, tmp_path, way):
     for rate in RATES:
         rig.shape(Link(rate_mbit=rate, emulated=True) if rate else None)
         out = tmp_path / str(rate)
@@ -46,7 +46,7 @@ def test_no_figure_is_beyond_the_wire_and_the_bytes_stay_the_gradients(rig, tmp_
         assert rate is None or steps * max(transport.sent_bytes_per_step.values()) * 8e-6 <= rate * 1.2
 
 
-def test_another_interface_than_asked_makes_the_run_invalid(rig, tmp_path):
+def test_another_interface_than_requested_makes_the_run_invalid(rig, tmp_path):
     """Routes send eth1's traffic out of eth0, as the kernel does by default if both are in one network."""
     first, second = rig.nodes[:2]
     for node, other in ((first, second), (second, first)):
@@ -66,7 +66,7 @@ def test_another_interface_than_asked_makes_the_run_invalid(rig, tmp_path):
     assert record.scaling.speedup is None
 
 
-def test_the_interface_that_was_asked_for_carries_the_run(rig, tmp_path):
+def test_the_requested_interface_carries_the_run(rig, tmp_path):
     done = on_two(rig, "--framework=pytorch", "--iface=eth1", out=tmp_path)
     assert done.code == 0, done.stderr
     assert set(done.record(2).transport.interfaces.values()) == {"eth1"}
@@ -82,7 +82,7 @@ def test_the_interface_that_was_asked_for_carries_the_run(rig, tmp_path):
         (("--workers=64",), "WORKERS=64"),
     ],
 )
-def test_a_wire_that_is_not_there_is_refused_before_anything_starts(rig, tmp_path, words, says):
+def test_a_missing_interconnect_is_refused_before_anything_starts(rig, tmp_path, words, says):
     done = call(
         "bench", f"--hosts={rig.hosts(2)}", "--nodes=2", "--workers=2", "--framework=mxnet", *words, out=tmp_path
     )
