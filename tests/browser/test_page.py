@@ -64,7 +64,7 @@ def all_runs(page):
     return page.locator("#all-runs table")
 
 
-def test_the_page_stands_alone_and_draws_every_figure(drawn):
+def test_the_page_is_self_contained_and_draws_every_figure(drawn):
     assert drawn.locator("figure").count() > 15
     assert drawn.evaluate("window.hostile") is None
     policy = drawn.locator("meta[http-equiv]").get_attribute("content")
@@ -74,7 +74,7 @@ def test_the_page_stands_alone_and_draws_every_figure(drawn):
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", None), ("dark", {"runOnly": ["color-contrast"]})])
-def test_nothing_on_it_is_hard_to_read_or_to_reach(visit, everything, scheme, rules):
+def test_it_has_no_serious_accessibility_violation(visit, everything, scheme, rules):
     """No violations that axe calls serious or critical, in any block or a panel; in dark mode, only the colours differ."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     with visit(everything, scheme=scheme) as page:
@@ -92,7 +92,7 @@ def test_nothing_on_it_is_hard_to_read_or_to_reach(visit, everything, scheme, ru
         ] == []
 
 
-def test_colours_follow_the_reader(visit, everything):
+def test_colours_follow_the_readers_choice(visit, everything):
     with visit(everything, scheme="dark") as page:
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
         page.get_by_role("button", name="Light colours").click()
@@ -164,7 +164,7 @@ def test_it_works_on_a_phone(visit, everything):
         assert page.evaluate(SHOWN) == ["run", "throughput", "validity"]
 
 
-def test_the_names_of_bars_stand_apart(drawn):
+def test_the_labels_of_bars_do_not_overlap(drawn):
     """Once, names of four and more lines overlapped, because each bar had room for three."""
     together = drawn.evaluate(
         "[...document.querySelectorAll('.plot')].filter((plot) => [...plot.querySelectorAll('.ytick')].map((tick) => tick.getBoundingClientRect())"
@@ -182,7 +182,7 @@ def test_the_table_of_runs_has_six_columns_in_a_window_of_1200_pixels(visit, eve
         assert columns(page, all_runs(page)) == list(COLUMNS)
 
 
-def test_what_is_pointed_at_says_a_sentence_with_its_unit(drawn):
+def test_hovering_shows_a_sentence_with_its_unit(drawn):
     said = drawn.evaluate(
         "[...document.querySelectorAll('.plot')].flatMap((one) => one.data.flatMap((curve) => curve.hovertext)).filter(Boolean)"
     )
@@ -192,20 +192,20 @@ def test_what_is_pointed_at_says_a_sentence_with_its_unit(drawn):
     assert drawn.evaluate("[...document.querySelectorAll('.plot')].every((one) => one.layout.barmode === 'group')")
 
 
-def test_a_filter_that_nothing_passes_says_so(visit, everything):
+def test_a_filter_without_matches_says_so(visit, everything):
     with visit(everything) as page:
         page.get_by_label("Filter", exact=True).last.fill("no such run")
         assert "shorten the filter" in page.locator("#all-runs tbody").inner_text()
 
 
-def test_the_first_tab_leads_past_the_chapters(visit, everything):
+def test_the_first_tab_skips_to_the_content(visit, everything):
     with visit(everything) as page:
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_a_filter_keeps_what_it_says(visit, everything):
+def test_a_filter_keeps_only_matching_runs(visit, everything):
     with visit(everything) as page:
         table = all_runs(page)
         before = table.locator("tbody tr").count()
@@ -217,7 +217,7 @@ def test_a_filter_keeps_what_it_says(visit, everything):
         assert table.locator("tbody tr").count() == before
 
 
-def test_a_run_that_may_not_be_used_has_no_figure(visit, everything):
+def test_an_invalid_run_has_no_figure(visit, everything):
     with visit(everything) as page:
         table = all_runs(page)
         by_run = dict(zip(column(page, table, "run"), column(page, table, "throughput"), strict=True))
@@ -246,7 +246,7 @@ def test_every_link_leads_to_a_file(visit, everything):
         assert [name for name in inside if not page.locator(f"[id='{name}']").count()] == []
 
 
-def test_a_panel_says_how_to_do_it_again(visit, everything):
+def test_a_panel_shows_the_command_of_its_run(visit, everything):
     with visit(everything) as page:
         page.evaluate("location.hash = 'run=hostile-1-r1'")
         command = page.get_by_role("dialog").locator("code").first
@@ -258,7 +258,7 @@ def test_a_panel_says_how_to_do_it_again(visit, everything):
         assert page.evaluate("window.hostile") is None
 
 
-def test_a_figure_says_in_words_what_its_table_says(drawn):
+def test_a_figures_summary_agrees_with_its_table(drawn):
     """Each value of a short series is in the summary for screen readers, and in the table below the figure."""
     drawn.evaluate("document.querySelectorAll('figure details').forEach((one) => { one.open = true; })")
     until(drawn, "[...document.querySelectorAll('figure')].every((one) => one.querySelector('td'))")
@@ -280,7 +280,7 @@ def test_a_figure_says_in_words_what_its_table_says(drawn):
     assert checked > 40
 
 
-def test_points_lead_to_their_runs(visit, everything):
+def test_points_link_to_their_runs(visit, everything):
     with visit(everything) as page:
         open_all(page)
         figure = page.locator("#matrices figure", has_text="Speedup, pytorch")
@@ -289,7 +289,7 @@ def test_points_lead_to_their_runs(visit, everything):
         assert page.get_by_role("dialog").get_by_role("heading").inner_text() == "curve-2-r1"
 
 
-def test_paper_has_light_colours_and_no_controls(visit, everything):
+def test_print_has_light_colours_and_no_controls(visit, everything):
     with visit(everything, scheme="dark") as page:
         page.locator(".plot").first.scroll_into_view_if_needed()
         page.locator(".main-svg").first.wait_for()
