@@ -41,7 +41,7 @@ def program(*shared: Path) -> Path:
         return Path(own).parent
     for tool, package in (("mmdebstrap", "mmdebstrap"), ("bwrap", "bubblewrap")):
         if shutil.which(tool) is None:
-            raise RequestError(f"Apptainer in a root of its own takes {package}; type apt-get install {package}")
+            raise RequestError(f"Apptainer needs {package} to run in its own root; type apt-get install {package}")
     KEPT.mkdir(mode=0o755, exist_ok=True)
     root, folder = KEPT / "root", KEPT / "bin"
     with alone(KEPT / "busy", waiting=lambda: None):

@@ -43,7 +43,7 @@ class Rig:
         refuse_unfit()
         if not 1 <= nodes <= MOST_NODES:
             raise RequestError(
-                f"NODES={nodes} asked of the rig, which has 1 to {MOST_NODES} nodes, or with NODES=0 goes"
+                f"NODES={nodes} asked of the rig, which has 1 to {MOST_NODES} nodes; NODES=0 takes it down"
             )
         layout = plan(
             number=number,

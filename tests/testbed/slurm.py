@@ -60,11 +60,11 @@ PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
 def refuse_unfit() -> None:
     """Refuse a machine that can't run it. RequestError names the packages to install."""
     if os.getuid():
-        raise RequestError("a Slurm of several nodes takes root here; run the tests as root")
+        raise RequestError("a Slurm of several nodes needs root; run the tests as root")
     lacking = sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
     if lacking:
         raise RequestError(
-            f"a Slurm of several nodes takes {', '.join(lacking)}; type apt-get install {' '.join(lacking)}"
+            f"a Slurm of several nodes needs {', '.join(lacking)}; type apt-get install {' '.join(lacking)}"
         )
 
 
@@ -121,7 +121,7 @@ def running(directory: Path, *, nodes: int) -> Iterator[Slurm]:
     try:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
-            raise RequestError(f"the Slurm in {directory} did not come up; its logs are there")
+            raise RequestError(f"the Slurm in {directory} did not come up; see its logs there")
         (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
         yield Slurm(directory, int(child))
     finally:

@@ -102,7 +102,7 @@ def remove(number: int) -> None:
     if found:
         why = f" ({refusal})" if refusal else ""
         raise RunFailedError(
-            f"rig {number} was not taken down, since {found.in_words} would not go{why}; remove them by hand, then take it down again"
+            f"rig {number} was not taken down, since {found.in_words} can't be removed{why}; remove them by hand, then take it down again"
         )
 
 

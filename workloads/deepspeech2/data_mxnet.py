@@ -12,16 +12,16 @@ from wav_folder import open_folder
 from with_mxnet.shim import mx
 
 
-def placed(batch, context):
+def copy_to_device(batch, context):
     """Copy a `speech.Batch` to a device: spectrograms, steps, rows and places for the network, texts and their lengths for the loss."""
     lengths = speech.steps(batch.frames)
     parts = (batch.spectrograms, lengths, *packing(lengths), batch.texts, batch.characters)
     return [mx.nd.array(part, ctx=context, dtype="int32" if part.dtype == "int32" else "float32") for part in parts]
 
 
-def together(batches, contexts):
+def copy_to_devices(batches, contexts):
     """Copy each device's batch to it: for each part of a batch, a list with one array per device."""
-    return tuple(map(list, zip(*map(placed, batches, contexts), strict=True)))
+    return tuple(map(list, zip(*map(copy_to_device, batches, contexts), strict=True)))
 
 
 class Synthetic:
@@ -34,7 +34,9 @@ class Synthetic:
             )
             for share in shares(ranks, contexts)
         ]
-        batches = [(together(parts, contexts), sum(part.seconds for part in parts)) for parts in zip(*own, strict=True)]
+        batches = [
+            (copy_to_devices(parts, contexts), sum(part.seconds for part in parts)) for parts in zip(*own, strict=True)
+        ]
         self.batches = itertools.cycle(batches)
         self.units = 0.0
 
@@ -44,7 +46,7 @@ class Synthetic:
         return batch
 
 
-class Read(mx.gluon.data.Dataset):
+class UtteranceBatches(mx.gluon.data.Dataset):
     def __init__(self, folder, own, *, pairs):
         self.folder, self.own, self.pairs = folder, own, pairs
 
@@ -56,7 +58,7 @@ class Read(mx.gluon.data.Dataset):
         return [speech.collate(part, pairs=self.pairs) for part in parts]
 
 
-def only(items):
+def unwrap(items):
     """Unpack the single item that the loader requests at a time."""
     (item,) = items
     return item
@@ -71,9 +73,9 @@ class Wavs:
             [int(place)] for epoch in itertools.count() for place in speech.shuffled(args.seed, epoch, len(own[0]))
         )
         loader = mx.gluon.data.DataLoader(
-            Read(folder, own, pairs=SIZES[args.model].suite),
+            UtteranceBatches(folder, own, pairs=SIZES[args.model].suite),
             batch_sampler=order,
-            batchify_fn=only,
+            batchify_fn=unwrap,
             num_workers=args.loader_workers,
         )
         self.contexts, self.skipped = contexts, sorted(folder.skipped)
@@ -84,7 +86,7 @@ class Wavs:
         batches = next(self.batches)
         self.decoded += sum(len(batch.frames) for batch in batches)
         self.units += sum(batch.seconds for batch in batches)
-        return together(batches, self.contexts)
+        return copy_to_devices(batches, self.contexts)
 
 
 def shares(ranks, contexts):

@@ -22,7 +22,7 @@ class OnDevice:
     seconds: float
 
 
-def placed(batch, device, *, pinned=False):
+def copy_to_device(batch, device, *, pinned=False):
     """Copy a batch to the device; with `pinned`, from pinned memory and without waiting."""
     arrays = [torch.from_numpy(array) for array in (batch.spectrograms, batch.frames, batch.texts, batch.characters)]
     spectrograms, frames, texts, characters = arrays
@@ -38,7 +38,7 @@ class Synthetic:
     def __init__(self, args, ranks, device):
         share = {"batch": args.batch, "rank": ranks.rank, "world_size": ranks.world_size}
         own = speech.synthetic_batches(args.seed, **share, longest_s=args.longest, pairs=SIZES[args.model].suite)
-        self.batches = itertools.cycle([placed(batch, device) for batch in own])
+        self.batches = itertools.cycle([copy_to_device(batch, device) for batch in own])
         self.units = 0.0
 
     def __next__(self):
@@ -47,7 +47,7 @@ class Synthetic:
         return batch
 
 
-class Read(Dataset):
+class UtteranceBatches(Dataset):
     def __init__(self, folder, own, *, pairs):
         self.folder, self.own, self.pairs = folder, own, pairs
 
@@ -58,7 +58,7 @@ class Read(Dataset):
         return speech.collate([self.folder.read(int(number)) for number in self.own[index]], pairs=self.pairs)
 
 
-class Order:
+class BatchOrder:
     """The order of all batches, a new one each epoch."""
 
     def __init__(self, seed, count):
@@ -81,9 +81,9 @@ class Wavs:
         folder, (own,) = open_folder(args, [{"rank": ranks.rank, "world_size": ranks.world_size}])
         workers = args.loader_workers
         loader = DataLoader(
-            Read(folder, own, pairs=SIZES[args.model].suite),
+            UtteranceBatches(folder, own, pairs=SIZES[args.model].suite),
             batch_size=None,
-            sampler=Order(args.seed, len(own)),
+            sampler=BatchOrder(args.seed, len(own)),
             num_workers=workers,
             persistent_workers=workers > 0,
         )
@@ -92,7 +92,7 @@ class Wavs:
         self.decoded, self.units = 0, 0.0
 
     def __next__(self):
-        batch = placed(next(self.batches), self.device, pinned=self.device.type == "cuda")
+        batch = copy_to_device(next(self.batches), self.device, pinned=self.device.type == "cuda")
         self.decoded += len(batch.frames)
         self.units += batch.seconds
         return batch

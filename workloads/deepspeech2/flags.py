@@ -32,18 +32,18 @@ def geometry(channels, *, suite):
 
 
 def parser(description):
-    made = training_parser(description, models=tuple(SIZES))
-    made.add_argument("--momentum", required=True, type=float)
-    made.add_argument("--weight-decay", required=True, type=float)
-    made.add_argument("--longest", required=True, type=float, help="seconds of the longest synthetic utterance")
-    made.add_argument("--clip-norm", required=True, type=float, help="largest norm of all gradients together")
-    return made
+    argparser = training_parser(description, models=tuple(SIZES))
+    argparser.add_argument("--momentum", required=True, type=float)
+    argparser.add_argument("--weight-decay", required=True, type=float)
+    argparser.add_argument("--longest", required=True, type=float, help="seconds of the longest synthetic utterance")
+    argparser.add_argument("--clip-norm", required=True, type=float, help="limit of the norm of all gradients")
+    return argparser
 
 
 def check(args):
     if args.epoch_iterations:
         refuse(f"--epoch-iterations={args.epoch_iterations}: there is no validation set of utterances; leave it out")
     if args.longest < 1:
-        refuse(f"--longest={args.longest}: synthetic utterances are 1 second and more; the workload has 17")
+        refuse(f"--longest={args.longest}: synthetic utterances have at least 1 second; the workload has 17")
     if not args.clip_norm > 0:
         refuse(f"--clip-norm={args.clip_norm} leaves no gradient; the paper has 400")

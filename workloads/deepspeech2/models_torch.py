@@ -60,13 +60,13 @@ class Stacks(nn.Module):
 
     def forward(self, packed, lengths):
         sizes = packed.batch_sizes
-        turn = turned(lengths, sizes).to(packed.data.device, non_blocking=True)
+        turn = reversal(lengths, sizes).to(packed.data.device, non_blocking=True)
         ahead, _ = self.ahead(packed)
         back, _ = self.back(PackedSequence(packed.data[turn], sizes))
         return PackedSequence(torch.cat([ahead.data, back.data[turn]], 1), sizes)
 
 
-def turned(lengths, sizes):
+def reversal(lengths, sizes):
     """Permutation of a packed batch's rows that reverses each utterance: (rows,), its own inverse."""
     first = sizes.cumsum(0) - sizes
     step = torch.repeat_interleave(torch.arange(len(sizes)), sizes)

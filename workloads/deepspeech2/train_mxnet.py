@@ -78,12 +78,12 @@ class Recognizer(Training):
 
     def shared_batch(self, count, contexts):
         import speech
-        from data_mxnet import together
+        from data_mxnet import copy_to_devices
 
         share = count // len(contexts)
         how = {"longest_s": self.args.longest, "pairs": flags.SIZES[self.args.model].suite}
         batch = speech.shared_batch(self.args.seed, batch=share, **how)
-        return together([batch] * len(contexts), contexts)
+        return copy_to_devices([batch] * len(contexts), contexts)
 
     def flop_per_sample(self):
         import speech
@@ -98,5 +98,5 @@ if __name__ == "__main__":
     if args.precision != "fp32":
         refuse(f"--precision={args.precision} is not offered by Deep Speech 2 in MXNet; ask for fp32")
     if args.kvstore == "dist_async":
-        refuse("--kvstore=dist_async: its servers step without the norm of all gradients; ask for dist_sync")
+        refuse("--kvstore=dist_async: its servers update without the norm of all gradients; ask for dist_sync")
     run(Recognizer, args)

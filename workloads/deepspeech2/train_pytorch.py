@@ -63,17 +63,17 @@ class Recognizer(Training):
 
     def shared_batch(self):
         import speech
-        from data_torch import placed
+        from data_torch import copy_to_device
 
         args = self.args
         how = {"longest_s": args.longest, "pairs": SIZES[args.model].suite}
-        return placed(speech.shared_batch(args.seed, batch=args.batch, **how), self.device)
+        return copy_to_device(speech.shared_batch(args.seed, batch=args.batch, **how), self.device)
 
     def loss(self, model, batch):
-        told, steps = model(batch.spectrograms, batch.frames)
+        log_probabilities, steps = model(batch.spectrograms, batch.frames)
         losses = {"reduction": "sum", "zero_infinity": False}  # a text that is too long must not go unnoticed
-        lost = self.torch.nn.functional.ctc_loss(told, batch.texts, steps, batch.characters, **losses)
-        return lost / len(batch.frames)
+        loss = self.torch.nn.functional.ctc_loss(log_probabilities, batch.texts, steps, batch.characters, **losses)
+        return loss / len(batch.frames)
 
     def flop_per_sample(self):
         import speech

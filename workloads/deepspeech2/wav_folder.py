@@ -63,12 +63,14 @@ class WavFolder:
 def open_folder(args, shares):
     """Open --data and divide it: numbers (batches, batch) of the utterances of each of `shares`, {rank, world_size}. Refuses too few."""
     if not Path(args.data).is_dir():
-        refuse(f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt beside each")
+        refuse(
+            f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt next to each"
+        )
     folder = WavFolder(args.data)
     own = [speech.buckets(folder.samples, batch=args.batch, **share) for share in shares]
     if not len(own[0]):
         refuse(
-            f"{args.data} holds {len(folder)} utterances that can be used and {len(folder.skipped)} that can't, too few for "
+            f"{args.data} holds {len(folder)} usable utterances and {len(folder.skipped)} unusable files, too few for "
             f"{shares[0]['world_size']} batches of {args.batch}; ask for less"
         )
     return folder, own

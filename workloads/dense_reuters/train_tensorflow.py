@@ -130,7 +130,7 @@ class Mlp(Training):
     def open(self):
         return Documents(self.tf, self.args, self.ranks, Corpus(self.args.seed))
 
-    def placed(self, part):
+    def place(self, part):
         """Place `part(number)` on each device, by its number among this process' devices."""
         return self.shim.values(
             self.ranks.strategy, lambda replica: self.tf.constant(part(replica % self.args.devices))
@@ -138,7 +138,7 @@ class Mlp(Training):
 
     def shared_batch(self):
         found = Corpus(self.args.seed).documents(first=SHARED, count=self.args.batch)
-        return tuple(self.placed(lambda _device, array=array: array) for array in found)
+        return tuple(self.place(lambda _device, array=array: array) for array in found)
 
     def validation(self):
         import numpy as np
@@ -154,7 +154,7 @@ class Mlp(Training):
                 np.pad(array[start : start + together], [(0, rest)] + [(0, 0)] * (array.ndim - 1)) for array in arrays
             ]
             yield tuple(
-                self.placed(lambda device, part=part: part[device * VALIDATED : (device + 1) * VALIDATED])
+                self.place(lambda device, part=part: part[device * VALIDATED : (device + 1) * VALIDATED])
                 for part in parts
             )
 

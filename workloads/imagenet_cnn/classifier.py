@@ -31,18 +31,16 @@ class Classifier(inference.OneByOne):
         self.decoded, self.skipped = 0, set()
         if args.data == "synthetic":
             return
-        classes, self.training, self.held_out = self.listed()
+        classes, self.training, self.held_out = self.list_images()
         if len(classes) > args.num_classes:
-            refuse(f"{args.data} has {len(classes)} classes, --num-classes={args.num_classes} is less")
+            refuse(f"{args.data} has {len(classes)} classes, more than --num-classes={args.num_classes}")
         if not self.held_out:
-            refuse(
-                f"{args.data} has fewer than five JPEGs in each class, none of which would be left to infer on; give more"
-            )
+            refuse(f"{args.data} has no class of five JPEGs, so that none is left for inference; give more")
         if args.fit and len(self.training) < inference.FIT_BATCH:
-            few = f"{args.data} has {len(self.training)} JPEGs to learn from"
-            refuse(f"{few}, a batch has {inference.FIT_BATCH}; give more")
+            few = f"{args.data} has {len(self.training)} JPEGs to train on"
+            refuse(f"{few}, fewer than a batch of {inference.FIT_BATCH}; give more")
 
-    def listed(self):
+    def list_images(self):
         """Return the class names, and the training and validation images of --data."""
         classes, images = class_folders(self.args.data)
         return (classes, *split(images))
@@ -50,13 +48,13 @@ class Classifier(inference.OneByOne):
     def library(self, most):
         if self.args.data == "synthetic":
             return self.synthetic(most), None
-        return self.middles(spread(self.held_out, most))
+        return self.decode_central(spread(self.held_out, most))
 
     def calibration(self):
         """Training images, prepared like the library's, to calibrate int8 on; no figure is measured on them."""
         if self.args.data == "synthetic":
             return self.synthetic(inference.CALIBRATION)
-        return self.middles(spread(self.training, inference.CALIBRATION))[0]
+        return self.decode_central(spread(self.training, inference.CALIBRATION))[0]
 
     def synthetic(self, count):
         from synthetic import samples
@@ -64,11 +62,11 @@ class Classifier(inference.OneByOne):
         shape = {"image_size": self.args.image_size, "num_classes": self.args.num_classes}
         return samples(self.args.seed, first=0, count=count, **shape)[0]
 
-    def middles(self, images):
+    def decode_central(self, images):
         """Decode the central squares of `images`, and count decoded and skipped images."""
         pixels, labels, skipped = self.decode(images)
         if not len(labels):
-            refuse(f"of {len(images)} JPEGs in {self.args.data} none decodes; give a folder whose images do")
+            refuse(f"none of {len(images)} JPEGs in {self.args.data} decodes; give a folder of valid images")
         self.decoded += len(labels)
         self.skipped.update(skipped)
         return pixels, labels

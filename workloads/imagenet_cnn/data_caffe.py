@@ -52,8 +52,8 @@ def lmdb(net, path, *, batch, devices, image_size):
 
     Caffe 1.0 gives each device the batch size in the file; NVCaffe divides it among the devices (`P2PSync::divide_batch_size`).
     """
-    asked = batch * devices if net.nvidia else batch
+    batch_size = batch * devices if net.nvidia else batch
     means = " ".join(f"mean_value: {mean}" for mean in MEANS)
     transform = f"transform_param {{ crop_size: {image_size} mirror: true {means} scale: {1 / DEVIATION:.6f} }}"
-    source = f"data_param {{ source: {json.dumps(str(path))} backend: LMDB batch_size: {asked} }}"
+    source = f"data_param {{ source: {json.dumps(str(path))} backend: LMDB batch_size: {batch_size} }}"
     net.layer("Data", [], ["data", "label"], f"{transform}\n{source}")

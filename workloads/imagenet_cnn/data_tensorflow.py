@@ -40,7 +40,7 @@ def decode(jpeg, size, seed):
     return tf.cast(tf.round(image), tf.uint8)
 
 
-def middle(jpeg, size):
+def central_crop(jpeg, size):
     """Crop the square of `class_folders.central_square` and resize it: (size, size, 3) bytes."""
     extent = jpegs.whole_shape(jpeg)[:2]
     side = tf.cast(tf.round(CENTRAL * tf.cast(tf.reduce_min(extent), tf.float32)), tf.int32)
@@ -75,10 +75,10 @@ class Records:
         return images, labels
 
 
-def middles(args, images):
+def read_central(args, images):
     """Read `images`, as listed by `class_folders`: bytes (count, size, size, 3), labels (count,), and the names of undecodable images."""
     pixels, labels, numbers = [], [], []
-    for image, label, number in central(args, images):
+    for image, label, number in central_images(args, images):
         pixels.append(image.numpy())
         labels.append(int(label))
         numbers.append(int(number))
@@ -86,9 +86,9 @@ def middles(args, images):
     return np.array(pixels, np.uint8), np.array(labels, np.int64), unread
 
 
-def central(args, images):
+def central_images(args, images):
     """A data set of (central crop, label, number) of the `images` that decode, in order."""
-    load = jpegs.loader(args, images, lambda jpeg: middle(jpeg, args.image_size))
+    load = jpegs.loader(args, images, lambda jpeg: central_crop(jpeg, args.image_size))
     return jpegs.loaded(tf.data.Dataset.range(len(images)), load, args)
 
 
@@ -100,10 +100,10 @@ class Validation:
         self.batch, self.devices, self.strategy = args.batch, args.devices, ranks.strategy
         self.names, self.skipped = [name for name, _ in own], set()
         # All batches have the same shape, so that one graph serves them all; padding of the last batch has number -1.
-        nothing = (tf.zeros((args.image_size, args.image_size, 3), tf.uint8), *tf.constant([0, -1], tf.int64))
-        filling = tf.data.Dataset.from_tensors(nothing).repeat(args.batch * args.devices - 1)
-        together = central(args, own).concatenate(filling).batch(args.batch * args.devices, drop_remainder=True)
-        self.found = with_threads(together.prefetch(2), max(1, args.loader_workers))
+        no_image = (tf.zeros((args.image_size, args.image_size, 3), tf.uint8), *tf.constant([0, -1], tf.int64))
+        padding = tf.data.Dataset.from_tensors(no_image).repeat(args.batch * args.devices - 1)
+        batched = central_images(args, own).concatenate(padding).batch(args.batch * args.devices, drop_remainder=True)
+        self.found = with_threads(batched.prefetch(2), max(1, args.loader_workers))
 
     def batches(self):
         """Yield (images, labels, weights), split across the devices; the weight is 1 for an image and 0 for padding of the last batch."""
@@ -111,10 +111,10 @@ class Validation:
         for images, labels, numbers in self.found:
             unread -= set(numbers.numpy().tolist())
             weights = tf.cast(numbers >= 0, tf.float32)
-            yield tuple(self.divided(part) for part in (images, labels, weights))
+            yield tuple(self.split_among_devices(part) for part in (images, labels, weights))
         self.skipped.update(self.names[number] for number in unread)
 
-    def divided(self, part):
+    def split_among_devices(self, part):
         def of(replica):
             first = replica % self.devices * self.batch
             return tf.identity(part[first : first + self.batch])

@@ -46,17 +46,17 @@ class Central(Dataset):
         name, label = self.images[index]
         try:
             with Image.open(self.root / name) as image:
-                return pixels(middle(image.convert("RGB"), self.image_size)), label, []
+                return pixels(central_crop(image.convert("RGB"), self.image_size)), label, []
         except UNDECODABLE:
             return None, label, [name]
 
 
-def middle(image, size):
+def central_crop(image, size):
     left, top, side = central_square(*image.size)
     return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
 
 
-def draw(width, height):
+def draw_crop(width, height):
     """Draw 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, flipped every other time, with torch's generator.
 
     Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842), as torchvision's RandomResizedCrop.
@@ -75,7 +75,7 @@ def draw(width, height):
 
 def augment(image, size):
     """Crop a random part of an image, resize and flip it."""
-    crop = draw(*image.size)
+    crop = draw_crop(*image.size)
     box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
     image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if crop.flip else image

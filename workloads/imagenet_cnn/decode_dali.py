@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from arguments import refuse
 from class_folders import MEAN, STD, is_whole
-from data_torch import draw
+from data_torch import draw_crop
 from PIL import Image
 from with_pytorch.loading import PREFETCHED, UNDECODABLE, Endless, Jpegs, loader
 
@@ -34,11 +34,11 @@ class Encoded(Jpegs):
         with Image.open(io.BytesIO(jpeg)) as image:
             if not is_whole(jpeg):
                 image.load()
-            return jpeg, draw(*image.size), name
+            return jpeg, draw_crop(*image.size), name
 
 
 @dataclass(frozen=True)
-class Drawn:
+class EncodedBatch:
     """A batch before decoding: JPEGs as byte arrays, and each image's crop, label and name; `skipped` names the images left out."""
 
     jpegs: list
@@ -47,13 +47,13 @@ class Drawn:
     names: tuple
     skipped: list
 
-    def fed(self):
+    def pipeline_input(self):
         """The pipeline's input: JPEGs, and for each image the crop's first and last (y, x) and whether to flip it."""
         first = np.array([(crop.top, crop.left) for crop in self.crops], np.float32)
         last = first + np.array([(crop.height, crop.width) for crop in self.crops], np.float32)
         return self.jpegs, list(first), list(last), [np.int32(crop.flip) for crop in self.crops]
 
-    def without(self, bad):
+    def with_replacements(self, bad):
         """Replace each image at a place in `bad` with the next good one of the batch, or with the first if none follows."""
         good = [place for place in range(len(self.names)) if place not in bad]
         if not good:
@@ -104,8 +104,8 @@ class Decoded:
         self.decoded = 0
         self.skipped = set()
         self.encoded = Endless(loader(dataset, sampler, batch=batch, workers=workers, device=device, collate=collate))
-        self.again, self.fed = deque(), deque()  # batches to feed again; batches in the pipeline
-        self.held = None  # DALI's output of the previous batch, whose memory is read until `copied`
+        self.to_feed_again, self.in_pipeline = deque(), deque()  # batches to feed again; batches in the pipeline
+        self.output = None  # DALI's output of the previous batch, whose memory is read until `copied`
         self.copied = torch.cuda.Event() if device.type == "cuda" else None
         self.pipeline = self.build()
 
@@ -131,39 +131,41 @@ class Decoded:
         return augmented()
 
     def feed(self):
-        self.fed.append(self.again.popleft() if self.again else self.draw())
-        return self.fed[-1].fed()
+        self.in_pipeline.append(self.to_feed_again.popleft() if self.to_feed_again else self.next_batch())
+        return self.in_pipeline[-1].pipeline_input()
 
-    def draw(self):
+    def next_batch(self):
         joined, ends, crops, labels, names, skipped = next(self.encoded)
         joined = joined.numpy()
         jpegs = [joined[start:end] for start, end in itertools.pairwise([0, *ends])]
-        return Drawn(jpegs, crops, labels, names, skipped)
+        return EncodedBatch(jpegs, crops, labels, names, skipped)
 
     def __next__(self):
         if self.copied:
             self.copied.synchronize()
-        self.held = None
+        self.output = None
         try:
             (made,) = self.pipeline.run()
         except RuntimeError as error:
-            self.mend(error)
+            self.rebuild(error)
             (made,) = self.pipeline.run()
-        self.held = made.as_tensor()
-        images = torch.from_dlpack(self.held).clone()
+        self.output = made.as_tensor()
+        images = torch.from_dlpack(self.output).clone()
         if self.copied:
             self.copied.record()
-        drawn = self.fed.popleft()
+        drawn = self.in_pipeline.popleft()
         self.decoded += len(drawn.labels)
         self.skipped.update(drawn.skipped)
         images = images.permute(0, 3, 1, 2) if self.channels_last else images
         return images, drawn.labels.to(self.device, non_blocking=True)
 
-    def mend(self, error):
+    def rebuild(self, error):
         """Drop the failed pipeline's images that Pillow can't decode either, and build a new pipeline; re-raise if there are none."""
-        found = [[place for place, jpeg in enumerate(one.jpegs) if undecodable(jpeg)] for one in self.fed]
+        found = [[place for place, jpeg in enumerate(one.jpegs) if undecodable(jpeg)] for one in self.in_pipeline]
         if not any(found):
             raise error
-        self.again = deque(one.without(bad) if bad else one for one, bad in zip(self.fed, found, strict=True))
-        self.fed.clear()
+        self.to_feed_again = deque(
+            one.with_replacements(bad) if bad else one for one, bad in zip(self.in_pipeline, found, strict=True)
+        )
+        self.in_pipeline.clear()
         self.pipeline = self.build()

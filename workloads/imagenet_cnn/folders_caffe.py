@@ -45,21 +45,21 @@ class Folders:
             return None
         return np.asarray(part).transpose(2, 0, 1)
 
-    def kept(self, images, pixels):
+    def stack_decoded(self, images, pixels):
         """Stack the decoded images and their labels: (bytes, labels); note the names of the others."""
         self.unreadable.update(name for (name, _), part in zip(images, pixels) if part is None)  # noqa: B905 - Python 3.6
         found = [(part, label) for (_, label), part in zip(images, pixels) if part is not None]  # noqa: B905
         labels = np.array([label for _, label in found], np.int64)
         return np.array([part for part, _ in found], np.uint8), labels
 
-    def central(self, images):
+    def central_squares(self, images):
         """Return the central squares of the images that decode: (bytes, labels)."""
 
         def middle(width, height):
             left, top, side = central_square(width, height)
             return left, top, side, side
 
-        return self.kept(images, list(self.pool.map(lambda image: self.read(image[0], middle), images)))
+        return self.stack_decoded(images, list(self.pool.map(lambda image: self.read(image[0], middle), images)))
 
     def augmented(self, batch):
         """Endless batches of training images, (bytes, labels); another draw replaces an image that does not decode."""
@@ -73,7 +73,7 @@ class Folders:
             while missing:
                 chosen = list(itertools.islice(drawn, missing))
                 images = [self.training[number] for _, number in chosen]
-                parts.append(self.kept(images, list(self.pool.map(self.crop, chosen))))
+                parts.append(self.stack_decoded(images, list(self.pool.map(self.crop, chosen))))
                 missing -= len(parts[-1][1])
             yield tuple(np.concatenate([part[place] for part in parts if len(part[1])]) for place in (0, 1))
 

@@ -18,7 +18,7 @@ BILINEAR, AREA = 1, 3
 NO_IMAGE = -1
 
 
-class Drawn(mx.gluon.data.Dataset):
+class CroppedImages(mx.gluon.data.Dataset):
     """Images by (number, epoch): augmented for that epoch, or the central square if the epoch is None.
 
     Returns bytes (3, size, size), the label and the number of the image used. If an image does not decode, training gets the next one that
@@ -32,14 +32,14 @@ class Drawn(mx.gluon.data.Dataset):
         return len(self.images)
 
     def __getitem__(self, drawn):
-        asked, epoch = drawn
+        wanted, epoch = drawn
         if epoch is None:
-            pixels = self.read(asked, central_square)
-            number = asked if pixels is not None else NO_IMAGE
+            pixels = self.read(wanted, central_square)
+            number = wanted if pixels is not None else NO_IMAGE
         else:
-            random = np.random.default_rng((self.seed, epoch, asked))
+            random = np.random.default_rng((self.seed, epoch, wanted))
             for offset in range(len(self.images)):
-                number = (asked + offset) % len(self.images)
+                number = (wanted + offset) % len(self.images)
                 pixels = self.read(number, lambda width, height: random_crop(random, width, height))
                 if pixels is not None:
                     break
@@ -84,20 +84,20 @@ class Folders:
         return share(samples, rank=self.rank, world_size=self.world_size)
 
     def loader(self, images, batches):
-        """Load `batches`, each a list of (number, epoch) as `Drawn` expects: bytes, labels and the numbers of the images used."""
-        dataset = Drawn(self.root, images, size=self.size, seed=self.seed)
+        """Load `batches`, each a list of (number, epoch) as `CroppedImages` expects: bytes, labels and the numbers of the images used."""
+        dataset = CroppedImages(self.root, images, size=self.size, seed=self.seed)
         return mx.gluon.data.DataLoader(dataset, batch_sampler=batches, num_workers=self.workers)
 
 
-class Learned:
+class TrainingBatches:
     """Endless batches of this rank's share of the training images, epoch after epoch: (images, labels), each split across `contexts`."""
 
     def __init__(self, folders, *, batch, contexts, dtype):
         self.folders, self.batch, self.contexts, self.dtype = folders, batch, contexts, dtype
         self.decoded = 0
-        self.drawn = zip(self.orders(), folders.loader(folders.training, self.orders()), strict=True)
+        self.drawn = zip(self.batch_orders(), folders.loader(folders.training, self.batch_orders()), strict=True)
 
-    def orders(self):
+    def batch_orders(self):
         """Yield each batch's (number, epoch) pairs: ranks share one permutation per epoch, and drop its last, incomplete batch."""
         count = len(self.folders.training)
         full = count // self.folders.world_size // self.batch * self.batch
@@ -107,12 +107,12 @@ class Learned:
                 yield [(number, epoch) for number in own[first : first + self.batch]]
 
     def __next__(self):
-        asked, (pixels, labels, used) = next(self.drawn)
+        wanted, (pixels, labels, used) = next(self.drawn)
         images = self.folders.training
-        for (number, _), instead in zip(asked, used.asnumpy().tolist(), strict=True):
-            gone = (instead - number) % len(images)
-            self.folders.unreadable.update(images[(number + step) % len(images)][0] for step in range(gone))
-        self.decoded += len(asked)
+        for (number, _), replacement in zip(wanted, used.asnumpy().tolist(), strict=True):
+            skipped_count = (replacement - number) % len(images)
+            self.folders.unreadable.update(images[(number + step) % len(images)][0] for step in range(skipped_count))
+        self.decoded += len(wanted)
         pixels, labels = (mx.gluon.utils.split_data(part, len(self.contexts)) for part in (pixels, labels))
         placed = list(zip(pixels, labels, self.contexts, strict=True))
         return (

@@ -71,8 +71,8 @@ def write(source, out):
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("folder", type=Path, help="with the published npz files")
-    parser.add_argument("out", type=Path, help="where to write; nothing else may be in there")
+    parser.add_argument("folder", type=Path, help="folder of the published npz files")
+    parser.add_argument("out", type=Path, help="new or empty folder to write to")
     args = parser.parse_args(argv)
     with whole(args.out) as draft:
         found = write(args.folder, draft)

@@ -57,7 +57,7 @@ def check_caffe(args):
         refuse(f"--precision={args.precision} is not offered with Caffe's inference; ask for fp32")
     check_model(args, "Caffe", models_caffe.MODELS)
     if shutil.which("caffe") is None or importlib.util.find_spec("caffe") is None:
-        refuse("there is no Caffe here with its Python interface; run this in an image of Caffe")
+        refuse("Caffe's Python interface is not installed here; run this in a Caffe image")
 
 
 def free_memory():
@@ -88,11 +88,11 @@ class Predictor(Classifier):
         self.kinds = definition.kinds
         self.parameters = definition.parameters
         self.flop_per_sample = per_sample(definition.multiplied)
-        self.net = caffe.Net(self.written(definition, "deploy"), caffe.TEST)
+        self.net = caffe.Net(self.write_definition(definition, "deploy"), caffe.TEST)
         self.begin_statistics()
         self.bytes_per_sample = 4 * sum(blob.count for blob in self.net.blobs.values())
 
-    def written(self, definition, name):
+    def write_definition(self, definition, name):
         path = self.directory / f"{name}.prototxt"
         path.write_text(definition.text(), encoding="utf-8")
         return str(path)
@@ -103,7 +103,7 @@ class Predictor(Classifier):
             for blob, value in zip(blobs, (0, 1, 1) if self.kinds[name] == "BatchNorm" else ()):  # noqa: B905 - Python 3.6
                 blob.data[...] = value
 
-    def listed(self):
+    def list_images(self):
         from folders_caffe import Folders
 
         args = self.args
@@ -111,7 +111,7 @@ class Predictor(Classifier):
         return self.folders.classes, self.folders.training, self.folders.validation
 
     def decode(self, images):
-        return (*self.folders.central(images), self.folders.unreadable)
+        return (*self.folders.central_squares(images), self.folders.unreadable)
 
     def fit(self, iterations):
         from folders_caffe import normalized
@@ -120,9 +120,9 @@ class Predictor(Classifier):
         definition = Net(args.model, nvidia=self.nvidia)
         inputs(definition, data=(batch, 3, args.image_size, args.image_size), label=(batch,))
         models_caffe.extend(definition, args.model, args.image_size, args.num_classes, auxiliary=False)
-        words = {"rate": inference.FIT_RATE, "mode": args.device.upper(), "seed": args.seed}
+        settings = {"rate": inference.FIT_RATE, "mode": args.device.upper(), "seed": args.seed}
         path = self.directory / "solver.prototxt"
-        path.write_text(SOLVER.format(net=self.written(definition, "fit"), **words), encoding="utf-8")
+        path.write_text(SOLVER.format(net=self.write_definition(definition, "fit"), **settings), encoding="utf-8")
         solver = self.caffe.get_solver(str(path))
         source = self.folders.augmented(batch)
         for _ in range(iterations):
@@ -175,8 +175,8 @@ def run(args, directory, version):
         caffe.set_mode_cpu()
     imported = time.monotonic()
     nvidia = is_nvidia(version)
-    made = partial(Predictor, args, caffe, directory, nvidia=nvidia)
-    inference.report(made, args, environment=environment(args, version), imported=imported)
+    make_predictor = partial(Predictor, args, caffe, directory, nvidia=nvidia)
+    inference.report(make_predictor, args, environment=environment(args, version), imported=imported)
 
 
 def main():

@@ -49,7 +49,7 @@ class Predictor(Classifier):
         self.parameters = sum(math.prod(p.shape) for p in self.trained)
         self.flop_per_sample = per_sample(multiplied(self.net, args.image_size))
 
-    def listed(self):
+    def list_images(self):
         from folders_mxnet import Folders
 
         args = self.args
@@ -66,10 +66,10 @@ class Predictor(Classifier):
         return pixels, labels, self.folders.unreadable
 
     def fit(self, iterations):
-        from folders_mxnet import Learned
+        from folders_mxnet import TrainingBatches
 
         mx, batch = self.mx, inference.FIT_BATCH
-        source = Learned(self.folders, batch=batch, contexts=[self.context], dtype="float32")
+        source = TrainingBatches(self.folders, batch=batch, contexts=[self.context], dtype="float32")
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         trainer = mx.gluon.Trainer(
             self.net.collect_params(), "adam", {"learning_rate": inference.FIT_RATE}, kvstore=None
@@ -124,7 +124,7 @@ class OnGpu(Predictor):
         return self.mx.nd.array(samples, ctx=self.mx.cpu_pinned(), dtype=samples.dtype)
 
     @contextlib.contextmanager
-    def memory(self):
+    def catching_out_of_memory(self):
         """Raise `OutOfMemoryError` if the GPU runs out of memory in here, and free what it had taken."""
         try:
             yield
@@ -138,11 +138,11 @@ class OnGpu(Predictor):
         raise inference.OutOfMemoryError
 
     def submit(self, samples):
-        with self.memory():
+        with self.catching_out_of_memory():
             return self.classes(samples)
 
     def collect(self, ticket):
-        with self.memory():
+        with self.catching_out_of_memory():
             return ticket.asnumpy().astype(int), time.monotonic()
 
     def place(self, samples):

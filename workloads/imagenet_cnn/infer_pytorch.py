@@ -48,17 +48,17 @@ class Predictor(Classifier):
         self.net = build(args.model, args.image_size, args.num_classes, auxiliary=False).to(device).eval()
         self.parameters = sum(p.numel() for p in self.net.parameters())
         self.flop_per_sample = per_sample(layers(self.net, args.image_size))
-        self.arrange(torch.contiguous_format, torch.float32)
-        self.round(tf32=False)  # the fp32 reference, until `convert`
+        self.set_layout(torch.contiguous_format, torch.float32)
+        self.set_tf32(tf32=False)  # the fp32 reference, until `convert`
 
-    def arrange(self, layout, dtype):
+    def set_layout(self, layout, dtype):
         """From here on, pass images to the network in this layout and type."""
         from data_torch import Normalize
 
         self.layout, self.dtype = layout, dtype
         self.normalize = Normalize(device=self.device, layout=layout)
 
-    def round(self, *, tf32):
+    def set_tf32(self, *, tf32):
         self.torch.backends.cuda.matmul.allow_tf32 = tf32
         self.torch.backends.cudnn.allow_tf32 = tf32
 
@@ -108,10 +108,10 @@ class Predictor(Classifier):
             parts = [images[first : first + chunk] for first in range(0, len(images), chunk)]
             self.net = quantized(torch, self.net, [self.prepare(part) for part in parts])
             return
-        self.round(tf32=precision == "tf32")
+        self.set_tf32(tf32=precision == "tf32")
         channels_last = self.device.type == "cuda" and precision != "fp32"
         layout = torch.channels_last if channels_last else torch.contiguous_format
-        self.arrange(layout, getattr(torch, HALF.get(precision, "float32")))
+        self.set_layout(layout, getattr(torch, HALF.get(precision, "float32")))
         self.net = self.net.to(dtype=self.dtype, memory_format=layout)
 
     def prepare(self, samples):
@@ -167,11 +167,11 @@ class OnGpu(Predictor):
             self.answer = self.torch.compile(self.classes, dynamic=False, options=options)
         if "cuda-graphs" in names:
             self.torch.cuda.empty_cache()  # a graph has its own memory pool
-            self.answer = self.replayed(self.answer)
+            self.answer = self.with_cuda_graphs(self.answer)
         self.start_clock()
-        return self.carried(samples).pin_memory()
+        return self.as_transferred(samples).pin_memory()
 
-    def carried(self, samples):
+    def as_transferred(self, samples):
         """Samples in host memory, in the form in which they travel to the GPU."""
         if isinstance(samples, self.torch.Tensor):
             return samples
@@ -184,25 +184,25 @@ class OnGpu(Predictor):
             images = self.normalize(images).to(self.dtype)
         return self.net(images).argmax(1)
 
-    def replayed(self, answer):
+    def with_cuda_graphs(self, answer):
         """Answer batches from CUDA graphs, one per batch length; the second batch of a length records its graph."""
         from with_pytorch.captured import Captured
 
         graphs = {}
 
-        def act(images):
+        def answer_by_graph(images):
             if len(images) not in graphs:
                 graphs[len(images)] = Captured(lambda batch: answer(*batch), before=1)
             return graphs[len(images)]((images,))
 
-        return act
+        return answer_by_graph
 
     def submit(self, samples):
         torch = self.torch
         try:
             with torch.inference_mode():
                 with torch.cuda.stream(self.transfers):
-                    images = self.carried(samples).to(self.device, non_blocking=True)
+                    images = self.as_transferred(samples).to(self.device, non_blocking=True)
                 torch.cuda.current_stream(self.device).wait_stream(self.transfers)
                 classes = self.answer(images).to("cpu", non_blocking=True)  # into pinned memory
                 answered = torch.cuda.Event(enable_timing=True)
@@ -221,7 +221,7 @@ class OnGpu(Predictor):
         return classes.numpy(), self.zero_at + self.zero.elapsed_time(answered) / 1e3
 
     def place(self, samples):
-        images = self.carried(samples).to(self.device)
+        images = self.as_transferred(samples).to(self.device)
         self.torch.cuda.synchronize(self.device)
         return images
 
@@ -259,9 +259,9 @@ def quantized(torch, net, batches):
 
 
 def command_line():
-    made = infer_parser(__doc__.splitlines()[0])
-    add_techniques(made)
-    return made
+    argparser = infer_parser(__doc__.splitlines()[0])
+    add_techniques(argparser)
+    return argparser
 
 
 def main():

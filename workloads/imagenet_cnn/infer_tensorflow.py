@@ -76,9 +76,9 @@ class Predictor(Classifier):
         return super().synthetic(count).transpose(0, 2, 3, 1).copy()
 
     def decode(self, images):
-        from data_tensorflow import middles
+        from data_tensorflow import read_central
 
-        return middles(self.args, images)
+        return read_central(self.args, images)
 
     def fit(self, iterations):
         from data_tensorflow import Folders, normalized

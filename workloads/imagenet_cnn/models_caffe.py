@@ -181,8 +181,8 @@ class Net:
         self.shapes[joined] = sum(self.shapes[top][0] for top in tops), self.shapes[tops[0]][1]
         return joined
 
-    def auxiliary(self, bottom, listed):
-        self.heads.append(add(self, bottom, listed))
+    def auxiliary(self, bottom, layer_list):
+        self.heads.append(add(self, bottom, layer_list))
         return bottom
 
     def residual(self, bottom, units, stride):

@@ -22,7 +22,7 @@ def build(name, image_size, num_classes, contexts, *, auxiliary=True):
     With auxiliary classifiers, the network returns a tuple: its scores, and theirs.
     Weights are drawn from MXNet's global generator, by the same rules as in `models_torch`.
     """
-    net = undrawn(name, image_size, num_classes, auxiliary=auxiliary)
+    net = build_uninitialized(name, image_size, num_classes, auxiliary=auxiliary)
     net.apply(choose_initializers)
     net.initialize(ctx=contexts)
     # Gluon infers the shapes, and draws the weights, on the first image.
@@ -31,14 +31,14 @@ def build(name, image_size, num_classes, contexts, *, auxiliary=True):
     return net
 
 
-def undrawn(name, image_size, num_classes, *, auxiliary=True):
+def build_uninitialized(name, image_size, num_classes, *, auxiliary=True):
     """Build the network before its shapes are known and its weights are drawn."""
-    listed = layers(name, image_size, num_classes, auxiliary=auxiliary)
+    layer_list = layers(name, image_size, num_classes, auxiliary=auxiliary)
     plain = name.replace(UNCHANGED, "")
     if not plain.startswith("resnet"):
-        return sequence(listed)
-    net, published = getattr(zoo, f"{plain}_v1")(classes=num_classes), listed[1][0] == "max_pool"
-    return net if published else block(sequence(listed[:1]), *net.features[AFTER_STEM:], net.output)
+        return sequence(layer_list)
+    net, published = getattr(zoo, f"{plain}_v1")(classes=num_classes), layer_list[1][0] == "max_pool"
+    return net if published else block(sequence(layer_list[:1]), *net.features[AFTER_STEM:], net.output)
 
 
 def graph_of(net):
@@ -100,9 +100,9 @@ def block(*made: mx.gluon.HybridBlock, kind=nn.HybridSequential):
     return chain
 
 
-def sequence(listed):
-    kind = Headed if any(layer[0] == "auxiliary" for layer in listed) else nn.HybridSequential
-    return block(*[MAKERS[kind](*arguments) for kind, *arguments in listed], kind=kind)
+def sequence(layer_list):
+    kind = Headed if any(layer[0] == "auxiliary" for layer in layer_list) else nn.HybridSequential
+    return block(*[MAKERS[kind](*arguments) for kind, *arguments in layer_list], kind=kind)
 
 
 def unit(channels, kernel, stride, padding, epsilon):
@@ -155,5 +155,5 @@ MAKERS = {
     "dropout": nn.Dropout,
     "dense": nn.Dense,
     "branches": branches,
-    "auxiliary": lambda listed: block(*sequence(listed), kind=Auxiliary),
+    "auxiliary": lambda layer_list: block(*sequence(layer_list), kind=Auxiliary),
 }

@@ -104,8 +104,8 @@ class Maker:
     def flatten(self, x):
         return keras.layers.Flatten()(x)
 
-    def auxiliary(self, x, listed):
-        self.heads.append(add(self, x, listed))
+    def auxiliary(self, x, layer_list):
+        self.heads.append(add(self, x, layer_list))
         return x
 
     def dropout(self, x, share):

@@ -15,7 +15,7 @@ def build(name, image_size, num_classes, *, auxiliary=True):
     AlexNet paper, so that training starts at a loss of ln(classes). Residual blocks start as identities, so that deep networks
     train without a learning rate schedule (Goyal et al., https://arxiv.org/abs/1706.02677, section 5.1).
     """
-    net = undrawn(name, image_size, num_classes, auxiliary=auxiliary)
+    net = build_uninitialized(name, image_size, num_classes, auxiliary=auxiliary)
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -30,7 +30,7 @@ def build(name, image_size, num_classes, *, auxiliary=True):
     return net
 
 
-def undrawn(name, image_size, num_classes, *, auxiliary=True):
+def build_uninitialized(name, image_size, num_classes, *, auxiliary=True):
     """Build the network with PyTorch's default weights."""
     made = Maker(3, image_size).sequence(layers(name, image_size, num_classes, auxiliary=auxiliary))
     return Headed(*made) if any(isinstance(part, Auxiliary) for part in made) else made
@@ -92,10 +92,10 @@ class Maker:
     def __init__(self, channels, size):
         self.channels, self.size = channels, size
 
-    def sequence(self, listed):
-        return nn.Sequential(*[getattr(self, kind)(*arguments) for kind, *arguments in listed])
+    def sequence(self, layer_list):
+        return nn.Sequential(*[getattr(self, kind)(*arguments) for kind, *arguments in layer_list])
 
-    def slid(self, kernel, stride, padding, *, up=False):
+    def slide_window(self, kernel, stride, padding, *, up=False):
         """Set `size` to the map's height after a sliding window."""
         kernel, padding = (both[0] if isinstance(both, tuple) else both for both in (kernel, padding))
         excess = self.size + 2 * padding - kernel
@@ -103,7 +103,7 @@ class Maker:
 
     def convolution(self, channels, kernel, stride, padding, *, bias=True):
         before, self.channels = self.channels, channels
-        self.slid(kernel, stride, padding)
+        self.slide_window(kernel, stride, padding)
         return nn.Conv2d(before, channels, kernel, stride, padding, bias=bias)
 
     def normalized(self, *shape: object):
@@ -118,14 +118,14 @@ class Maker:
         return nn.ReLU(inplace=True)
 
     def max_pool(self, kernel, stride, padding, up):
-        self.slid(kernel, stride, padding, up=up)
+        self.slide_window(kernel, stride, padding, up=up)
         return nn.MaxPool2d(kernel, stride, padding, ceil_mode=up)
 
     def local_norm(self):
         return nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75, k=1.0)
 
     def average_pool(self, kernel, stride, padding):
-        self.slid(kernel, stride, padding)
+        self.slide_window(kernel, stride, padding)
         return nn.AvgPool2d(kernel, stride, padding)
 
     def mean(self):
@@ -145,7 +145,7 @@ class Maker:
 
     def patches(self, channels, pixels):
         read, self.channels = self.channels, channels
-        self.slid(pixels, pixels, 0)
+        self.slide_window(pixels, pixels, 0)
         return Patches(read, channels, pixels, self.size**2)
 
     def block(self, heads, hidden):
@@ -161,8 +161,8 @@ class Maker:
         self.channels, self.size = sum(maker.channels for maker in makers), makers[0].size
         return made
 
-    def auxiliary(self, listed):
-        return Auxiliary(*Maker(self.channels, self.size).sequence(listed))
+    def auxiliary(self, layer_list):
+        return Auxiliary(*Maker(self.channels, self.size).sequence(layer_list))
 
     def residual(self, units, stride):
         before = Maker(self.channels, self.size)

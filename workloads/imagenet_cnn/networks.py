@@ -67,10 +67,10 @@ def layers(name, image_size, num_classes, *, auxiliary=True):
     return [*found, scores]
 
 
-def add(made, x, listed):
-    """Add layers to `x` with the methods of `made` named after their kinds. Returns the last one's output."""
-    for kind, *arguments in listed:
-        x = getattr(made, kind)(x, *arguments)
+def add(maker, x, layer_list):
+    """Add layers to `x` with the methods of `maker` named after their kinds. Returns the last one's output."""
+    for kind, *arguments in layer_list:
+        x = getattr(maker, kind)(x, *arguments)
     return x
 
 

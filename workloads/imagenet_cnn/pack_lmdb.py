@@ -21,21 +21,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import at_least, refuse
 from class_folders import is_whole
 from data_caffe import packed_size
-from packing import command_line, listed, refuse_empty
+from packing import command_line, list_images, refuse_empty
 
 TAIL = 1024  # as far back as `is_whole` reads
 UNREADABLE = re.compile(rb"Could not open or find file (.*)")
 PROCESSED = re.compile(rb"Processed (\d+) files")
 
 
-def ends_whole(path):
+def ends_like_jpeg(path):
     """Whether a file ends like a JPEG; the decoder checks the rest."""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - TAIL))
         return is_whole(stream.read())
 
 
-def entry(path, number, stage):
+def listed_path(path, number, stage):
     """An image's path in the list, relative to the root directory; via a link if its name contains whitespace, which would end it there."""
     if re.search(r"\s", str(path)):
         link = stage / f"{number}.jpg"
@@ -72,8 +72,8 @@ def pack(folder, images, out, size):
     skipped, names, lines = [], {}, []
     with tempfile.TemporaryDirectory(prefix="dlscale-pack-") as directory:
         for number, (name, label) in enumerate(images):
-            if ends_whole(folder / name):
-                line = entry(folder / name, number, Path(directory))
+            if ends_like_jpeg(folder / name):
+                line = listed_path(folder / name, number, Path(directory))
                 names[line] = name
                 lines.append(f"{line} {label}")
             else:
@@ -85,11 +85,13 @@ def pack(folder, images, out, size):
 
 def main():
     parser = command_line(__doc__.splitlines()[0])
-    parser.add_argument("--image-size", type=at_least(1), default=224, help="of the crops to train on (default: 224)")
+    parser.add_argument(
+        "--image-size", type=at_least(1), default=224, help="size in pixels of the crops to train on (default: 224)"
+    )
     args = parser.parse_args()
     if shutil.which("convert_imageset") is None:
-        refuse("there is no program `convert_imageset` on PATH; run this in an image of Caffe")
-    classes, images = listed(args, ".lmdb")
+        refuse("`convert_imageset` is not on PATH; run this in a Caffe image")
+    classes, images = list_images(args, ".lmdb")
 
     # Written under another name and renamed at the end: an LMDB that exists is complete.
     partial, index = args.out.with_suffix(".partial.lmdb"), args.out.with_suffix(".json")

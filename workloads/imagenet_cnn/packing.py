@@ -23,7 +23,7 @@ def command_line(description):
     return parser
 
 
-def listed(args, suffix):
+def list_images(args, suffix):
     """Return the class names, and the images in packing order; refuse an OUT with another suffix."""
     if args.out.suffix != suffix:
         refuse(f"{args.out} does not end with {suffix}; give a name that does")
@@ -47,7 +47,7 @@ def pack(description, *, suffixes, decodes, open_writer):
     open_writer: takes the paths to write, by suffix; returns an object with `write(number, jpeg, label, name)` and `close()`.
     """
     args = command_line(description).parse_args()
-    classes, images = listed(args, suffixes[-1])
+    classes, images = list_images(args, suffixes[-1])
     partial = {suffix: args.out.with_suffix(f".partial{suffix}") for suffix in suffixes}
     writer = open_writer(partial)
     packed, skipped = 0, []

@@ -21,8 +21,8 @@ ITERATION = re.compile(rb"\] +(?:\[\S+\] )?Iteration (\d+)\b.*, loss = (\S+)")
 
 def caffe_version():
     """The version in `caffe --version`, such as 1.0.0 or 0.17.3."""
-    said = subprocess.run(["caffe", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
-    return re.search(r"version (\S+)", said).group(1)
+    output = subprocess.run(["caffe", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    return re.search(r"version (\S+)", output).group(1)
 
 
 def is_nvidia(version):
@@ -33,10 +33,10 @@ def is_nvidia(version):
 def gpu_names(devices):
     """Names of the GPUs that Caffe will use, as listed by nvidia-smi."""
     try:
-        said = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False).stdout.decode()
+        output = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False).stdout.decode()
     except OSError:
-        said = ""
-    names = re.findall(r"^GPU \d+: (.*?) \(UUID", said, flags=re.MULTILINE)
+        output = ""
+    names = re.findall(r"^GPU \d+: (.*?) \(UUID", output, flags=re.MULTILINE)
     if len(names) < devices:
         refuse(f"--device=gpu --devices={devices}, nvidia-smi lists {len(names)} GPUs")
     return names[:devices]
@@ -44,16 +44,16 @@ def gpu_names(devices):
 
 def environment(args, version):
     """Software and devices; CUDA's versions are those stated by NVIDIA's image."""
-    told = {"framework": "caffe", "framework_version": version, "device_names": []}
+    facts = {"framework": "caffe", "framework_version": version, "device_names": []}
     if args.device == "gpu":
-        told["device_names"] = gpu_names(args.devices)
-        told.update({name: os.environ.get(name.upper() + "_VERSION") for name in ("cuda", "cudnn", "nccl")})
-    return process.environment(args, **told)
+        facts["device_names"] = gpu_names(args.devices)
+        facts.update({name: os.environ.get(name.upper() + "_VERSION") for name in ("cuda", "cudnn", "nccl")})
+    return process.environment(args, **facts)
 
 
-def start(args, words):
+def start(args, caffe_args):
     """Start `caffe`; it dies with this process, and a SIGTERM or SIGINT to this process ends it."""
-    argv = ["caffe", *words]
+    argv = ["caffe", *caffe_args]
     if args.device == "gpu":
         argv.append("-gpu=" + ",".join(str(number) for number in range(args.devices)))
     env = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}

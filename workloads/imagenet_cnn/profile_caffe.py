@@ -31,9 +31,11 @@ def check(args):
     if args.profile not in {None, *KINDS}:
         refuse(f"--profile={args.profile} is not offered with Caffe; ask for {' or '.join(KINDS)}")
     if args.profile_region:
-        refuse(f"--profile-region={args.profile_region}: Caffe can't be looked at for a part of its step; leave it out")
+        refuse(
+            f"--profile-region={args.profile_region}: Caffe's passes can't be narrowed to a part of a step; leave it out"
+        )
     if args.profile == "memory" and args.device == "gpu":
-        refuse("--profile=memory: Caffe does not tell what it holds on a GPU; the run's own samples have memory_mib")
+        refuse("--profile=memory: Caffe does not report its GPU memory; the run's own samples have memory_mib")
     if args.profile and args.devices > 1:
         refuse(f"--profile={args.profile} --devices={args.devices}: `caffe time` runs on one device; ask for one")
 

@@ -60,7 +60,7 @@ def check(args):
     if args.precision != "fp32" and (args.device, args.precision) != ("gpu", "fp16"):
         refuse(f"--precision={args.precision} is not offered with Caffe; ask for fp32, or on a GPU for fp16")
     if shutil.which("caffe") is None:
-        refuse("there is no program `caffe` on PATH; run this in an image of Caffe")
+        refuse("`caffe` is not on PATH; run this in a Caffe image")
 
 
 def check_version(args, version):
@@ -69,7 +69,7 @@ def check_version(args, version):
     if args.precision == "fp16" and not nvidia:
         refuse(f"--precision=fp16 needs NVCaffe, this is Caffe {version}; ask for fp32")
     if nvidia and args.warmup < 2:
-        refuse("--warmup=1: NVCaffe gives no rate before iteration 3; ask for 2 or more")
+        refuse("--warmup=1: NVCaffe reports no rate before iteration 3; ask for 2 or more")
 
 
 def open_data(args):
@@ -77,11 +77,11 @@ def open_data(args):
     if args.data == "synthetic":
         return None
     if not (Path(args.data) / "data.mdb").is_file() or not Path(args.data).with_suffix(".json").is_file():
-        refuse(f"--data={args.data} is not an LMDB with its .json beside it; make one with pack_lmdb.py")
+        refuse(f"--data={args.data} is not an LMDB with its .json next to it; make one with pack_lmdb.py")
     index = read_index(args.data)
     if index["size"] < args.image_size:
         small = f"{args.data} holds images of {index['size']} pixels, --image-size={args.image_size} is more"
-        refuse(f"{small}; pack it again for that size")
+        refuse(f"{small}; repack it for that size")
     check_fit(args, classes=len(index["classes"]), images=index["images"], devices=args.devices)
     return index
 
@@ -99,7 +99,7 @@ def build(args, *, nvidia):
 
 def solver(args, directory, *, nvidia, snapshot):
     """SGD with momentum and L2 weight decay, at a fixed learning rate; `snapshot` saves the weights at the end."""
-    words = [
+    settings = [
         f'net: "{directory}/net.prototxt"',
         f"base_lr: {args.learning_rate}",
         'lr_policy: "fixed"',
@@ -113,8 +113,8 @@ def solver(args, directory, *, nvidia, snapshot):
         f"random_seed: {args.seed}",
     ]
     if nvidia:
-        words.append("store_blobs_in_old_format: true")  # as numbers instead of typed bytes
-    return "\n".join(words) + "\n"
+        settings.append("store_blobs_in_old_format: true")  # as numbers instead of typed bytes
+    return "\n".join(settings) + "\n"
 
 
 def watch(process, args, events):
@@ -158,8 +158,8 @@ def train(args, events, directory, *, version, index):
     net = build(args, nvidia=nvidia)
     snapshot = has_room(net, directory)
     (directory / "net.prototxt").write_text(net.text(), encoding="utf-8")
-    asked = profile_caffe.trained(args) if args.profile else args
-    definition = solver(asked, directory, nvidia=nvidia, snapshot=snapshot and not args.profile)
+    run_args = profile_caffe.trained(args) if args.profile else args
+    definition = solver(run_args, directory, nvidia=nvidia, snapshot=snapshot and not args.profile)
     (directory / "solver.prototxt").write_text(definition, encoding="utf-8")
     flop = per_sample(net.multiplied)
     events.run_start(args, world_size=args.devices, parameters=net.parameters, flop_per_sample=flop)

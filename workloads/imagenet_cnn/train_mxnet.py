@@ -41,14 +41,14 @@ def check_file(args):
             )
         if args.kvstore == "dist_async":
             refuse(
-                "--kvstore=dist_async: its workers have weights of their own, so that no epoch ends with one network to validate; ask for "
+                "--kvstore=dist_async: each worker has its own weights, so that no epoch ends with a single network to validate; ask for "
                 "dist_sync"
             )
     elif args.data != "synthetic":
         parts = [Path(args.data).with_suffix(suffix) for suffix in (".rec", ".idx", ".json")]
         if Path(args.data).suffix != ".rec" or not all(part.is_file() for part in parts):
             refuse(
-                f"--data={args.data} is not a RecordIO file with .idx and .json beside it; make one with pack_recordio.py"
+                f"--data={args.data} is not a RecordIO file with .idx and .json next to it; make one with pack_recordio.py"
             )
 
 
@@ -91,7 +91,7 @@ class Classifier(Training):
         return split(array(images), contexts, self.dtype), split(array(labels), contexts)
 
     def folders(self):
-        from folders_mxnet import Central, Folders, Learned
+        from folders_mxnet import Central, Folders, TrainingBatches
 
         args, processes = self.args, self.ranks.processes
         part = {"rank": self.ranks.rank, "world_size": processes, "workers": args.loader_workers}
@@ -99,7 +99,7 @@ class Classifier(Training):
         images, devices = len(folders.training), processes * args.devices
         check_fit(args, classes=len(folders.classes), images=images, devices=devices)
         self.validation = Central(folders, folders.share(folders.validation), batch=args.batch)
-        return Learned(folders, batch=self.samples, contexts=self.contexts, dtype=self.dtype)
+        return TrainingBatches(folders, batch=self.samples, contexts=self.contexts, dtype=self.dtype)
 
     def window(self, iterations):
         """Run one timed window: whole steps, until the devices have finished them all."""
@@ -122,20 +122,21 @@ class Classifier(Training):
         return [loss.mean() for loss in losses]
 
     def losses(self, images, labels):
-        return [self.lost(x, y) for x, y in zip(images, labels, strict=True)]
+        return [self.losses_on_device(x, y) for x, y in zip(images, labels, strict=True)]
 
-    def lost(self, images, labels):
-        scores, *heads = self.told(images)
+    def losses_on_device(self, images, labels):
+        scores, *heads = self.all_scores(images)
         loss = self.loss(scores, labels)
         for head in heads:
             loss = loss + AUXILIARY[self.args.model] * self.loss(head, labels)
         return loss
 
-    def told(self, images):
+    def all_scores(self, images):
         """The scores of the network and its auxiliary classifiers, in fp32."""
-        told = self.net(images)  # with several outputs, a list once hybridized
+        outputs = self.net(images)  # with several outputs, a list once hybridized
         return [
-            scores.astype("float32", copy=False) for scores in (told if isinstance(told, tuple | list) else (told,))
+            scores.astype("float32", copy=False)
+            for scores in (outputs if isinstance(outputs, tuple | list) else (outputs,))
         ]
 
     def validate(self):
@@ -146,7 +147,7 @@ class Classifier(Training):
         for number, (pixels, labels) in enumerate(self.validation):
             context = self.contexts[number % len(self.contexts)]
             with self.mx.autograd.predict_mode():
-                scores, *_ = self.told(normalized(pixels, context).astype(self.dtype, copy=False))
+                scores, *_ = self.all_scores(normalized(pixels, context).astype(self.dtype, copy=False))
                 losses = self.loss(scores, self.mx.nd.array(labels, ctx=context))
             samples += len(labels)
             loss_sum += float(losses.sum().asscalar())

@@ -70,8 +70,8 @@ class Cnn(Training):
 
     def loss(self, model, batch):
         images, labels = batch
-        told = model(images)
-        scores, *heads = told if isinstance(told, tuple) else (told,)
+        outputs = model(images)
+        scores, *heads = outputs if isinstance(outputs, tuple) else (outputs,)
         loss = self.criterion(scores, labels)
         for head in heads:
             loss = loss + AUXILIARY[self.args.model] * self.criterion(head, labels)
@@ -143,9 +143,11 @@ class Cnn(Training):
 
 
 def command_line():
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--decode", choices=("cpu", "gpu"), default="cpu", help="where the JPEGs of --data are decoded")
-    return made
+    argparser = parser(__doc__.splitlines()[0])
+    argparser.add_argument(
+        "--decode", choices=("cpu", "gpu"), default="cpu", help="where the JPEGs of --data are decoded"
+    )
+    return argparser
 
 
 def main():

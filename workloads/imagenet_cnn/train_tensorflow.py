@@ -91,7 +91,7 @@ class Cnn(Training):
         return loss, tape.gradient(scaled, self.variables)
 
     def loss(self, inputs, labels, seed):
-        scores, *heads = self.told(inputs, seed)
+        scores, *heads = self.all_scores(inputs, seed)
         loss = self.cross_entropy(scores, labels)
         for head in heads:
             loss += AUXILIARY[self.args.model] * self.cross_entropy(head, labels)
@@ -105,13 +105,15 @@ class Cnn(Training):
         smoothed = (1 - share) * tf.one_hot(labels, classes) + share / classes
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=smoothed, logits=scores))
 
-    def told(self, inputs, seed):
+    def all_scores(self, inputs, seed):
         """The scores of the network and its auxiliary classifiers, in fp32."""
-        told = self.net([self.prepared(inputs), seed])
-        return [self.tf.cast(scores, self.tf.float32) for scores in (told if isinstance(told, list) else [told])]
+        outputs = self.net([self.prepared(inputs), seed])
+        return [
+            self.tf.cast(scores, self.tf.float32) for scores in (outputs if isinstance(outputs, list) else [outputs])
+        ]
 
     def scores(self, inputs, seed):
-        return self.told(inputs, seed)[0]
+        return self.all_scores(inputs, seed)[0]
 
     def update_rule(self, variables):
         if self.args.model in TRANSFORMERS:
@@ -142,7 +144,7 @@ class Cnn(Training):
         if args.epoch_iterations:
             images, validation = split(images)
             if not validation:
-                refuse(f"{args.data} has no class of 5 JPEGs, of which the last would be for validation; give more")
+                refuse(f"{args.data} has no class of five JPEGs, so that none is left for validation; give more")
             self.validated = Validation(args, ranks, images=validation)
         check_fit(args, classes=len(classes), images=len(images), devices=ranks.world_size)
         return Records(args, ranks) if packed else Folders(args, ranks, images=images)
@@ -172,9 +174,9 @@ class Cnn(Training):
 
 
 if __name__ == "__main__":
-    asked = parser(__doc__.splitlines()[0]).parse_args()
-    check_data(asked)
-    if asked.model in {*RMSPROP, *TRANSFORMERS} and asked.precision == "fp16":
-        rule = "RMSprop" if asked.model in RMSPROP else "AdamW"
-        refuse(f"--precision=fp16 scales losses for SGD, and --model={asked.model} has {rule}; ask for bf16 or tf32")
-    run(Cnn, asked)
+    args = parser(__doc__.splitlines()[0]).parse_args()
+    check_data(args)
+    if args.model in {*RMSPROP, *TRANSFORMERS} and args.precision == "fp16":
+        rule = "RMSprop" if args.model in RMSPROP else "AdamW"
+        refuse(f"--precision=fp16 scales losses for SGD, and --model={args.model} has {rule}; ask for bf16 or tf32")
+    run(Cnn, args)

@@ -1,7 +1,7 @@
 """Floating-point operations per token of each language model, the same in every framework. Standard library and NumPy only."""
 
 from flags import SIZES
-from tokens import masked_of
+from tokens import masked_count
 
 
 def flop_per_token(model, *, length):
@@ -15,7 +15,7 @@ def flop_per_token(model, *, length):
     size = SIZES[model]
     scores = size.width * size.vocabulary
     if size.encoder:
-        scores = (size.width**2 + scores) * masked_of(length) / length
+        scores = (size.width**2 + scores) * masked_count(length) / length
     forward = flop_per_read_token(model, length=length)["forward"] + 2 * scores
     return {"forward": forward, "backward": 2 * forward}
 

@@ -44,39 +44,41 @@ BERT_EPSILON = 1e-12
 STANDARD_DEVIATION = 0.02  # of all initial weights, except those that end a residual branch
 
 
-def ending(size):
+def residual_deviation(size):
     """Initial standard deviation of weights that end a residual branch: divided by the square root of the number of branches."""
     return STANDARD_DEVIATION / math.sqrt(2 * size.layers)
 
 
 def parser(description):
-    made = training_parser(description, models=tuple(SIZES), precisions=PRECISIONS)
-    made.add_argument("--weight-decay", required=True, type=float, help="of matrices; biases and gains have none")
-    made.add_argument("--sequence-length", required=True, type=at_least(2), help="tokens of a sample")
-    made.add_argument(
-        "--gradient-accumulation", required=True, type=at_least(1), help="parts of a batch that follow each other"
+    argparser = training_parser(description, models=tuple(SIZES), precisions=PRECISIONS)
+    argparser.add_argument("--weight-decay", required=True, type=float, help="of matrices; biases and gains have none")
+    argparser.add_argument("--sequence-length", required=True, type=at_least(2), help="tokens of a sample")
+    argparser.add_argument(
+        "--gradient-accumulation", required=True, type=at_least(1), help="sequential parts of a batch"
     )
-    made.add_argument(
-        "--checkpointing", required=True, choices=("none", "block"), help="what backward computes again, and keeps not"
+    argparser.add_argument(
+        "--checkpointing", required=True, choices=("none", "block"), help="what the backward pass recomputes"
     )
-    made.add_argument(
-        "--weights", required=True, choices=("fp32", "bf16"), help="what weights and their updates are in"
+    argparser.add_argument(
+        "--weights", required=True, choices=("fp32", "bf16"), help="precision of weights and their updates"
     )
-    made.add_argument(
-        "--reshard", required=True, choices=("forward", "step"), help="fsdp: when to let others' weights go"
+    argparser.add_argument(
+        "--reshard", required=True, choices=("forward", "step"), help="fsdp: when to release other ranks' weights"
     )
-    made.add_argument("--tensor-parallel", required=True, type=at_least(1), help="fsdp+tp: ranks that share each layer")
-    return made
+    argparser.add_argument(
+        "--tensor-parallel", required=True, type=at_least(1), help="fsdp+tp: ranks that share each layer"
+    )
+    return argparser
 
 
 def infer_parser(description):
-    made = inference_parser(description, models=tuple(SIZES))
-    made.add_argument(
-        "--sequence-length", required=True, type=at_least(2), help="tokens of a prompt and what follows it"
+    argparser = inference_parser(description, models=tuple(SIZES))
+    argparser.add_argument(
+        "--sequence-length", required=True, type=at_least(2), help="tokens of a prompt and its continuation"
     )
-    made.add_argument("--new-tokens", required=True, type=at_least(0), help="of these generated; an encoder: 0")
-    made.set_defaults(checkpointing="none")
-    return made
+    argparser.add_argument("--new-tokens", required=True, type=at_least(0), help="of which generated; 0 for an encoder")
+    argparser.set_defaults(checkpointing="none")
+    return argparser
 
 
 def check_inference(args):
@@ -86,13 +88,13 @@ def check_inference(args):
         refuse(f"--new-tokens={args.new_tokens}: an encoder generates none, a decoder one or more")
     if not args.new_tokens < args.sequence_length <= longest:
         refuse(
-            f"--sequence-length={args.sequence_length} --new-tokens={args.new_tokens}: ask for more tokens in all than new ones, and "
-            f"at most {longest} of {args.model}"
+            f"--sequence-length={args.sequence_length} --new-tokens={args.new_tokens}: a sequence must be longer than its new "
+            f"tokens, and {args.model} reads at most {longest}"
         )
     if args.precision in {"fp16", "int8"}:
-        refuse(f"--precision={args.precision} is not offered of language models; ask for fp32, tf32 or bf16")
+        refuse(f"--precision={args.precision} is not offered for language models; ask for fp32, tf32 or bf16")
     if args.fit:
-        refuse(f"--fit={args.fit}: what is generated has no accuracy; leave it out")
+        refuse(f"--fit={args.fit}: generated tokens have no accuracy; leave it out")
 
 
 def check(args):
@@ -101,12 +103,14 @@ def check(args):
     if args.epoch_iterations:
         refuse(f"--epoch-iterations={args.epoch_iterations}: there is no validation set of tokens; leave it out")
     if args.sequence_length > size.longest:
-        refuse(f"--sequence-length={args.sequence_length}: {args.model} reads {size.longest} tokens at the most")
+        refuse(f"--sequence-length={args.sequence_length}: {args.model} reads at most {size.longest} tokens")
     if args.batch % args.gradient_accumulation:
         refuse(f"--gradient-accumulation={args.gradient_accumulation} does not divide --batch={args.batch}")
     if args.weights == "bf16" and args.precision not in IN_BF16:
         refuse(f"--weights=bf16 computes in bf16; ask for --precision=bf16 or fp8, not {args.precision}")
     if args.precision == "fp8" and args.strategy.endswith("tp"):
-        refuse(f"--precision=fp8 multiplies whole layers, which --strategy={args.strategy} cuts; ask for bf16")
+        refuse(f"--precision=fp8 multiplies whole layers, which --strategy={args.strategy} splits; ask for bf16")
     if args.precision == "fp8" and args.batch // args.gradient_accumulation * args.sequence_length % FP8_MULTIPLE:
-        refuse(f"--precision=fp8 multiplies blocks of {FP8_MULTIPLE} tokens; ask for a --batch with a multiple of them")
+        refuse(
+            f"--precision=fp8 multiplies blocks of {FP8_MULTIPLE} tokens; ask for a --batch whose number of tokens is a multiple"
+        )

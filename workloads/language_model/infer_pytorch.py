@@ -81,9 +81,9 @@ class Generator(inference.OneByOne):
         with torch.inference_mode():
             unread = torch.from_numpy(prompts).to(self.device)
             if self.size.encoder:
-                told = self.net.read(unread)[:, 0]  # the first token represents the sequence
+                fields = self.net.read(unread)[:, 0]  # the first token represents the sequence
                 marks.append(self.clock.mark())
-                return told.float().cpu().numpy(), marks
+                return fields.float().cpu().numpy(), marks
             cache = self.cache(len(prompts))
             for _ in range(self.args.new_tokens):
                 last = self.net.read(unread, cache)[:, -1:]
@@ -101,7 +101,7 @@ class Generator(inference.OneByOne):
     def tell(self, events, samples):
         """Emit times of prompts and tokens for each batch size, and the cache's effect on the scores."""
         with events.timed("generation"):
-            for batch in doubled(len(samples)):
+            for batch in batch_sizes(len(samples)):
                 self.predict(samples[:batch])  # frameworks choose kernels on the first batch of a length
                 self.clock.start()
                 inference.timed(lambda: self.emit(events, *self.generate(samples[:batch])))  # noqa: B023 - called immediately
@@ -110,10 +110,10 @@ class Generator(inference.OneByOne):
 
     def emit(self, events, answers, marks):
         first, *steps = (round(self.clock.between(*pair), 7) for pair in itertools.pairwise(marks))
-        told = {"batch": len(answers), "prompt_tokens": self.prompt, "new_tokens": self.args.new_tokens}
-        events.emit("generation", **told, first_token_s=first, step_s=steps[:AT_ONCE])
+        fields = {"batch": len(answers), "prompt_tokens": self.prompt, "new_tokens": self.args.new_tokens}
+        events.emit("generation", **fields, first_token_s=first, step_s=steps[:AT_ONCE])
         for start in range(AT_ONCE, len(steps), AT_ONCE):
-            events.emit("generation", **told, first_token_s=None, step_s=steps[start : start + AT_ONCE])
+            events.emit("generation", **fields, first_token_s=None, step_s=steps[start : start + AT_ONCE])
 
     def difference(self):
         """Largest difference between scores computed with the cache and scores of one pass over the sequence, relative to the largest score."""
@@ -136,7 +136,7 @@ class Generator(inference.OneByOne):
         return self.torch.cuda.mem_get_info(self.device)[0]
 
 
-def doubled(most):
+def batch_sizes(most):
     """1, 2, 4, ... below `most`, and `most`."""
     return [*itertools.takewhile(lambda batch: batch < most, (2**power for power in itertools.count())), most]
 

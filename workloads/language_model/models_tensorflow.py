@@ -3,8 +3,8 @@
 Uses Keras' functional form. Normalizations, embeddings and the sums of residual branches are in fp32 under every policy; products follow it.
 """
 
-from flags import BERT_EPSILON, STANDARD_DEVIATION, ending
-from tokens import masked_of
+from flags import BERT_EPSILON, STANDARD_DEVIATION, residual_deviation
+from tokens import masked_count
 from with_tensorflow.layers import Attend, Gelu, LayerNorm, keras, tf
 
 
@@ -14,18 +14,18 @@ def build(size, length):
     Scores are (batch, masked, vocabulary). Weights are drawn from Keras' global seed by the rules of `models_torch`.
     """
     tokens = keras.Input(shape=(length,), dtype="int32")
-    places = keras.Input(shape=(masked_of(length),), dtype="int32")
+    places = keras.Input(shape=(masked_count(length),), dtype="int32")
     x, words = Embedding(size)(tokens)
     x = norm(x)
     for _ in range(size.layers):
         x = block(x, size)
-    told = norm(Gelu()(dense(Picked()(x, places), size.width)))
-    return keras.Model([tokens, places], Scores(size.vocabulary)(told, words))
+    hidden = norm(Gelu()(dense(Gathered()(x, places), size.width)))
+    return keras.Model([tokens, places], Scores(size.vocabulary)(hidden, words))
 
 
 def block(x, size):
     """A transformer block, normalized after each sum."""
-    attended = dense(Attend(size.heads)(dense(x, 3 * size.width)), size.width, deviation=ending(size))
+    attended = dense(Attend(size.heads)(dense(x, 3 * size.width)), size.width, deviation=residual_deviation(size))
     x = norm(keras.layers.Add(dtype="float32")([x, attended]))
     read = dense(Gelu()(dense(x, size.hidden)), size.width)
     return norm(keras.layers.Add(dtype="float32")([x, read]))
@@ -65,7 +65,7 @@ class Embedding(keras.layers.Layer):
         return tf.gather(words, tokens) + positions[: tokens.shape[1]] + kinds[0], words
 
 
-class Picked(keras.layers.Layer):
+class Gathered(keras.layers.Layer):
     """Gathers (batch, masked) places from (batch, length, width)."""
 
     def call(self, x, places):

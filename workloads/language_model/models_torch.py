@@ -14,7 +14,7 @@ the number of groups from the shape of its products.
 
 import torch
 from arguments import IN_BF16
-from flags import BERT_EPSILON, SIZES, STANDARD_DEVIATION, ending
+from flags import BERT_EPSILON, SIZES, STANDARD_DEVIATION, residual_deviation
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -33,20 +33,20 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(size.width, groups * (self.queries + 2) * self.head, bias=not size.llama)
         self.out = nn.Linear(size.width, size.width, bias=not size.llama)
 
-    def forward(self, x, turn, kept=None):
-        """(batch, length, width) to the same shape; `turn` are the positions' `turns`, or None if positions were added earlier.
+    def forward(self, x, angles, extend_cache=None):
+        """(batch, length, width) to the same shape; `angles` are the positions' `rotary_angles`, or None if positions were added earlier.
 
-        `kept` stores the keys and values of these positions and returns those of all so far. Unless it is empty, a call reads one position.
+        `extend_cache` stores the keys and values of these positions and returns all so far. Unless the cache is empty, a call reads one position.
         """
         batch, length = x.shape[:2]
         qkv = self.qkv(x).view(batch, length, -1, self.queries + 2, self.head)
         q, k, v = qkv.split((self.queries, 1, 1), dim=3)
         q, k, v = (part.flatten(2, 3) for part in (q, k, v))  # (batch, length, heads, head)
-        if turn is not None:
-            q, k = turned(q, turn), turned(k, turn)
+        if angles is not None:
+            q, k = rotated(q, angles), rotated(k, angles)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        if kept is not None:
-            k, v = kept(k, v)
+        if extend_cache is not None:
+            k, v = extend_cache(k, v)
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=length > 1, enable_gqa=self.queries > 1)
         return self.out(y.transpose(1, 2).flatten(2))
 
@@ -76,13 +76,13 @@ class Block(nn.Module):
         self.norm1, self.attention = norm(size), Attention(size)
         self.norm2, self.mlp = norm(size), Mlp(size)
 
-    def forward(self, x, turn, kept=None):
+    def forward(self, x, angles, extend_cache=None):
         if self.recompute:
-            return checkpoint(self.layers, x, turn, use_reentrant=False)
-        return self.layers(x, turn, kept)
+            return checkpoint(self.layers, x, angles, use_reentrant=False)
+        return self.layers(x, angles, extend_cache)
 
-    def layers(self, x, turn, kept=None):
-        x = x + self.attention(self.norm1(x), turn, kept)
+    def layers(self, x, angles, extend_cache=None):
+        x = x + self.attention(self.norm1(x), angles, extend_cache)
         return x + self.mlp(self.norm2(x))
 
 
@@ -97,7 +97,9 @@ class Decoder(nn.Module):
         self.output = nn.Linear(size.width, size.vocabulary, bias=False)
         self.tied = size.tied
         self.tie()
-        self.register_buffer("turn", turns(length, size.width // size.heads) if size.llama else None, persistent=False)
+        self.register_buffer(
+            "angles", rotary_angles(length, size.width // size.heads) if size.llama else None, persistent=False
+        )
 
     def tie(self):
         if self.tied:
@@ -125,9 +127,9 @@ class Decoder(nn.Module):
         if self.positions is not None:
             x = x + self.positions.weight[first:last]
         x = x.to(self.arithmetic)
-        turn = self.turn if self.turn is None else self.turn[:, first:last]
+        angles = self.angles if self.angles is None else self.angles[:, first:last]
         for number, block in enumerate(self.blocks):
-            x = block(x, turn, cache and cache.of(number))
+            x = block(x, angles, cache and cache.of(number))
         if cache:
             cache.filled = last
         return self.norm(x)
@@ -173,12 +175,12 @@ class Cache:
 
     def __init__(self, size, *, batch, length, device, dtype):
         shape = (size.layers, 2, batch, size.kv_heads or size.heads, length, size.width // size.heads)
-        self.kept, self.filled = torch.empty(shape, device=device, dtype=dtype), 0
+        self.stored, self.filled = torch.empty(shape, device=device, dtype=dtype), 0
 
     def of(self, block):
         def extend(k, v):
             last = self.filled + k.shape[2]
-            own = self.kept[block, :, :, :, :last]
+            own = self.stored[block, :, :, :, :last]
             own[0, :, :, self.filled :], own[1, :, :, self.filled :] = k, v
             return own.unbind()
 
@@ -189,7 +191,7 @@ def norm(size):
     return nn.RMSNorm(size.width, eps=1e-5) if size.llama else nn.LayerNorm(size.width)
 
 
-def turns(length, head):
+def rotary_angles(length, head):
     """Cosines and sines of the positions' angles, (2, length, 1, head / 2) in fp32: pair i of a head rotates by position / base^(2i / head).
 
     https://arxiv.org/abs/2104.09864
@@ -199,9 +201,9 @@ def turns(length, head):
     return torch.stack((angles.cos(), angles.sin())).float()
 
 
-def turned(x, turn):
+def rotated(x, angles):
     """Rotate the pairs of (batch, length, heads, head); a pair's first number is in the first half of the head, its second in the other."""
-    cos, sin = turn
+    cos, sin = angles
     one, other = x.float().chunk(2, dim=-1)
     return torch.cat((one * cos - other * sin, one * sin + other * cos), dim=-1).to(x.dtype)
 
@@ -216,7 +218,7 @@ def build(args, device):
             "arithmetic": bf16 if args.precision in IN_BF16 else torch.float32,
         }
         net = Encoder(size, **how) if size.encoder else Decoder(size, length=args.sequence_length, **how)
-        ends = ending(size)
+        ends = residual_deviation(size)
         for name, parameter in net.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)

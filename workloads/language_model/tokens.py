@@ -24,12 +24,12 @@ def sequences(seed, *, first, count, length, vocabulary):
     return ((vocabulary + 1) ** np.stack(drawn)).astype(np.int64) - 1
 
 
-def followed(rows):
+def with_targets(rows):
     """Split (count, length + 1) tokens into the (count, length) inputs and the token after each."""
     return rows[:, :-1], rows[:, 1:]
 
 
-def masked_of(length):
+def masked_count(length):
     """Number of tokens in a sequence that BERT predicts."""
     return max(1, round(MASKED * length))
 
@@ -41,7 +41,7 @@ def masked(rows, *, seed, vocabulary):
     one stays unchanged.
     """
     read = rows[:, :-1].copy()
-    targets = np.empty((len(read), 2, masked_of(read.shape[1])), np.int64)
+    targets = np.empty((len(read), 2, masked_count(read.shape[1])), np.int64)
     for row, (places, wanted) in zip(read, targets, strict=True):
         random = np.random.default_rng((seed, zlib.crc32(row.tobytes())))
         places[:] = np.sort(random.permutation(len(row))[: len(places)])

@@ -31,7 +31,7 @@ from with_pytorch.training import Training, run
 EVALUATED = 4  # sequences of the shared loss
 
 
-class Placed:
+class DeviceBatches:
     """Batches of a source on the device, as (tokens, targets) of (batch, length) each; `units` counts this rank's tokens so far.
 
     `drawn` batches stay on the device and repeat; a file's are copied one by one.
@@ -52,7 +52,7 @@ class Placed:
         return self.source.decoded
 
 
-def placed(arrays, device):
+def copy_to_device(arrays, device):
     """Copy tokens and targets to the device, from pinned memory so that the host does not wait."""
     import torch
 
@@ -79,16 +79,18 @@ class LanguageModel(Training):
         self.take(build(args, device))
         tokens = args.batch * args.sequence_length
         drawn = args.data == "synthetic"
-        self.batches = Batches(Placed(self.source(), drawn=drawn, tokens=tokens, place=self.place_rows))
+        self.batches = Batches(DeviceBatches(self.source(), drawn=drawn, tokens=tokens, place=self.place_rows))
 
     def place_rows(self, rows):
-        return placed(self.prepare(rows), self.device)
+        return copy_to_device(self.prepare(rows), self.device)
 
     def prepare(self, rows):
-        from tokens import followed, masked
+        from tokens import masked, with_targets
 
         return (
-            masked(rows, seed=self.args.seed, vocabulary=self.size.vocabulary) if self.size.encoder else followed(rows)
+            masked(rows, seed=self.args.seed, vocabulary=self.size.vocabulary)
+            if self.size.encoder
+            else with_targets(rows)
         )
 
     def source(self):

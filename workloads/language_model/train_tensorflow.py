@@ -104,13 +104,13 @@ class Bert(Training):
         own = {"batch": args.batch, "ranks": self.ranks.world_size, **self.drawn}
         kind, where = (Synthetic, ()) if args.data == "synthetic" else (Windows, (args.data,))
         sources = [kind(*where, args.seed, rank=first + device, **own) for device in range(args.devices)]
-        return Sequences(args, sources, self.placed)
+        return Sequences(args, sources, self.place_rows)
 
     @property
     def drawn(self):
         return {"length": self.args.sequence_length, "vocabulary": self.size.vocabulary}
 
-    def placed(self, rows):
+    def place_rows(self, rows):
         """Mask each device's rows and copy to it what it reads and what it predicts."""
         from tokens import masked
 
@@ -128,7 +128,7 @@ class Bert(Training):
         from tokens import SHARED, sequences
 
         rows = sequences(self.args.seed, first=SHARED, count=self.args.batch, **self.drawn)
-        return self.placed([rows] * self.args.devices)
+        return self.place_rows([rows] * self.args.devices)
 
     def flop_per_sample(self):
         from costs import flop_per_token

@@ -24,16 +24,16 @@ def residual_widths(image_size):
 
 
 def parser(description):
-    made = training_parser(description, models=MODELS)
-    made.add_argument(
+    argparser = training_parser(description, models=MODELS)
+    argparser.add_argument(
         "--image-size", required=True, type=at_least(16), help="height and width in pixels: 16, 32, 64, ..."
     )
-    made.add_argument(
-        "--n-critic", required=True, type=at_least(1), help="updates of the critic in one of the generator"
+    argparser.add_argument(
+        "--n-critic", required=True, type=at_least(1), help="updates of the critic per update of the generator"
     )
-    made.add_argument("--clip", type=float, help="largest weight of the critic after an update, but of wgan-gp")
-    made.add_argument("--penalty", type=float, help="of wgan-gp: weight of the gradient penalty")
-    return made
+    argparser.add_argument("--clip", type=float, help="limit of the critic's weights after an update; not for wgan-gp")
+    argparser.add_argument("--penalty", type=float, help="wgan-gp: weight of the gradient penalty")
+    return argparser
 
 
 def check(args):
@@ -41,10 +41,10 @@ def check(args):
     if args.epoch_iterations:
         refuse(f"--epoch-iterations={args.epoch_iterations}: a GAN has no validation set; leave it out")
     if args.image_size & (args.image_size - 1):
-        refuse(f"--image-size={args.image_size}: layers double from 4 pixels on; ask for 32, 64 or 128")
+        refuse(f"--image-size={args.image_size}: layers double the size from 4 pixels; ask for 32, 64 or 128")
     if args.precision == "fp16":
         refuse(
-            "--precision=fp16 is not offered: scaled losses would be taken back after each update of the critic; ask for bf16"
+            "--precision=fp16 is not offered: a scaler would have to undo overflowed updates of the critic; ask for bf16"
         )
     if args.model == PENALIZED and (args.clip is not None or not (args.penalty or 0) > 0):
         refuse(f"--model={PENALIZED} takes --penalty, above 0, and no --clip; its paper has 10")

@@ -20,17 +20,17 @@ def build(name, image_size, latent):
     return generator(image_size, latent, normalize=normalize), critic(image_size, normalize=normalize)
 
 
-def drawn(mean=0.0):
+def initializer(mean=0.0):
     """Normal with a deviation of 0.02; a new object per layer, because in Keras 3 one object draws the same values twice."""
     return keras.initializers.RandomNormal(mean=mean, stddev=0.02)
 
 
 def convolution(kind, channels, **shape: object):
-    return kind(channels, 4, use_bias=False, kernel_initializer=drawn(), **shape)
+    return kind(channels, 4, use_bias=False, kernel_initializer=initializer(), **shape)
 
 
 def normalized(x, *, normalize):
-    return BatchNorm(epsilon=1e-5, gamma=drawn(1.0))(x) if normalize else x
+    return BatchNorm(epsilon=1e-5, gamma=initializer(1.0))(x) if normalize else x
 
 
 def generator(image_size, latent, *, normalize):
@@ -53,7 +53,7 @@ def critic(image_size, *, normalize):
     return keras.Model(image, convolution(keras.layers.Conv2D, 1)(x))
 
 
-def spread(kind, units, *shape: int, scale=2.0, **options: object):
+def glorot(kind, units, *shape: int, scale=2.0, **options: object):
     """A layer with a uniformly drawn kernel (Glorot and Bengio 2010), by default with twice the variance, as before a ReLU."""
     initial = keras.initializers.VarianceScaling(scale=scale, mode="fan_avg", distribution="uniform")
     return kind(units, *shape, kernel_initializer=initial, **options)
@@ -63,31 +63,31 @@ def residual(x, between, after, norm, *, resample, up):
     """Normalization, ReLU and convolution, twice, plus a 1 x 1 convolution as shortcut; `resample` doubles a map first (`up`) or halves it last."""
     convolution = keras.layers.Conv2D
     body = keras.layers.ReLU()(norm(epsilon=1e-5)(x))
-    body = spread(convolution, between, 3, padding="same", use_bias=False)(resample()(body) if up else body)
+    body = glorot(convolution, between, 3, padding="same", use_bias=False)(resample()(body) if up else body)
     body = keras.layers.ReLU()(norm(epsilon=1e-5)(body))
-    body = spread(convolution, after, 3, padding="same")(body)
-    shortcut = spread(convolution, after, 1, scale=1.0)(resample()(x))
+    body = glorot(convolution, after, 3, padding="same")(body)
+    shortcut = glorot(convolution, after, 1, scale=1.0)(resample()(x))
     return keras.layers.Add()([body if up else resample()(body), shortcut])
 
 
 def residual_generator(image_size, latent):
     first, *channels = residual_widths(image_size)[::-1]
     source = keras.Input(shape=(1, 1, latent))
-    x = spread(keras.layers.Dense, 16 * first, scale=1.0)(keras.layers.Flatten()(source))
+    x = glorot(keras.layers.Dense, 16 * first, scale=1.0)(keras.layers.Flatten()(source))
     x = keras.layers.Permute((2, 3, 1))(keras.layers.Reshape((first, 4, 4))(x))  # PyTorch's order
     for after in channels:
         x = residual(x, after, after, BatchNorm, resample=keras.layers.UpSampling2D, up=True)
     x = keras.layers.ReLU()(BatchNorm(epsilon=1e-5)(x))
-    return keras.Model(source, keras.layers.Activation("tanh")(spread(keras.layers.Conv2D, 3, 3, padding="same")(x)))
+    return keras.Model(source, keras.layers.Activation("tanh")(glorot(keras.layers.Conv2D, 3, 3, padding="same")(x)))
 
 
 def residual_critic(image_size):
     image = keras.Input(shape=(image_size, image_size, 3))
-    x = spread(keras.layers.Conv2D, WIDTH, 3, padding="same", scale=1.0)(image)
+    x = glorot(keras.layers.Conv2D, WIDTH, 3, padding="same", scale=1.0)(image)
     before = WIDTH
     for after in residual_widths(image_size)[1:]:
         x = residual(x, before, after, LayerNorm, resample=partial(keras.layers.AveragePooling2D, 2), up=False)
         before = after
     return keras.Model(
-        image, spread(keras.layers.Dense, 1, scale=1.0)(keras.layers.Flatten()(keras.layers.Permute((3, 1, 2))(x)))
+        image, glorot(keras.layers.Dense, 1, scale=1.0)(keras.layers.Flatten()(keras.layers.Permute((3, 1, 2))(x)))
     )

@@ -64,10 +64,10 @@ class Residual(nn.Module):
         super().__init__()
         self.resample, self.up = resample, up
         self.before = norms[0]
-        self.first = drawn(nn.Conv2d(before, between, 3, padding=1, bias=False), gain=math.sqrt(2))
+        self.first = glorot(nn.Conv2d(before, between, 3, padding=1, bias=False), gain=math.sqrt(2))
         self.between = norms[1]
-        self.second = drawn(nn.Conv2d(between, after, 3, padding=1), gain=math.sqrt(2))
-        self.shortcut = drawn(nn.Conv2d(before, after, 1))
+        self.second = glorot(nn.Conv2d(between, after, 3, padding=1), gain=math.sqrt(2))
+        self.shortcut = glorot(nn.Conv2d(before, after, 1))
 
     def forward(self, x):
         body = self.before(x).relu()
@@ -83,7 +83,7 @@ class Halve(nn.Module):
         return x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).mean((3, 5))
 
 
-def drawn(layer, gain=1.0):
+def glorot(layer, gain=1.0):
     """Draw weights uniformly (Glorot and Bengio 2010), before a ReLU with twice the variance; biases are zero."""
     nn.init.xavier_uniform_(layer.weight, gain)
     if layer.bias is not None:
@@ -93,21 +93,21 @@ def drawn(layer, gain=1.0):
 
 def residual_generator(image_size, latent):
     channels = residual_widths(image_size)[::-1]
-    layers = [nn.Flatten(), drawn(nn.Linear(latent, 16 * channels[0])), nn.Unflatten(1, (channels[0], 4, 4))]
+    layers = [nn.Flatten(), glorot(nn.Linear(latent, 16 * channels[0])), nn.Unflatten(1, (channels[0], 4, 4))]
     for before, after in itertools.pairwise(channels):
         norms = nn.BatchNorm2d(before), nn.BatchNorm2d(after)
         layers.append(Residual(before, after, after, norms, resample=nn.Upsample(scale_factor=2), up=True))
-    image = drawn(nn.Conv2d(WIDTH, 3, 3, padding=1), gain=math.sqrt(2))
+    image = glorot(nn.Conv2d(WIDTH, 3, 3, padding=1), gain=math.sqrt(2))
     return nn.Sequential(*layers, nn.BatchNorm2d(WIDTH), nn.ReLU(inplace=True), image, nn.Tanh())
 
 
 def residual_critic(image_size):
     channels = residual_widths(image_size)
-    layers = [drawn(nn.Conv2d(3, WIDTH, 3, padding=1))]
+    layers = [glorot(nn.Conv2d(3, WIDTH, 3, padding=1))]
     for before, after in itertools.pairwise(channels):
         norms = [nn.GroupNorm(1, before) for _ in range(2)]  # one group: over an image's whole map
         layers.append(Residual(before, before, after, norms, resample=Halve(), up=False))
-    return nn.Sequential(*layers, nn.Flatten(), drawn(nn.Linear(16 * channels[-1], 1)))
+    return nn.Sequential(*layers, nn.Flatten(), glorot(nn.Linear(16 * channels[-1], 1)))
 
 
 class Estimate(nn.Module):
@@ -128,6 +128,6 @@ class Estimate(nn.Module):
             return estimate, -estimate
         with torch.enable_grad():
             between = (real + mix[:, None, None, None] * (made - real)).requires_grad_()
-            told = self.critic(between.view_as(between))  # a view: PyTorch's operation counter accepts no leaf here
-            (slopes,) = torch.autograd.grad(told.sum(), between, create_graph=True)
+            scores = self.critic(between.view_as(between))  # a view: PyTorch's operation counter accepts no leaf here
+            (slopes,) = torch.autograd.grad(scores.sum(), between, create_graph=True)
         return estimate, self.penalty * ((slopes.float().flatten(1).norm(dim=1) - 1) ** 2).mean() - estimate

@@ -84,13 +84,13 @@ class Wgan(Training):
 
     def step(self):
         for _ in range(self.args.n_critic):
-            estimate = self.teach_critic()
+            estimate = self.update_critic()
         self.critic.requires_grad_(requires_grad=False)
-        self.teach_generator()
+        self.update_generator()
         self.critic.requires_grad_(requires_grad=True)
         return estimate
 
-    def teach_critic(self):
+    def update_critic(self):
         """Update the critic once, to tell real from made images. Returns the estimate before the update, on the device."""
         torch = self.torch
         with self.regions("input"):
@@ -109,7 +109,7 @@ class Wgan(Training):
                 weight.clamp_(-self.args.clip, self.args.clip)
         return estimate.detach()
 
-    def teach_generator(self):
+    def update_generator(self):
         """Update the generator once, towards images that the critic takes for real."""
         with self.regions("input"):
             latent, _ = self.draw()
@@ -159,12 +159,12 @@ class Wgan(Training):
 
     def alone(self):
         critic, loss = self.critic_losses(), self.generator_loss()
-        gradients, makers = self.torch.autograd.grad, list(self.generator.parameters())
+        gradients, generator_weights = self.torch.autograd.grad, list(self.generator.parameters())
 
         def run():
             for _ in range(self.args.n_critic):
                 gradients(critic()[1], self.weights)
-            gradients(loss(), makers)
+            gradients(loss(), generator_weights)
 
         return run
 
@@ -174,9 +174,9 @@ class Wgan(Training):
         # Per real image: each goes into one update of the critic, and n_critic of them into one of the generator.
         losses = self.critic_losses()
         critic = flop_counts(lambda: losses()[1], self.weights, samples=self.args.batch)
-        makers = list(self.generator.parameters())
-        generator = flop_counts(self.generator_loss(), makers, samples=self.args.batch * self.args.n_critic)
-        return [together(one, other) for one, other in zip(critic, generator, strict=True)]
+        generator_weights = list(self.generator.parameters())
+        generator = flop_counts(self.generator_loss(), generator_weights, samples=self.args.batch * self.args.n_critic)
+        return [add_counts(one, other) for one, other in zip(critic, generator, strict=True)]
 
     def exchanged(self):
         made, told = (sum(p.numel() for p in net.parameters()) for net in (self.generator, self.critic))
@@ -191,7 +191,7 @@ class Wgan(Training):
         return flop_per_image(generator, critic, n_critic=self.args.n_critic, penalized=self.args.model == PENALIZED)
 
 
-def together(one, other):
+def add_counts(one, other):
     """Add two `flop_count` events of the same phase."""
     names = {**one["operators"], **other["operators"]}
     operators = {name: one["operators"].get(name, 0) + other["operators"].get(name, 0) for name in names}

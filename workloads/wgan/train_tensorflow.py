@@ -36,11 +36,11 @@ class Wgan(Training):
 
         size = latent_size(self.args.model)
         self.generator, self.critic = build(self.args.model, self.args.image_size, size)
-        self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
-        self.variables = [*self.makers, *self.weights]
-        self.critic_update, self.generator_update = map(self.update_rule, (self.weights, self.makers))
+        self.generator_weights, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
+        self.variables = [*self.generator_weights, *self.weights]
+        self.critic_update, self.generator_update = map(self.update_rule, (self.weights, self.generator_weights))
         # Separate graphs, so that the critic's is traced only once and not for each of its updates.
-        self.tell, self.make = (
+        self.critic_graph, self.generator_graph = (
             self.tf.function(self.shim.compiled(one, xla=self.xla), autograph=False)
             for one in (self.critic_pass, self.generator_pass)
         )
@@ -77,7 +77,7 @@ class Wgan(Training):
         """The critic's estimate from real and made images: the Wasserstein distance, up to a factor."""
         return self.score(real) - self.score(self.generator(latent))
 
-    def steepness(self, real, made, mix):
+    def gradient_penalty(self, real, made, mix):
         """Mean of (norm of the critic's gradient at an image between both - 1)²."""
         tf, between = self.tf, real + mix * (made - real)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -91,17 +91,17 @@ class Wgan(Training):
         made = self.tf.cast(self.generator(latent), self.tf.float32)
         with self.tf.GradientTape() as tape:
             estimate = self.score(real) - self.score(made)
-            missed = -estimate
+            loss = -estimate
             if self.args.penalty:
-                missed += self.args.penalty * self.steepness(real, made, mix)
-        return estimate, tape.gradient(missed, self.weights)
+                loss += self.args.penalty * self.gradient_penalty(real, made, mix)
+        return estimate, tape.gradient(loss, self.weights)
 
     def generator_pass(self, latent):
         """Return the gradients of the generator's loss, the negated mean of the critic's scores."""
         with self.tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.makers)
+            tape.watch(self.generator_weights)
             loss = -self.score(self.generator(latent))
-        return tape.gradient(loss, self.makers)
+        return tape.gradient(loss, self.generator_weights)
 
     def window(self, iterations):
         """Run one timed window: whole steps, until the devices finish. On a GPU, TensorFlow shows no time between steps."""
@@ -125,11 +125,11 @@ class Wgan(Training):
         first = (iteration - 1) * (updates + 1)
         drawn = [(first + number) % latents.shape[0] for number in range(updates + 1)]
         for batch, draw in zip(self.batches_of(real), drawn):  # noqa: B905 - the last is the generator's
-            estimate, gradients = self.tell(batch, latents[draw], mixes[draw])
+            estimate, gradients = self.critic_graph(batch, latents[draw], mixes[draw])
             self.critic_update.apply(self.ranks.average(gradients))
             if self.args.clip:
                 self.critic_update.clip(self.args.clip)  # after averaging, so that all replicas clip alike
-        self.generator_update.apply(self.ranks.average(self.make(latents[drawn[-1]])))
+        self.generator_update.apply(self.ranks.average(self.generator_graph(latents[drawn[-1]])))
         return estimate
 
     def loss(self, real, latents, _mixes, _seed):
@@ -137,8 +137,8 @@ class Wgan(Training):
 
     def pass_one(self, real, latents, mixes, _seed):
         *drawn, last = self.tf.unstack(latents)
-        told = [self.tell(*parts) for parts in zip(self.batches_of(real), drawn, self.tf.unstack(mixes))]  # noqa: B905 - Python 3.8
-        return told, self.make(last)
+        told = [self.critic_graph(*parts) for parts in zip(self.batches_of(real), drawn, self.tf.unstack(mixes))]  # noqa: B905 - Python 3.8
+        return told, self.generator_graph(last)
 
     def exchanged(self):
         told = sum(variable.shape.num_elements() for variable in self.weights)

@@ -17,7 +17,7 @@ from modelled import (
     per_sample,
     sizes,
 )
-from models_mxnet import MAKERS, build, multiplied, undrawn
+from models_mxnet import MAKERS, build, build_uninitialized, multiplied
 from networks import MXNET, NETWORKS, UNCHANGED, basic_block, resnet
 from with_mxnet.shim import mx
 
@@ -60,7 +60,7 @@ def six_steps_lower_the_loss(name):
 assert set(CATALOG) == set(MXNET)
 for name, (image_size, _) in CATALOG.items():
     for size in sizes(name):
-        output = undrawn(name, size, 1000)(mx.sym.var("images"))
+        output = build_uninitialized(name, size, 1000)(mx.sym.var("images"))
         output = mx.sym.Group(output) if isinstance(output, tuple) else output
         (_, *arguments), shapes, _ = output.infer_shape(images=(2, 3, size, size))
         assert set(shapes) == {(2, 1000)}, f"{name} at {size} pixels gives {shapes}"
@@ -69,11 +69,13 @@ for name, (image_size, _) in CATALOG.items():
     for size in counted(name):
         deep = name.replace(UNCHANGED, "") in {"resnet50", "resnet101", "resnet152"}
         saved = saved_by_earlier_stride(size, published=size >= 96 or UNCHANGED in name) if deep else 0
-        check_operations(name, size, multiplied(undrawn(name, size, 1000), size), saved=saved)
+        check_operations(name, size, multiplied(build_uninitialized(name, size, 1000), size), saved=saved)
 
 # A ResNet that only `networks.py` declares comes from the zoo; the paper has 21.8 million parameters (torchvision: 21,797,672).
 NETWORKS["resnet34"] = partial(resnet, block=basic_block, depths=(3, 4, 6, 3))
-(_, *arguments), _, _ = undrawn("resnet34", 224, 1000)(mx.sym.var("images")).infer_shape(images=(2, 3, 224, 224))
+(_, *arguments), _, _ = build_uninitialized("resnet34", 224, 1000)(mx.sym.var("images")).infer_shape(
+    images=(2, 3, 224, 224)
+)
 assert sum(map(math.prod, arguments)) == 21797672
 
 # As in the program: hybridized, with parameters in half precision.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from data_torch import ClassFolders, Images
-from decode_dali import Decoded, Drawn, Encoded, check_dali
+from decode_dali import Decoded, Encoded, EncodedBatch, check_dali
 from PIL import Image
 from torch.utils.data import DistributedSampler
 
@@ -91,7 +91,7 @@ source, found = batches(Decoded, Encoded(pair, image_size=32), 0, 2)
 assert source.skipped == {"a/0.jpg"}
 assert [labels.tolist() for _, labels in found] == [[1, 1, 1, 1]] * 2
 
-five = Drawn([0, 1, 2, 3, 4], (0, 1, 2, 3, 4), torch.arange(5), (0, 1, 2, 3, 4), []).without([0, 2, 4])
+five = EncodedBatch([0, 1, 2, 3, 4], (0, 1, 2, 3, 4), torch.arange(5), (0, 1, 2, 3, 4), []).with_replacements([0, 2, 4])
 assert five.jpegs == five.crops == five.names == five.labels.tolist() == [1, 1, 3, 3, 1]
 assert five.skipped == [0, 2, 4]
 

@@ -20,7 +20,7 @@ from modelled import (
     counted,
     sizes,
 )
-from models_torch import Maker, build, undrawn
+from models_torch import Maker, build, build_uninitialized
 from networks import MODELS, TRANSFORMERS
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -34,7 +34,7 @@ BATCH = 2
 def on_meta(name, size, num_classes=1000):
     """A network with shapes but no data."""
     with torch.device("meta"):
-        return undrawn(name, size, num_classes)
+        return build_uninitialized(name, size, num_classes)
 
 
 def all_scores(told):

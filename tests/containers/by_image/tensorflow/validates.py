@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from class_folders import central_square, class_folders, share, split
-from data_tensorflow import Validation, middle, middles, normalized
+from data_tensorflow import Validation, central_crop, normalized, read_central
 from flags import parser
 from train_tensorflow import Cnn
 from with_tensorflow.layers import BatchNorm, Dropout, in_use, keras
@@ -44,7 +44,7 @@ def the_central_crop_is_that_of_all_frameworks():
         jpeg = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)  # no colour from neighbouring pixels
         whole = tf.io.decode_jpeg(jpeg)[top : top + side, left : left + side]
         expected = tf.image.resize(whole, (32, 32)).numpy()
-        np.testing.assert_allclose(middle(jpeg, 32).numpy(), expected, atol=1)
+        np.testing.assert_allclose(central_crop(jpeg, 32).numpy(), expected, atol=1)
 
 
 def each_image_is_validated_once():
@@ -72,7 +72,7 @@ def each_image_is_validated_once():
         assert unread == {"dark/04.jpg"}
         everyone.append(sorted(seen))
     assert everyone == [[0] * 6 + [1] * 7] * 3
-    pixels, labels, skipped = middles(argparse.Namespace(**FLAGS), held_out)
+    pixels, labels, skipped = read_central(argparse.Namespace(**FLAGS), held_out)
     assert (pixels.shape, pixels.dtype, labels.tolist()) == ((13, 32, 32, 3), np.uint8, [0] * 6 + [1] * 7)
     assert skipped == ["dark/04.jpg"]
 
@@ -92,7 +92,7 @@ def correct_answers_are_counted():
     more = ("--model=lenet", "--num-classes=2", "--iterations=2", "--warmup=1", "--window=1", "--precision=fp32")
     rates = ("--learning-rate=0.1", "--momentum=0", "--weight-decay=0", "--threads=1", "--cpus-per-worker=0")
     words += [*more, *rates, "--device=cpu", "--epoch-iterations=1"]
-    pixels, labels, _ = middles(argparse.Namespace(**FLAGS), held_out)
+    pixels, labels, _ = read_central(argparse.Namespace(**FLAGS), held_out)
     brightness = normalized(tf.constant(pixels)).numpy()[..., 0].mean((1, 2)).astype(np.float64)
     # Cross entropy of two classes with scores 0 and s: log(1 + exp(s)) if the first is right, log(1 + exp(-s)) if the second is.
     expected = np.log1p(np.exp(np.where(labels == 1, -brightness, brightness))).sum()

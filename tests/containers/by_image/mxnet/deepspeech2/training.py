@@ -12,7 +12,7 @@ import alone
 import numpy as np
 import recognized
 import speech
-from data_mxnet import placed
+from data_mxnet import copy_to_device
 from flags import SIZES, Size, parser
 from models_mxnet import DeepSpeech2, build, packing
 from train_mxnet import Recognizer
@@ -51,13 +51,13 @@ def padding_affects_no_output():
     utterances = sorted(
         (speech.synthetic(1, number, longest_s=1.5) for number in range(3)), key=lambda one: -one.samples
     )
-    spectrograms, steps, rows, places, *_ = placed(speech.collate(utterances), CPU)
+    spectrograms, steps, rows, places, *_ = copy_to_device(speech.collate(utterances), CPU)
     told = net(spectrograms, steps, rows, places).asnumpy()
     lengths = steps.asnumpy().astype(int)
     assert len(set(lengths)) == 3
     assert told.shape == (lengths.max(), 3, 29)
     for row, utterance in enumerate(utterances):
-        own = net(*placed(speech.collate([utterance]), CPU)[:4]).asnumpy()
+        own = net(*copy_to_device(speech.collate([utterance]), CPU)[:4]).asnumpy()
         assert own.shape[0] == lengths[row] == (utterance.spectrogram.shape[1] + 1) // 2
         assert np.abs(own[:, 0] - told[: lengths[row], row]).max() < 1e-5
 

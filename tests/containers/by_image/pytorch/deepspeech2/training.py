@@ -18,7 +18,7 @@ import alone
 import numpy as np
 import speech
 import torch
-from data_torch import placed
+from data_torch import copy_to_device
 from flags import SIZES, parser
 from flop import per_sample
 from models_torch import DeepSpeech2, build
@@ -59,7 +59,7 @@ def padding_affects_no_output():
     torch.manual_seed(1)
     net = build("deepspeech2-small")
     utterances = [speech.synthetic(1, number, longest_s=1.5) for number in range(3)]
-    batch = placed(speech.collate(utterances), torch.device("cpu"))
+    batch = copy_to_device(speech.collate(utterances), torch.device("cpu"))
     assert len(set(batch.frames.tolist())) == 3
     with torch.no_grad():
         told, steps = net(batch.spectrograms, batch.frames)

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from costs import flop_per_token
 from flags import SIZES, parser
-from models_torch import Attention, build, turned, turns
-from tokens import masked, masked_of
+from models_torch import Attention, build, rotary_angles, rotated
+from tokens import masked, masked_count
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import LanguageModel
@@ -42,7 +42,7 @@ def shapes_and_operations_match_the_catalog():
         net = build(flags(model, f"--sequence-length={length}"), torch.device("meta"))
         assert sum(p.numel() for p in net.parameters()) == parameters, model
         tokens = torch.zeros(1, length, dtype=torch.int64, device="meta")
-        targets = tokens.new_zeros(1, 2, masked_of(length)) if SIZES[model].encoder else tokens
+        targets = tokens.new_zeros(1, 2, masked_count(length)) if SIZES[model].encoder else tokens
         # Fused kernels recompute products in their backward pass; the counter includes that, the definition does not.
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
             net(tokens, targets).backward()
@@ -57,17 +57,17 @@ def heads_read_their_own_groups():
     layer = Attention(size).double()
     head, queries, length = layer.head, layer.queries, 8
     x = torch.randn(2, length, size.width, dtype=torch.float64, requires_grad=True)
-    turn = turns(length, head).double()
+    angles = rotary_angles(length, head).double()
     rows = layer.qkv.weight.view(size.kv_heads, queries + 2, head, size.width)
     masked = torch.ones(length, length).triu(1).bool()
     heads = []
     for group in rows:
         k, v = (x @ group[place].T for place in (queries, queries + 1))
         for weight in group[:queries]:
-            q, turned_k = (turned(part[:, :, None], turn)[:, :, 0] for part in (x @ weight.T, k))
+            q, turned_k = (rotated(part[:, :, None], angles)[:, :, 0] for part in (x @ weight.T, k))
             scores = (q @ turned_k.transpose(1, 2) / math.sqrt(head)).masked_fill(masked, -math.inf)
             heads.append(scores.softmax(-1) @ v)
-    slow, fast = layer.out(torch.cat(heads, dim=-1)), layer(x, turn)
+    slow, fast = layer.out(torch.cat(heads, dim=-1)), layer(x, angles)
     assert (slow - fast).abs().max() < 1e-6
     for one, other in zip(
         *(torch.autograd.grad(y.square().sum(), [x, *layer.parameters()]) for y in (slow, fast)), strict=True
@@ -76,9 +76,9 @@ def heads_read_their_own_groups():
 
 
 def positions_rotate_by_their_distance():
-    turn = turns(64, 16)
+    angles = rotary_angles(64, 16)
     q, k = torch.randn(1, 1, 1, 16).expand(1, 64, 1, 16), torch.randn(1, 1, 1, 16).expand(1, 64, 1, 16)
-    products = turned(q, turn)[0, :, 0] @ turned(k, turn)[0, :, 0].T
+    products = rotated(q, angles)[0, :, 0] @ rotated(k, angles)[0, :, 0].T
     for distance in (-20, 0, 7):
         assert torch.diagonal(products, distance).std() < 1e-4
     assert products.std() > 0.1, "nothing turned"

@@ -104,7 +104,7 @@ def critic_weights_stay_clipped():
     made = training("wgan", "--learning-rate=0.01")
     assert max(weight.abs().max() for weight in made.weights) > CLIP, "nothing to clip would prove nothing"
     for _ in range(3):
-        made.teach_critic()
+        made.update_critic()
         assert max(weight.abs().max() for weight in made.weights) <= CLIP
     made.step()
     assert max(weight.abs().max() for weight in made.weights) <= CLIP
@@ -113,12 +113,12 @@ def critic_weights_stay_clipped():
 def each_update_changes_one_network():
     made = training()
     before = [p.clone() for p in made.generator.parameters()]
-    made.teach_critic()
+    made.update_critic()
     assert all(torch.equal(p, old) for p, old in zip(made.generator.parameters(), before, strict=True))
     assert all(weight.grad.any() for weight in made.weights)
     before = [weight.clone() for weight in made.weights]
     made.critic.requires_grad_(requires_grad=False)
-    made.teach_generator()
+    made.update_generator()
     made.critic.requires_grad_(requires_grad=True)
     assert all(torch.equal(weight, old) for weight, old in zip(made.weights, before, strict=True))
     assert all(p.grad.any() for p in made.generator.parameters())
@@ -133,11 +133,11 @@ def the_critic_learns_and_then_the_generator():
     made = training("wgan-nobn", "--learning-rate=0.0005")
     first = made.evaluate()[0]
     for _ in range(10):
-        made.teach_critic()
+        made.update_critic()
     learnt = made.evaluate()[0]
     assert learnt > abs(first), (first, learnt)
     for _ in range(10):
-        made.teach_generator()
+        made.update_generator()
     assert made.evaluate()[0] < learnt
 
 

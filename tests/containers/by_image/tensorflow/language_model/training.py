@@ -11,10 +11,10 @@ import sys
 import alone
 import numpy as np
 from costs import flop_per_token
-from flags import SIZES, ending, parser
+from flags import SIZES, parser, residual_deviation
 from flop import per_sample
 from models_tensorflow import build
-from tokens import masked_of
+from tokens import masked_count
 from train_tensorflow import MODELS, Bert
 from with_tensorflow.layers import multiplied
 from with_tensorflow.ranks import Alone
@@ -34,7 +34,7 @@ def shapes_and_operations_match_the_catalog():
             net = build(size, length)
             assert sum(math.prod(v.shape) for v in net.trainable_variables) == parameters, model
             # The layers' products, plus by hand those with the embedding, only at masked places. The head's layer, too, is only at these.
-            scores = 2 * masked_of(length) * size.width * size.vocabulary
+            scores = 2 * masked_count(length) * size.width * size.vocabulary
             forward = per_sample(multiplied(net))["forward"] + scores
             assert flop_per_token(model, length=length)["forward"] == forward / length, model
 
@@ -49,7 +49,7 @@ def weights_start_like_pytorchs():
             assert (value == ("gamma" in name)).all(), name
             continue
         ends = value.shape == (size.width, size.width) and variable is not head
-        expected = ending(size) if ends else 0.02
+        expected = residual_deviation(size) if ends else 0.02
         spread = 4 / math.sqrt(2 * value.size)  # of an estimate of a standard deviation
         assert abs(value.std() / expected - 1) < max(0.005, spread), (name, value.std(), expected)
 
@@ -60,7 +60,7 @@ def it_reads_both_ways_and_predicts_at_the_places():
     changed = np.concatenate((tokens[:, :20], (tokens[:, 20:] + 1) % 512), axis=1)
     places = np.array([[0, 4, 9, 13, 19], [1, 3, 5, 7, 18]], np.int32)
     whole = [net([read, places]).numpy() for read in (tokens, changed)]
-    assert whole[0].shape == (2, masked_of(32), 512)
+    assert whole[0].shape == (2, masked_count(32), 512)
     assert not np.allclose(*whole, atol=1e-4)
     turned = net([tokens, places[:, ::-1].copy()]).numpy()
     np.testing.assert_allclose(turned[:, ::-1], whole[0], rtol=1e-4, atol=1e-5)

@@ -75,7 +75,7 @@ def a_step_trains_both_networks_and_clips_the_critic():
     assert all((variable.numpy() != old).any() for variable, old in zip(made.variables, before, strict=True))
     largest = [np.abs(weight.numpy()).max() for weight in made.weights]
     assert max(largest) == np.float32(CLIP), largest
-    assert max(np.abs(weight.numpy()).max() for weight in made.makers) > CLIP
+    assert max(np.abs(weight.numpy()).max() for weight in made.generator_weights) > CLIP
     assert made.batches.source.units == 8
     # Per iteration, the whole generator is exchanged once, the whole critic --n-critic times.
     assert made.gradient_bytes() == 4 * (count([made.generator]) + 2 * count([made.critic]))
