@@ -77,7 +77,7 @@ STEPS = 5
 
 
 @contextmanager
-def given_way():
+def lowered_priority():
     """Lower the priority in favour of the tests that all wait for; only root can raise it again."""
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     if not os.geteuid():
@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_protocol(item):
     """A test marked `alone` removes what others run on the engine, and therefore waits until none does."""
     if group(item) not in {"engine", "rig"}:
-        with given_way():
+        with lowered_priority():
             yield
         return
     with (Path(tempfile.gettempdir()) / "dlscale-tests.lock").open("w") as lock:

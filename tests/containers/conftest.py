@@ -33,7 +33,7 @@ def dlscale(client):
 
 
 @pytest.fixture(scope="session")
-def has(client, dlscale):
+def ensure_image(client, dlscale):
     """Ensure that the engine has an image of the suite: `--image` itself builds and pulls nothing."""
     from docker.errors import ImageNotFound
 

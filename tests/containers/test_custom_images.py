@@ -28,9 +28,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def vendors(has, client):
+def vendors(ensure_image, client):
     """MXNet's image under another name, whose entry point is not in the image but mounted."""
-    recipe = f'FROM {has(OWN)}\nENTRYPOINT ["/bin/sh", "/vendor/entrypoint.sh"]\n'
+    recipe = f'FROM {ensure_image(OWN)}\nENTRYPOINT ["/bin/sh", "/vendor/entrypoint.sh"]\n'
     image, _ = client.images.build(fileobj=io.BytesIO(recipe.encode()), rm=True, forcerm=True, tag=VENDORS)
     yield image
     client.images.remove(VENDORS, force=True)
@@ -99,8 +99,8 @@ def test_a_missing_image_is_refused_and_nothing_is_built(dlscale, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_framework_missing_from_the_image_fails_with_its_name(has, dlscale, tmp_path):
-    flags = (f"--image={has(OWN)}", "--framework=pytorch", "--device=cpu", "--workers=1")
+def test_a_framework_missing_from_the_image_fails_with_its_name(ensure_image, dlscale, tmp_path):
+    flags = (f"--image={ensure_image(OWN)}", "--framework=pytorch", "--device=cpu", "--workers=1")
     done = dlscale("bench", *flags, out=tmp_path / "out")
     assert done.code == 3
     assert "No module named 'torch'" in done.records[0].outcome.reason

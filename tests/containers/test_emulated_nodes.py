@@ -80,7 +80,7 @@ print(json.dumps({
 """
 
 
-class Sheet:
+class MemoryWriter:
     """A writer that keeps everything in memory, and checks the host's links while the job runs."""
 
     def __init__(self):
@@ -154,16 +154,16 @@ def job(engine, nodes, tools, *, link=RATE, **changes):
     )
 
 
-def run(engine, specs, sheet=None):
-    sheet = sheet or Sheet()
+def run(engine, specs, writer=None):
+    writer = writer or MemoryWriter()
     outcome = execute(
         engines=dict.fromkeys({s.node for s in specs}, engine),
         specs=specs,
-        writer=sheet,
+        writer=writer,
         limits=LIMITS,
         watch=lambda _: None,
     )
-    return outcome, sheet
+    return outcome, writer
 
 
 def left_of(client, run_id):
@@ -192,10 +192,10 @@ def probed(client, engine, nodes, tools):
         ),
     ]
     before = shaped_links_of_the_host()
-    outcome, sheet = run(engine, specs)
-    assert outcome.status == "ok", (outcome, sheet.logs)
-    said = {s.node: json.loads(sheet.logs[s.name][-1]) for s in specs if s.role == "worker"}
-    return the_job, said, [before, *sheet.shaped, shaped_links_of_the_host()]
+    outcome, writer = run(engine, specs)
+    assert outcome.status == "ok", (outcome, writer.logs)
+    said = {s.node: json.loads(writer.logs[s.name][-1]) for s in specs if s.role == "worker"}
+    return the_job, said, [before, *writer.shaped, shaped_links_of_the_host()]
 
 
 def test_nodes_find_each_other_by_name_on_a_private_network(probed):
@@ -242,9 +242,9 @@ def test_nothing_is_left_of_a_run(client, probed):
 def test_links_can_be_unlimited(client, engine, nodes, tools):
     the_job = job(engine, nodes, tools, link=None)
     specs = [*node_containers(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
-    outcome, sheet = run(engine, specs)
-    assert outcome.status == "ok", (outcome, sheet.logs)
-    kinds = {json.loads(lines[-1])[0]["kind"] for lines in sheet.logs.values()}
+    outcome, writer = run(engine, specs)
+    assert outcome.status == "ok", (outcome, writer.logs)
+    kinds = {json.loads(lines[-1])[0]["kind"] for lines in writer.logs.values()}
     assert not kinds & {"tbf", "netem"}
 
 
@@ -269,9 +269,9 @@ def test_a_delay_is_applied_or_refused_before_anything_starts(client, engine, no
         assert outcome.status == "failed"
         assert "its link could not be held to emulated 100mbit 20ms (Error: " in outcome.reason
     else:
-        outcome, sheet = run(engine, specs)
-        assert outcome.status == "ok", (outcome, sheet.logs)
-        found = [json.loads(lines[-1]) for lines in sheet.logs.values()]
+        outcome, writer = run(engine, specs)
+        assert outcome.status == "ok", (outcome, writer.logs)
+        found = [json.loads(lines[-1]) for lines in writer.logs.values()]
         assert [[q["kind"] for q in qdiscs] for qdiscs in found] == [["netem", "tbf"]] * 2
     assert left_of(client, the_job.run_id) == []
 
@@ -281,9 +281,9 @@ def test_a_rate_that_this_kernel_supports_is_not_refused(client, engine, tools):
     assert left_of(client, "link-check") == []
 
 
-def test_a_node_whose_link_can_not_be_shaped_is_removed(client, engine, nodes, has):
+def test_a_node_whose_link_can_not_be_shaped_is_removed(client, engine, nodes, ensure_image):
     """An image without tc stands in for a kernel without tbf."""
-    the_job = job(engine, nodes, has("dlscale/mxnet:1.9.1"))
+    the_job = job(engine, nodes, ensure_image("dlscale/mxnet:1.9.1"))
     outcome, _ = run(engine, node_containers(the_job))
     assert outcome.status == "failed"
     assert "docker would not start dlscale-" in outcome.reason
@@ -299,7 +299,7 @@ from runner.engines.docker import connect
 engine = t.DockerEngine(connect(), t.ROOT / "workloads")
 nodes = t.emulated_nodes(t.examples.node(cores=(0, 0)), 2)
 job = t.job(engine, nodes, {tools!r})
-class Telling(t.Sheet):
+class Telling(t.MemoryWriter):
     def log(self, container, text): print(job.run_id, flush=True)
 t.run(engine, [*t.node_containers(job), *t.workers(job, "echo up; sleep 600")], Telling())
 """
@@ -337,8 +337,8 @@ TRAININGS = {
 
 
 @pytest.fixture(params=TRAININGS)
-def framework(request, has):
-    has(f"dlscale/{request.param}:{TRAININGS[request.param]['version']}")
+def framework(request, ensure_image):
+    ensure_image(f"dlscale/{request.param}:{TRAININGS[request.param]['version']}")
     return request.param
 
 
@@ -352,10 +352,10 @@ def test_two_nodes_train_one_model_over_their_shaped_link(client, engine, nodes,
         program=f"imagenet_cnn/train_{framework}.py",
         **how,
     )
-    outcome, sheet = run(engine, launch(the_job))
-    assert outcome.status == "ok", (outcome, sheet.logs)
-    start = next(e for e in sheet.events if e.event == "run_start")
-    nets = {(e.node, e.where): e.interfaces["eth0"] for e in sheet.events if e.event == "net"}
+    outcome, writer = run(engine, launch(the_job))
+    assert outcome.status == "ok", (outcome, writer.logs)
+    start = next(e for e in writer.events if e.event == "run_start")
+    nets = {(e.node, e.where): e.interfaces["eth0"] for e in writer.events if e.event == "net"}
     for node in nodes:
         sent = nets[node.name, "stop"].tx_bytes - nets[node.name, "start"].tx_bytes
         # Each of two nodes sends one gradient's bytes per step: half of its sums and half of the averages, or the half that the other node's

@@ -86,10 +86,10 @@ SLEEPS = ("--image=dlscale/mxnet:1.9.1", "--device=cpu", "--telemetry-hz=0", "--
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("job", [(TRAINS, '"event":"window"'), (SLEEPS, "asleep")], ids=["busy", "silent"])
-def test_a_full_disk_ends_the_run_immediately_and_is_named(start, has, dlscale, small_disk, job):
+def test_a_full_disk_ends_the_run_immediately_and_is_named(start, ensure_image, dlscale, small_disk, job):
     """Once, a run noticed after 97 s, or never if it wrote nothing, and left half a line and a `.probe`."""
     words, begun = job
-    has("dlscale/mxnet:1.9.1")
+    ensure_image("dlscale/mxnet:1.9.1")
     process = start("bench", f"--out={small_disk}", "--repeat=1", *words)
     assert wait_until(lambda: begun in "".join(path.read_text() for path in raw_files(small_disk)), 120)
     fill(small_disk)

@@ -45,9 +45,9 @@ def log_of(ended):
     return next(ended.out.glob("*/logs/*.log")).read_text()
 
 
-def test_mxnets_own_speedometer(has, bench, dlscale):
+def test_mxnets_own_speedometer(ensure_image, bench, dlscale):
     flags = ("--batch=16", "--dialect=auto", f"--data={PROGRAMS}")
-    done = bench(has(MXNET), *SPEEDOMETER, "81", flags=flags)
+    done = bench(ensure_image(MXNET), *SPEEDOMETER, "81", flags=flags)
     assert done.code == 0, done.stderr
     (record,) = done.records
     assert record.trial.command == (*SPEEDOMETER, "81")
@@ -70,9 +70,9 @@ def test_mxnets_own_speedometer(has, bench, dlscale):
     assert (done.out / record.run_id / "record.json").read_bytes() == before
 
 
-def test_caffes_own_binary(has, bench, client):
+def test_caffes_own_binary(ensure_image, bench, client):
     flags = ("--dialect=caffe", "--batch=32", f"--data={PROGRAMS}")
-    done = bench(has(CAFFE), "caffe", "train", "--solver=/dlscale/data/solver.prototxt", flags=flags)
+    done = bench(ensure_image(CAFFE), "caffe", "train", "--solver=/dlscale/data/solver.prototxt", flags=flags)
     assert done.code == 0, done.stderr
     (record,) = done.records
     assert record.image.id == client.images.get(CAFFE).id
@@ -86,18 +86,20 @@ def test_caffes_own_binary(has, bench, client):
     assert record.measurement.losses["0"][0] > record.measurement.losses["0"][-1]
 
 
-def test_a_program_that_writes_the_suites_events(has, bench):
-    done = bench(has(MXNET), "python3", "/dlscale/data/speaks.py", flags=("--dialect=events", f"--data={PROGRAMS}"))
+def test_a_program_that_writes_the_suites_events(ensure_image, bench):
+    done = bench(
+        ensure_image(MXNET), "python3", "/dlscale/data/speaks.py", flags=("--dialect=events", f"--data={PROGRAMS}")
+    )
     assert done.code == 0, done.stderr
     (record,) = done.records
     assert record.measurement.throughput.value == pytest.approx(640.0)
     assert record.measurement.samples == 320
 
 
-def test_a_bandwidth_test_is_reported_in_its_own_unit(has, bench):
+def test_a_bandwidth_test_is_reported_in_its_own_unit(ensure_image, bench):
     """`cat` prints the log of a real run on two GPUs."""
     log = "nccl-tests-2.10-error-column.log"
-    done = bench(has(MXNET), "cat", f"/dlscale/data/{log}", flags=("--workers=2", f"--data={LOGS}"))
+    done = bench(ensure_image(MXNET), "cat", f"/dlscale/data/{log}", flags=("--workers=2", f"--data={LOGS}"))
     if "offers 1 cores" in done.stderr:
         pytest.skip("two workers need two cores")
     assert done.code == 0, done.stderr
@@ -106,8 +108,8 @@ def test_a_bandwidth_test_is_reported_in_its_own_unit(has, bench):
     assert "105.5" in done.stdout
 
 
-def test_a_log_in_no_known_dialect_fails_and_quotes_its_first_line(has, bench):
-    done = bench(has(MXNET), "sh", "-c", "echo; echo Hello there; echo and good bye")
+def test_a_log_in_no_known_dialect_fails_and_quotes_its_first_line(ensure_image, bench):
+    done = bench(ensure_image(MXNET), "sh", "-c", "echo; echo Hello there; echo and good bye")
     assert done.code == 3
     (record,) = done.records
     assert record.outcome.status == "failed"
@@ -119,25 +121,25 @@ def test_a_log_in_no_known_dialect_fails_and_quotes_its_first_line(has, bench):
     assert log_of(done).splitlines() == ["", "Hello there", "and good bye"]
 
 
-def test_an_unknown_batch_ends_the_run_at_the_first_line_that_needs_it(has, bench):
+def test_an_unknown_batch_ends_the_run_at_the_first_line_that_needs_it(ensure_image, bench):
     """Prevents hours of training whose log turns out to need a number that was never requested."""
-    done = bench(has(MXNET), *SPEEDOMETER, "100000000", flags=(f"--data={PROGRAMS}",))
+    done = bench(ensure_image(MXNET), *SPEEDOMETER, "100000000", flags=(f"--data={PROGRAMS}",))
     assert done.code == 3
     assert "give BATCH, the samples a device takes at once" in done.records[0].outcome.reason
 
 
-def test_a_failed_command_is_reported_with_its_last_line(has, bench):
-    done = bench(has(MXNET), "python3", "/no/such.py")
+def test_a_failed_command_is_reported_with_its_last_line(ensure_image, bench):
+    done = bench(ensure_image(MXNET), "python3", "/no/such.py")
     assert done.code == 3
     assert "exit code 2; it last said: python3: can't open file" in done.records[0].outcome.reason
-    missing = bench(has(MXNET), "trian.py")
+    missing = bench(ensure_image(MXNET), "trian.py")
     assert missing.code == 3
     assert "trian.py: not found" in missing.records[-1].outcome.reason
 
 
-def test_a_command_is_as_confined_as_every_job(has, bench):
+def test_a_command_is_as_confined_as_every_job(ensure_image, bench):
     probe = "id -u; touch /x 2>&1; touch /dlscale/data/x 2>&1; ls /sys/class/net; grep CapBnd /proc/self/status"
-    done = bench(has(MXNET), "sh", "-c", probe, flags=(f"--data={PROGRAMS}",))
+    done = bench(ensure_image(MXNET), "sh", "-c", probe, flags=(f"--data={PROGRAMS}",))
     user, root, data, interfaces, capabilities = log_of(done).splitlines()
     assert user != "0"
     assert "denied" in root or "Read-only" in root
@@ -154,12 +156,12 @@ def test_a_missing_image_is_refused_and_never_pulled(bench):
     assert bench("NOT A NAME", "true").code == 2
 
 
-def test_a_dry_run_prints_what_runs_and_starts_nothing(has, bench):
+def test_a_dry_run_prints_what_runs_and_starts_nothing(ensure_image, bench):
     flags = ("--batch=16", "--dialect=mxnet", f"--data={PROGRAMS}")
-    printed = bench(has(MXNET), *SPEEDOMETER, "21", flags=(*flags, "--dry-run"))
+    printed = bench(ensure_image(MXNET), *SPEEDOMETER, "21", flags=(*flags, "--dry-run"))
     assert printed.code == 0
     assert not printed.out.exists()
-    ran = bench(has(MXNET), *SPEEDOMETER, "21", flags=flags).records[0]
+    ran = bench(ensure_image(MXNET), *SPEEDOMETER, "21", flags=flags).records[0]
     plan = json.loads(next(printed.out.glob("*/plan.json")).read_text())
     lines = [line.replace("RUN1", ran.run_id) for line in printed.stdout.splitlines() if not line.startswith("#")]
     assert plan["command_lines"] == lines
@@ -168,9 +170,9 @@ def test_a_dry_run_prints_what_runs_and_starts_nothing(has, bench):
 
 
 @pytest.fixture
-def no_python(has, client):
+def no_python(ensure_image, client):
     """The image of MXNet without its Python."""
-    recipe = f"FROM {has(MXNET)}\nUSER root\nRUN rm -f /usr/bin/python3* && ! command -v python3\n"
+    recipe = f"FROM {ensure_image(MXNET)}\nUSER root\nRUN rm -f /usr/bin/python3* && ! command -v python3\n"
     image, _ = client.images.build(
         fileobj=io.BytesIO(recipe.encode()), rm=True, forcerm=True, tag="dlscale-test/no-python:1"
     )
@@ -227,9 +229,9 @@ def test_a_killed_runner_takes_its_job_along_in_an_image_without_python(start, c
     kill_9(start, client, no_python, tmp_path / "out", "sh", "-c", CHATTER)
 
 
-def test_a_killed_runner_takes_a_job_along_that_ignores_signals_and_has_children(start, client, has, tmp_path):
+def test_a_killed_runner_takes_a_job_along_that_ignores_signals_and_has_children(start, client, ensure_image, tmp_path):
     deaf = f"trap '' TERM; setsid sh -c '{CHATTER}' & {CHATTER}"
-    kill_9(start, client, has(MXNET), tmp_path / "out", "sh", "-c", deaf)
+    kill_9(start, client, ensure_image(MXNET), tmp_path / "out", "sh", "-c", deaf)
 
 
 def kill_9(start, client, image, out, *words):

@@ -35,10 +35,10 @@ pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="two nodes need a core ea
 
 
 @dataclass
-class Said:
-    """Collects the output of a run; calls `then` at its first window."""
+class Recorder:
+    """Collects the output of a run; calls `at_first_window` once."""
 
-    then: object = None
+    at_first_window: object = None
     events: list = field(default_factory=list)
     lines: list = field(default_factory=list)
 
@@ -47,9 +47,9 @@ class Said:
 
     def event(self, event):
         self.events.append(event)
-        if self.then and event.event == "window":
-            then, self.then = self.then, None
-            then()
+        if self.at_first_window and event.event == "window":
+            at_first_window, self.at_first_window = self.at_first_window, None
+            at_first_window()
 
     def check(self):
         """Do nothing: memory has room."""
@@ -123,7 +123,7 @@ def daemon(client, job):
 # The tests below end MXNet's jobs; those in `tests/hosts/` run other pairs on hosts.
 @pytest.mark.parametrize(("framework", "controller"), [("tensorflow", "gloo"), ("pytorch", "mpi")])
 def test_two_nodes_train_one_model(make_job, run, framework, controller):
-    job, said = make_job(framework, controller), Said()
+    job, said = make_job(framework, controller), Recorder()
     outcome = run(job, said)
     assert outcome.status == "ok", (outcome.reason, said.lines[-20:])
     assert {rank: event.node for rank, event in said.by_rank("net").items()} == {0: "node1", 1: "node2"}
@@ -138,7 +138,7 @@ def test_two_nodes_train_one_model(make_job, run, framework, controller):
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_a_killed_rank_on_the_other_node_is_named(client, make_job, run, controller):
     job = make_job(controller=controller, iterations=LONG)
-    outcome = run(job, Said(then=lambda: os.kill(rank_of(daemon(client, job)), signal.SIGKILL)))
+    outcome = run(job, Recorder(at_first_window=lambda: os.kill(rank_of(daemon(client, job)), signal.SIGKILL)))
     assert outcome.status == "failed"
     assert "rank 1: killed (exit code 137, SIGKILL)" in outcome.reason
 
@@ -146,7 +146,7 @@ def test_a_killed_rank_on_the_other_node_is_named(client, make_job, run, control
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_a_lost_node_is_named(client, make_job, run, controller):
     job = make_job(controller=controller, iterations=LONG)
-    outcome = run(job, Said(then=lambda: daemon(client, job).kill()))
+    outcome = run(job, Recorder(at_first_window=lambda: daemon(client, job).kill()))
     assert outcome.status == "failed"
     assert "node2" in outcome.reason
 
@@ -171,7 +171,7 @@ def test_ssh_admits_only_ranks(make_job, run):
         for name, attempt in ATTEMPTS.items()
     )
     *others, head = launch(job)
-    said = Said()
+    said = Recorder()
     specs = (*others, head.model_copy(update={"argv": leased(replace(job, keys=horovod.KEYS), "sh", "-c", script)}))
     assert run(job, said, specs).status == "ok", said.lines
     answers = dict(text.split(": ", 1) for name, text in said.lines if name == head.name)

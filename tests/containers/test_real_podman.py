@@ -47,10 +47,10 @@ def address(podman):
 
 
 @pytest.fixture(scope="module")
-def served(address, client, has):
+def served(address, client, ensure_image):
     """A client of the service, which has MXNet's image."""
     with closing(docker.DockerClient(base_url=address, timeout=60)) as there:
-        load_image(there, read_image(client, has(IMAGE)))
+        load_image(there, read_image(client, ensure_image(IMAGE)))
         yield there
 
 

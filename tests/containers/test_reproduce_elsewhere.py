@@ -41,10 +41,10 @@ def test_the_machines_own_framework(tmp_path):
     assert cell.images == (f"mxnet {record.trial.version} of {python.parent / 'python3'}",)
 
 
-def test_a_custom_image_with_a_mount(has, tmp_path):
+def test_a_custom_image_with_a_mount(ensure_image, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
-    words = (f"--image={has(MXNET)}", "--framework=mxnet", f"--mount={mine}:/mnt/mine")
+    words = (f"--image={ensure_image(MXNET)}", "--framework=mxnet", f"--mount={mine}:/mnt/mine")
     record, cell = ran(*words, out=tmp_path / "out")
     assert cell.images == (MXNET,)
     plan = json.loads((tmp_path / "out" / record.run_id / "plan.json").read_text(encoding="utf-8"))
@@ -52,13 +52,13 @@ def test_a_custom_image_with_a_mount(has, tmp_path):
     assert {"source": str(mine), "target": "/mnt/mine", "read_only": True} in worker["mounts"]
 
 
-def test_the_sources_own_program_runs_with_its_flags_and_its_log_is_read(has, tmp_path):
+def test_the_sources_own_program_runs_with_its_flags_and_its_log_is_read(ensure_image, tmp_path):
     """The stand-in logs six windows of 50 batches, like MXNet 0.7's program; a batch in Table 2 is 144."""
     (tmp_path / "imagenet").mkdir()
     tmp_path.chmod(0o755)
     program = "/mnt/period/train_imagenet.py"
     argv = ("reproduce", "dell-p100", "--scale=small", "--device=cpu", "--cells=mxnet-googlenet.1gpus")
-    mine = (f"--image={has(MXNET)}", f"--mount={PERIOD}:/mnt/period", f"--program={program}")
+    mine = (f"--image={ensure_image(MXNET)}", f"--mount={PERIOD}:/mnt/period", f"--program={program}")
     out = tmp_path / "out"
     done = to_its_end([*argv, *mine, f"--data={tmp_path / 'imagenet'}", f"--out={out}"], out=out)
     assert done.code == 0, done.stderr[-4000:]
@@ -90,8 +90,8 @@ def test_the_sources_own_program_runs_with_its_flags_and_its_log_is_read(has, tm
 
 
 @pytest.mark.parametrize("engine", ["podman", "apptainer"])
-def test_another_engine(engine, has, request, tmp_path):
-    has(MXNET)  # the image that the other engine loads
+def test_another_engine(engine, ensure_image, request, tmp_path):
+    ensure_image(MXNET)  # the image that the other engine loads
     environment = with_apptainer() if engine == "apptainer" else request.getfixturevalue("podman")
     record, cell = ran(f"--engine={engine}", out=tmp_path, env=environment)
     assert (record.engine, record.engine_details.confined) == (engine, True)

@@ -39,8 +39,8 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def inside(client, has):
-    has("dlscale/mxnet:1.9.1")
+def inside(client, ensure_image):
+    ensure_image("dlscale/mxnet:1.9.1")
     engine = DockerEngine(client, examples.ROOT / "workloads")
     job = examples.job(examples.trial(), run_id="probe", mounts=engine.mounts(None), user=engine.user())
     lines = []

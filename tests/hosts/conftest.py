@@ -57,7 +57,7 @@ def rig(session_rig, engine):
     `rig.hosts(2)` lists its first two nodes.
     """
     yield session_rig
-    session_rig.mend()
+    session_rig.repair()
     clients = [engine(node) for node in session_rig.nodes]
     for client in clients:  # all are this test's: a job cut off from its runner would continue for half a minute
         for container in client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True):

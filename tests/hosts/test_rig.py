@@ -171,7 +171,7 @@ def test_a_cut_link_isolates_one_node_until_it_is_repaired(rig):
         subprocess.run(["ip", "-n", first.namespace, "-json", "link", "show", "eth0"], capture_output=True).stdout
     )
     assert state[0]["operstate"] == "DOWN"
-    rig.mend_link("n1")
+    rig.restore_link("n1")
     assert wait_until(lambda: reaches(second, first.address, 22), 20)
 
 

@@ -55,7 +55,7 @@ class Rig:
         teardown.remove(number)
         rig = cls(layout)
         try:
-            rig._raise(link, report)
+            rig._bring_up(link, report)
         except BaseException as error:  # Ctrl-C too: half a rig is of no use to anybody
             with contextlib.suppress(KeyboardInterrupt):
                 teardown.remove(number)
@@ -66,7 +66,7 @@ class Rig:
             raise
         return rig
 
-    def _raise(self, link: Link | None, report: Callable[[str], None]) -> None:
+    def _bring_up(self, link: Link | None, report: Callable[[str], None]) -> None:
         layout = self.layout
         layout.run.mkdir(mode=0o700, parents=True)
         (layout.run / "data").symlink_to(layout.data)  # before its target, so that the target can always be found
@@ -112,7 +112,7 @@ class Rig:
         """Take a node's interface down. Without `eth0`, the machine can't reach its ssh server either."""
         network.set_link(self.layout.node(name), interface, up=False)
 
-    def mend_link(self, name: str, interface: str = "eth0") -> None:
+    def restore_link(self, name: str, interface: str = "eth0") -> None:
         network.set_link(self.layout.node(name), interface, up=True)
 
     def stop_engine(self, name: str) -> None:
@@ -132,11 +132,11 @@ class Rig:
         nodes.start_ssh(self.layout.node(name))
         nodes.await_ssh(self.layout.node(name))
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Undo every fault: all links up and unshaped, all engines and ssh servers running."""
         for node in self.nodes:
             for interface in node.addresses:
-                self.mend_link(node.name, interface)
+                self.restore_link(node.name, interface)
         self.shape(None)
         for node in self.nodes:
             self.start_engine(node.name)
