@@ -10,7 +10,7 @@ from runner.results.store import RunWriter
 
 
 def leave_graded(out, run_id, trial, baseline=None, seconds=0.123456789, *, said=None):
-    """Leave a run directory like `bench`, whose ranks sent the expected events or those given."""
+    """Leave a run directory as `bench` does; its ranks sent the expected events, or those in `said`."""
     base = record(run_id=run_id, trial=trial)
     writer = RunWriter(out / run_id)
     writer.create(RunPlan(run_id=run_id, trial=trial, containers=(), command_lines=()))

@@ -1,7 +1,7 @@
 """The suite's own programs in an image that it did not build, in real containers.
 
 Prevents: a training that fails because of a vendor's entry point, or that runs without it; a mount that the programs can't see, or can
-write to; a record that can't be regraded, or does not say which image ran; a dry run that prints something else than what runs.
+write to; a record that can't be regraded, or does not say which image ran; a dry run that prints something other than what runs.
 """
 
 import io

@@ -18,7 +18,7 @@ from runner.results.store import read_plan
 
 ON_TWO = ("--workers=2", "--engine=podman", *QUICK)
 KVSTORE = ("bench", "--framework=mxnet", "--strategy=kvstore", "--kvstore=dist_sync", *ON_TWO)
-# Each has a first container whose network the others join.
+# In each, the other containers join the first one's network.
 JOINED = {"kvstore": KVSTORE, "ps": ("bench", "--framework=tensorflow", "--strategy=ps", *ON_TWO)}
 
 # The first run in a storage loads its image, which takes several times as long on a busy machine.

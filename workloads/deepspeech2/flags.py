@@ -1,4 +1,4 @@
-"""Command-line arguments that speech recognizers have in addition to those of all programs, and model sizes. Standard library and `speech` only."""
+"""Command-line arguments specific to speech recognizers, and model sizes. Standard library and `speech` only."""
 
 from collections import namedtuple
 

@@ -9,8 +9,8 @@
 Throughput counts seconds of audio, and FLOPs are per second of audio, as in `train_pytorch.py`. The norm of gradients is clipped
 after they were summed over all devices, so the workers apply the updates and a key-value store only sums.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_mxnet/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_mxnet/training.py` has everything that is not measured.
 """
 
 import sys

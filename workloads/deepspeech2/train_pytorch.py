@@ -10,8 +10,8 @@
 Utterances differ in length, so throughput counts seconds of audio, without padding; FLOPs are per second of audio. The
 loss is CTC's, in fp32 at every precision, averaged over the utterances of a batch. The norm of gradients is clipped, as in the paper.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Command-line arguments that topic classifiers have in addition to those of all programs. Standard library only."""
+"""Command-line arguments specific to topic classifiers. Standard library only."""
 
 from arguments import refuse, training_parser
 

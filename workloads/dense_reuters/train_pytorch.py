@@ -10,8 +10,8 @@
 
 All documents stay on the device, one byte per word.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Command-line arguments that image classifiers have in addition to those of all programs. Standard library only."""
+"""Command-line arguments specific to image classifiers. Standard library only."""
 
 import argparse
 

@@ -5,7 +5,7 @@
         --loader-workers=0
     python3 infer_caffe.py ... --data=FOLDER --fit=200
 
-`workloads/inference.py` has the loop and says what is measured. The network is built for the phase TEST: normalizations use running
+`workloads/inference.py` has the loop and defines the measurements. The network is built for the phase TEST: normalizations use running
 statistics, and there is no dropout. It runs in fp32 only, so that its answers are their own reference. It answers one batch at a time, on a
 GPU too, because Caffe's interface waits for each. Syntax of Python 3.6 only.
 

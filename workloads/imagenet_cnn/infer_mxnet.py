@@ -5,7 +5,7 @@
         --loader-workers=1
     python3 infer_mxnet.py ... --data=FOLDER --fit=200 --precision=int8
 
-`workloads/inference.py` has the loop and says what is measured. Networks are hybridized with static memory. On a CPU, fp32 and int8
+`workloads/inference.py` has the loop and defines the measurements. Networks are hybridized with static memory. On a CPU, fp32 and int8
 (`quantized`, on CPUs only) run with oneDNN's fused operators; before conversion, and thus for the reference answers, the
 network runs as it trains. fp16 casts the whole network and its images.
 

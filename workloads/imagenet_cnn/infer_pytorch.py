@@ -6,7 +6,7 @@
     python3 infer_pytorch.py ... --data=FOLDER --fit=200 --precision=int8
     python3 infer_pytorch.py ... --device=gpu --techniques=folded-norm,compile,kernel-search,cuda-graphs
 
-`workloads/inference.py` has the loop and says what is measured. Networks run as built, in evaluation mode and eager, without fusion or
+`workloads/inference.py` has the loop and defines the measurements. Networks run as built, in evaluation mode and eager, without fusion or
 compilation unless `--techniques` requests it (`with_pytorch/techniques.py`). fp16 and bf16 convert all weights and images (`model.half()`);
 tf32 lets matrix products and convolutions round. On a GPU, all but fp32 are channels-last. int8 is `quantized`, on CPUs only: PyTorch has no
 int8 convolutions for GPUs.

@@ -5,7 +5,7 @@
         --loader-workers=1
     python3 infer_tensorflow.py ... --data=FOLDER --fit=200 --precision=int8
 
-`workloads/inference.py` has the loop and says what is measured. A network is one graph from images to classes, for batches of any length.
+`workloads/inference.py` has the loop and defines the measurements. A network is one graph from images to classes, for batches of any length.
 fp16 and bf16 hold weights and activations in that precision, but normalizations' weights in fp32; tf32 lets matrix products and convolutions
 round. int8 is `Quantized`, on CPUs only: TensorFlow Lite has no int8 kernels for NVIDIA's GPUs.
 

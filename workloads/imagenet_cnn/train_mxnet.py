@@ -12,8 +12,8 @@ With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this
 and keeps an fp32 copy of the weights for the update. bf16 (on CPUs only), and fp16 with --techniques=amp, keep weights in fp32 and cast the
 inputs of matrix products and convolutions. The loss is computed in fp32.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_mxnet/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_mxnet/training.py` has everything that is not measured.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from with_mxnet.training import Training, check, run
 
 
 def check_file(args):
-    """Refuse what is no data set for this program; its contents are checked later."""
+    """Refuse paths that are no data set of this program; contents are checked later."""
     if args.epoch_iterations:
         if not Path(args.data).is_dir():
             refuse(

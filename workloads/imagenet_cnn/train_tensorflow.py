@@ -14,8 +14,8 @@
 A Keras model in a custom loop: Keras 3's `model.fit` does not work under MultiWorkerMirroredStrategy, and its optimizers do not
 average under Horovod. Images are NHWC. --xla compiles the forward and backward pass; the exchange between replicas stays outside.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_tensorflow/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_tensorflow/training.py` has everything that is not measured.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from with_tensorflow.training import Training, differences, run
 
 
 def check_data(args):
-    """Refuse paths that are no images for this program, before TensorFlow is imported: nothing here needs it."""
+    """Refuse paths without images for this program, before TensorFlow is imported: nothing here needs it."""
     data = Path(args.data)
     packed = data.suffix == ".tfrecord" and data.is_file() and data.with_suffix(".json").is_file()
     if args.data != "synthetic" and not data.is_dir() and not packed:

@@ -1,4 +1,4 @@
-"""Command-line arguments that language models have in addition to those of all programs, and the models' sizes. Standard library only."""
+"""Command-line arguments specific to language models, and the models' sizes. Standard library only."""
 
 import math
 from dataclasses import dataclass

@@ -14,8 +14,8 @@ and Llama (0.9, 0.95), weight decay for matrices only, a constant learning rate,
 products in 8 bits (`fp8.py`). With --weights=bf16 everything is in bf16: 8 bytes a parameter instead of 16, but updates smaller than a
 weight's last digit are lost.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import itertools

@@ -13,8 +13,8 @@
 A sample is a sequence; throughput counts tokens, all that are read. AdamW with the betas of GPT-3 and Llama (0.9, 0.95), weight decay for
 matrices only, a constant learning rate, no clipping, no dropout. With --precision=bf16, products are in bf16, weights and updates in fp32.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_tensorflow/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_tensorflow/training.py` has everything that is not measured.
 """
 
 import sys
@@ -111,7 +111,7 @@ class Bert(Training):
         return {"length": self.args.sequence_length, "vocabulary": self.size.vocabulary}
 
     def place_rows(self, rows):
-        """Mask each device's rows and copy to it what it reads and what it predicts."""
+        """Mask each device's rows, and copy inputs and targets to it."""
         from tokens import masked
 
         read = [masked(own, seed=self.args.seed, vocabulary=self.size.vocabulary) for own in rows]

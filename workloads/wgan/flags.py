@@ -1,4 +1,4 @@
-"""Command-line arguments that WGAN programs have in addition to those of all programs, and the networks' sizes. Standard library only."""
+"""Command-line arguments specific to WGAN programs, and the networks' sizes. Standard library only."""
 
 from arguments import at_least, refuse, training_parser
 

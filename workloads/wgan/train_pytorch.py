@@ -18,8 +18,8 @@ their number does not depend on how many updates an iteration has. Images made b
 
 Real images come from a folder of class folders of JPEGs; the classes are ignored.
 
-Data, network, step and the timed window are here. `workloads/loop.py`, the same for every program, has the number of windows, what
-precedes and follows them, and their events; `with_pytorch/training.py` has everything that is not measured.
+This file has the data, the network, the step and the timed window. `workloads/loop.py`, shared by all programs, runs the windows and
+everything before and after them, and emits their events; `with_pytorch/training.py` has everything that is not measured.
 """
 
 import sys
