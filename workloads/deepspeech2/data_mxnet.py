@@ -90,5 +90,5 @@ class Wavs:
 
 
 def shares(ranks, contexts):
-    first, every = ranks.rank * len(contexts), ranks.processes * len(contexts)
-    return [{"rank": first + number, "world_size": every} for number in range(len(contexts))]
+    first, world_size = ranks.rank * len(contexts), ranks.processes * len(contexts)
+    return [{"rank": first + number, "world_size": world_size} for number in range(len(contexts))]

@@ -28,8 +28,8 @@ def copy_to_device(batch, device, *, pinned=False):
     spectrograms, frames, texts, characters = arrays
     if pinned:
         spectrograms, texts = spectrograms.pin_memory(), texts.pin_memory()
-    there = {"device": device, "non_blocking": pinned}
-    return OnDevice(spectrograms.to(**there), frames, texts.to(**there), characters, batch.seconds)
+    placement = {"device": device, "non_blocking": pinned}
+    return OnDevice(spectrograms.to(**placement), frames, texts.to(**placement), characters, batch.seconds)
 
 
 class Synthetic:

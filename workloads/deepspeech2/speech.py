@@ -127,13 +127,13 @@ def collate(utterances, *, pairs=False):
     """Batch utterances; `pairs` encodes texts as pairs of letters."""
     longest_first = sorted(utterances, key=lambda one: -one.spectrogram.shape[1])
     lengths = np.array([one.spectrogram.shape[1] for one in longest_first])
-    told = [paired(one.text) if pairs else one.text for one in longest_first]
-    characters = np.array([len(text) for text in told])
+    targets = [paired(one.text) if pairs else one.text for one in longest_first]
+    characters = np.array([len(text) for text in targets])
     spectrograms = np.zeros((len(lengths), FREQUENCIES, lengths[0]), np.float32)
     texts = np.full((len(lengths), characters.max()), BLANK, np.int64)
     for row, one in enumerate(longest_first):
         spectrograms[row, :, : lengths[row]] = one.spectrogram
-        texts[row, : characters[row]] = told[row]
+        texts[row, : characters[row]] = targets[row]
     return Batch(spectrograms, lengths, texts, characters, sum(one.samples for one in utterances) / RATE)
 
 

@@ -61,10 +61,10 @@ class Documents:
         )
         bags, topics = corpus.documents(first=0, count=TRAINING)
         devices = ranks.strategy.extended.worker_devices
-        self.held = []
+        self.on_devices = []
         for device in devices:
             with tf.device(device):
-                self.held.append((tf.constant(bags), tf.constant(topics)))
+                self.on_devices.append((tf.constant(bags), tf.constant(topics)))
         first = ranks.rank * args.devices
         part = {"world_size": ranks.world_size, "batch": args.batch}
         self.numbers = [rows(args.seed, rank=first + device, **part) for device in range(args.devices)]
@@ -76,7 +76,7 @@ class Documents:
         def part(number):
             def of(replica):
                 device = replica % self.devices
-                return tf.gather(self.held[device][number], drawn[device])
+                return tf.gather(self.on_devices[device][number], drawn[device])
 
             return self.values(self.strategy, of)
 

@@ -34,8 +34,8 @@ FILES = {
 def read(path):
     """Return (images, labels) of a file: (images, 32, 32, 3) in uint8, and (images,) from 1 to 1000."""
     try:
-        with np.load(path) as held:
-            data, labels = held["data"], np.asarray(held["labels"])
+        with np.load(path) as arrays:
+            data, labels = arrays["data"], np.asarray(arrays["labels"])
     except (OSError, ValueError, KeyError, BadZipFile) as error:
         refuse(f"{path} is no npz file with data and labels ({error}); give the published files of ImageNet at 32x32")
     if data.ndim != 2 or data.shape[1] != VALUES or data.dtype != np.uint8 or labels.shape != data.shape[:1]:

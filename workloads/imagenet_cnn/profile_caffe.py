@@ -76,9 +76,9 @@ def time_layers(process, args, events, *, kinds):
         elif TIMED.search(line):
             if not edges:
                 events.emit("first_step")
-                told = {"kind": "kernels", "source": "caffe time", "iteration": 1, "region": None}
+                fields = {"kind": "kernels", "source": "caffe time", "iteration": 1, "region": None}
                 # Only the first forward and backward pass comes before, and no step runs without the timer.
-                events.emit("profile_start", steady=False, plain_step_seconds=[], **told)
+                events.emit("profile_start", steady=False, plain_step_seconds=[], **fields)
             edges.append(stamps.moment(line))
         elif layer and layer.group(1):
             forward.append((layer.group(1).decode(), float(layer.group(2)) / 1e3))
@@ -139,9 +139,9 @@ def watch_memory(process, args, events):
         if iteration == 0:
             events.emit("first_step")
         if iteration == first:
-            told = {"kind": "memory", "source": "/proc/[pid]/status", "iteration": first, "region": None}
-            told["steady"] = settled(steps(ends), args.window)
-            events.emit("profile_start", plain_step_seconds=steps(ends[-1 - PLAIN :]), **told)
+            fields = {"kind": "memory", "source": "/proc/[pid]/status", "iteration": first, "region": None}
+            fields["steady"] = settled(steps(ends), args.window)
+            events.emit("profile_start", plain_step_seconds=steps(ends[-1 - PLAIN :]), **fields)
         if iteration == last:
             events.emit("profile_stop", iterations=last - first, step_seconds=steps(ends[first:]))
             emit_memory(process, events, "step")

@@ -38,10 +38,10 @@ class Synthetic:
             return tf.constant(real.transpose(0, 1, 3, 4, 2))
 
         self.batch = (values(ranks.strategy, of), *all_draws(args, ranks))
-        self.each, self.units = args.batch * args.n_critic * args.devices, 0
+        self.per_iteration, self.units = args.batch * args.n_critic * args.devices, 0
 
     def __next__(self):
-        self.units += self.each
+        self.units += self.per_iteration
         return self.batch
 
 

@@ -58,21 +58,21 @@ def flop_per_image(generator, critic, *, n_critic, penalized):
     inputs each cost as much as the forward pass, but the images need none. A generator update, one per `n_critic` real images, propagates
     input gradients through the whole critic, but computes none for the critic's weights or the latents.
     """
-    made, told = ([2 * weights * positions for weights, positions in layers] for layers in (generator, critic))
-    forward = sum(made) + 2 * sum(told) + (sum(made) + sum(told)) / n_critic
-    backward = 2 * (2 * sum(told) - told[0]) + (sum(told) + 2 * sum(made) - made[0]) / n_critic
+    generator, critic = ([2 * weights * positions for weights, positions in layers] for layers in (generator, critic))
+    forward = sum(generator) + 2 * sum(critic) + (sum(generator) + sum(critic)) / n_critic
+    backward = 2 * (2 * sum(critic) - critic[0]) + (sum(critic) + 2 * sum(generator) - generator[0]) / n_critic
     if penalized:
-        more_forward, more_backward = penalty(told)
+        more_forward, more_backward = penalty(critic)
         forward, backward = forward + more_forward, backward + more_backward
     return {"forward": forward, "backward": backward}
 
 
-def penalty(told):
-    """FLOP of a gradient penalty, (forward, backward), for a critic without normalization after its last three layers.
+def penalty(critic):
+    """FLOP of a gradient penalty, (forward, backward), from those of a critic's layers; its last three have no normalization after them.
 
     Forward, the critic scores one more image, and gradients propagate back to that image. Backward, that path is traversed again from the
     image to the last layer, whose gradient does not depend on the weights, and yields the gradients of all weights along it. Since
     normalizations make the path depend on the activations, gradients also propagate from there to all earlier weights, but not to the image.
     """
-    before = sum(told[:-3])
-    return 2 * sum(told), 2 * sum(told) - told[-1] + 2 * before - told[0]
+    before = sum(critic[:-3])
+    return 2 * sum(critic), 2 * sum(critic) - critic[-1] + 2 * before - critic[0]

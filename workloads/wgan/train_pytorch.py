@@ -179,8 +179,8 @@ class Wgan(Training):
         return [add_counts(one, other) for one, other in zip(critic, generator, strict=True)]
 
     def exchanged(self):
-        made, told = (sum(p.numel() for p in net.parameters()) for net in (self.generator, self.critic))
-        return made + self.args.n_critic * told
+        generator, critic = (sum(p.numel() for p in net.parameters()) for net in (self.generator, self.critic))
+        return generator + self.args.n_critic * critic
 
     def flop_per_sample(self):
         from synthetic import flop_per_image

@@ -82,8 +82,8 @@ class Wgan(Training):
         tf, between = self.tf, real + mix * (made - real)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(between)
-            told = self.critic(between)
-        slopes = tf.cast(tape.gradient(told, between), tf.float32)
+            scores = self.critic(between)
+        slopes = tf.cast(tape.gradient(scores, between), tf.float32)
         return tf.reduce_mean((tf.sqrt(tf.reduce_sum(slopes**2, axis=[1, 2, 3])) - 1) ** 2)
 
     def critic_pass(self, real, latent, mix):
@@ -137,12 +137,12 @@ class Wgan(Training):
 
     def pass_one(self, real, latents, mixes, _seed):
         *drawn, last = self.tf.unstack(latents)
-        told = [self.critic_graph(*parts) for parts in zip(self.batches_of(real), drawn, self.tf.unstack(mixes))]  # noqa: B905 - Python 3.8
-        return told, self.generator_graph(last)
+        critic = [self.critic_graph(*parts) for parts in zip(self.batches_of(real), drawn, self.tf.unstack(mixes))]  # noqa: B905 - Python 3.8
+        return critic, self.generator_graph(last)
 
     def exchanged(self):
-        told = sum(variable.shape.num_elements() for variable in self.weights)
-        return self.parameter_count() + (self.args.n_critic - 1) * told
+        critic = sum(variable.shape.num_elements() for variable in self.weights)
+        return self.parameter_count() + (self.args.n_critic - 1) * critic
 
     def flop_per_sample(self):
         from synthetic import flop_per_image
