@@ -16,5 +16,5 @@ def tracked(pattern: str = "*") -> list[Path]:
         ["git", "-C", str(ROOT), "ls-files", "-z", pattern], capture_output=True, text=True, check=False
     )
     if listed.returncode != 0:
-        pytest.skip("this is no git checkout, so nobody can say which files belong to it", allow_module_level=True)
+        pytest.skip("this is not a git checkout, so the project's files are unknown", allow_module_level=True)
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]

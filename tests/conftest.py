@@ -31,7 +31,7 @@ def pytest_runtest_makereport(item, call):
     if report.skipped and os.environ.get("DLSCALE_NO_SKIP") and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
-        report.longrepr = f"skipped where nothing may be: {reason}"
+        report.longrepr = f"skipped although DLSCALE_NO_SKIP is set: {reason}"
 
 
 @pytest.fixture

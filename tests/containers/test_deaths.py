@@ -46,7 +46,7 @@ def ranks(client, out, pair):
     return found
 
 
-def in_its_windows(out):
+def is_in_its_windows(out):
     """Whether the run on two devices is in its measured windows."""
     return any('"event":"window"' in path.read_text() for path in out.glob("*-2cpu-r1/events.jsonl"))
 
@@ -54,7 +54,7 @@ def in_its_windows(out):
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.dies], ids=str)
 def test_a_killed_rank_ends_the_run_and_is_named(client, start, tmp_path, pair):
     process = start("bench", *pair.words, *LONG, f"--out={tmp_path}", program=only("scaled"))
-    assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
+    assert wait_until(lambda: is_in_its_windows(tmp_path) or process.poll() is not None, 240)
     assert process.poll() is None, process.communicate()[1]
     of_the_run = {rank: psutil.Process(pid) for rank, pid in ranks(client, tmp_path, pair).items()}
     assert len(of_the_run) == pair.processes

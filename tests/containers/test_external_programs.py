@@ -208,7 +208,7 @@ def hostroot(client):
 def test_a_mounted_usr_runs_in_an_empty_image(bench, hostroot):
     """Use this machine's own shell and Python."""
     if not (Path("/usr/bin/python3").exists() and Path("/lib").is_symlink()):
-        pytest.skip("this machine has no Python in a /usr that is whole")
+        pytest.skip("this machine has no Python in /usr, or no merged /usr")
     program = ("python3", "/dlscale/data/speaks.py")
     flags = ("--dialect=events", "--mount=/usr", f"--data={PROGRAMS}")
     done = bench(hostroot, *program, flags=flags)

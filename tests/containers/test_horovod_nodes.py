@@ -96,14 +96,14 @@ def make_job(client):
 def run(client):
     """Run a job as `bench` does, and check that nothing is left of it."""
 
-    def run(job, said, specs=None):
+    def run(job, recorder, specs=None):
         engine = DockerEngine(client, ROOT / "workloads")
         engines = {seat.node.name: engine for seat in job.seats}
         specs = specs or launch(job)
         outcome = execute(
             engines=engines,
             specs=specs,
-            writer=said,
+            writer=recorder,
             limits=Limits(wall_s=180, silence_s=90),
             watch=lambda _: None,
             keys=container_group.made(job, specs),
@@ -123,14 +123,14 @@ def daemon(client, job):
 # The tests below end MXNet's jobs; those in `tests/hosts/` run other pairs on hosts.
 @pytest.mark.parametrize(("framework", "controller"), [("tensorflow", "gloo"), ("pytorch", "mpi")])
 def test_two_nodes_train_one_model(make_job, run, framework, controller):
-    job, said = make_job(framework, controller), Recorder()
-    outcome = run(job, said)
-    assert outcome.status == "ok", (outcome.reason, said.lines[-20:])
-    assert {rank: event.node for rank, event in said.by_rank("net").items()} == {0: "node1", 1: "node2"}
-    assert {rank: event.cpus for rank, event in said.by_rank("env").items()} == {
+    job, recorder = make_job(framework, controller), Recorder()
+    outcome = run(job, recorder)
+    assert outcome.status == "ok", (outcome.reason, recorder.lines[-20:])
+    assert {rank: event.node for rank, event in recorder.by_rank("net").items()} == {0: "node1", 1: "node2"}
+    assert {rank: event.cpus for rank, event in recorder.by_rank("env").items()} == {
         rank: seat.cores for rank, seat in enumerate(job.seats)
     }
-    ends = said.by_rank("run_stop")
+    ends = recorder.by_rank("run_stop")
     assert ends[0].parameter_norm == ends[1].parameter_norm > 0
     assert [ends[rank].samples for rank in (0, 1)] == [48, 48]
 
@@ -171,10 +171,10 @@ def test_ssh_admits_only_ranks(make_job, run):
         for name, attempt in ATTEMPTS.items()
     )
     *others, head = launch(job)
-    said = Recorder()
+    recorder = Recorder()
     specs = (*others, head.model_copy(update={"argv": leased(replace(job, keys=horovod.KEYS), "sh", "-c", script)}))
-    assert run(job, said, specs).status == "ok", said.lines
-    answers = dict(text.split(": ", 1) for name, text in said.lines if name == head.name)
+    assert run(job, recorder, specs).status == "ok", recorder.lines
+    answers = dict(text.split(": ", 1) for name, text in recorder.lines if name == head.name)
     assert answers["keys in"] == "tmpfs"
     assert answers["its key"] == "bench"
     assert "Permission denied (publickey)" in answers["no key"]

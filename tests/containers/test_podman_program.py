@@ -25,7 +25,7 @@ JOINED = {"kvstore": KVSTORE, "ps": ("bench", "--framework=tensorflow", "--strat
 LOADED_S = 300
 
 
-def there(podman, *words):
+def container_ids(podman, *words):
     argv = ("podman", "ps", "--quiet", "--all", *words)
     return subprocess.run(argv, env={**os.environ, **podman}, capture_output=True, text=True, check=True).stdout.split()
 
@@ -41,7 +41,7 @@ def test_a_run_with_parameter_servers_is_recorded_and_leaves_nothing(podman, don
     record = done.record(2)
     assert (record.engine, record.engine_details.confined, record.transport.used) == ("podman", True, "loopback")
     assert record.image.id
-    assert there(podman) == []
+    assert container_ids(podman) == []
 
 
 def test_a_container_started_only_by_those_that_share_its_network_ends_without_a_runner(podman, done):
@@ -54,7 +54,7 @@ def test_a_container_started_only_by_those_that_share_its_network_ends_without_a
     for argv in (create, box.argv(last)):
         made = {"stdin": subprocess.DEVNULL, "env": {**os.environ, **podman}}
         subprocess.run(argv, **made, capture_output=True, timeout=60)
-    assert wait_until(lambda: not there(podman, "--filter=status=running"), 30), there(podman)
+    assert wait_until(lambda: not container_ids(podman, "--filter=status=running"), 30), container_ids(podman)
     subprocess.run(box.removal(first), env={**os.environ, **podman}, check=True, capture_output=True)
 
 
@@ -66,7 +66,7 @@ def long_run(podman, out):
     runner = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **podman}, **quiet)
     try:
         # A container that joins a network while that is paused or removed ends up in a state that Podman can't end.
-        assert wait_until(lambda: len(there(podman, "--filter=status=running")) == 4, LOADED_S)
+        assert wait_until(lambda: len(container_ids(podman, "--filter=status=running")) == 4, LOADED_S)
         yield
     finally:
         runner.kill()
@@ -76,7 +76,7 @@ def long_run(podman, out):
 def test_kill_9_of_the_runner_leaves_no_container(podman, tmp_path):
     with long_run(podman, tmp_path):
         pass
-    assert wait_until(lambda: not there(podman), 30), there(podman)
+    assert wait_until(lambda: not container_ids(podman), 30), container_ids(podman)
 
 
 def test_clean_removes_paused_containers_of_a_killed_runner(podman, tmp_path):
@@ -89,10 +89,10 @@ def test_clean_removes_paused_containers_of_a_killed_runner(podman, tmp_path):
         assert wait_until(lambda: not subprocess.run(argv, **both, check=False, capture_output=True).returncode, 60)
 
     with long_run(podman, tmp_path):
-        held = there(podman, "--filter=status=running")
+        held = container_ids(podman, "--filter=status=running")
         for container in held:
             pause(container)
-    assert wait_until(lambda: set(there(podman)) == set(held), LOADED_S), there(
+    assert wait_until(lambda: set(container_ids(podman)) == set(held), LOADED_S), container_ids(
         podman, "--format={{.Names}} {{.Status}}"
     )
     done = subprocess.run(
@@ -104,4 +104,4 @@ def test_clean_removes_paused_containers_of_a_killed_runner(podman, tmp_path):
         timeout=120,
     )
     assert "removed dlscale-" in done.stdout
-    assert there(podman) == []
+    assert container_ids(podman) == []

@@ -29,7 +29,7 @@ def run(dlscale, client, tmp_path):
     (tmp_path / "state").mkdir()
     out = tmp_path / "plan"
 
-    def through(*words, change=lambda text: text):
+    def plan_run_and_collect(*words, change=lambda text: text):
         done = dlscale("plan", "--format=k8s", f"--hosts={tmp_path / 'hosts.yaml'}", *SMALL, *words, out=out)
         assert done.code == 0, done.stderr
         for manifest in out.glob("*/kubernetes.yaml"):
@@ -45,8 +45,8 @@ def run(dlscale, client, tmp_path):
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return dlscale("collect", out)
 
-    through.out = out
-    yield through
+    plan_run_and_collect.out = out
+    yield plan_run_and_collect
     own = {"label": "dlscale.run-id=stand-in"}  # left by a `run.sh` that was interrupted
     for container in client.containers.list(all=True, filters=own):
         container.remove(force=True, v=True)

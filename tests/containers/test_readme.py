@@ -24,7 +24,7 @@ SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu", "THREADS=1", "IMA
 
 
 @pytest.fixture(scope="module")
-def passes(tmp_path_factory):
+def shared_folder(tmp_path_factory):
     """Folder where a command leaves files for later ones: records of a profile, and the files for a machine without a network."""
     return tmp_path_factory.mktemp("passes")
 
@@ -33,7 +33,7 @@ def passes(tmp_path_factory):
     "command",
     [pytest.param(command, marks=pytest.mark.alone) if command == "make clean" else command for command in COMMANDS],
 )
-def test_the_command_works(command, sample, tmp_path, client, passes):
+def test_the_command_works(command, sample, tmp_path, client, shared_folder):
     if command in ("make test", "make verify"):
         assert f"{command}\n" in (ROOT / ".ci" / "run").read_text()  # it runs this test, or ran before it
         return
@@ -44,10 +44,11 @@ def test_the_command_works(command, sample, tmp_path, client, passes):
             assert Path("/run/dlscale-rig/0/hosts.yaml").exists(), "the rig of the command before is not there"
     environment = in_apptainer() if "sif" in command.split() else None
     words = shortened(
-        placed(command, sample, tmp_path, passes), out=passes if "PROFILE=" in command else tmp_path / "out"
+        with_test_folders(command, sample, tmp_path, shared_folder),
+        out=shared_folder if "PROFILE=" in command else tmp_path / "out",
     )
     if words[:2] == ["make", "profile"]:
-        words[2] = f"RUN={passes}"
+        words[2] = f"RUN={shared_folder}"
     checkout = ROOT
     if "PIP_NO_INDEX=1" in words:
         if os.getuid():
@@ -72,13 +73,13 @@ def in_apptainer():
         pytest.skip(str(error))
 
 
-def placed(command, sample, tmp_path, passes):
+def with_test_folders(command, sample, tmp_path, shared_folder):
     """A command's arguments, with the test's own folders."""
     data = str(tmp_path / "new" if "sample" in command.split()[:3] else sample)
     folders = {
         "/tmp/dlscale-sample": data,
         "/tmp/dlscale-report": str(tmp_path),
-        "/tmp/dlscale-away": str(passes),
+        "/tmp/dlscale-away": str(shared_folder),
         "/tmp/dlscale-plan": str(tmp_path / "plan"),
         "/tmp/dlscale-images": str(apptainer.KEPT / "archive"),
     }

@@ -47,26 +47,26 @@ def address(podman):
 
 
 @pytest.fixture(scope="module")
-def served(address, client, ensure_image):
+def podman_client(address, client, ensure_image):
     """A client of the service, which has MXNet's image."""
-    with closing(docker.DockerClient(base_url=address, timeout=60)) as there:
-        load_image(there, read_image(client, ensure_image(IMAGE)))
-        yield there
+    with closing(docker.DockerClient(base_url=address, timeout=60)) as connected:
+        load_image(connected, read_image(client, ensure_image(IMAGE)))
+        yield connected
 
 
-def test_a_run_with_parameter_servers_leaves_nothing(served, address, tmp_path):
+def test_a_run_with_parameter_servers_leaves_nothing(podman_client, address, tmp_path):
     words = (*KVSTORE, *QUICK, f"--out={tmp_path}")
     done = to_its_end(words, out=tmp_path, env={"DOCKER_HOST": address}, only="scaled")
     assert done.code == 0, done.stderr
     assert "Podman" in done.stderr
     assert done.record(2).engine_details.version.startswith("Podman ")
     assert done.record(2).transport.used == "loopback"
-    assert served.containers.list(all=True) == []
+    assert podman_client.containers.list(all=True) == []
 
 
-def test_a_container_is_removed_along_with_those_that_share_its_network(served):
+def test_a_container_is_removed_along_with_those_that_share_its_network(podman_client):
     """Remains of killed runs are removed in the order in which they are found."""
-    api = served.api
+    api = podman_client.api
     labels = {LABEL_RUN: "a-run", LABEL_RUNNER: "gone"}
     owner = api.create_container(
         IMAGE, ["sleep", "600"], labels=labels, host_config=api.create_host_config(network_mode="none")
@@ -74,19 +74,19 @@ def test_a_container_is_removed_along_with_those_that_share_its_network(served):
     api.start(owner)
     inside = api.create_host_config(network_mode=f"container:{owner}")
     api.start(api.create_container(IMAGE, ["sleep", "600"], labels=labels, host_config=inside)["Id"])
-    containers = [thing for thing in labelled(served) if thing.kind == "container"]
-    first, _ = sorted(containers, key=lambda thing: thing.id != owner)
-    assert remove_labelled(served, first, force=True)
-    assert served.containers.list(all=True) == []
+    containers = [resource for resource in labelled(podman_client) if resource.kind == "container"]
+    first, _ = sorted(containers, key=lambda resource: resource.id != owner)
+    assert remove_labelled(podman_client, first, force=True)
+    assert podman_client.containers.list(all=True) == []
 
 
-def test_a_missing_path_is_refused_and_not_created(served, tmp_path):
+def test_a_missing_path_is_refused_and_not_created(podman_client, tmp_path):
     missing = tmp_path / "missing"
     job = examples.job(examples.trial(framework="mxnet"))
     (spec,) = launch(job)
     spec = spec.model_copy(update={"image": IMAGE, "mounts": (Mount(source=str(missing), target="/data"),)})
     with pytest.raises(EngineError, match=f"{missing} is not there; Podman "):
-        DockerEngine(served, WORKLOADS).start(spec)
-    assert not can_mount(served, str(missing), image=IMAGE, labels={})
-    assert can_mount(served, "/usr/bin", image=IMAGE, labels={})
+        DockerEngine(podman_client, WORKLOADS).start(spec)
+    assert not can_mount(podman_client, str(missing), image=IMAGE, labels={})
+    assert can_mount(podman_client, "/usr/bin", image=IMAGE, labels={})
     assert not missing.exists()

@@ -32,7 +32,7 @@ def windows(ended, scale):
     return [event for event in found if event["event"] == "window"]
 
 
-def amount(window):
+def units_of(window):
     """What throughput counts in a window: samples, unless the workload has another unit."""
     return window["samples"] if window["units"] is None else window["units"]
 
@@ -41,11 +41,11 @@ def check_scales(ended, *, unit, tolerance):
     """Both scales have the same unit and amount, one model and the same losses."""
     one, two = (ended.record(scale) for scale in (1, 2))
     assert {record.measurement.throughput.unit for record in (one, two)} == {f"{unit}/s"}
-    told = [sum(map(amount, windows(ended, scale))) for scale in (1, 2)]
+    told = [sum(map(units_of, windows(ended, scale))) for scale in (1, 2)]
     assert told[0] == pytest.approx(told[1], rel=1e-9)
     # The range of a rate: all units over all windows, wherever the steady ones start.
     for record, scale in ((one, 1), (two, 2)):
-        rates = [amount(event) / event["seconds"] * record.trial.processes for event in windows(ended, scale)]
+        rates = [units_of(event) / event["seconds"] * record.trial.processes for event in windows(ended, scale)]
         assert min(rates) * 0.99 <= record.measurement.throughput.value <= max(rates) * 1.01
     norms = list(two.measurement.parameter_norms.values())
     assert len(norms) == two.trial.processes

@@ -47,13 +47,13 @@ def nodes(rig, here):
     """Survey the first nodes of the rig; the connections are closed after the test."""
     with ExitStack() as undo:
 
-        def look(count=2, *, way="ssh"):
+        def survey_first(count=2, *, way="ssh"):
             found = survey(load_hosts(str(rig.hosts(count, way=way))), print)
             for seen in found:
                 undo.callback(seen.connection.close)
             return found
 
-        yield look
+        yield survey_first
 
 
 def dlscale(*words, timeout=180):

@@ -47,14 +47,14 @@ def training(rig, out):
             rig.shape(NARROW)
             words = ("bench", *LONG, *settings, f"--hosts={rig.hosts(2, way=way)}", f"--out={out}")
             process = begin(*words, program=only("scaled"))
-            assert wait_until(lambda: in_its_windows(out) or process.poll() is not None, 240)
+            assert wait_until(lambda: is_in_its_windows(out) or process.poll() is not None, 240)
             assert process.poll() is None, process.stderr.read()
             return process
 
         yield train
 
 
-def in_its_windows(out):
+def is_in_its_windows(out):
     return any(
         '"event":"window"' in path.read_text()
         for path in out.glob("*2nodes*/events.jsonl")
@@ -62,7 +62,7 @@ def in_its_windows(out):
     )
 
 
-def ends(process, out, *, within=120):
+def reason_of_failure(process, out, *, within=120):
     """Wait until the command exits; return the reason of the failed run."""
     _, stderr = process.communicate(timeout=within)
     assert process.returncode == 3, stderr
@@ -84,7 +84,7 @@ def test_an_engine_stopped_in_mid_run(rig, out, training, engine, stop):
     before = records(out)
     process = training()
     getattr(rig, stop)("n2")
-    reason = ends(process, out)
+    reason = reason_of_failure(process, out)
     assert "n2" in reason, reason
     assert "\n" not in reason
     assert running(engine(rig.nodes[0]), out) == []
@@ -96,7 +96,7 @@ def test_a_link_cut_in_mid_run(rig, out, training, engine, way):
     before = records(out)
     process = training(way=way)
     rig.cut_link("n2")
-    reason = ends(process, out)
+    reason = reason_of_failure(process, out)
     assert reason.startswith("n2"), reason
     assert running(engine(rig.nodes[0]), out) == []
     assert {path: records(out)[path] for path in before} == before

@@ -25,7 +25,7 @@ JOB = (
 )
 
 
-def at_a_moment_of_its_job(cluster, out, seed, *, by="salloc"):
+def start_and_wait(cluster, out, seed, *, by="salloc"):
     """Start the job, by salloc or as a script by sbatch, and wait until some seconds after Slurm has started it; return the command's process."""
     command = (DLSCALE, *JOB, f"--out={out}")
     if by == "sbatch":
@@ -38,7 +38,7 @@ def at_a_moment_of_its_job(cluster, out, seed, *, by="salloc"):
     return process
 
 
-def check_it_is_gone(cluster, out):
+def check_nothing_is_left(cluster, out):
     """Nothing of the job runs, Slurm has its nodes back, and no plan is half-written."""
     assert wait_until(lambda: not left(cluster), GONE_S), left(cluster)
     assert wait_until(lambda: not cluster.ask("squeue", "--noheader"), GONE_S)
@@ -49,10 +49,10 @@ def check_it_is_gone(cluster, out):
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_kill_9_of_the_runner_leaves_nothing_on_any_node_and_frees_them(cluster, tmp_path, seed):
-    process = at_a_moment_of_its_job(cluster, tmp_path, seed)
+    process = start_and_wait(cluster, tmp_path, seed)
     cluster.ask("pkill", "-KILL", "-f", rf"^\S*python\S* .*--out={tmp_path}")
     ended(process, seconds=60)
-    check_it_is_gone(cluster, tmp_path)
+    check_nothing_is_left(cluster, tmp_path)
     assert str(tmp_path) not in cluster.ask("ps", "-eo", "args")
     assert all(record.outcome.status == "ok" for record in records(tmp_path))
 
@@ -62,7 +62,7 @@ def test_kill_9_of_the_runner_leaves_nothing_on_any_node_and_frees_them(cluster,
 def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, seed):
     """By salloc, and for odd seeds by sbatch, whose script itself is cancelled."""
     by = ("salloc", "sbatch")[seed % 2]
-    process = at_a_moment_of_its_job(cluster, tmp_path, seed, by=by)
+    process = start_and_wait(cluster, tmp_path, seed, by=by)
     cluster.ask("scancel", "--name=dlscale")
     code, _, errors = ended(process, seconds=60)
     if by == "sbatch":  # whose exit code does not show that a job was cancelled
@@ -70,7 +70,7 @@ def test_scancel_ends_everything_and_the_record_says_so(cluster, tmp_path, seed)
     else:
         assert code in (3, 143), errors
     assert "Traceback" not in errors
-    check_it_is_gone(cluster, tmp_path)
+    check_nothing_is_left(cluster, tmp_path)
     found = records(tmp_path)
     assert len(found) == len(list(tmp_path.glob(f"*/{PLAN}"))), errors
     stopped = [record for record in found if record.outcome.status != "ok"]
