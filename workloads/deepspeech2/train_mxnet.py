@@ -1,4 +1,4 @@
-"""Trains Deep Speech 2 with MXNet Gluon, on one device, several devices or several processes, and reports by events.
+"""Trains Deep Speech 2 with MXNet Gluon, on one device, several devices or several processes, and reports events.
 
     python3 train_mxnet.py --model=deepspeech2-small --batch=4 --iterations=16 --warmup=4 --window=4 --precision=fp32 --device=cpu \
         --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --momentum=0.9 --weight-decay=0 --longest=3 \

@@ -1,4 +1,4 @@
-"""Trains a dense network on bags of words with PyTorch, on one device, with DistributedDataParallel or Horovod, and reports by events.
+"""Trains a dense network on bags of words with PyTorch, on one device, with DistributedDataParallel or Horovod, and reports events.
 
     python3 train_pytorch.py --model=mlp-512-reuters --num-classes=46 --batch=32 --iterations=40 --warmup=4 --window=4 --precision=fp32 \
         --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --dropout=0.5 --seed=1 \

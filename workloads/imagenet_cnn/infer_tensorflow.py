@@ -1,4 +1,4 @@
-"""Classifies images with a convolutional network in TensorFlow, on one device, and reports by events.
+"""Classifies images with a convolutional network in TensorFlow, on one device, and reports events.
 
     python3 infer_tensorflow.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --data=synthetic --seed=1 --threads=2 --cpus-per-worker=0 \

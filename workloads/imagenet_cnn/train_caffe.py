@@ -1,4 +1,4 @@
-"""Trains a convolutional network with Caffe's own `caffe train`, on a CPU or on GPUs of one host, and reports by events.
+"""Trains a convolutional network with Caffe's own `caffe train`, on a CPU or on GPUs of one host, and reports events.
 
     python3 train_caffe.py --model=lenet --image-size=32 --num-classes=1000 --batch=64 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 \

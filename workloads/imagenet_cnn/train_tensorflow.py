@@ -1,4 +1,4 @@
-"""Trains a convolutional network with TensorFlow, on one device, several devices or several processes, and reports by events.
+"""Trains a convolutional network with TensorFlow, on one device, several devices or several processes, and reports events.
 
     python3 train_tensorflow.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.02 \

@@ -1,4 +1,4 @@
-"""Generates tokens with a language model (GPT-2 or Llama 3), or reads them with BERT, in PyTorch, on one device, and reports by events.
+"""Generates tokens with a language model (GPT-2 or Llama 3), or reads them with BERT, in PyTorch, on one device, and reports events.
 
     python3 infer_pytorch.py --model=gpt-tiny --batch=8 --iterations=20 --warmup=2 --window=2 --precision=fp32 --device=cpu --devices=1 \
         --data=synthetic --sequence-length=128 --new-tokens=32 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=0

@@ -1,4 +1,4 @@
-"""Trains a language model (GPT-2, Llama 3 or BERT) with PyTorch, on one device or on several, and reports by events.
+"""Trains a language model (GPT-2, Llama 3 or BERT) with PyTorch, on one device or on several, and reports events.
 
     python3 train_pytorch.py --model=gpt-tiny --batch=8 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu --devices=1 \
         --strategy=single --data=synthetic --learning-rate=0.001 --weight-decay=0.1 --sequence-length=128 --gradient-accumulation=1 \

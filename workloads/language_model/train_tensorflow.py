@@ -1,4 +1,4 @@
-"""Trains BERT with TensorFlow, on one device, several devices or several processes, and reports by events.
+"""Trains BERT with TensorFlow, on one device, several devices or several processes, and reports events.
 
     python3 train_tensorflow.py --model=bert-tiny --batch=8 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu --devices=1 \
         --strategy=single --data=synthetic --learning-rate=0.001 --weight-decay=0.1 --sequence-length=128 --gradient-accumulation=1 \

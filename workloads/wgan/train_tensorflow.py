@@ -1,4 +1,4 @@
-"""Trains a Wasserstein GAN with TensorFlow, on one device, several devices or several processes, and reports by events.
+"""Trains a Wasserstein GAN with TensorFlow, on one device, several devices or several processes, and reports events.
 
     python3 train_tensorflow.py --model=wgan --image-size=64 --batch=64 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu \
         --devices=1 --strategy=single --data=synthetic --learning-rate=0.00005 --n-critic=5 --clip=0.01 --seed=1 --threads=2 \
