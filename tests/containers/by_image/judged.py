@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from colours import COLOURS
-from probed import WORKLOADS, of, ran
+from probed import WORKLOADS, named, run_for_events
 
 SAMPLES, RIGHT = 11, 10
 CUT = ["green/00.jpg", "red/04.jpg"]  # one from training, one from validation
@@ -48,8 +48,8 @@ def converge(framework, data, *more, launcher=(), ranks=({},), processes=1):
     """Train for three epochs; validation must cover each image of the set once, over all ranks."""
     program = str(WORKLOADS / f"imagenet_cnn/train_{framework}.py")
     lengths = ("--batch=4", "--iterations=60", "--epoch-iterations=20", "--window=8", f"--data={data}")
-    events = ran(*launcher, program, *COMMON, *TRAIN, *lengths, *more, ranks=ranks)
-    epochs = of(events, "epoch")
+    events = run_for_events(*launcher, program, *COMMON, *TRAIN, *lengths, *more, ranks=ranks)
+    epochs = named(events, "epoch")
     for number in (1, 2, 3):
         found = [event for event in epochs if event["epoch"] == number]
         assert len(found) == processes, epochs
@@ -60,12 +60,12 @@ def converge(framework, data, *more, launcher=(), ranks=({},), processes=1):
     loss = sum(e["validation"]["loss_sum"] for e in epochs if e["epoch"] == 3) / SAMPLES
     assert loss > 0, "the image of another colour costs nothing"
     assert epochs[-1]["train_loss"] < epochs[0]["train_loss"], epochs
-    windows = of(events, "window")
+    windows = named(events, "window")
     assert [event["iterations"] for event in windows if event["rank"] == 0] == [8, 8, 4] * 3
-    skipped = {name for event in of(events, "data") for name in event["skipped"]}
+    skipped = {name for event in named(events, "data") for name in event["skipped"]}
     assert skipped <= set(CUT), skipped
     assert CUT[1] in skipped, "the validation image that does not decode is not named"
-    assert len({event["parameter_norm"] for event in of(events, "run_stop")}) == 1, "the ranks' weights differ"
+    assert len({event["parameter_norm"] for event in named(events, "run_stop")}) == 1, "the ranks' weights differ"
     return events
 
 
@@ -73,8 +73,8 @@ def infer(framework, data, precision):
     """Train briefly, and compare predictions at a precision with labels and with fp32's."""
     program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
     lengths = ("--batch=3", "--iterations=5", "--window=2", "--fit=60", f"--data={data}", f"--precision={precision}")
-    events = ran(program, *COMMON, *lengths)
-    (accuracy,), (batch,), (stop,) = of(events, "accuracy"), of(events, "batch"), of(events, "run_stop")
+    events = run_for_events(program, *COMMON, *lengths)
+    (accuracy,), (batch,), (stop,) = named(events, "accuracy"), named(events, "batch"), named(events, "run_stop")
     assert (accuracy["precision"], accuracy["reference"], accuracy["fit_iterations"]) == (precision, "fp32", 60)
     assert accuracy["samples"] == SAMPLES
     assert accuracy["reference_correct"] == RIGHT, accuracy
@@ -82,22 +82,24 @@ def infer(framework, data, precision):
     assert accuracy["agree"] == SAMPLES, accuracy
     assert (batch["asked"], batch["used"], batch["reason"]) == (3, 3, None)
     assert (stop["iterations"], stop["samples"]) == (5, 15)
-    assert [(event["iterations"], event["samples"]) for event in of(events, "window")] == [(2, 6), (2, 6), (1, 3)]
-    for event in of(events, "window"):
+    assert [(event["iterations"], event["samples"]) for event in named(events, "window")] == [(2, 6), (2, 6), (1, 3)]
+    for event in named(events, "window"):
         assert len(event["step_seconds"]) == event["iterations"]
         assert sum(event["step_seconds"]) <= event["seconds"]
-    assert not of(events, "loss") + of(events, "eval")
-    (latency,) = of(events, "latency")
+    assert not named(events, "loss") + named(events, "eval")
+    (latency,) = named(events, "latency")
     assert (latency["in_flight"], latency["batch"], latency["without_transfer"]) == (1, 3, None)
-    assert latency["with_transfer"] == [seconds for event in of(events, "window") for seconds in event["step_seconds"]]
+    assert latency["with_transfer"] == [
+        seconds for event in named(events, "window") for seconds in event["step_seconds"]
+    ]
 
 
 def infer_for_a_time(framework):
     """Infer for a given time instead of a number of batches."""
     lengths = ("--batch=3", "--iterations=0", "--measure-seconds=0.5", "--window=0")
     program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
-    paced = ran(program, *COMMON, *lengths, "--data=synthetic", "--precision=fp32")
-    (pace,), (stop,), windows = of(paced, "pace"), of(paced, "run_stop"), of(paced, "window")
+    paced = run_for_events(program, *COMMON, *lengths, "--data=synthetic", "--precision=fp32")
+    (pace,), (stop,), windows = named(paced, "pace"), named(paced, "run_stop"), named(paced, "window")
     assert stop["iterations"] == pace["iterations"] == sum(event["iterations"] for event in windows)
     assert {event["iterations"] for event in windows} == {pace["window"]}
 

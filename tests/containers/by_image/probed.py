@@ -24,18 +24,18 @@ def read(text):
     return [json.loads(line) for line in lines]
 
 
-def ran(*argv, **how):
+def run_for_events(*argv, **how):
     """Run a program to completion and return its events."""
     return read(run(*argv, **how))
 
 
-def of(events, name):
+def named(events, name):
     """Events with this name, by rank and in order."""
     return sorted((event for event in events if event["event"] == name), key=lambda event: event["rank"])
 
 
 def losses(events):
-    return [loss for event in of(events, "loss") for loss in event["values"]]
+    return [loss for event in named(events, "loss") for loss in event["values"]]
 
 
 OPERATIONS = ["all_gather", "reduce_scatter", "all_to_all"]
@@ -50,23 +50,23 @@ def check(train, *, processes, operation, offered=()):
     assert len(losses(plain)) == 6 * processes
     for one, other in zip(losses(plain), losses(probed), strict=True):
         assert abs(one - other) <= 1e-6 * one, f"{losses(plain)} became {losses(probed)}"
-    assert not of(plain, "bandwidth") + of(plain, "compute")
-    every = of(probed, "bandwidth")
+    assert not named(plain, "bandwidth") + named(plain, "compute")
+    every = named(probed, "bandwidth")
     found = [event for event in every if event["operation"] not in OPERATIONS]
     timed = [(event["operation"], event["size_bytes"]) for event in every if event not in found]
     assert timed == [(name, size) for name in offered for size in SIZES]
     missing = [name for name in OPERATIONS if name not in offered] if operation else []
-    assert [event["operations"] for event in of(probed, "no_collectives")] == ([missing] if missing else [])
+    assert [event["operations"] for event in named(probed, "no_collectives")] == ([missing] if missing else [])
     assert [(event["rank"], event["size_bytes"]) for event in found] == (
         [(0, size) for size in SIZES] if operation else []
     )
     assert {event["operation"] for event in found} <= {operation}
     assert all(event["wrong"] == 0 and len(event["seconds"]) == 3 for event in every), every
-    assert [event["rank"] for event in of(probed, "compute")] == list(range(processes))
-    for event in of(probed, "window"):
+    assert [event["rank"] for event in named(probed, "compute")] == list(range(processes))
+    for event in named(probed, "window"):
         assert 0 <= event["input_seconds"] < event["seconds"], event
-    parameters = of(probed, "run_start")[0]["parameters"]
-    assert {event["gradient_bytes"] for event in of(probed, "run_start")} == {4 * parameters}
+    parameters = named(probed, "run_start")[0]["parameters"]
+    assert {event["gradient_bytes"] for event in named(probed, "run_start")} == {4 * parameters}
 
 
 def program(name, model="googlenet"):

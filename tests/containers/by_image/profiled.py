@@ -25,6 +25,6 @@ class Pass(list):
                     self.rows.append({"rank": told["rank"], **dict(zip(names, values, strict=True))})
 
 
-def passed(*argv):
+def run_pass(*argv):
     """Run a program to completion."""
     return Pass(run(*argv))

@@ -10,7 +10,7 @@ import sys
 import judged
 from colours import JPEGS
 from flags import infer_parser
-from probed import of
+from probed import named
 from programs import parameter_server
 
 # Runs in each of two workers: rank 1 starts with other statistics than rank 0.
@@ -43,7 +43,7 @@ def all_strategies_validate_the_same_network(data):
     }
     sums = {
         name: [
-            sum(event["validation"]["loss_sum"] for event in of(events, "epoch") if event["epoch"] == number)
+            sum(event["validation"]["loss_sum"] for event in named(events, "epoch") if event["epoch"] == number)
             for number in (1, 2, 3)
         ]
         for name, events in found.items()

@@ -6,7 +6,7 @@ Prevents a probe whose keys or optimizer stay in the store and take part in the 
 import subprocess
 import sys
 
-from probed import check, program, ran, read
+from probed import check, program, read, run_for_events
 from programs import parameter_server
 
 ports = iter((20001, 20002))
@@ -19,7 +19,7 @@ def on_two_workers(*more):
 
 
 def on_two_devices(*more):
-    return ran(*program("mxnet"), "--devices=2", "--strategy=kvstore", "--kvstore=device", *more)
+    return run_for_events(*program("mxnet"), "--devices=2", "--strategy=kvstore", "--kvstore=device", *more)
 
 
 check(on_two_workers, processes=2, operation="push_pull")

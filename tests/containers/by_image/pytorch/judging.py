@@ -12,7 +12,7 @@ import torch
 from colours import CLASSES, NORMALIZED
 from infer_pytorch import Predictor
 from infer_pytorch import command_line as infer_command_line
-from probed import losses, ran
+from probed import losses, run_for_events
 from programs import torchrun
 from train_pytorch import Cnn, command_line
 from with_pytorch.ranks import Alone
@@ -83,8 +83,8 @@ def validation_does_not_change_training(data):
             (linked / name / f"{number:02}.jpg").unlink()
     program = str(judged.WORKLOADS / "imagenet_cnn/train_pytorch.py")
     words = (*judged.COMMON, *judged.TRAIN, *LENGTHS)
-    plain = ran(program, *words, f"--data={linked}")
-    watched = ran(program, *words, f"--data={data}", "--epoch-iterations=10")
+    plain = run_for_events(program, *words, f"--data={linked}")
+    watched = run_for_events(program, *words, f"--data={data}", "--epoch-iterations=10")
     assert losses(plain) == losses(watched)
 
 

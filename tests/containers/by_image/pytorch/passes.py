@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import torch
-from probed import losses, of, program
-from profiled import passed
+from probed import losses, named, program
+from profiled import run_pass
 
 # A single operator per step, which identifies the update.
 PROGRAM = (*program("pytorch", "lenet"), "--techniques=fused-optimizer")
@@ -28,7 +28,7 @@ WHERE = {
 
 
 def single(*more):
-    return passed(*PROGRAM, "--devices=1", "--strategy=single", *more)
+    return run_pass(*PROGRAM, "--devices=1", "--strategy=single", *more)
 
 
 def clocks_agree():
@@ -62,7 +62,9 @@ def clocks_agree():
 
 def check(events, *, rank=0):
     """Check a rank's `kernels` pass: its rows, its operators by number and its regions."""
-    (start,), (stop,) = ([event for event in of(events, f"profile_{edge}") if event["rank"] == rank] for edge in EDGES)
+    (start,), (stop,) = (
+        [event for event in named(events, f"profile_{edge}") if event["rank"] == rank] for edge in EDGES
+    )
     assert (start["kind"], start["source"]) == ("kernels", "torch.profiler")
     assert len(start["plain_step_seconds"]) == 5
     assert len(stop["step_seconds"]) == stop["iterations"] == 3
@@ -90,7 +92,7 @@ def within(row, region):
 
 def one_rank_traces_all_regions():
     events = single("--profile=kernels", "--profile-iterations=3", "--profile-after=8")
-    assert of(events, "profile_start")[0]["iteration"] == 8
+    assert named(events, "profile_start")[0]["iteration"] == 8
     _, operators, regions = check(events)
     # The optimizer clears the gradients before the forward pass and steps after the backward pass.
     assert [row["name"] for row in regions] == ["input", "optimizer", "forward", "backward", "optimizer"] * 3
@@ -101,15 +103,15 @@ def one_rank_traces_all_regions():
     # Twice the multiply-adds of two images: 28 x 28 outputs of 5 x 5 x 3 to 20 channels, 10 x 10 of 5 x 5 x 20 to 50.
     forward = [row["flop"] for row in operators if row["name"] == "aten::conv2d"]
     assert sorted(forward) == [2 * 2 * 784 * 75 * 20] * 3 + [2 * 2 * 100 * 500 * 50] * 3
-    counts = {event["phase"]: event for event in of(events, "flop_count")}
-    (begun,), (ended_with,) = of(events, "run_start"), of(events, "run_stop")
+    counts = {event["phase"]: event for event in named(events, "flop_count")}
+    (begun,), (ended_with,) = named(events, "run_start"), named(events, "run_stop")
     assert {phase: event["flop_per_sample"] for phase, event in counts.items()} == begun["flop_per_sample"]
     assert sum(counts["forward"]["operators"].values()) == counts["forward"]["flop_per_sample"]
     # 8 + 3 steps of a pass train the same weights as 2 + 9 measured ones.
     plain = single("--iterations=9")
     assert ended_with["iterations"] == 11
     assert losses(events) == losses(plain)
-    assert of(plain, "run_stop")[0]["parameter_norm"] == ended_with["parameter_norm"]
+    assert named(plain, "run_stop")[0]["parameter_norm"] == ended_with["parameter_norm"]
 
 
 def a_single_region_can_be_traced():
@@ -121,36 +123,38 @@ def a_single_region_can_be_traced():
 
 
 def two_ranks_trace_themselves():
-    events = passed(*TORCHRUN, *PROGRAM, "--devices=1", "--strategy=ddp", "--profile=kernels", "--profile-iterations=3")
-    assert len({event["iteration"] for event in of(events, "profile_start")}) == 1, "the ranks warmed up differently"
+    events = run_pass(
+        *TORCHRUN, *PROGRAM, "--devices=1", "--strategy=ddp", "--profile=kernels", "--profile-iterations=3"
+    )
+    assert len({event["iteration"] for event in named(events, "profile_start")}) == 1, "the ranks warmed up differently"
     for rank in (0, 1):
         _, operators, regions = check(events, rank=rank)
         reduced = [row for row in operators if row["name"] == "gloo:all_reduce"]
         assert len(reduced) >= 3
         assert all(any(within(row, r) for r in regions if r["name"] == "backward") for row in reduced)
-    norms = [event["parameter_norm"] for event in of(events, "run_stop")]
+    norms = [event["parameter_norm"] for event in named(events, "run_stop")]
     assert len(norms) == 2
     assert norms[0] == norms[1]
 
 
 def other_kinds_report_their_own_events():
     events = single("--profile=memory", "--profile-iterations=3")
-    found = {event["phase"]: event for event in of(events, "memory")}
+    found = {event["phase"]: event for event in named(events, "memory")}
     assert set(found) == {"model", *REGIONS}
     assert {event["device"] for event in found.values()} == {"host"}
     assert all(0 < event["allocated_bytes"] <= event["peak_bytes"] for event in found.values()), found
     assert not events.rows
 
     events = single("--profile=region", "--profile-iterations=3", "--precision=bf16")
-    found = {event["name"]: event["seconds"] for event in of(events, "regions")}
-    (stop,) = of(events, "profile_stop")
+    found = {event["name"]: event["seconds"] for event in named(events, "regions")}
+    (stop,) = named(events, "profile_stop")
     assert set(found) == REGIONS
     for number, seconds in enumerate(stop["step_seconds"]):
         parts = sum(found[name][number] for name in REGIONS)
         assert 0.5 * seconds < parts <= seconds + 1e-6, f"of {seconds} s, {parts} s are in regions"
 
     events = single("--profile=metrics", "--profile-iterations=3")
-    (stop,) = of(events, "profile_stop")
+    (stop,) = named(events, "profile_stop")
     assert len(stop["step_seconds"]) == stop["iterations"] > 3
     assert not events.rows
 

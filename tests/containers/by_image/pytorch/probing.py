@@ -7,18 +7,18 @@ result that only another rank sees.
 import tempfile
 from pathlib import Path
 
-from probed import OPERATIONS, check, of, program, ran
+from probed import OPERATIONS, check, named, program, run_for_events
 from programs import torchrun
 
 PROGRAM = (*program("pytorch"), "--devices=1")
 
 check(
-    lambda *more: ran(*PROGRAM, "--strategy=ddp", *more, ranks=torchrun(2)),
+    lambda *more: run_for_events(*PROGRAM, "--strategy=ddp", *more, ranks=torchrun(2)),
     processes=2,
     operation="all_reduce",
     offered=OPERATIONS,
 )
-check(lambda *more: ran(*PROGRAM, "--strategy=single", *more), processes=1, operation=None)
+check(lambda *more: run_for_events(*PROGRAM, "--strategy=single", *more), processes=1, operation=None)
 
 # A library that corrupts one element on one rank, but not on the rank that reports.
 BROKEN = f"""
@@ -35,7 +35,9 @@ runpy.run_path({PROGRAM[0]!r}, run_name="__main__")
 with tempfile.TemporaryDirectory() as folder:
     script = Path(folder) / "broken_pytorch.py"
     script.write_text(BROKEN)
-    found = of(ran(str(script), *PROGRAM[1:], "--strategy=ddp", "--probe=65536", ranks=torchrun(2)), "bandwidth")
+    found = named(
+        run_for_events(str(script), *PROGRAM[1:], "--strategy=ddp", "--probe=65536", ranks=torchrun(2)), "bandwidth"
+    )
 assert [(event["operation"], event["wrong"]) for event in found] == [
     *(("all_reduce", 0), ("all_gather", 0)),
     *(("reduce_scatter", 1), ("all_to_all", 0)),

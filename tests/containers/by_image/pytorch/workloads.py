@@ -7,8 +7,8 @@ a missing region, a window without units.
 
 import alone
 from deepspeech2 import speech
-from probed import SIZES, WORKLOADS, losses, of, ran
-from profiled import passed
+from probed import SIZES, WORKLOADS, losses, named, run_for_events
+from profiled import run_pass
 from programs import torchrun
 
 TWENTY = ("--iterations=18", "--warmup=2", "--window=9", *alone.SHARED)
@@ -30,13 +30,13 @@ def one(workload, *words):
 def by_rank(events, name):
     """Events with this name, one list per rank."""
     ranks = sorted({event["rank"] for event in events})
-    return [[event for event in of(events, name) if event["rank"] == rank] for rank in ranks]
+    return [[event for event in named(events, name) if event["rank"] == rank] for rank in ranks]
 
 
 def ranks_train_one_model(workload):
-    single = ran(*one(workload))
+    single = run_for_events(*one(workload))
     words = ("--strategy=ddp", "--batch=2", f"--probe={','.join(map(str, SIZES))}")
-    double = ran(*one(workload, *words), ranks=torchrun(2))
+    double = run_for_events(*one(workload, *words), ranks=torchrun(2))
     lost = losses(single)
     each = [[value for event in own for value in event["values"]] for own in by_rank(double, "loss")]
     assert len(lost) == 20
@@ -50,20 +50,20 @@ def ranks_train_one_model(workload):
         first, second = by_rank(double, name)
         key = "losses" if name == "eval" else "parameter_norm"
         assert [event[key] for event in first] == [event[key] for event in second], f"{workload}: {name}"
-    norms = [of(events, "run_stop")[0]["parameter_norm"] for events in (single, double)]
+    norms = [named(events, "run_stop")[0]["parameter_norm"] for events in (single, double)]
     assert abs(norms[0] - norms[1]) <= TOLERANCE * norms[0], norms
-    assert all(event["wrong"] == 0 for event in of(double, "bandwidth"))
-    operations = {event["operation"] for event in of(double, "bandwidth")}
+    assert all(event["wrong"] == 0 for event in named(double, "bandwidth"))
+    operations = {event["operation"] for event in named(double, "bandwidth")}
     assert operations == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
-    assert sum(event["operation"] == "all_reduce" for event in of(double, "bandwidth")) == len(SIZES)
-    assert len(of(double, "compute")) == 2
+    assert sum(event["operation"] == "all_reduce" for event in named(double, "bandwidth")) == len(SIZES)
+    assert len(named(double, "compute")) == 2
     check_units(workload, single, double)
     return single
 
 
 def check_units(workload, single, double):
     """Throughput's units are correct, and the same on one rank and on two."""
-    told = [[event.get("units") for event in of(events, "window")] for events in (single, double)]
+    told = [[event.get("units") for event in named(events, "window")] for events in (single, double)]
     if workload == "dense_reuters":
         assert set(told[0] + told[1]) == {None}
     elif workload == "wgan":
@@ -76,14 +76,14 @@ def check_units(workload, single, double):
 
 
 def a_profiler_does_not_change_training(workload, single):
-    events = passed(*one(workload, "--profile=region", "--profile-after=17", "--profile-iterations=3"))
-    found = {event["name"]: event["seconds"] for event in of(events, "regions")}
+    events = run_pass(*one(workload, "--profile=region", "--profile-after=17", "--profile-iterations=3"))
+    found = {event["name"]: event["seconds"] for event in named(events, "regions")}
     assert set(found) == {"input", "forward", "backward", "optimizer"}
     assert all(len(seconds) == 3 for seconds in found.values())
     assert losses(events) == losses(single)
-    assert of(events, "run_stop")[0]["parameter_norm"] == of(single, "run_stop")[0]["parameter_norm"]
-    counts = {event["phase"]: event["flop_per_sample"] for event in of(events, "flop_count")}
-    (begun,) = of(events, "run_start")
+    assert named(events, "run_stop")[0]["parameter_norm"] == named(single, "run_stop")[0]["parameter_norm"]
+    counts = {event["phase"]: event["flop_per_sample"] for event in named(events, "flop_count")}
+    (begun,) = named(events, "run_start")
     for phase, flop in begun["flop_per_sample"].items():
         # A second of a short utterance has slightly fewer operations than a second within a longer one, which the formula counts.
         assert abs(counts[phase] / flop - 1) < (0.05 if workload == "deepspeech2" else 1e-6), (workload, counts, begun)
@@ -91,5 +91,5 @@ def a_profiler_does_not_change_training(workload, single):
 
 for name in PROGRAMS:
     a_profiler_does_not_change_training(name, ranks_train_one_model(name))
-events = passed(*one("deepspeech2", "--profile=kernels", "--profile-iterations=1", "--profile-after=1"))
+events = run_pass(*one("deepspeech2", "--profile=kernels", "--profile-iterations=1", "--profile-after=1"))
 assert {"aten::convolution_backward", "aten::gru", "aten::_ctc_loss"} <= {row["name"] for row in events.rows}

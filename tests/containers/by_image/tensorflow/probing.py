@@ -4,7 +4,7 @@ Prevents a probe that changes the variables of its job, a wrong sum, a buffer th
 device.
 """
 
-from probed import check, program, ran
+from probed import check, program, run_for_events
 from tf_workers import environment
 
 CLUSTER = ["127.0.0.1:20001", "127.0.0.1:20002"]
@@ -12,8 +12,12 @@ WORKERS = [environment(CLUSTER, rank, rank) for rank in (0, 1)]
 PROGRAM = program("tensorflow", "lenet")  # the others take a minute to trace
 
 check(
-    lambda *more: ran(*PROGRAM, "--devices=1", "--strategy=multiworker", *more, ranks=WORKERS),
+    lambda *more: run_for_events(*PROGRAM, "--devices=1", "--strategy=multiworker", *more, ranks=WORKERS),
     processes=2,
     operation="all_reduce",
 )
-check(lambda *more: ran(*PROGRAM, "--devices=2", "--strategy=mirrored", *more), processes=1, operation="all_reduce")
+check(
+    lambda *more: run_for_events(*PROGRAM, "--devices=2", "--strategy=mirrored", *more),
+    processes=1,
+    operation="all_reduce",
+)

@@ -5,7 +5,7 @@ averaged in each part of a batch, an output layer that is no longer the embeddin
 """
 
 import alone
-from probed import SIZES, WORKLOADS, losses, of, ran
+from probed import SIZES, WORKLOADS, losses, named, run_for_events
 from programs import torchrun
 
 PROGRAM = str(WORKLOADS / "language_model/train_pytorch.py")
@@ -15,7 +15,7 @@ FLAGS = (*alone.LANGUAGE, "--iterations=10", "--warmup=2", "--window=5", *alone.
 
 def trained(model, strategy, ranks, *words):
     flags = (f"--model={model}", *FLAGS, f"--strategy={strategy}", f"--batch={BATCH // ranks}", *words)
-    return ran(PROGRAM, *flags, ranks=torchrun(ranks) if ranks > 1 else ({},))
+    return run_for_events(PROGRAM, *flags, ranks=torchrun(ranks) if ranks > 1 else ({},))
 
 
 def check(single, events, ranks, *, least_share, most_share):
@@ -27,12 +27,12 @@ def check(single, events, ranks, *, least_share, most_share):
     for step, value in enumerate(mine):
         mean = sum(own[step] for own in each) / ranks
         assert abs(mean - value) <= 1e-3 * value, (step, mine, each)
-    (whole,) = of(single, "run_stop")
-    for stop in of(events, "run_stop"):
+    (whole,) = named(single, "run_stop")
+    for stop in named(events, "run_stop"):
         assert abs(stop["parameter_norm"] / whole["parameter_norm"] - 1) < 1e-4, (whole, stop)
         assert least_share <= stop["state_bytes"] / whole["state_bytes"] <= most_share, (whole, stop)
-    assert len({stop["parameter_norm"] for stop in of(events, "run_stop")}) == 1
-    assert [event["losses"] for event in of(events, "eval")][::2] == [of(events, "eval")[0]["losses"]] * ranks
+    assert len({stop["parameter_norm"] for stop in named(events, "run_stop")}) == 1
+    assert [event["losses"] for event in named(events, "eval")][::2] == [named(events, "eval")[0]["losses"]] * ranks
 
 
 LLAMA, GPT = "llama-tiny", "gpt-tiny"
@@ -52,5 +52,7 @@ for model, strategy, ranks, words, shares, handed in (
 ):
     events = trained(model, strategy, ranks, *words)
     check(alone_on[model], events, ranks, least_share=shares[0], most_share=shares[1])
-    assert {start["gradient_bytes"] for start in of(events, "run_start")} == {handed}, strategy
-    assert {sum(event["units"] for event in of(events, "window") if event["rank"] == 0)} == {10 * BATCH // ranks * 32}
+    assert {start["gradient_bytes"] for start in named(events, "run_start")} == {handed}, strategy
+    assert {sum(event["units"] for event in named(events, "window") if event["rank"] == 0)} == {
+        10 * BATCH // ranks * 32
+    }
