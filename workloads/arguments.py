@@ -1,4 +1,4 @@
-"""Command line of the training programs: the same flags for every workload and framework. Standard library only, read before any import.
+"""Command line of the programs: the same options for every workload and framework. Standard library only, read before any other import.
 
 A value that this device or framework can't serve ends the program with one line on standard error and exit code 2 (`refuse`).
 """
@@ -8,27 +8,27 @@ import sys
 
 PROFILES = ("kernels", "metrics", "memory", "region", "calls")
 REGIONS = ("input", "forward", "backward", "optimizer", "update")
-# Compute capability from which on a GPU has a precision.
+# Minimum compute capability of a precision.
 CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0), "fp8": (8, 9)}
-# Precisions whose arithmetic is in bf16; of fp8, but for products of dense layers.
+# Precisions that compute in bf16; fp8 does so except in the products of dense layers.
 IN_BF16 = ("bf16", "fp8")
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
 
 
 def refuse(sentence):
-    """End the program: what was asked can't be done here."""
+    """Exit with code 2: the request is not possible here."""
     print(sentence, file=sys.stderr)
     raise SystemExit(2)
 
 
 def check_model(args, framework, offered):
-    """Refuse a model that a framework does not have."""
+    """Refuse a model that a framework lacks."""
     if args.model not in offered:
         refuse(f"--model={args.model} is not offered with {framework}; ask for one of {', '.join(offered)}")
 
 
 def check_strategy(args, framework, offered):
-    """Refuse a strategy that is not a framework's, and settings of another one."""
+    """Refuse a strategy that a framework lacks, and options of another strategy."""
     if args.strategy not in offered:
         refuse(f"--strategy={args.strategy} is not {framework}'s; it has {', '.join(offered)}")
     if (args.strategy == "horovod") != (args.compression is not None):
@@ -36,13 +36,13 @@ def check_strategy(args, framework, offered):
 
 
 def check_cpu_precision(args):
-    """Refuse what PyTorch and TensorFlow do not have on CPUs."""
+    """Refuse a precision that PyTorch and TensorFlow lack on CPUs."""
     if args.device == "cpu" and args.precision in {"tf32", "fp16"}:
         refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
 
 
 def check_capability(args, name, capability):
-    """Refuse a precision that the GPU called `name`, of a compute capability (major, minor), does not have."""
+    """Refuse a precision that the GPU `name`, of a compute capability (major, minor), lacks."""
     needed = CAPABILITIES[args.precision]
     if tuple(capability) < needed:
         has, needs = ".".join(map(str, capability)), ".".join(map(str, needed))
@@ -50,7 +50,7 @@ def check_capability(args, name, capability):
 
 
 def check_epochs(args):
-    """Refuse iterations that are no whole number of epochs; do nothing for a training that is not watched."""
+    """Refuse iterations that are not a multiple of the epoch; do nothing without --epoch-iterations."""
     if not args.epoch_iterations:
         return
     if args.profile:
@@ -62,7 +62,7 @@ def check_epochs(args):
 
 
 def at_least(minimum):
-    """Make an argparse type: a whole number of at least `minimum`."""
+    """Make an argparse type: an integer of at least `minimum`."""
 
     def number(text):
         value = int(text)
@@ -74,7 +74,7 @@ def at_least(minimum):
 
 
 def byte_sizes(text):
-    """Read ``BYTES,BYTES,...``, whole numbers of fp32 elements, as a tuple in ascending order; nothing gives an empty one."""
+    """Parse ``BYTES,BYTES,...``, multiples of an fp32 element, to a sorted tuple; an empty text to an empty one."""
     sizes = sorted({int(word) for word in text.split(",")}) if text else []
     if any(size < 4 or size % 4 for size in sizes):
         raise argparse.ArgumentTypeError(text + " holds what is no multiple of 4")
@@ -82,12 +82,12 @@ def byte_sizes(text):
 
 
 def words(text):
-    """Read ``WORD,WORD,...`` as a tuple; nothing gives an empty one."""
+    """Parse ``WORD,WORD,...`` to a tuple; an empty text to an empty one."""
     return tuple(text.split(",")) if text else ()
 
 
 def common_parser(description, *, models, precisions):
-    """Build a parser of what all programs are told: what runs on which samples, and for how long."""
+    """Build a parser of the options that all programs share: what runs, on which samples, for how long."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("--model", required=True, choices=models)
     parser.add_argument("--batch", required=True, type=at_least(1), help="samples a device in one iteration")
@@ -115,9 +115,9 @@ def common_parser(description, *, models, precisions):
 
 
 def training_parser(description, *, models, precisions=("fp32", "tf32", "fp16", "bf16")):
-    """Build the parser of a training program; what all need is required, so that a record's command line says all.
+    """Build the parser of a training program; whatever all programs need is required, so that a record's command line is complete.
 
-    A workload adds the flags that only its own programs have.
+    A workload adds the options of its own programs.
     """
     parser = common_parser(description, models=models, precisions=precisions)
     parser.add_argument("--strategy", required=True, help="how the devices train together; each framework has its own")

@@ -1,17 +1,17 @@
-"""All-gather, reduce-scatter and all-to-all among the devices of a job, timed and checked before its first step. Standard library at import.
+"""Times and checks all-gather, reduce-scatter and all-to-all among a job's devices before its first step. Standard library at import.
 
-They are what sharded weights, optimizers and experts exchange, in the framework's own library and over the job's own connections. Like
-`probe.py`, whose exchanges they are, they change nothing of the training. The program has `collectives()`, a context manager that gives
+Sharded weights, optimizers and experts exchange these, by the framework's own library and over the job's own connections. Like the
+exchanges of `probe.py`, they do not affect the training. The program has `collectives()`, a context manager that yields
 ``(offered, missing)``:
 
-    offered     by operation, a function that makes an exchange, with the same name for its `operation`, of one device a process from
-                a number of elements that all devices share: what a device sends in all, and of an all-gather what it gets
-    missing     why operations are not offered, in words that go on after their names; None where all are
+    offered     {operation: function that makes an exchange}, which has that name as its `operation`, one device per process, for
+                a total number of elements that all devices share: what a device sends in all, or, of an all-gather, what it receives
+    missing     why operations are missing, as the end of a sentence that starts with their names; None if none is
 
-An exchange has besides what `probe.py` asks for
+An exchange has, in addition to what `probe.py` needs,
 
-    number      of this process' device among all
-    share       elements that a device has for each other, or of the result
+    number      index of this process' device among all
+    share       elements per device: those of the exchange ÷ the number of devices
 
 Bandwidths are those of nccl-tests (`probe.py`): `algbw` is the bytes of all shares together ÷ seconds, `busbw` algbw x (n - 1) / n.
 """
@@ -22,13 +22,13 @@ import time
 from probe import ELEMENT_BYTES, TIMED, bandwidths, part, timed
 
 OPERATIONS = ("all_gather", "reduce_scatter", "all_to_all")
-# That an exchange of gradients of the same size may take, so that a slow wire is not probed for minutes.
+# The longest that an exchange of gradients of the same size may take, so that a slow wire is not probed for minutes.
 LONGEST_SECONDS = 0.25
 
 
 def sent(operation, number, devices, share):
-    """What device `number` of `devices` sends: (share,) in fp32 to be gathered, else (devices x share,), a share for each device in order."""
-    import numpy as np  # here, as in `probe.part`
+    """What device `number` of `devices` sends, in fp32: (share,) for an all-gather, else (devices x share,), one share per device in order."""
+    import numpy as np  # deferred, as in `probe.part`
 
     if operation == "all_gather":
         return part(number, share)
@@ -37,7 +37,7 @@ def sent(operation, number, devices, share):
 
 
 def due(operation, number, devices, share):
-    """What device `number` has to get of what all have sent: (share,) of a reduce-scatter, else (devices x share,)."""
+    """The correct result on device `number`: (share,) for a reduce-scatter, else (devices x share,)."""
     import numpy as np
 
     if operation == "reduce_scatter":  # the sum over i of part(i + number), exact in fp32
@@ -47,17 +47,17 @@ def due(operation, number, devices, share):
 
 
 def wrong_elements(exchange):
-    """How many elements of what this process' device got are not those that are due; all of them where it got more or fewer."""
+    """Number of wrong elements in this process' result; all of them if it has the wrong size."""
     (result,) = exchange.results()
     expected = due(exchange.operation, exchange.number, exchange.devices, exchange.share)
     return int((result != expected).sum()) if result.shape == expected.shape else expected.size
 
 
 def collectives(training, events, *, took):
-    """Time what the program offers in sizes of up to so many bytes; all the phase `probe_collectives`.
+    """Time every operation that the program offers, by size; all of it is phase `probe_collectives`.
 
-    `took` has the seconds that an exchange of gradients of each size took this rank; sizes that took any rank more than `LONGEST_SECONDS` are
-    left out. Rank 0 emits one `bandwidth` for each operation and size, and `no_collectives` for those that are not offered.
+    `took`: this rank's seconds for an exchange of gradients, by size in bytes. Sizes that took any rank more than `LONGEST_SECONDS` are
+    skipped. Rank 0 emits one `bandwidth` per operation and size, and `no_collectives` for missing operations.
     """
     if not took:
         return
@@ -75,7 +75,7 @@ def collectives(training, events, *, took):
 
 
 def time_one(exchange, training, events):
-    """Time an exchange and check what every rank got: `wrong` is of the rank that has the most wrong elements."""
+    """Time an exchange and check every rank's result: `wrong` is the maximum over the ranks."""
     seconds = [timed(exchange, training) for _ in range(1 + TIMED)][1:]
     wrong = int(training.ranks.slowest(float(wrong_elements(exchange))))
     if events.rank == 0:
@@ -85,15 +85,15 @@ def time_one(exchange, training, events):
 
 
 def by_horovod(hvd, *, on_gpu):
-    """``({operation: function(tensor, name)}, missing)`` of a framework's Horovod, whose functions make the result that they give."""
+    """``({operation: function(tensor, name)}, missing)`` of a framework's Horovod; the functions allocate their results."""
     known = {
         "all_gather": lambda tensor, name: hvd.allgather(tensor, name=name),
         "reduce_scatter": lambda tensor, name: hvd.reducescatter(tensor, op=hvd.Sum, name=name),
         "all_to_all": lambda tensor, name: hvd.alltoall(tensor, name=name),
     }
-    if not hasattr(hvd, "reducescatter"):  # Horovod has it since 0.26
+    if not hasattr(hvd, "reducescatter"):  # new in Horovod 0.26
         del known["reduce_scatter"]
-    if on_gpu:  # NCCL keeps buffers for each pair of GPUs that the training does without
+    if on_gpu:  # NCCL would keep buffers for each pair of GPUs, which the training does not need
         del known["all_to_all"]
     if len(known) == len(OPERATIONS):
         return known, None

@@ -1,4 +1,4 @@
-"""What this process' control group has used: CPU time and memory, under cgroup v1 and v2 (cgroups(7)).
+"""CPU time and memory used by this process' control group, under cgroup v1 and v2 (cgroups(7)).
 
 Standard library and syntax of Python 3.6 only, so that it works in any image. In a container the group is the container's own.
 """
@@ -6,22 +6,22 @@ Standard library and syntax of Python 3.6 only, so that it works in any image. I
 from pathlib import Path
 
 NOTHING = {"cpu_s": None, "memory_bytes": None, "memory_peak_bytes": None}
-# Files of v1 in nanoseconds and bytes; the peak is since the group was made, and counts its page cache as memory does.
+# v1 files, in nanoseconds and bytes; the peak is since the group's creation, and includes page cache, as memory does.
 V1 = {
     "cpu_s": ("cpuacct", "cpuacct.usage"),
     "memory_bytes": ("memory", "memory.usage_in_bytes"),
     "memory_peak_bytes": ("memory", "memory.max_usage_in_bytes"),
 }
 
-# A limit, and what counts against it.
+# A limit, and the usage that counts against it.
 LIMIT_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 LIMIT_V2 = ("memory.max", "memory.current")
 
 
 def usage(root="/"):
-    """Read ``{cpu_s, memory_bytes, memory_peak_bytes}``; None for what the kernel does not tell, or tells of the whole host alone.
+    """Read ``{cpu_s, memory_bytes, memory_peak_bytes}``; None if the kernel does not report a value, or only that of the whole host.
 
-    `root` is that of the /proc and /sys that are read.
+    `root` is the parent of the /proc and /sys to read.
     """
     found = dict(NOTHING)
     for controllers, group in _groups(Path(root)):
@@ -35,7 +35,7 @@ def usage(root="/"):
 
 
 def free_bytes(root="/"):
-    """How much more memory this process may take: what the host can give, and what its control group's limit leaves."""
+    """Memory that this process may still take: the minimum of the host's available memory and what the group's limits leave."""
     lines = (Path(root) / "proc/meminfo").read_text(encoding="ascii").splitlines()
     free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
     for controllers, group in _groups(Path(root)):
@@ -50,7 +50,7 @@ def free_bytes(root="/"):
 
 
 def _groups(root):
-    """(controllers, directory) of this process' own groups; under v2 controllers are None. Those of the whole host under v1 are left out."""
+    """(controllers, directory) of this process' own groups; controllers are None under v2. Omits v1 groups that are the whole host's."""
     own = {}
     for line in (root / "proc/self/cgroup").read_text(encoding="ascii").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -68,7 +68,7 @@ def _groups(root):
 
 
 def _v2(group):
-    """Read a group of the unified hierarchy; its topmost one has none of these files but `cpu.stat`, the whole host's."""
+    """Read a v2 group; the root group has none of these files but `cpu.stat`, the whole host's."""
     memory = _number(group / "memory.current")
     if memory is None:
         return {}
@@ -78,7 +78,7 @@ def _v2(group):
 
 
 def _below(mount, top, path):
-    """Where a group is found, when the group `top` is what is mounted; a container sees its own as the topmost one."""
+    """Directory of a group if `top` is the mounted group; a container sees its own group as the root."""
     inside = path[len(top) :] if top != "/" and path.startswith(top) else path
     return mount / inside.lstrip("/")
 

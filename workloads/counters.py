@@ -1,7 +1,7 @@
-"""What kernel and driver count on this host, and to whom this process talks: the raw evidence of event `net`.
+"""Byte counters of this host's kernel and driver, and the peers of this process: the raw evidence of event `net`.
 
 Standard library and syntax of Python 3.6 only, so that it works in any image: NVML is the driver's own library, which every container
-with GPUs has, pynvml or not. What a host does not have is left out, what it will not say is not guessed.
+with GPUs has, with or without pynvml. What a host lacks is omitted; nothing is guessed.
 """
 
 import ctypes
@@ -11,8 +11,8 @@ import struct
 from pathlib import Path
 
 ESTABLISHED = "01"  # include/net/tcp_states.h
-LINK_UNIT = 4  # the kernel gives octets divided by four: Documentation/ABI/stable/sysfs-class-infiniband
-# nvml.h: a scopeId of UINT_MAX adds up all links of a GPU; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX, in KiB.
+LINK_UNIT = 4  # the kernel reports octets divided by four: Documentation/ABI/stable/sysfs-class-infiniband
+# nvml.h: a scopeId of UINT_MAX sums over all links of a GPU; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX, in KiB.
 ALL_LINKS = 0xFFFFFFFF
 NVLINK_TX, NVLINK_RX = 138, 139
 UUID_BYTES = 96  # NVML_DEVICE_UUID_V2_BUFFER_SIZE
@@ -45,7 +45,7 @@ def interface_bytes(path="/proc/net/dev"):
 def port_bytes(root="/sys/class/infiniband"):
     """Read ``{adapter:port: {rx_bytes, tx_bytes, link_layer}}`` of every InfiniBand and RoCE port.
 
-    RDMA passes the kernel's interfaces by, so that its bytes are here alone. The link layer is `InfiniBand` or `Ethernet` (RoCE).
+    RDMA bypasses the kernel's interfaces, so that only these counters have its bytes. The link layer is `InfiniBand` or `Ethernet` (RoCE).
     """
     ports = {}
     for port in sorted(Path(root).glob("*/ports/*")):
@@ -54,7 +54,7 @@ def port_bytes(root="/sys/class/infiniband"):
                 int((port / "counters" / name).read_text()) for name in ("port_rcv_data", "port_xmit_data")
             )
             layer = (port / "link_layer").read_text().strip()
-        except (OSError, ValueError):  # a port that is down may answer with an error, or not at all
+        except (OSError, ValueError):  # a port that is down may return an error or nothing
             continue
         ports[f"{port.parents[1].name}:{port.name}"] = {
             "rx_bytes": received * LINK_UNIT,
@@ -65,7 +65,7 @@ def port_bytes(root="/sys/class/infiniband"):
 
 
 def nvlink_bytes(load=ctypes.CDLL):
-    """Read ``{GPU's UUID: {rx_bytes, tx_bytes}}`` of the GPUs that NVML shows here and that have NVLinks."""
+    """Read ``{GPU's UUID: {rx_bytes, tx_bytes}}`` of the GPUs with NVLinks that NVML shows here."""
     try:
         nvml = load("libnvidia-ml.so.1")
     except OSError:  # no driver
@@ -89,17 +89,17 @@ def nvlink_bytes(load=ctypes.CDLL):
 
 
 def network_namespace():
-    """Number of this process' network namespace: processes with the same one on the same host read the same interfaces."""
+    """Inode number of this process' network namespace: processes of a host that share it read the same interfaces."""
     return Path("/proc/self/ns/net").stat().st_ino
 
 
 def own_sockets():
-    """Inode numbers of the sockets that this process holds."""
+    """Inode numbers of this process' open sockets."""
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
             status = entry.stat()
-        except OSError:  # closed since it was listed
+        except OSError:  # closed in the meantime
             continue
         if stat.S_ISSOCK(status.st_mode):
             found.add(status.st_ino)
@@ -107,9 +107,9 @@ def own_sockets():
 
 
 def address(text):
-    """Turn the kernel's ``0100007F:1F90`` into ("127.0.0.1", 8080); an IPv4 address inside IPv6 is written as IPv4."""
+    """Parse the kernel's ``0100007F:1F90`` to ("127.0.0.1", 8080); an IPv4-mapped IPv6 address becomes IPv4."""
     digits, _, port = text.partition(":")
-    # Words of 32 bits as they lie in memory, each written as a number of this machine.
+    # 32-bit words in memory order, each printed as a native integer.
     words = [int(digits[start : start + 8], 16) for start in range(0, len(digits), 8)]
     raw = struct.pack(f"={len(words)}I", *words)
     if raw[:12] == bytes(10) + b"\xff\xff":
@@ -118,15 +118,15 @@ def address(text):
 
 
 def stays_here(local, remote):
-    """Whether what goes from one address to the other never leaves the host."""
+    """Whether traffic between the addresses never leaves the host."""
     return remote in {local, "::1"} or remote.startswith("127.")
 
 
 def peers(tables=("/proc/self/net/tcp", "/proc/self/net/tcp6"), sockets=None):
-    """List the hosts that this process has TCP connections with.
+    """List the hosts to which this process has TCP connections.
 
     Returns:
-        ``[{local, remote, port, connections}]``, one entry for each pair of addresses and port of the other end, and the number of
+        ``[{local, remote, port, connections}]``, one entry per pair of addresses and remote port, and the number of
         connections that never leave this host, which are in no entry.
     """
     sockets = own_sockets() if sockets is None else sockets

@@ -1,11 +1,11 @@
-"""Every call of the CUDA API that this process makes, its start-up included: recorded by CUPTI, as nvprof records them. Standard library only.
+"""Records every CUDA API call of this process from its start, by CUPTI, as nvprof does. Standard library only.
 
     recorder = Recorder("libcupti.so.13")     before the first call
     recorder.stop()
-    recorder.columns()                        of table `kernels` (`events.py`)
+    recorder.columns()                        columns of table `kernels` (`events.py`)
 
-torch.profiler leaves out the calls that ask a device what it has, and those of the driver, so that what a start-up does can't be seen by it.
-CUPTI fills buffers with records (CUPTI's reference, "Activity API"): an `ApiRecord` a call, whose `cbid` is the number of its function.
+torch.profiler omits device queries and driver calls, so that it cannot show what a start-up does.
+CUPTI fills buffers with records (CUPTI's reference, "Activity API"): an `ApiRecord` per call, whose `cbid` is the number of its function.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import time
 
 from arguments import refuse
 
-# cupti_activity.h, cupti_callbacks.h: kinds of records with the domain that their functions are numbered in.
+# cupti_activity.h, cupti_callbacks.h: {kind of record: domain in which its functions are numbered}.
 DOMAINS = {4: 1, 5: 2}  # calls of the driver, of the runtime
 EVEN_IF_NOT_FULL = 1
 BUFFER_BYTES = 8 * 2**20
@@ -42,13 +42,13 @@ COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_vo
 
 
 class Recorder:
-    """Records from when it is made until `stop`; a profiler as `profiling.py` describes one, which so starts with the process."""
+    """Records from its creation until `stop`; a profiler as in `profiling.py` that starts with the process."""
 
     source = "CUPTI"
     whole = True
 
     def __init__(self, library):
-        """Begin; `library` is CUPTI as the loader knows it."""
+        """Start recording; `library` is CUPTI's file name for the loader."""
         try:
             self.cupti = ctypes.CDLL(library)
         except OSError as error:
@@ -56,7 +56,7 @@ class Recorder:
                 f"--profile=calls: {error}; install the CUPTI that belongs to this framework's CUDA, or leave it out"
             )
         self.rows, self.buffers, self.lock = [], {}, threading.Lock()
-        self.callbacks = REQUESTED(self._lend), COMPLETED(self._take)  # CUPTI calls them as long as the process lives
+        self.callbacks = REQUESTED(self._lend), COMPLETED(self._take)  # kept: CUPTI calls them until the process exits
         self._do("cuptiActivityRegisterCallbacks", *self.callbacks)
         for kind in DOMAINS:
             self._do("cuptiActivityEnable", ctypes.c_uint32(kind))
@@ -65,7 +65,7 @@ class Recorder:
         self.since = now.value - time.monotonic_ns()
 
     def start(self):
-        """Nothing: it has begun."""
+        """Do nothing: recording began at creation."""
 
     def stop(self):
         for kind in DOMAINS:

@@ -8,101 +8,101 @@ Each line starts with ``::dlscale:: `` and carries the event's name, the rank an
     events.emit("run_start", world_size=2, ...)
 
 event         fields beside event, rank, t
-run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes (null where samples are no images, or
+run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes (null if samples are not images, or
               nothing is classified), parameters, seed;
-              gradient_bytes (what a device hands over to be exchanged in one step, or null); flop_per_sample ({forward, backward} or
-              null: twice the multiply-adds of convolutions and dense layers: `flop.py`; of one unit where windows carry units)
-env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null where absent)
+              gradient_bytes (sent into the exchange by each device per step, or null); flop_per_sample ({forward, backward} or
+              null: twice the multiply-adds of convolutions and dense layers: `flop.py`; per unit if windows carry units)
+env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null if absent)
 phase         name (import, model, probe_wires, probe_collectives, probe_peak, probe_compute, ...), seconds
 bandwidth     operation ("all_reduce", "push_pull", "all_gather", "reduce_scatter", "all_to_all"), size_bytes, elements, dtype, seconds
-              (a list, one for each timed exchange), time_us (their median), algbw_gb_s, busbw_gb_s, wrong (elements of the result that are
-              not what they have to be); by rank 0 alone, before the first step: `probe.py`, `collectives.py`
-no_collectives  operations (of the last three, a list), reason (in words that go on after their names); by rank 0 alone: `collectives.py`
-peak          precision, cores (that this rank may run on), flop_per_s (of the fastest product of square matrices on them, all ranks at
-              once), library (what multiplied them, and in what); on CPUs, before the first step: `probe.py`
-compute       seconds (a list, one for each forward and backward pass whose gradients are dropped): `probe.py`
-backward      forward_s, backward_s, gradients ([bytes, seconds since the backward pass began] of at most 60 groups, in their order) of one
-              pass on one device, by programs that can tell: `with_pytorch/backward.py`
+              (a list, one per timed exchange), time_us (their median), algbw_gb_s, busbw_gb_s, wrong (elements of the result with
+              a wrong value); by rank 0 only, before the first step: `probe.py`, `collectives.py`
+no_collectives  operations (of the last three, a list), reason (continues a sentence that starts with their names); by rank 0 only: `collectives.py`
+peak          precision, cores (that this rank may run on), flop_per_s (of the fastest product of square matrices on them, all ranks
+              concurrently), library (that multiplied them, and its precision); on CPUs, before the first step: `probe.py`
+compute       seconds (a list, one per forward and backward pass whose gradients are dropped): `probe.py`
+backward      forward_s, backward_s, gradients ([bytes, seconds since the start of the backward pass] of at most 60 groups, in order) of one
+              pass on one device, by programs that can measure it: `with_pytorch/backward.py`
 first_step    (none) emitted once the first iteration's result is on the device
-compiled      fresh, kept: graphs of the network that its compiler made anew, and those that an earlier run had left; after the first step,
+compiled      fresh, kept: graphs of the network that its compiler built, and graphs reused from an earlier run; after the first step,
               by programs that compile
-pace          iterations, window: how many will be measured, in windows of how many, where that follows the rate of the warm-up
+pace          iterations, window: how many will be measured, and iterations per window, if the rate of the warm-up decides that
 warmup_end    iterations
-window        index, start, iterations, samples, seconds (of the device's own time where it notes it, and told a window later then); step_seconds (a list, or null where the framework can't time a step);
-              input_seconds (of `seconds`, how long the loop waited for its next batch, or null); units (only where throughput counts
-              something else than samples: how much of it, as seconds of audio)
+window        index, start, iterations, samples, seconds (device time if the device records it; the event then comes a window later);
+              step_seconds (a list, or null if the framework can't time a step); input_seconds (part of `seconds` spent waiting for the
+              next batch, or null); units (only if throughput counts a unit other than samples: how many, such as seconds of audio)
 steps         window (index of the one that follows), seconds (the next of its steps; the window's own step_seconds is null then)
-loss          first_iteration, values (one a step, this rank's own batch; null where not finite)
-eval          iteration, losses (one a device of this process, in training mode, on a batch that all ranks share: equal on all ranks
+loss          first_iteration, values (one per step, of this rank's own batch; null if not finite)
+eval          iteration, losses (one per device of this process, in training mode, on a batch that all ranks share: equal on all ranks
               that train one model)
-epoch         epoch (from 1), iterations, seconds (of its training), train_loss (mean of this rank's losses in it, null where not finite),
+epoch         epoch (from 1), iterations, seconds (of its training), train_loss (mean of this rank's losses in it, null if not finite),
               validation: {samples, loss_sum, correct} of this rank's share; after the last window of the epoch: `loop.py`
 data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
-input_alone   batches, samples, seconds: real data prepared with nobody training on them, after all that is measured; without what lay ready
+input_alone   batches, samples, seconds: real data prepared without training, after everything measured; without batches already prefetched
 net           where: "start" or "stop" of the measured windows; interfaces: {name: {rx_bytes, tx_bytes}};
               ports: {adapter:port: {rx_bytes, tx_bytes, link_layer}} of InfiniBand and RoCE; nvlink: {GPU's UUID: {rx_bytes, tx_bytes}};
-              node (the runner's name of this host, null where there is one), namespace (number of the network namespace);
+              node (the runner's name of this host, null if there is only one), namespace (number of the network namespace);
               at the stop peers: [{local, remote, port, connections}] of this process, local_connections (those that never leave the host)
 usage         where: "start" or "stop" of the measured windows; cpu_s, memory_bytes, memory_peak_bytes of this process' control group, null
-              where it has none of its own
+              if it has none of its own
 nccl          lines (of NCCL's own log, those that name its transports)
-run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model), state_bytes where ranks may hold parts: this
-              rank's of the weights and of what their updates keep
+run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model), state_bytes if ranks may hold shards: this
+              rank's bytes of weights and optimizer state
 
-A pass under a profiler (`profiling.py`) has no warmup_end, window or net; it has
+A profiling pass (`profiling.py`) has no warmup_end, window or net; it has
 
 profile_start kind ("kernels", "metrics", "memory", "region" or "calls"), source ("torch.profiler", "mxnet.profiler", "tf.profiler", "clock", ...),
-              iteration (how many went before), region ("forward", "backward", "optimizer", "update", "input", or null for whole steps),
+              iteration (steps before it), region ("forward", "backward", "optimizer", "update", "input", or null for whole steps),
               steady (whether the rate was), plain_step_seconds (a list: the last steps before it, each synchronized)
 profile_stop  iterations (under the profiler), step_seconds (a list, each synchronized)
-regions       name (of a region, or "step": all but the input, where a framework runs it as one), seconds (a list, one a profiled step;
+regions       name (of a region, or "step": everything but the input, if a framework runs it as one), seconds (a list, one per profiled step;
               devices are synchronized at its edges)
 memory        phase ("model", "forward", "backward", "optimizer", ...), device ("gpu0", "host"), allocated_bytes, reserved_bytes,
-              peak_bytes (null where the framework can't tell)
+              peak_bytes (null if the framework can't tell)
 flop_count    source ("torch.utils.flop_counter", ...), phase ("forward" or "backward"), flop_per_sample, operators ({name: FLOP a sample})
 
-A program that infers (`inference.py`) has no loss, eval or epoch; its iterations are batches. Its step_seconds are latencies where one batch
-is under way at a time, else what lies between an answer and the next. It has
+An inference program (`inference.py`) has no loss, eval or epoch; its iterations are batches. Its step_seconds are latencies if one batch
+is in flight at a time, else the time between consecutive answers. It has
 
-batch         asked, used (images in a batch, as asked for and as they fit), reason (one sentence, or null where they are equal)
-accuracy      precision, samples, correct, reference ("fp32"), reference_correct, agree (predictions that are the fp32 network's),
-              fit_iterations (for how many it was trained before); with real images only
-latency       in_flight (batches that were under way at once in the windows), batch; of batches that have the device to themselves
+batch         asked, used (images per batch, as requested and as they fit), reason (one sentence, or null if they are equal)
+accuracy      precision, samples, correct, reference ("fp32"), reference_correct, agree (predictions equal to the fp32 network's),
+              fit_iterations (of training before); with real images only
+latency       in_flight (batches concurrently in flight in the windows), batch; of batches that have the device to themselves
               with_transfer (a list of seconds, from samples on the host to predictions there) and without_transfer (from samples on the device
-              until it is done, null where there is no transfer or no telling)
+              until it is done, null if there is no transfer or it can't be told apart)
 generation    batch, prompt_tokens, new_tokens, first_token_s (from the prompts on the host to the first token of each on the device), step_s
-              (a list: from one token of each to the next); of a batch of prompts by itself. Of more steps than fit a line the rest
+              (a list: from one token of each to the next); of a single batch of prompts. Steps beyond those that fit a line
               follow, with first_token_s null
-cache         difference (of a score that is made with the keys and values that are kept from that of the whole sequence at once, as a part of
-              the largest)
+cache         difference (of a score computed with the cached keys and values from that of the whole sequence at once, relative to
+              the largest score)
 
-The sampler of a node (`monitor.py`), which is no rank and says 0, writes
+The sampler of a node (`monitor.py`), which is not a rank and uses rank 0, writes
 
 monitor_start node, hz, gpus: [{index, uuid, name, power_limit_w, default_power_limit_w, counters, power_reading}], cores, sources ({source:
-              null, or why there is none of it}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null,
-              `power_reading` "instant" or "usage" (on Ampere and later a mean of the second before)
-trouble       device ("gpu0", "host"), fields (names of columns), reason; once for each, when they begin to be missing
+              null, or the reason why it is missing}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null,
+              `power_reading` "instant" or "usage" (on Ampere and later, the mean over the previous second)
+trouble       device ("gpu0", "host"), fields (names of columns), reason; once each, when they start to be missing
 monitor_stop  samples, seconds, cpu_s (its own)
 
-Tables go beside the events, many rows a line: ``::dlscale-rows:: {"table": ..., "rank": ..., "columns": {name: [...]}}``, written by
-`Events.rows`. Times in them are seconds of the same monotonic clock. Columns that are null throughout may be left out.
+Tables accompany the events, many rows per line: ``::dlscale-rows:: {"table": ..., "rank": ..., "columns": {name: [...]}}``, written by
+`Events.rows`. Times in them are seconds of the same monotonic clock. Columns that are null throughout may be omitted.
 
-telemetry     by `monitor.py`, one row a device and sample: t, device ("gpu0", ..., "host");
+telemetry     by `monitor.py`, one row per device and sample: t, device ("gpu0", ..., "host");
               of GPUs utilisation_percent, memory_utilisation_percent, memory_mib, power_w, energy_j (a counter), temperature_c, sm_clock_mhz,
               memory_clock_mhz, slowdown_bits (nvmlDeviceGetCurrentClocksEventReasons), pcie_rx_bytes, pcie_tx_bytes, nvlink_rx_bytes,
               nvlink_tx_bytes (counters), ecc_corrected, ecc_uncorrected (counters), processes (a list of {pid, memory_mib, cgroup, session});
-              of GPM or DCGM, over the time since the row before: sm_active_percent, sm_occupancy_percent, fp64_percent, fp32_percent,
+              of GPM or DCGM, over the time since the previous row: sm_active_percent, sm_occupancy_percent, fp64_percent, fp32_percent,
               fp16_percent, tensor_percent, dram_percent, pcie_rx_rate, pcie_tx_rate, nvlink_rx_rate, nvlink_tx_rate (bytes a second);
-              of the host core_percent (a list, one a CPU, since the row before), memory_mib, disk_read_bytes, disk_write_bytes, net_rx_bytes,
+              of the host core_percent (a list, one per CPU, since the previous row), memory_mib, disk_read_bytes, disk_write_bytes, net_rx_bytes,
               net_tx_bytes (counters), clock_mhz, energy_j (a counter: the packages' RAPL)
-kernels       by a profiler, one row a piece of work (to which the runner adds its category): kind ("kernel", "copy", "set", "call" of the CUDA API, "op" of the framework,
-              "region"), name, device (a GPU's index in the job, -1 for the CPU), stream or thread (numbers), start, duration, grid, block ("x,y,z"),
-              bytes (of copies and sets), correlation (the same for a call and what it started), op (number: a kernel's or a call's op, an
-              op's own), parent (an op's op), flop, fp32_percent, tensor_percent, dram_bytes (null where unknown)
+kernels       by a profiler, one row per piece of work (the runner adds its category): kind ("kernel", "copy", "set", "call" of the CUDA API,
+              "op" of the framework, "region"), name, device (a GPU's index in the job, -1 for the CPU), stream or thread (numbers), start,
+              duration, grid, block ("x,y,z"), bytes (of copies and sets), correlation (the same for a call and the work it launched), op
+              (number: a kernel's or a call's op, an op's own), parent (an op's op), flop, fp32_percent, tensor_percent, dram_bytes (null if unknown)
 
 The counters of `net` are the host's, not the rank's: all ranks with the same `node` and `namespace` read the same interfaces, all with
-the same `node` the same ports, all GPUs have a UUID of their own. Who adds up over nodes takes each of these once. At both ends all
-ranks have met right before, so that no rank's traffic is missing. `peers` are the rank's own.
+the same `node` the same ports; GPUs are distinct by UUID. A sum over nodes counts each of these once. All ranks meet right before
+both readings, so that no rank's traffic is missing. `peers` are the rank's own.
 """
 
 import contextlib
@@ -119,14 +119,14 @@ import control_group
 import counters
 
 PREFIX = "::dlscale:: "
-# Ranks that share a pipe write whole lines up to so many bytes (PIPE_BUF, pipe(7)): in the middle of a longer one can be another rank's.
-# (mpirun tears lines of any length, and marks the pieces, so that the runner can put them together again.)
+# Writes of up to PIPE_BUF bytes to a shared pipe are atomic (pipe(7)): another rank's line can end up within a longer one.
+# (mpirun splits lines of any length, and tags the pieces, so that the runner can reassemble them.)
 LINE_BYTES = 4096
-AT_ONCE = 150  # numbers in a list
+AT_ONCE = 150  # numbers in a list on one line
 NAME_LENGTH = 1500  # names of templated kernels can be longer than a line
 ROWS_PREFIX = "::dlscale-rows:: "
-CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
-# Version, network, the interfaces and adapters that it was given, what each channel goes over, and what kept it from better ones.
+CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 lacks
+# Version, network, NCCL's interfaces and adapters, the transport of each channel, and what prevented a better one.
 NCCL_WORDS = (
     *(" via ", "NCCL version", "Using network", "NET/IB :", "NET/Socket :"),
     *("NVLS comm", "NVLS tree", "NVLS multicast", "NCCL WARN", "set by environment", "libibverbs", "P2P is disabled"),
@@ -134,25 +134,25 @@ NCCL_WORDS = (
 
 
 class Events:
-    """Writes events of one rank; each call is one whole line, flushed."""
+    """Writes events of one rank; each call writes one whole line and flushes."""
 
     def __init__(self, rank, stream=None):
-        """Speak for `rank` on `stream` (standard output unless told)."""
+        """Write for `rank` to `stream` (default: standard output)."""
         self.rank = rank
         self.stream = stream or sys.stdout
-        self.unread = slice(0, 0)  # bytes of NCCL's log
+        self.unread = slice(0, 0)  # excluded bytes of NCCL's log
 
     def emit(self, event, **fields: object):
         self._write(PREFIX, {"event": event, "rank": self.rank, "t": time.monotonic(), **fields})
 
     def rows(self, table, columns):
-        """Write rows of a table: lists of equal length by the name of their column."""
+        """Write rows of a table: lists of equal length by column name."""
         self._write(ROWS_PREFIX, {"table": table, "rank": self.rank, "columns": columns})
 
     def table(self, name, columns):
-        """Write rows in lines that arrive whole; a column that is null in all of a line is left out of it.
+        """Write rows in lines short enough to arrive whole; a column that is null throughout a line is omitted.
 
-        Text is cut after `NAME_LENGTH` characters, and what is not ASCII in it becomes a question mark.
+        Text is truncated to `NAME_LENGTH` characters; non-ASCII characters become question marks.
         """
         names = list(columns)
         frame = len(json.dumps([*names, name])) + 96
@@ -175,7 +175,7 @@ class Events:
 
     @contextlib.contextmanager
     def timed(self, name):
-        """Emit as a phase what is done in here."""
+        """Emit the enclosed block as a phase."""
         start = time.monotonic()
         yield
         self.phase(name, start)
@@ -184,7 +184,7 @@ class Events:
         self.emit("phase", name=name, seconds=time.monotonic() - start)
 
     def run_start(self, args, *, world_size, **network: object):
-        """Emit what the command line asks for; samples are images where they have a size, and classified where they have classes."""
+        """Emit the requested configuration; samples are images if they have a size, and classified if they have classes."""
         size = getattr(args, "image_size", None)
         self.emit(
             "run_start",
@@ -200,13 +200,13 @@ class Events:
         )
 
     def loss(self, first_iteration, values):
-        """Emit the losses of consecutive iterations; JSON has no NaN, so that one that is not finite becomes null."""
+        """Emit the losses of consecutive iterations; one that is not finite becomes null, as JSON has no NaN."""
         for first in range(0, len(values), AT_ONCE):
             some = [finite(value) for value in values[first : first + AT_ONCE]]
             self.emit("loss", first_iteration=first_iteration + first, values=some)
 
     def window(self, step_seconds, **fields: object):
-        """Emit a window; the times of more steps than fit a line come before it."""
+        """Emit a window; if its step times do not fit a line, they precede it."""
         told = step_seconds and [round(seconds, 7) for seconds in step_seconds]
         if told and len(told) > AT_ONCE:
             for first in range(0, len(told), AT_ONCE):
@@ -215,18 +215,18 @@ class Events:
         self.emit("window", step_seconds=told, **fields)
 
     def evaluation(self, iteration, losses):
-        """Emit the losses on the shared batch after `iteration` iterations, one a device of this process."""
+        """Emit the losses on the shared batch after `iteration` iterations, one per device of this process."""
         self.emit("eval", iteration=iteration, losses=[finite(loss) for loss in losses])
 
     def nccl(self):
-        """Emit what NCCL's log (NCCL_DEBUG_FILE of this process) says about transports; nothing where there is none."""
+        """Emit the lines of NCCL's log (NCCL_DEBUG_FILE of this process) about transports, if any."""
         lines = nccl_lines(unread=self.unread)
         if lines:
             self.emit("nccl", lines=lines)
 
     @contextlib.contextmanager
     def aside(self):
-        """Leave what NCCL logs in here out of `nccl`: it is of connections that the training does not use."""
+        """Exclude what NCCL logs in this block from `nccl`: it is about connections that the training does not use."""
         log = nccl_log()
         begin = log.stat().st_size if log else 0
         yield
@@ -236,7 +236,7 @@ class Events:
         self.emit("usage", where=where, **control_group.usage())
 
     def net(self, where):
-        """Emit what this host counts on its wires, and at the `stop` of the measured windows with whom this process is connected."""
+        """Emit the host's wire counters, and at the `stop` of the measured windows the peers of this process."""
         talks = {}
         if where == "stop":
             talks["peers"], talks["local_connections"] = counters.peers()
@@ -253,7 +253,7 @@ class Events:
 
 
 def finite(value):
-    """Give the number, or None for one that JSON can't write."""
+    """The number, or None if JSON can't write it."""
     return value if math.isfinite(value) else None
 
 
@@ -262,7 +262,7 @@ def short(text):
 
 
 def nccl_log(pattern=None):
-    """Where NCCL writes the log of this process; None where it writes none.
+    """Path of NCCL's log of this process; None if it writes none.
 
     The file's name is NCCL_DEBUG_FILE with %h for the host's name and %p for the process id (NCCL user guide).
     """
@@ -272,7 +272,7 @@ def nccl_log(pattern=None):
 
 
 def nccl_lines(pattern=None, *, unread=slice(0, 0)):
-    """Read the lines of this process' NCCL log that tell version, network and channels, each once, but for some `unread` bytes."""
+    """The lines of this process' NCCL log about version, network and channels, without duplicates and without the `unread` bytes."""
     log = nccl_log(pattern)
     text = bytearray(log.read_bytes() if log else b"")
     del text[unread]
@@ -281,7 +281,7 @@ def nccl_lines(pattern=None, *, unread=slice(0, 0)):
 
 
 def process_start():
-    """Monotonic time in seconds at which this process was started by the kernel (proc(5), field 22)."""
+    """Monotonic time in seconds at which the kernel started this process (proc(5), field 22)."""
     stat = Path("/proc/self/stat").read_text(encoding="ascii")
     ticks = int(stat.rpartition(")")[2].split()[19])
     since_boot = ticks / os.sysconf("SC_CLK_TCK")

@@ -1,50 +1,50 @@
-"""The loop of a program that infers, the same for every framework. Standard library and syntax of Python 3.6 only at import.
+"""The inference loop, the same for every framework. Standard library and syntax of Python 3.6 only at import.
 
     infer(predictor, events, args)
 
-loads samples, trains the network for --fit iterations, notes what it predicts in fp32, converts it to --precision, finds a batch that
-fits into memory, measures, and holds the predictions against labels and against those in fp32. One process, one device. The program hands
-over an object with
+loads samples, trains the network for --fit iterations, records its predictions in fp32, converts it to --precision, finds a batch that
+fits into memory, measures, and compares its predictions with the labels and with the fp32 ones. One process, one device. The program passes
+in an object with
 
-    library(most)      (samples, labels): at most `most` distinct samples as a NumPy array on the host, samples first, decoded and cut as
-                       `class_folders.central_square` says but not yet normalized (bytes); evenly spread over the validation part of
-                       `class_folders.split`. With synthetic data fp32 samples from number 0 on (`synthetic.samples`) and None for labels
-    fit(iterations)    train the network in fp32 on the training part: Adam at `FIT_RATE`, batches of `FIT_BATCH`, augmented as ever
-    convert()          make of the fp32 network the one that answers in --precision; int8 is calibrated on `CALIBRATION` samples of the
-                       training part, or synthetic ones. Until then answers are those of the fp32 network
-    overcommits        whether memory that is not there is promised, and the process killed later: true on CPUs, false on GPUs
-    free_bytes()       what a GPU has free, or None where the framework can't tell
-    in_flight          how many batches it has under way at once: 1 where a batch keeps the device busy by itself
-    lay_out(samples)   the same samples where, and as, they are handed over from fastest: slices of it are batches
-    submit(samples)    hand a batch over, such a slice or one of the library, of any length from 1 on, and wait for nothing where `in_flight`
-                       is more than 1: bring it to the device, normalize it there, bring back the class of the largest score of each
-    collect(ticket)    wait for the answer to what `submit` gave: (classes, t), whole numbers on the host, and the time.monotonic() at
-                       which they were there. Both raise `OutOfMemoryError` where the device has not enough memory
-    place(samples)     bring a slice to the device and wait until it is there; only where `in_flight` is more than 1
-    run(placed)        answer what is there and wait until the device is done; likewise
+    library(most)      (samples, labels): at most `most` distinct samples as a NumPy array on the host, samples first, decoded and cropped
+                       by `class_folders.central_square` but not normalized (bytes); evenly spread over the validation part of
+                       `class_folders.split`. With synthetic data, fp32 samples from number 0 on (`synthetic.samples`), and None for labels
+    fit(iterations)    train the network in fp32 on the training part: Adam at `FIT_RATE`, batches of `FIT_BATCH`, usual augmentation
+    convert()          convert the fp32 network to --precision; int8 is calibrated on `CALIBRATION` samples of the training part,
+                       or on synthetic ones. Before the call, answers are those of the fp32 network
+    overcommits        whether allocations beyond free memory succeed and the process is killed later: true on CPUs, false on GPUs
+    free_bytes()       free memory of a GPU, or None if the framework can't tell
+    in_flight          batches under way concurrently: 1 if a single batch keeps the device busy
+    lay_out(samples)   the same samples, placed and laid out for the fastest hand-over: batches are slices of it
+    submit(samples)    start a batch, such a slice or one of the library, of any length from 1 on: copy it to the device, normalize it there,
+                       copy back the class with the largest score of each sample. Does not block if `in_flight` is more than 1
+    collect(ticket)    wait for the result of what `submit` returned: (classes, t), whole numbers on the host, and the time.monotonic() at
+                       which they arrived. Both raise `OutOfMemoryError` if the device lacks memory
+    place(samples)     copy a slice to the device and wait for it; only if `in_flight` is more than 1
+    run(placed)        infer on a placed slice and wait for the device; only if `in_flight` is more than 1
 
-Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. For `report` there are
+A subclass of `OneByOne` has `predict(samples)`, which returns the classes, in place of everything from `in_flight` on. `report` needs
 
-    parameters, flop_per_sample   of the network as it was built (`flop.per_sample`)
-    decoded, skipped              how many images were decoded, and names of those that would not decode
-    parameter_norm()              of the fp32 network where the one that it was converted to has no weights to read
-    tell(events, samples)         what else there is to measure of a batch of them, laid out, when all windows are over
-    units                         how much of what throughput counts a sample has; None where that is the sample
+    parameters, flop_per_sample   of the network as built (`flop.per_sample`)
+    decoded, skipped              number of decoded images, and names of those that would not decode
+    parameter_norm()              of the fp32 network if the converted one has no readable weights
+    tell(events, samples)         emit the program's own measurements of a laid-out batch, after all windows
+    units                         throughput units per sample; None if the unit is the sample
 
-Throughput is of the device kept busy: with several batches under way one is brought to the device while another is computed. A window ends
-when its last batch is answered, with later ones under way; those that fill the device before the first window, and keep it filled until
-the end of the last, are not counted. Decoding is in no figure, as in MLPerf Inference, whose samples are loaded before.
+Throughput is that of a busy device: with several batches in flight, one is copied to the device while another is computed. A window ends
+when its last batch is answered, with later ones in flight; batches that fill the pipeline before the first window, and keep it full until
+the end of the last, are not counted. Decoding is in no figure, as in MLPerf Inference, whose samples are loaded beforehand.
 
-Latency is of a batch that has the device to itself: with transfer, from its samples in the host's memory to its classes there; without,
-from its samples in the device's memory until the device is done. Where `in_flight` is 1 (on CPUs, where one batch keeps all cores busy and
-there is no transfer, and in Caffe, which does not tell its own apart), the windows' batches have the device to themselves: the latencies
-are theirs, and there are none without transfer.
+Latency is that of a batch that has the device to itself: with transfer, from its samples in host memory to its classes there; without,
+from its samples in device memory until the device is done. If `in_flight` is 1 (on CPUs, where one batch keeps all cores busy and
+there is no transfer, and in Caffe, which does not report its transfer separately), each of the windows' batches has the device to itself:
+their times are the latencies, and there are none without transfer.
 
-Batches of real samples go through the library round and round, as far as whole ones fill it; synthetic ones are the same each time.
+Real batches cycle through the library, over as many samples as fill whole batches; synthetic ones are the same each time.
 
-How many samples are asked for is iterations x batch. Where the batch is more than memory holds, more and smaller batches serve exactly as
-many; the last may be smaller. Windows have --window batches of the size that is used. With --iterations=0 both follow from the rate that
-warm-up saw (`loop.pace`), those for --measure-seconds.
+The number of samples is iterations x batch. If memory does not hold the requested batch, more and smaller batches serve exactly as
+many; the last may be smaller. Windows have --window batches of the size used. With --iterations=0, the rate of the warm-up decides both
+(`loop.pace`), for --measure-seconds.
 """
 
 import math
@@ -59,26 +59,26 @@ from events import Events, finite, process_start
 from loop import pace
 from profiling import host_memory
 
-MOST = 10000  # distinct samples that are decoded; at 224 pixels they take 1.5 GB
-LEAST_REAL = 1024  # of which so many, if there are, are looked at even where fewer are served: they are what accuracy is counted on
-CHUNK = 32  # samples at a time where nothing is measured
+MOST = 10000  # distinct samples decoded; at 224 pixels they take 1.5 GB
+LEAST_REAL = 1024  # real samples to decode, if there are as many, even if fewer are served: accuracy is counted on them
+CHUNK = 32  # samples per batch outside of measurements
 FIT_BATCH = 32
-FIT_RATE = 3e-4  # of Adam: networks without normalization layers learn with it, those with them need no schedule
+FIT_RATE = 3e-4  # of Adam: networks without normalization layers learn at it, and those with them need no schedule
 CALIBRATION = 128
-TRIALS = (8, 32)  # batches from which the memory of a larger one is reckoned
+TRIALS = (8, 32)  # batch sizes from which the memory of a larger one is extrapolated
 SHARE = 0.8  # of a host's free memory that a batch may take
-CLOSE = 50  # a GPU's largest batch is found to within one part in so many
-IN_FLIGHT = 4  # batches that a GPU has: one computed, one brought there, and what hides the host's pauses
-RATE_SECONDS = 1.0  # for so long the rate is looked at that iterations follow from
-REPEATS, LONE_SECONDS = 1000, 2.0  # of lone batches so many are timed, or for so long
+CLOSE = 50  # a GPU's largest batch is found to within 1/CLOSE
+IN_FLIGHT = 4  # batches in flight on a GPU: one computed, one copied, the rest hide pauses of the host
+RATE_SECONDS = 1.0  # over which the rate is measured that determines the iterations
+REPEATS, LONE_SECONDS = 1000, 2.0  # limits of a latency measurement: batches, seconds
 
 
 class OutOfMemoryError(Exception):
-    """The device has not enough memory for a batch."""
+    """The device lacks memory for a batch."""
 
 
 def check(args):
-    """Refuse what no program that infers can do."""
+    """Refuse what no inference program supports."""
     if args.devices != 1:
         refuse(f"--devices={args.devices}: inference runs on one device; start one process a device")
     if not args.iterations and args.measure_seconds <= 0:
@@ -88,9 +88,9 @@ def check(args):
 
 
 def report(make, args, *, environment, imported):
-    """Do what the command line asks for and report it by events, from the first to run_stop.
+    """Run the requested inference and emit its events, from the first to run_stop.
 
-    make() gives the predictor; the framework was `imported` at that time.monotonic(), and `environment` are the fields of env.
+    make() returns the predictor; `imported` is the time.monotonic() after the framework's import, `environment` the fields of env.
     """
     events = Events(rank=0)
     events.emit("phase", name="import", seconds=imported - process_start())
@@ -113,7 +113,7 @@ def report(make, args, *, environment, imported):
 
 
 class OneByOne:
-    """What a program need not say whose device is kept busy by one batch at a time; it has `predict(samples)`, which waits."""
+    """Base of predictors whose device is kept busy by one batch at a time; a subclass has `predict(samples)`, which blocks."""
 
     in_flight = 1
     units = None
@@ -122,7 +122,7 @@ class OneByOne:
         return samples
 
     def tell(self, events, samples):
-        """Nothing more."""
+        """Measure nothing more."""
 
     def submit(self, samples):
         return self.predict(samples), time.monotonic()
@@ -139,7 +139,7 @@ class Library:
         return len(self.samples)
 
     def batch(self, count):
-        """The first `count` samples; from the first on again where there are fewer."""
+        """The first `count` samples, wrapping around if there are fewer."""
         if count <= len(self):
             return self.samples[:count]
         import numpy as np
@@ -147,19 +147,19 @@ class Library:
         return np.take(self.samples, range(count), axis=0, mode="wrap")
 
     def whole(self, count):
-        """As many samples as make whole batches of `count`; of synthetic ones a single batch."""
+        """The largest multiple of `count` samples, at least one batch; of synthetic ones a single batch."""
         batches = len(self) // count if self.labels is not None else 1
         return self.batch(count * max(1, batches))
 
 
 class Rounds:
-    """Batches of samples that are laid out, one after the other, round and round."""
+    """Cycles through laid-out samples batch by batch."""
 
     def __init__(self, samples):
         self.samples, self.first = samples, 0
 
     def batches(self, sizes):
-        """Batches of these sizes; one that no longer fits into a round begins the next."""
+        """Batches of these sizes; one that does not fit before the end starts over."""
         for size in sizes:
             if self.first + size > len(self.samples):
                 self.first = 0
@@ -168,7 +168,7 @@ class Rounds:
 
 
 def infer(predictor, events, args):
-    """Do what the command line asks for: ``(batches, samples)`` that were measured."""
+    """Run the requested inference; return the measured ``(batches, samples)``."""
     with events.timed("data"):
         most = args.batch if args.data == "synthetic" else max(LEAST_REAL, args.iterations * args.batch)
         library = Library(*predictor.library(min(MOST, most)))
@@ -190,9 +190,9 @@ def infer(predictor, events, args):
 
 
 def fly(predictor, batches):
-    """Hand batches over, as many at once as the predictor takes; give (classes, handed, answered) of each in their order.
+    """Keep as many batches in flight as the predictor allows; yield (classes, submitted, answered) of each in order.
 
-    The times are of time.monotonic(); a batch is not answered before those that were handed over before it.
+    Times are time.monotonic(); a batch never counts as answered before those submitted earlier.
     """
     batches, under_way, latest = iter(batches), deque(), 0.0
     while True:
@@ -207,15 +207,15 @@ def fly(predictor, batches):
 
 
 def last(flight):
-    """See batches answered to the last, and give the time of that; None where there were none."""
+    """Exhaust a flight; return the time of the last answer, or None if it had no batch."""
     seen = deque(flight, maxlen=1)
     return seen[0][2] if seen else None
 
 
 def serve(predictor, events, samples, args, *, batch):
-    """Answer warm-up's batches and then those that are measured, ``(batches, samples)`` of which it gives.
+    """Answer the warm-up's batches, then the measured ones; return ``(batches, samples)`` of the measured ones.
 
-    Emits first_step, pace, warmup_end, net, usage, window and latency. `samples` are whole batches as the predictor has laid them out.
+    Emits first_step, pace, warmup_end, net, usage, window and latency. `samples` are whole batches, laid out by the predictor.
     """
     rounds = Rounds(samples)
     last(fly(predictor, rounds.batches([batch])))
@@ -228,7 +228,7 @@ def serve(predictor, events, samples, args, *, batch):
         iterations = math.ceil(batches * batch / args.batch)
         events.emit("pace", iterations=iterations, window=window)
     sizes = in_batches(iterations * args.batch, batch)
-    last(fly(predictor, rounds.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a length
+    last(fly(predictor, rounds.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a size
     alone = predictor.in_flight == 1
     before, after = ([], []) if alone else ([batch] * predictor.in_flight, [batch] * (predictor.in_flight - 1))
     flight = fly(predictor, rounds.batches(before + sizes + after))
@@ -239,7 +239,7 @@ def serve(predictor, events, samples, args, *, batch):
     latencies = []
     for index, first in enumerate(range(0, len(sizes), window)):
         own, start, seconds = sizes[first : first + window], edge, []
-        for size, (_, handed, answered) in zip(own, flight):  # noqa: B905 - Python 3.6 knows no strict
+        for size, (_, handed, answered) in zip(own, flight):  # noqa: B905 - Python 3.6 lacks strict
             seconds.append(answered - (handed if alone else edge))
             edge = answered
             latencies += [seconds[-1]] if size == batch else []
@@ -266,12 +266,12 @@ def serve(predictor, events, samples, args, *, batch):
 
 
 def in_batches(samples, batch):
-    """Lengths of the batches that have so many samples; the last may be smaller."""
+    """Sizes of the batches that hold `samples` samples; the last may be smaller."""
     return [batch] * (samples // batch) + [samples % batch] * (samples % batch > 0)
 
 
 def seconds_now(predictor, batches):
-    """Seconds that a batch takes of the predictor at work, over `RATE_SECONDS`."""
+    """Seconds per batch of the busy predictor, measured over `RATE_SECONDS`."""
     end = time.monotonic() + RATE_SECONDS
     seen = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
     (_, began, first), (_, _, stop) = seen[0], seen[-1]
@@ -279,7 +279,7 @@ def seconds_now(predictor, batches):
 
 
 def lone(predictor, batch):
-    """Seconds of a batch that has the device to itself, each time that it was timed: with its transfer, and without."""
+    """Seconds of each repeat of a batch that has the device to itself: with transfer, and without."""
     placed = predictor.place(batch)
     return timed(lambda: predictor.collect(predictor.submit(batch))), timed(lambda: predictor.run(placed))
 
@@ -294,7 +294,7 @@ def timed(act):
 
 
 def answers(predictor, library):
-    """What the network says of each sample of the library, in order, as whole numbers."""
+    """Predicted class of each sample of the library, in order."""
     parts = (library.samples[first : first + CHUNK] for first in range(0, len(library), CHUNK))
     return [int(one) for classes, *_ in fly(predictor, parts) for one in classes]
 
@@ -314,11 +314,11 @@ def hold(events, found, reference, labels, args):
 
 
 def equal(some, others):
-    return sum(one == other for one, other in zip(some, others))  # noqa: B905 - Python 3.6 knows no strict
+    return sum(one == other for one, other in zip(some, others))  # noqa: B905 - Python 3.6 lacks strict
 
 
 def fitting(predictor, library, asked):
-    """Give ``(batch, reason)``: the largest batch up to `asked` that memory holds, and why it is smaller, or None."""
+    """``(batch, reason)``: the largest batch up to `asked` that fits into memory, and why it is smaller, or None."""
     if predictor.overcommits:
         return on_host(predictor, library, asked)
     free = predictor.free_bytes()
@@ -338,7 +338,7 @@ def fitting(predictor, library, asked):
 
 
 def fits(predictor, library, count):
-    """Whether the device has memory for as many batches as are under way at once."""
+    """Whether the device has memory for the batches in flight."""
     try:
         last(fly(predictor, [library.batch(count)] * predictor.in_flight))
     except OutOfMemoryError:
@@ -347,23 +347,23 @@ def fits(predictor, library, count):
 
 
 def on_host(predictor, library, asked):
-    """Find `fitting` on a host, which kills who takes too much: reckoned from smaller batches, whose memory grows by the sample.
+    """Do the work of `fitting` on a host, which kills a process that takes too much: extrapolate from smaller batches; memory is linear in samples.
 
-    Where the kernel tells no peak of this process, what was asked for is believed to fit.
+    If the kernel reports no peak of this process, the requested batch is assumed to fit.
     """
     small, large = TRIALS
     if asked <= large:
         return asked, None
-    predictor.predict(library.batch(small))  # what the first one allocates is no batch's
+    predictor.predict(library.batch(small))  # allocations of the first call belong to no batch
     peaks = []
     for count in TRIALS:
-        host_memory()  # the peak begins anew
+        host_memory()  # resets the peak
         predictor.predict(library.batch(count))
         peaks.append(host_memory()[0]["peak_bytes"])
     if None in peaks:
         print("the kernel tells no peak of this process: whether a batch fits is not known", file=sys.stderr)
         return asked, None
-    # A batch longer than the library is a copy; slices of it are not, and those of the trials were none.
+    # A batch longer than the library is a copy; shorter ones, such as those of the trials, are slices.
     sample = library.samples[0].nbytes if asked > len(library) else 0
     each = max((peaks[1] - peaks[0]) / (large - small), 1) + sample
     free = free_bytes()

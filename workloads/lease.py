@@ -1,22 +1,22 @@
-"""First process of every container: runs the job, reaps it, and ends it when standard input closes.
+"""First process of every container: runs the job, reaps its processes, and ends it when standard input closes.
 
     python3 lease.py [--heartbeat=SECONDS] [--keys=FOLDER] [--pod=NAME,NAME] PROGRAM ARGS...
 
-The runner holds the other end of standard input open. When the runner dies, however it dies, the kernel closes that end
-and the whole job is terminated here (SIGTERM, five seconds, SIGKILL), so no orphan keeps a GPU. SIGTERM and SIGINT do the
-same. The exit code is the program's (128 + signal number if a signal ended it), or 143 when the lease ran out.
+The runner holds the other end of standard input open. However the runner dies, the kernel closes that end,
+and the lease terminates the whole job (SIGTERM, five seconds, SIGKILL), so that no orphan keeps a GPU. SIGTERM and SIGINT do the
+same. The exit code is the program's (128 + signal number if a signal ended it), or 143 if the lease ended the job.
 
-A runner on another host can't count on that: where the network between them is cut, its end never closes. With --heartbeat it
-writes a byte every now and then, and the lease also runs out when none has come for SECONDS; standard error then says so.
+This is not enough if the runner is on another host: if the network between them fails, its end never closes. With --heartbeat, the
+runner writes a byte now and then, and the lease also expires after SECONDS without one, which it reports on standard error.
 
-With --keys the runner's first line is a JSON object of files by name. They are written to FOLDER, which is in memory, for this user alone,
-before the program starts; the last act of the lease is to remove them.
+With --keys, the runner's first line is a JSON object of files by name. The lease writes them to FOLDER, which is in memory, readable by this
+user only, before the program starts, and removes them last.
 
-Podman starts a container whose network another one joins again where it has ended, and then nobody is at its standard input. With
-DLSCALE_LEASE_BEGIN in the environment the runner writes one byte before all else, and the lease ends where none comes within so many seconds.
+Podman restarts an exited container if another one that joins its network starts; nobody then holds its standard input. If
+DLSCALE_LEASE_BEGIN is set, the runner writes one byte first, and the lease ends unless that byte arrives within so many seconds.
 
-In a pod of Kubernetes nobody holds standard input: with --pod the kubelet's SIGTERM alone ends the job. The program starts once every NAME leads
-to an address: a cluster's DNS learns the names of pods from pods that run.
+In a Kubernetes pod nobody holds standard input: with --pod, only the kubelet's SIGTERM ends the job. The program starts once every NAME
+resolves: a cluster's DNS learns the names of pods only once they run.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def spawn(argv):
-    """Start the program in a session of its own, with nothing on its standard input; it dies with this process."""
+    """Start the program in its own session, without standard input; it dies with this process."""
     pid = os.fork()
     if pid:
         return pid
@@ -50,7 +50,7 @@ def spawn(argv):
 
 
 def descendants():
-    """Process ids below this one; orphans count, since this process is their subreaper."""
+    """Process ids of all descendants; orphans are included, since this process is their subreaper."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -68,7 +68,7 @@ def descendants():
 
 
 def signal_all(number):
-    """Send a signal to every descendant; one that has just ended is no error."""
+    """Signal every descendant; ignore those that have just exited."""
     for pid in descendants():
         try:
             os.kill(pid, number)
@@ -77,7 +77,7 @@ def signal_all(number):
 
 
 def reap():
-    """Collect ended children: {pid: exit code}."""
+    """Reap exited children: {pid: exit code}."""
     ended = {}
     while True:
         try:
@@ -90,7 +90,7 @@ def reap():
 
 
 def end_all():
-    """Terminate all descendants, wait up to the grace time, then kill what is left."""
+    """Terminate all descendants, wait up to the grace time, then kill the rest."""
     signal_all(signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S
     while descendants() and time.monotonic() < deadline:
@@ -113,7 +113,7 @@ def arguments(argv):
 
 
 def receive(folder, woken, silence):
-    """Keep the files that the runner hands over before all else; False when it went away, was silent or ended this first."""
+    """Write the files that the runner sends first; False if standard input closed, the runner was silent, or a signal came before that."""
     said = b""
     while not said.endswith(b"\n"):
         ready, _, _ = select.select([0, woken], [], [], silence)
@@ -121,7 +121,7 @@ def receive(folder, woken, silence):
         if not data:
             return False
         said += data
-    import json  # here, since few jobs have keys
+    import json  # deferred: few jobs have keys
 
     for name, content in json.loads(said.decode()).items():
         path = Path(folder, name)
@@ -131,8 +131,8 @@ def receive(folder, woken, silence):
 
 
 def find(names, woken):
-    """Wait until every name leads to an address, which standard error says once of each; False when this was ended first."""
-    import socket  # here, since few jobs have names
+    """Wait until every name resolves, reporting each wait once on standard error; False if a signal came first."""
+    import socket  # deferred: few jobs have names
 
     for name in names:
         said = False
@@ -176,7 +176,7 @@ def main(argv):
 
 
 def hold(argv, silence, woken, ending, ear=0):
-    """Run the program to its end, or until the lease is over; `ear` is where the runner is heard."""
+    """Run the program until it exits or the lease expires; `ear` is the file descriptor of the runner."""
     program = spawn(argv)
     heard = time.monotonic()
     while True:

@@ -1,39 +1,39 @@
 """The measured loop, the same for every training program. Standard library only.
 
-The program hands over an object with these methods, and `measure` decides when each is called:
+`measure` calls these methods and attributes of the object that the program passes in:
 
-    step()          enqueue one whole iteration (input, forward, backward, update) and return its loss, left on the device
-    synchronize()   wait until the device has done all that was enqueued
+    step()          enqueue one whole iteration (input, forward, backward, update) and return its loss, still on the device
+    synchronize()   wait until the device has finished everything enqueued
     barrier()       wait for all ranks
     read(losses)    losses of synchronized steps as numbers
-    start()         wait for the device, and start the clock: time.monotonic() at the first edge
-    window(n)       enqueue n steps, without waiting for the device where it can note its own time; gives a function that waits until
-                    they are done: (time.monotonic() at their end, losses as numbers, seconds of each step or None where unknown)
-    lag             windows that may be enqueued before that function is called: 0 where `window` itself waits
-    ranks.slowest(seconds)  the most of what all ranks hand in, None where they can't tell each other
-    evaluate()      losses in training mode on the batch that all ranks share, one a device of this process, as numbers; whatever
-                    draws random numbers is seeded anew
-    batches         the `Batches` from which `step` takes its input
-    exchange(n), alone(), product(n, precision)  what `probe.py` asks for, with a probe
-    collectives()   what `collectives.py` asks for, the same
-    validate()      {"samples", "loss_sum", "correct"} of this process' share of the validation set, as numbers: how many samples, the sum of
-                    their losses (not their mean), how many were classified right; only with --epoch-iterations
-    compiled()      where its network is compiled: {fresh, kept} of the event `compiled`
-    effects()       where it can tell after its first step: what each technique changed, {name: count}, 0 where one has no effect
+    start()         wait for the device and start the clock; returns time.monotonic() at the first edge
+    window(n)       enqueue n steps, without waiting if the device records timestamps of its own; returns a function that waits
+                    until they are done and returns (time.monotonic() at their end, losses as numbers, seconds of each step or None if unknown)
+    lag             windows that may be enqueued before that function is called: 0 if `window` itself waits
+    ranks.slowest(seconds)  the maximum over all ranks, None if they cannot exchange it
+    evaluate()      training-mode losses on the batch that all ranks share, one per device of this process, as numbers; random
+                    number generators are reseeded
+    batches         the `Batches` that `step` takes its input from
+    exchange(n), alone(), product(n, precision)  for `probe.py`, only with a probe
+    collectives()   for `collectives.py`, only with a probe
+    validate()      {"samples", "loss_sum", "correct"} of this process' share of the validation set, as numbers: sample count, sum (not
+                    mean) of the losses, correctly classified samples; only with --epoch-iterations
+    compiled()      optional, for a compiled network: {fresh, kept} of the event `compiled`
+    effects()       optional, called after the first step: what each technique changed, {name: count}, 0 for a technique without effect
 
-Where throughput counts something else than samples, the source of the batches has `units`: how much of it was in all batches so far.
-Where it prepares them ahead of the loop, it has `ahead`: how many may lie ready at most; with real data it is then timed by itself.
+If throughput counts a unit other than samples, the source of the batches has `units`: the units in all batches so far.
+If the source prefetches, it has `ahead`: the most batches that it keeps ready; with real data, its input is then also timed alone.
 
-Nothing between two edges of a window waits for the device, and where it can note its time the edges do not either: it never runs out
-of work, whatever the length of a window. Windows are contiguous: each starts where the one before ended, so that writing events, which
-happens after an edge, is part of the measured time and no sample or second is lost.
+Nothing between the edges of a window waits for the device. If the device records timestamps, the edges do not wait either, so that it
+never runs out of work, however short a window is. Windows are contiguous: each starts where the previous one ended, so that writing
+events, which happens after an edge, is part of the measured time and no sample or second is lost.
 
-A training that is watched to converge has its iterations cut into epochs, with the whole validation set after each. Warm-up trains before the
-first of them. A window never goes beyond the end of an epoch, where all that comes after it (validation, its events, meeting the other
-ranks) is in no window: the next one starts when all ranks have validated. What the wires and the control groups count does hold the
-validations. Each validation sample is in exactly one process' share and none is repeated to fill a batch, so that the sums over all ranks are
-those of the whole set. The network is as it is used: no dropout, normalizations with the statistics that they gathered, which are rank 0's on
-all ranks; nothing of it changes, and the random numbers of the training neither.
+A convergence run divides its iterations into epochs and validates on the whole validation set after each; warm-up trains before the
+first. A window never crosses the end of an epoch. Validation, its events and the barrier after it are in no window: the next window starts
+when all ranks have validated. The counters of wires and control groups do include validation. Each validation sample is in exactly one
+process' share and none is repeated to fill a batch, so that the sums over all ranks are those of the whole set. The network runs in
+inference mode: no dropout, and normalizations use their running statistics, rank 0's on all ranks. Validation changes neither the network
+nor the random numbers of the training.
 """
 
 import importlib
@@ -47,17 +47,17 @@ from events import finite
 from probe import compute, peak, wires
 from profiling import profile
 
-# For so long the input is timed by itself.
+# Seconds for which the input is timed alone.
 INPUT_SECONDS = 2.0
-# Where the length of a run follows its rate: a window takes so many seconds or more, and there are about so many, or at least so few of them.
-# Windows of a given length get shorter where the fewest would take several times the seconds that were asked for.
+# With --iterations=0: the shortest window in seconds, the number of windows aimed at, and the fewest. A given --window is shortened if the
+# fewest windows would take more than `PATIENCE` times the requested seconds.
 LEAST_WINDOW_SECONDS, WINDOWS, FEWEST_WINDOWS, PATIENCE = 1.2, 15, 5, 4
-# Of the warm-up, the last steps tell the rate: a quarter of it, and two where there are so many.
+# The last steps of the warm-up determine the rate: a quarter of them, and at least two if there are enough.
 TIMED_SHARE, FEWEST_TIMED = 4, 2
 
 
 class Training:
-    """What the `Training` of every framework has in common; `framework` is the folder of its modules, `ranks` how its processes meet."""
+    """Base of every framework's `Training`; `framework` is the folder of its modules, `ranks` connects its processes."""
 
     lag = 0
 
@@ -75,28 +75,28 @@ class Training:
         return importlib.import_module(self.framework + ".profiler").memory(self)
 
     def flop_counts(self):
-        return []  # neither MXNet nor TensorFlow counts anything as it runs
+        return []  # neither MXNet nor TensorFlow counts operations at run time
 
     def gradient_bytes(self):
-        # Weights and their gradients are in fp32 at every precision, on the wires unless asked otherwise.
+        # Weights and gradients are fp32 at every precision, and sent as such unless requested otherwise.
         half = self.args.compression == "fp16" or "bf16-gradients" in self.args.techniques
         return (2 if half else 4) * self.exchanged()
 
     def exchanged(self):
-        """Numbers that a rank hands over in one iteration."""
+        """Gradient elements that a rank exchanges in one iteration."""
         return self.parameter_count()
 
     def flop_per_sample(self):
-        """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""
+        """`flop.per_sample` of one iteration; None if not counted."""
 
 
 def norm(arrays):
-    """The norm of arrays of NumPy's all together, added up in fp64."""
+    """Norm of all NumPy arrays together, summed in fp64."""
     return math.sqrt(math.fsum(float((array.astype("float64") ** 2).sum()) for array in arrays))
 
 
 class Batches:
-    """Batches of a source, and how long the loop waited for them."""
+    """Iterator over a source's batches that measures how long the loop waits for them."""
 
     def __init__(self, source):
         self.source = source
@@ -109,12 +109,12 @@ class Batches:
         return batch
 
     def waited(self):
-        """Seconds that were waited since the last call."""
+        """Seconds spent waiting since the last call."""
         seconds, self.seconds = self.seconds, 0.0
         return seconds
 
     def units(self):
-        """How much of the workload's unit was in the batches since the last call; None where the unit is the sample."""
+        """Units of the workload in the batches since the last call; None if the unit is the sample."""
         units = getattr(self.source, "units", None)
         if units is None:
             return None
@@ -123,13 +123,13 @@ class Batches:
 
 
 def report(training, events, args, *, world_size):
-    """Do what the command line asks for and tell it from run_start to run_stop; `world_size` devices train together.
+    """Run the requested training and emit its events from run_start to run_stop; `world_size` devices train together.
 
-    Beyond what `measure` asks for, the program offers
+    In addition to what `measure` needs, the program provides
 
-        parameter_count(), gradient_bytes(), flop_per_sample()  what that event has of the network
-        parameter_norm()    of the weights at the end
-        state_bytes()       what this rank holds of the weights and of what their updates keep; only where ranks may hold parts
+        parameter_count(), gradient_bytes(), flop_per_sample()  fields of run_start
+        parameter_norm()    norm of the weights at the end
+        state_bytes()       bytes of weights and optimizer state on this rank; only if ranks may hold shards
     """
     events.run_start(
         args,
@@ -139,7 +139,7 @@ def report(training, events, args, *, world_size):
         flop_per_sample=training.flop_per_sample(),
     )
     iterations = train(training, events, args)
-    samples = args.batch * args.devices  # of one iteration of this process
+    samples = args.batch * args.devices  # per iteration of this process
     if args.data != "synthetic":
         source = training.batches.source
         events.emit("data", decoded=source.decoded, skipped=sorted(source.skipped))
@@ -152,9 +152,9 @@ def report(training, events, args, *, world_size):
 
 
 def input_alone(training, events, *, samples):
-    """Time batches that nobody trains on, `samples` in each, and emit input_alone; nothing where the source has no `ahead`.
+    """Time the input without training, `samples` per batch, and emit input_alone; do nothing if the source has no `ahead`.
 
-    Comes after all that is measured, which so trains on what it always did. Batches that were made before are not timed.
+    Runs after everything measured, so that it does not change which batches are trained on. Batches already prefetched are not timed.
     """
     ahead = getattr(training.batches.source, "ahead", None)
     if ahead is None:
@@ -173,7 +173,7 @@ def input_alone(training, events, *, samples):
 
 
 def train(training, events, args):
-    """Do what the command line asks for: the measured iterations, or a pass under a profiler. Gives how many there were."""
+    """Run the measured iterations, or a profiling pass, as requested. Returns the number of iterations."""
     if args.profile:
         asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
         return profile(training, events, kind=args.profile, **asked, window=args.window)
@@ -188,13 +188,13 @@ def train(training, events, args):
 
 
 def measure(training, events, *, iterations, warmup, window, samples, seconds=0.0, probe=(), epochs=None):
-    """Run `warmup` (at least 1) and then `iterations` iterations, and emit first_step, warmup_end, net, window, loss and eval.
+    """Run `warmup` (at least 1) and then `iterations` iterations; emit first_step, warmup_end, net, window, loss and eval.
 
-    `samples` is what one iteration of this rank trains on; `window` the iterations between two edges; `probe` the message sizes in
-    bytes for which the wires are timed before the first step, and with any of them the devices after the last one of warm-up; `epochs`
-    the `Epochs` that cut the iterations into epochs with a validation after each, if any. With `iterations` 0 there are as
-    many as take `seconds` at the rate of the warm-up, in windows of about a `WINDOWS`th of it unless `window` is given; all ranks take
-    the same, and emit pace. Gives how many there were.
+    `samples`: samples per iteration of this rank. `window`: iterations between two edges. `probe`: message sizes in bytes for which the wires
+    are timed before the first step; if any is given, the devices are timed after the last warm-up step. `epochs`: the `Epochs` that divide
+    the iterations and validate after each epoch, or None. With `iterations` 0, the rate of the warm-up decides how many iterations take
+    `seconds`, in windows of about a `WINDOWS`th of that unless `window` is given; all ranks use the same numbers and emit pace. Returns
+    the number of iterations.
     """
     if probe:
         took = wires(training, events, sizes=probe)
@@ -222,12 +222,12 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
         compute(training, events)
     events.evaluation(warmup, training.evaluate())
 
-    training.barrier()  # nobody's warm-up is on the wires any more
+    training.barrier()  # no warm-up traffic is on the wires any more
     events.net("start")
     events.usage("start")
     training.batches.waited()
     training.batches.units()
-    training.barrier()  # nobody begins while another still reads counters
+    training.barrier()  # no rank starts while another still reads counters
     events.emit("warmup_end", iterations=warmup)
     windows = Windows(training, events, warmup=warmup, samples=samples)
     done = 0
@@ -240,7 +240,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
         elif epochs.ended(*windows.tell(left=0)):
             windows.start = training.start()
     windows.tell(left=0)
-    training.barrier()  # everybody's last step is in the counters
+    training.barrier()  # the counters include every rank's last step
     events.net("stop")
     events.usage("stop")
     events.evaluation(warmup + iterations, training.evaluate())
@@ -248,7 +248,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
 
 
 def pace(step_seconds, *, seconds, window):
-    """``(iterations, window)``: whole windows that take `seconds` together, where an iteration of the slowest rank takes `step_seconds`."""
+    """``(iterations, window)`` of whole windows that take `seconds` in total, if the slowest rank needs `step_seconds` per iteration."""
     if not step_seconds:
         refuse(
             "--iterations=0 needs a warm-up of two steps and ranks that can tell each other its rate; give --iterations"
@@ -259,10 +259,10 @@ def pace(step_seconds, *, seconds, window):
 
 
 class Windows:
-    """The measured windows of a training, one after the other: what was enqueued, and what is known to be done."""
+    """The measured windows of a training: those enqueued, and those known to be done."""
 
     def __init__(self, training, events, *, warmup, samples):
-        """Start the clock, with a device that has nothing to do."""
+        """Start the clock with an idle device."""
         self.training, self.events, self.warmup, self.samples = training, events, warmup, samples
         self.done = self.index = 0
         self.open = deque()
@@ -273,7 +273,7 @@ class Windows:
         self.open.append((count, self.training.window(count), batches.waited(), batches.units()))
 
     def tell(self, *, left):
-        """Emit the windows that are done, but for the last `left`: losses and seconds of the last one, waiting for it."""
+        """Wait for all open windows but the last `left` and emit them; return losses and seconds of the last one emitted."""
         values, seconds = [], 0.0
         while len(self.open) > left:
             count, passed, waited, units = self.open.popleft()
@@ -295,7 +295,7 @@ class Windows:
 
 
 class Epochs:
-    """Where one epoch of so many iterations ends and the next begins."""
+    """Tracks the current epoch of `iterations` iterations, and validates at its end."""
 
     def __init__(self, training, events, *, iterations):
         self.training, self.events, self.iterations = training, events, iterations
@@ -306,9 +306,9 @@ class Epochs:
         return self.iterations - len(self.losses)
 
     def ended(self, losses, seconds):
-        """Take in a window's losses and seconds; whether the epoch ended with it, in which case all ranks have validated.
+        """Add a window's losses and seconds. Return whether that completed the epoch; all ranks have validated then.
 
-        Emits `epoch` then: seconds are those of its windows, train_loss is the mean of its losses on this rank.
+        Emits `epoch` at its end: seconds are those of its windows, train_loss is the mean of its losses on this rank.
         """
         self.losses += losses
         self.seconds += seconds
@@ -324,6 +324,6 @@ class Epochs:
             validation={**found, "loss_sum": finite(found["loss_sum"])},
         )
         self.epoch, self.seconds, self.losses = self.epoch + 1, 0.0, []
-        self.training.batches.waited()  # what validation read is in no window
+        self.training.batches.waited()  # waits during validation belong to no window
         self.training.barrier()
         return True

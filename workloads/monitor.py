@@ -1,14 +1,14 @@
-"""The sampler of a node: what its GPUs and its host do, several times a second, from before the job until after it.
+"""The sampler of a node: reads its GPUs and its host several times a second, from before the job until after it.
 
     python3 monitor.py --node=NAME --hz=10 [--gpus=0,1]
 
-`--gpus` are NVML's indices on the host; all GPUs without it, none with an empty list. Writes event monitor_start, the rows of table `telemetry`
-once a second, an event for whatever can't be read, and monitor_stop (`events.py`). It ends with 0 when its standard input closes,
-or on SIGTERM or SIGINT; an input that nobody can close (/dev/null, which `lease.py` gives) does not count.
+`--gpus` are NVML's indices on the host; without it all GPUs are sampled, with an empty list none. Writes event monitor_start, the rows of
+table `telemetry` once a second, an event for each value that can't be read, and monitor_stop (`events.py`). Exits with 0 when its standard
+input closes, or on SIGTERM or SIGINT; a standard input that can't close (/dev/null, which `lease.py` provides) is ignored.
 
-Nothing that it watches can break or stop it: each device has a thread of its own (`monitor_sampler.py`), this one only writes, and
-a call that never returns is left behind. Sources: NVML and GPM (`monitor_nvml.py`), DCGM (`monitor_dcgm.py`), psutil and RAPL
-(`monitor_host.py`). Standard library besides those, and syntax of Python 3.6 only.
+Nothing that it samples can break or stop it: each device has its own thread (`monitor_sampler.py`), this one only writes, and
+a call that never returns is abandoned. Sources: NVML and GPM (`monitor_nvml.py`), DCGM (`monitor_dcgm.py`), psutil and RAPL
+(`monitor_host.py`). Otherwise standard library, and syntax of Python 3.6 only.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from monitor_dcgm import Dcgm
 from monitor_host import Host
 from monitor_sampler import Sampler
 
-DRIVER = "/proc/driver/nvidia/version"  # there while the kernel has one
+DRIVER = "/proc/driver/nvidia/version"  # exists while the kernel has an NVIDIA driver
 FLUSH_S = 1.0
-PATIENCE_S = 2.0  # for one call
-OPENING_S = 20.0  # a driver without persistence mode wakes every GPU of the host first, which takes seconds for each
-ENDING_S = 0.5  # for samplers to give back what they took; the lease ends everything after five seconds
+PATIENCE_S = 2.0  # before a call counts as stalled
+OPENING_S = 20.0  # without persistence mode, the driver first wakes every GPU of the host, which takes seconds each
+ENDING_S = 0.5  # for samplers to release their resources; the lease kills everything after five seconds
 
 
 def main():
@@ -72,7 +72,7 @@ def main():
 
 
 def beats(word):
-    """Read samples a second; argparse makes a sentence of the error."""
+    """Parse samples per second; argparse turns the ValueError into a message."""
     value = float(word)
     if not 0 < value <= 1000:
         raise ValueError
@@ -90,7 +90,7 @@ def cpu_seconds():
 
 
 class Ending:
-    """Knows when to end: standard input at its end, SIGTERM or SIGINT."""
+    """Detects when to exit: end of standard input, SIGTERM or SIGINT."""
 
     def __init__(self):
         self.woken, wake = os.pipe()
@@ -103,13 +103,13 @@ class Ending:
             self.inputs.append(0)
 
     def within(self, seconds):
-        """Wait for the end, so long at most, and say whether it came; what is written to the input is of no account."""
+        """Wait at most `seconds`; return whether the end came. Anything written to standard input is discarded."""
         ready, _, _ = select.select(self.inputs, [], [], seconds)
         return self.woken in ready or (0 in ready and not os.read(0, 4096))
 
 
 def find_gpus(wanted, hz, ending):
-    """Look for the GPUs until `ending`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
+    """Find the GPUs, or give up at `ending`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
     if wanted == []:
         why = "no GPU was asked for" if Path(DRIVER).exists() else "no NVIDIA device"
         return [], {}, dict.fromkeys(("nvml", "gpm", "dcgm"), why), None
@@ -135,7 +135,7 @@ def find_gpus(wanted, hz, ending):
 
 
 class Writer:
-    """Writes what the samplers have found; `rows` counts them."""
+    """Writes the samplers' results; `rows` counts them."""
 
     def __init__(self, events, samplers):
         self.events = events
@@ -144,7 +144,7 @@ class Writer:
         self.rows = 0
 
     def flush(self):
-        """Write troubles, and the rows of all devices in one line."""
+        """Write troubles, and the new rows of all devices in one line."""
         times, devices, found = [], [], []
         for sampler in self.samplers:
             self.notice_stall(sampler)
@@ -163,7 +163,7 @@ class Writer:
         self.events.rows("telemetry", columns)
 
     def notice_stall(self, sampler):
-        """Say once of each call that it does not return."""
+        """Report each call that does not return, once."""
         asked = sampler.asked
         if asked is None or time.monotonic() - asked < PATIENCE_S or self.stalls.get(sampler) == asked:
             return
@@ -182,4 +182,4 @@ def drain(queue):
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    os._exit(0)  # a thread whose call never returns must not be waited for
+    os._exit(0)  # does not wait for a thread whose call never returns

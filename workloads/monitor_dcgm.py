@@ -1,6 +1,6 @@
-"""Utilisation of a GPU's pipes before Hopper: DCGM's profiling fields, where its host engine runs and `dcgmi` is on the PATH.
+"""Utilisation of the pipes of a GPU before Hopper: DCGM's profiling fields, if its host engine runs and `dcgmi` is on the PATH.
 
-One `dcgmi dmon` for all GPUs, whose lines a thread reads as they come. Standard library and syntax of Python 3.6 only.
+One `dcgmi dmon` serves all GPUs; a thread reads its lines as they arrive. Standard library and syntax of Python 3.6 only.
 """
 
 import shutil
@@ -9,7 +9,7 @@ import threading
 
 from monitor_sampler import Lost, Missing
 
-# Name in the header of dmon: column, and what one unit of it is in the column's (ratios to percents; bytes a second as they are).
+# Name in dmon's header: (column, factor from its unit to the column's): ratios to percents, bytes a second unchanged.
 # docs.nvidia.com/datacenter/dcgm: "Field Identifiers"; names in dcgmlib/src/dcgm_fields.cpp.
 NAMES = {
     "SMACT": ("sm_active_percent", 100),
@@ -25,9 +25,9 @@ NAMES = {
     "NVLRX": ("nvlink_rx_rate", 1),
 }
 FIELDS = "52,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011,1012"  # NVML's index of the GPU, then NAMES
-SHORTEST_MS = 100  # below it the profiling fields are not valid: github.com/NVIDIA/DCGM/issues/310
-PATIENCE_S = 3.0  # to connect, and for the first row
-SILENT_ROWS = 20  # after so many without a value there will be none: fields that take turns do so faster
+SHORTEST_MS = 100  # profiling fields are invalid below it: github.com/NVIDIA/DCGM/issues/310
+PATIENCE_S = 3.0  # for connecting and the first row
+SILENT_ROWS = 20  # a field without a value in so many rows will never have one: multiplexed fields take turns faster
 
 
 class Table:
@@ -35,9 +35,9 @@ class Table:
         self.header = None
 
     def line(self, text):
-        """Read one line: (NVML's index, {column: value}), or None where it has no values.
+        """Parse one line: (NVML's index, {column: value}), or None if it holds no values.
 
-        A value is "N/A" until it has been measured, where the GPU lacks it, and while fields take turns.
+        A value is "N/A" until it has been measured, if the GPU lacks it, and while fields take turns.
         """
         words = text.split()
         if words and words[0] == "#Entity":
@@ -55,7 +55,7 @@ class Table:
 
 
 class Dcgm(threading.Thread):
-    """The running `dcgmi dmon`; `reason` says why there is none, or why it ended."""
+    """The running `dcgmi dmon`; `reason` says why it does not run, or why it ended."""
 
     def __init__(self, hz, columns):
         super().__init__(name="dcgm", daemon=True)
@@ -82,7 +82,7 @@ class Dcgm(threading.Thread):
             self.stop()
 
     def run(self):
-        """Keep the latest values of each GPU until dmon ends."""
+        """Keep the latest values of each GPU until dmon exits."""
         table, last = Table(), "it said nothing"
         try:
             for line in self.child.stdout:
@@ -96,10 +96,10 @@ class Dcgm(threading.Thread):
             self.answered.set()
 
     def take(self, index):
-        """Values of a GPU in the order of the columns, each once; nothing when none came since.
+        """Values of a GPU in the order of the columns, each row once; empty if none is new.
 
         Raises:
-            Lost: dmon has ended.
+            Lost: dmon has exited.
         """
         values = self.latest.pop(index, None)
         if values is None:

@@ -1,6 +1,6 @@
 """The host as a sampled device: cores, memory, disks, network and clock by psutil, energy of the processors by RAPL.
 
-Standard library, psutil where there is one, and syntax of Python 3.6 only.
+Standard library, psutil if installed, and syntax of Python 3.6 only.
 """
 
 import os
@@ -14,12 +14,12 @@ except ImportError:
     psutil = None
 
 NO_PSUTIL = "psutil is not installed beside the sampler"
-SELDOM_S = 0.5  # between two sums of bytes, which cost more than all else together
-CLOCK_S = 1.0  # a core's clock is asked of the core itself, which wakes it
+SELDOM_S = 0.5  # between two sums of bytes, which cost more than everything else together
+CLOCK_S = 1.0  # reading a core's clock asks the core itself, which wakes it
 
 
 class Host(Device):
-    """This machine; `sources` says of "psutil" and "rapl" why there is nothing of it, or None."""
+    """This machine; `sources` maps "psutil" and "rapl" to the reason why that source is missing, or None."""
 
     def __init__(self, sysfs="/sys"):
         rapl = Rapl(sysfs)
@@ -39,7 +39,7 @@ class Host(Device):
         super().__init__("host", parts)
 
     def begin(self):
-        """Begin the first row's share of time; psutil remembers it by thread."""
+        """Start the interval of the first row's CPU share, which psutil keeps per thread."""
         if psutil:
             self.cores()
 
@@ -47,7 +47,7 @@ class Host(Device):
         return [psutil.cpu_percent(percpu=True)]
 
     def memory(self):
-        """What is not available any more: `used` of psutil has been three different sums over its releases."""
+        """Memory that is not available: psutil's `used` has been three different sums over its releases."""
         memory = psutil.virtual_memory()
         return [(memory.total - memory.available) >> 20]
 
@@ -65,14 +65,14 @@ class Host(Device):
 
 
 def none_of(columns, reason):
-    """Make a part's `read` that has nothing but the reason."""
+    """Make a part's `read` that returns only the reason."""
     return lambda: [Missing(reason)] * len(columns)
 
 
 def with_hardware(folder):
-    """Names of the disks or interfaces that hardware stands behind.
+    """Names of the disks or interfaces that are backed by hardware.
 
-    Bytes of a logical volume are its disk's as well, those of a bridge or bond its interfaces': to add all would count them twice.
+    Bytes of a logical volume are also counted for its disk, those of a bridge or bond for its interfaces: a sum over all counts twice.
     """
     try:
         return frozenset(entry.name for entry in folder.iterdir() if (entry / "device").exists())
@@ -81,16 +81,16 @@ def with_hardware(folder):
 
 
 def of_these(counters, names):
-    """Counters of the `names`; of all but the loopback where none of them is here (a network namespace has no hardware)."""
+    """Counters of the `names`; if none is here (a network namespace has no hardware), of all but loopback."""
     chosen = [counter for name, counter in counters.items() if name in names]
     return chosen or [counter for name, counter in counters.items() if name != "lo" and not name.startswith("loop")]
 
 
 class Rapl:
-    """Energy of all processor packages since the first reading, in joules.
+    """Energy of all processor packages since construction, in joules.
 
-    The kernel's counter of a package goes up to `max_energy_range_uj` and begins anew (Documentation/power/powercap); since 2020
-    it is root's alone. `reason` says why there is nothing to read, None where there is.
+    The kernel's counter of a package wraps at `max_energy_range_uj` (Documentation/power/powercap); since 2020
+    only root may read it. `reason` says why there is nothing to read, or is None.
     """
 
     def __init__(self, sysfs="/sys"):
@@ -100,7 +100,7 @@ class Rapl:
         zones = [zone for zone in Path(sysfs, "class/powercap").glob("intel-rapl:*") if zone.name.count(":") == 1]
         try:
             for zone in sorted(zones):
-                # "psys" is the whole platform, packages included.
+                # "psys" is the whole platform and includes the packages.
                 if (zone / "name").read_text().startswith("package"):
                     counter = os.open(str(zone / "energy_uj"), os.O_RDONLY)
                     self.packages.append(
@@ -120,5 +120,5 @@ class Rapl:
 
 
 def read_number(counter):
-    """Read a kernel file that is held open: a third of the price of opening it each time."""
+    """Read a kernel file that is kept open: a third of the cost of opening it each time."""
     return int(os.pread(counter, 32, 0))

@@ -1,7 +1,7 @@
-"""NVIDIA GPUs as sampled devices, asked through NVML: what nvidia-smi shows, and the GPU Performance Monitoring (GPM) of Hopper and later.
+"""NVIDIA GPUs as sampled devices, read through NVML: what nvidia-smi shows, and the GPU Performance Monitoring (GPM) of Hopper and later.
 
-nvidia-ml-py 13 and its older releases; what a release or a driver does not know is a column that is missing, with the reason. Nothing
-is set, and no GPU is started that sleeps. Standard library beside it, and syntax of Python 3.6 only.
+Works with nvidia-ml-py 13 and older releases; a value that a release or driver does not support is a missing column, with the reason.
+It only reads: it changes no setting and runs nothing on a GPU. Otherwise standard library, and syntax of Python 3.6 only.
 """
 
 import math
@@ -14,11 +14,11 @@ from monitor_sampler import JITTER, Device, Lost, Missing, Part
 ALL_LINKS = 0xFFFFFFFF  # nvml.h: a scopeId of UINT_MAX adds up all links of a GPU
 UNKNOWN = "this nvidia-ml-py does not know "
 KIB, MIB = 1 << 10, 1 << 20
-RARELY_S = 1.0  # between two looks at what changes seldom
-ENERGY_S = 0.5  # the counter takes 4 ms to read on an H200 (driver 580), a thousand times what the others take
-GPM_S = 0.1  # the shortest time over which GPM measures on Hopper: github.com/NVIDIA/DCGM/issues/310
+RARELY_S = 1.0  # between two readings of slowly changing values
+ENERGY_S = 0.5  # the counter takes 4 ms to read on an H200 (driver 580), a thousand times as long as the others
+GPM_S = 0.1  # the shortest interval that GPM measures on Hopper: github.com/NVIDIA/DCGM/issues/310
 
-# Column, field of nvmlDeviceGetFieldValues, its scope, and bytes in one unit of it.
+# Column, field of nvmlDeviceGetFieldValues, its scope, and bytes per unit of it.
 PCIE_FIELDS = (
     ("pcie_rx_bytes", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", 0, 1),
     ("pcie_tx_bytes", "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 0, 1),
@@ -27,7 +27,7 @@ NVLINK_FIELDS = (
     ("nvlink_rx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS, KIB),
     ("nvlink_tx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS, KIB),
 )
-# Column, metric of GPM, and its unit in that of the column: percents as they are, MiB/s to bytes/s.
+# Column, GPM metric, and factor from its unit to the column's: MiB/s to bytes/s; None for percents, which stay as they are.
 GPM_METRICS = (
     ("sm_active_percent", "NVML_GPM_METRIC_SM_UTIL", None),
     ("sm_occupancy_percent", "NVML_GPM_METRIC_SM_OCCUPANCY", None),
@@ -49,10 +49,10 @@ def columns(fields):
 
 
 def find(indices=None):
-    """Open NVML and look for its GPUs, or for those with these `indices` on the host.
+    """Open NVML and find its GPUs, or those with these `indices` on the host.
 
     Returns:
-        list of opened `Gpu`; {`Gpu`: reason} of those that do not answer; why there are none at all, or None.
+        list of opened `Gpu`; {`Gpu`: reason} for those that do not answer; why there are none at all, or None.
     """
     try:
         import pynvml
@@ -65,7 +65,7 @@ def find(indices=None):
         return [], {}, f"no NVIDIA device: {error}"
     found, silent = [], {}
     wanted = range(count) if indices is None else sorted(indices)
-    # A container that was given some of the host's GPUs counts those from 0, in the same order.
+    # A container with a subset of the host's GPUs numbers them from 0, in the same order.
     places = range(count) if len(wanted) == count else wanted
     for index, place in zip(wanted, places):  # noqa: B905 - Python 3.6
         gpu = Gpu(pynvml, index, place)
@@ -80,7 +80,7 @@ def find(indices=None):
 
 
 def text(value):
-    """Older releases of nvidia-ml-py answer in bytes."""
+    """Decode the bytes that older releases of nvidia-ml-py return."""
     return value if isinstance(value, str) else value.decode()
 
 
@@ -88,10 +88,10 @@ class Gpu(Device):
     """One GPU.
 
     Attributes:
-        index, place: NVML's on the host, and its index here.
-        counters: what counts its pipes' work: "gpm", "dcgm", None.
-        power_reading: what its power is: that of the "instant", or what nvidia-smi shows as its "usage", which is that too up to the
-            A100 and on later GPUs the mean of the second before.
+        index, place: NVML's index on the host, and its index here.
+        counters: source of its pipes' utilisation: "gpm", "dcgm", None.
+        power_reading: "instant" power, or what nvidia-smi shows as "usage": instantaneous power too up to the A100,
+            the mean over the previous second on later GPUs.
     """
 
     asks = "NVML"
@@ -125,10 +125,10 @@ class Gpu(Device):
         super().__init__(f"gpu{index}", parts)
 
     def open(self):
-        """Make acquaintance.
+        """Open the handle and read what does not change.
 
         Raises:
-            NVMLError: it does not answer.
+            NVMLError: the GPU does not answer.
         """
         self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.place)
         self.uuid = text(self.nvml.nvmlDeviceGetUUID(self.handle))
@@ -137,7 +137,7 @@ class Gpu(Device):
         self.default_limit_w = self.watts(self.nvml.nvmlDeviceGetPowerManagementDefaultLimit)
         self.power_reading = "instant" if self.tells_instant_power() else "usage"
         self.counters = "gpm" if self.gpm.open(self.handle) else None
-        # The counters of PCIe have 32 bits: at the 50 GB/s of a GPU that has GPM they start again several times between two samples.
+        # PCIe counters have 32 bits: at the 50 GB/s of a GPU with GPM they wrap several times between two samples.
         if self.counters:
             self.parts.remove(self.pcie)
 
@@ -148,7 +148,7 @@ class Gpu(Device):
             return None
 
     def describe(self):
-        """What does not change: an entry of `gpus` in event monitor_start."""
+        """Static properties: an entry of `gpus` in event monitor_start."""
         return {
             "index": self.index,
             "uuid": self.uuid,
@@ -160,7 +160,7 @@ class Gpu(Device):
         }
 
     def count_by(self, dcgm):
-        """Take the pipes' utilisation from DCGM instead."""
+        """Read the pipes' utilisation from DCGM instead."""
         self.counters = "dcgm"
         self.pipes.read = lambda: dcgm.take(self.index)
 
@@ -198,7 +198,7 @@ class Gpu(Device):
         return answer.value.uiVal / 1000
 
     def tells_instant_power(self):
-        """Older drivers and older releases of nvidia-ml-py do not."""
+        """Whether this driver and release of nvidia-ml-py report instantaneous power; older ones do not."""
         try:
             self.instant_power()
         except (AttributeError, self.nvml.NVMLError):
@@ -212,7 +212,7 @@ class Gpu(Device):
         return [self.nvml.nvmlDeviceGetTemperature(self.handle, self.nvml.NVML_TEMPERATURE_GPU)]
 
     def slowdowns(self):
-        """Bits of what holds the clocks down; drivers and bindings before 535 know them by another name."""
+        """Bits of the reasons for reduced clocks; drivers and bindings before 535 use another name."""
         try:
             return [self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle)]
         except AttributeError:
@@ -232,7 +232,7 @@ class Gpu(Device):
         ]
 
     def field(self, column, answer, unit):
-        """Read a counter; one of 32 bits that has started again goes on from where it was."""
+        """Read a counter; one of 32 bits continues past a wrap-around."""
         if answer.nvmlReturn:
             return Missing(str(self.nvml.NVMLError(answer.nvmlReturn)))
         if answer.valueType != self.nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
@@ -248,20 +248,20 @@ class Gpu(Device):
 
 
 class Wrapping:
-    """A counter of 32 bits, read often enough that it starts again at most once between two readings."""
+    """A 32-bit counter, read often enough that it wraps at most once between two readings."""
 
     def __init__(self):
         self.last, self.rounds = 0, 0
 
     def go_on(self, value):
-        """Take the next reading, and give what a wider counter would show."""
+        """Take the next reading; return what a wider counter would show."""
         self.rounds += value < self.last
         self.last = value
         return (self.rounds << 32) + value
 
 
 class Gpm:
-    """What NVML measures between two samples; `reason` says why it can't, None where it can."""
+    """Metrics that NVML computes between two samples; `reason` says why it can't, or is None."""
 
     def __init__(self, nvml):
         self.nvml = nvml
@@ -270,7 +270,7 @@ class Gpm:
         self.reason = None
 
     def open(self, handle):
-        """Ask whether this GPU has it."""
+        """Return whether this GPU supports GPM."""
         self.handle = handle
         try:
             if not self.nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
@@ -288,7 +288,7 @@ class Gpm:
         known = [metric for _, metric, _ in GPM_METRICS if hasattr(nvml, metric)]
         self.request.numMetrics = len(known)
         for number, metric in enumerate(known):
-            self.answers[metric] = self.request.metrics[number]  # a view of the request's own memory, made once
+            self.answers[metric] = self.request.metrics[number]  # a view into the request, created once
             self.answers[metric].metricId = getattr(nvml, metric)
         try:
             self.samples += [nvml.nvmlGpmSampleAlloc() for _ in range(2)]
@@ -322,10 +322,10 @@ class Gpm:
 
 
 class Processes:
-    """Processes that compute on a GPU, and whose they are: control group and session, looked up once for each process.
+    """Compute processes of a GPU and their owners: control group and session, looked up once per process.
 
-    The session is that of the oldest ancestor that the sampler does not come from too: launchers give their ranks sessions of their
-    own, and it is the one that the runner began that tells whose a rank is.
+    The session is that of the oldest ancestor that is not also the sampler's: launchers start their ranks in sessions of their
+    own, and only the session that the runner started identifies the run of a rank.
     """
 
     def __init__(self, proc="/proc", me=None):
@@ -334,7 +334,7 @@ class Processes:
         self.above_me = set(self.line(me or os.getpid()))
 
     def tell(self, processes):
-        """Give [{pid, memory_mib, cgroup, session}]; null where the kernel or NVML will not say."""
+        """Return [{pid, memory_mib, cgroup, session}]; null if the kernel or NVML withholds a value."""
         self.owners = {process.pid: self.owners.get(process.pid) or self.owner(process.pid) for process in processes}
         return [
             dict(
@@ -346,10 +346,10 @@ class Processes:
         ]
 
     def owner(self, pid):
-        """Look up group and session; a process of another process namespace is not to be seen here."""
+        """Look up group and session; a process of another PID namespace is invisible here."""
         folder = self.proc / str(pid)
         try:
-            # A line for each hierarchy; those that nobody uses say "/", so that the longest path is the one that tells.
+            # One line per hierarchy; an unused hierarchy says "/", so that the longest path identifies the group.
             groups = [line.split(":", 2)[2] for line in (folder / "cgroup").read_text().splitlines()]
             oldest = [pid, *(each for each in self.line(pid) if each not in self.above_me)][-1]
             session = int(self.stat(oldest)[3])
@@ -358,7 +358,7 @@ class Processes:
         return {"cgroup": max(groups, key=len, default=None), "session": session}
 
     def line(self, pid):
-        """A process and its ancestors, youngest first."""
+        """Process ids of a process and its ancestors, youngest first."""
         found = []
         while pid:
             found.append(pid)
@@ -366,5 +366,5 @@ class Processes:
         return found
 
     def stat(self, pid):
-        """Fields of proc(5)'s stat from the third on: state, parent, group, session."""
+        """Fields of proc(5)'s stat from the third on: state, parent, process group, session."""
         return (self.proc / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -1,7 +1,7 @@
-"""Devices that are read again and again, each in a thread of its own, so that one that fails or hangs takes nothing else along.
+"""Devices that are sampled repeatedly, each in its own thread, so that one that fails or hangs does not affect the others.
 
-The beat is uneven: an even one of 0.1 s meets training steps of 50 ms at the same place each time, and the power of that place is not
-the power of a step.
+Sampling is jittered: at an even 0.1 s, training steps of 50 ms would always be sampled at the same phase, whose power is not the mean
+power of a step.
 
 Standard library and syntax of Python 3.6 only.
 """
@@ -12,29 +12,27 @@ import threading
 import time
 from collections import deque
 
-NAP_S = 0.25  # how long a sampler of a slow beat takes to notice its end
-JITTER = (
-    0.95  # share of a part's interval after which it is due again: wakers are late by a little, not always by the same
-)
-UNEVEN = (0.75, 1.25)  # least and most time between two beats, as a share of the mean
+NAP_S = 0.25  # longest sleep, so that a sampler with a long interval notices its end soon
+JITTER = 0.95  # share of a part's interval after which it is due again: threads wake late, by varying amounts
+UNEVEN = (0.75, 1.25)  # shortest and longest interval between two samples, relative to the mean
 
 
 class Missing:
-    """Stands for a value that can't be had, and says why."""
+    """A value that is not available; `reason` says why."""
 
     def __init__(self, reason):
         self.reason = reason
 
 
 class Lost(Exception):  # noqa: N818 - the device is, not the program
-    """A device, or what one of its parts is read from, is gone for good; the message says why."""
+    """A device, or the source of one of its parts, is gone for good; the message says why."""
 
 
 class Part:
-    """Columns that are read with one call.
+    """Columns that one call reads.
 
-    `read()` gives one value a column (None for nothing new, `Missing` for no value), or nothing at all when there is nothing new;
-    `every_s` is the least time between two calls, 0 for every beat.
+    `read()` returns one value per column (None if it has no new value, `Missing` if none is available), or an empty list if nothing is
+    new; `every_s` is the least time between two calls, 0 for every sample.
     """
 
     def __init__(self, columns, read, every_s=0.0):
@@ -45,7 +43,7 @@ class Part:
 
 
 class Device:
-    """Something with a name and parts; `asks` is who answers."""
+    """A named set of parts; `asks` names what answers its calls."""
 
     asks = "the kernel"
 
@@ -58,34 +56,34 @@ class Device:
         return [column for part in self.parts for column in part.columns]
 
     def begin(self):
-        """Get ready, in the thread that will read."""
+        """Prepare, in the thread that will read."""
 
     def end(self):
-        """Give back what `begin` took."""
+        """Release what `begin` acquired."""
 
     def is_final(self, error):
-        """Whether asking again can't help; raises `Lost` when the whole device is gone."""
+        """Whether a retry is pointless; raises `Lost` if the whole device is gone."""
         return isinstance(error, Lost)
 
     def ask_slow_ones(self):
-        """See to it that the next reading is of all parts that are not read at every beat, and of no other; whether there are any.
+        """Make the next reading cover exactly the parts that are not read at every sample; return whether there are any.
 
-        The last one of a short run: what a counter rose by is known from its readings before the run and after it.
+        For the last reading of a short run: the increase of a counter follows from its readings before and after the run.
         """
         for part in self.parts:
             part.due = 0.0 if part.every_s else math.inf
         return any(part.every_s for part in self.parts)
 
     def read(self, now):
-        """Read what is due at monotonic time `now`: {column: value or `Missing`}."""
+        """Read the parts due at monotonic time `now`: {column: value or `Missing`}."""
         values = {}
         for part in tuple(self.parts):
             if part.due > now:
                 continue
             part.due = now + part.every_s * JITTER
             try:
-                values.update(zip(part.columns, part.read()))  # noqa: B905 - there may be nothing new
-            except Exception as error:  # noqa: BLE001 - what fails in one part, however it does, must not end the others
+                values.update(zip(part.columns, part.read()))  # noqa: B905 - the reading may be empty
+            except Exception as error:  # noqa: BLE001 - no failure of one part may end the others
                 if self.is_final(error):
                     self.parts.remove(part)
                 values.update(dict.fromkeys(part.columns, Missing(str(error) or repr(error))))
@@ -93,10 +91,10 @@ class Device:
 
 
 class Sampler(threading.Thread):
-    """Reads a device `hz` times a second in the mean until `ending` is set.
+    """Reads a device `hz` times a second on average until `ending` is set.
 
-    What it finds waits in `rows` as (monotonic seconds, {column: value}) and in `troubles` as (columns, reason), for a thread that
-    writes. `asked` is when the call began that has not returned, None between calls.
+    Queues its results for a writing thread: `rows` of (monotonic seconds, {column: value}), `troubles` of (columns, reason).
+    `asked` is the start time of the call in progress, None between calls.
     """
 
     def __init__(self, device, hz):
@@ -110,14 +108,14 @@ class Sampler(threading.Thread):
         self._told = set()
 
     def run(self):
-        """Sample until told to end, or until the device is lost."""
+        """Sample until `ending` is set or the device is lost."""
         try:
             self._each(self.device.begin)
             begun = False
-            due = time.monotonic() + self.period  # the first row, too, is about a whole beat
+            due = time.monotonic() + self.period  # the first row, too, covers about a whole period
             while not self.ending:
                 left = due - time.monotonic()
-                if left > 0:  # not an Event's wait: before Python 3.11 that goes by the wall clock, which may jump
+                if left > 0:  # not Event.wait: before Python 3.11 it follows the wall clock, which may jump
                     time.sleep(min(left, NAP_S))
                     continue
                 self._each(self._sample)
@@ -128,7 +126,7 @@ class Sampler(threading.Thread):
             self.device.end()
         except Lost as error:
             self._tell({column: Missing(str(error)) for column in self.device.columns})
-        except Exception as error:  # noqa: BLE001 - it must be said
+        except Exception as error:  # noqa: BLE001 - any failure must be reported
             self._tell({column: Missing(f"the sampler failed: {error!r}") for column in self.device.columns})
         self.asked = None
 
@@ -147,7 +145,7 @@ class Sampler(threading.Thread):
         self.rows.append((now, values))
 
     def _tell(self, missing):
-        """Note each column and reason once: a value that comes and goes ten times a second is one trouble."""
+        """Report each column and reason once: a value that flaps ten times a second is one trouble."""
         reasons = {}
         for column, value in missing.items():
             if (column, value.reason) not in self._told:
@@ -158,6 +156,6 @@ class Sampler(threading.Thread):
 
 
 def next_beat(due, interval, now):
-    """Give the beat that comes `interval` after the one that was `due`; what was slept through (a stopped machine) is not made up for."""
+    """Return the sample time `interval` after `due`; samples missed during a suspension of the machine are not made up for."""
     following = due + interval
     return following if following > now else now + interval

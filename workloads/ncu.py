@@ -1,22 +1,22 @@
-"""Runs a program under NVIDIA Nsight Compute (`ncu`) and writes what its counters said of each kernel as rows of table `kernels`.
+"""Runs a program under NVIDIA Nsight Compute (`ncu`) and writes each kernel's counters as rows of table `kernels`.
 
     python3 ncu.py --ncu=/opt/nvidia/nsight-compute/2025.3.0/ncu PROGRAM ARGS...
 
-Only what the program brackets with cudaProfilerStart and cudaProfilerStop is looked at. Each such kernel runs alone, several times over
-where the counters don't fit into one pass, so that its rows have a duration and no start: nothing can be said of what ran beside it.
-Clocks and caches are left as the program has them, as no other source of utilisation changes them either.
+It profiles only what the program brackets with cudaProfilerStart and cudaProfilerStop. Each such kernel runs alone, and several times
+if the counters don't fit into one pass, so that its rows have a duration but no start: they cannot show overlap with other kernels.
+Clocks and caches stay as the program leaves them, as with every other source of utilisation.
 
 fp32_percent    executed FP32 operations (an FMA is two) ÷ what the FP32 units can do in that time: the achieved work and the peak of the
-                roofline that comes with Nsight Compute (`SpeedOfLight_RooflineChart.section`). Tensor cores have no part in it.
-tensor_percent  cycles in which the tensor pipe was active ÷ all cycles: what DCGM and GPM call tensor activity.
-dram_bytes      read and written.
+                roofline that comes with Nsight Compute (`SpeedOfLight_RooflineChart.section`), tensor cores excluded.
+tensor_percent  cycles with an active tensor pipe ÷ all cycles: DCGM's and GPM's tensor activity.
+dram_bytes      bytes read and written.
 
-The program runs twice. ncu counts instructions in a patched copy of a kernel, and with the GPU's own counters in the same run it loads copy
-and kernel in turn: 120 kernels took 18.9 s on an H200, and 4.5 s and 2.2 s in two runs. What the program itself prints counts once. A
-kernel that only the first run had, as where a search for the fastest chose otherwise, has no operations.
+The program runs twice. ncu counts instructions in a patched copy of a kernel; with hardware counters in the same run, it loads copy
+and kernel alternately: 120 kernels took 18.9 s on an H200, and 4.5 s and 2.2 s in two runs. The program's output is printed once. A
+kernel that only the first run had, for instance since autotuning chose another one in the second, has no operations.
 
-The raw CSV of both goes to standard output before the rows, for the log. The exit code is the program's own. Standard library and syntax of
-Python 3.6 only.
+The raw CSV of both runs goes to standard output before the rows, for the log. The exit code is the program's own. Standard library and
+syntax of Python 3.6 only.
 """
 
 import csv
@@ -31,10 +31,10 @@ from events import Events
 DURATION = "gpu__time_duration.sum"
 DRAM = "dram__bytes.sum"
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
-# FP32 operations that one executed instruction is; thread instructions that are predicated off do not count.
+# FP32 operations per executed instruction; predicated-off thread instructions do not count.
 OPERATIONS = {"fadd": 1, "fmul": 1, "ffma": 2}
 EXECUTED = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
-# FMAs that all multiprocessors together can begin in a cycle.
+# FMAs that all multiprocessors together can issue per cycle.
 PEAK = "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained"
 CYCLES = "smsp__cycles_elapsed.avg"
 OWN = (DURATION, DRAM, TENSOR, CYCLES)
@@ -43,7 +43,7 @@ FLAGS = (
     *("--csv", "--page=raw", "--print-units=base", "--profile-from-start=off", "--target-processes=all"),
     *("--clock-control=none", "--cache-control=none"),
 )
-# Nsight Compute 2024 shortened the names of its units.
+# Nsight Compute 2024 shortened the unit names.
 SECONDS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 BYTES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 UNITS = dict.fromkeys(("", "%", "inst", "inst/cycle", "cycle"), 1.0)
@@ -61,7 +61,7 @@ def main(argv):
         sys.stderr.write(f"ncu: {ncu}: {error.strerror}\n")
         return 127
     sys.stdout.write(page + instructions)
-    # Its own word on what went wrong (no right to counters, for one) is the last that the log has.
+    # ncu's own errors (missing permission for counters, for one) end the log.
     sys.stderr.writelines(line + "\n" for line in (page + instructions).splitlines() if line.startswith("==ERROR=="))
     if again:
         sys.stderr.write(f"ncu: the run that counts operations ended with {again}; there are none\n")
@@ -72,7 +72,7 @@ def main(argv):
 
 
 def run(ncu, metrics, program, *, silent=False):
-    """Run the program under ncu, what it prints dropped if `silent`; its exit code and the raw page."""
+    """Run the program under ncu, discarding its output if `silent`; return its exit code and the raw page."""
     there = subprocess.DEVNULL if silent else None
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "ncu.csv"
@@ -82,7 +82,7 @@ def run(ncu, metrics, program, *, silent=False):
 
 
 def rows(page):
-    """Read the raw page of ncu's CSV: a row a kernel, which has a counter's value and unit by its name."""
+    """Parse the raw page of ncu's CSV: a row per kernel, {counter: (value, unit)}."""
     lines = page.splitlines()
     header = next((number for number, line in enumerate(lines) if line.startswith('"ID","Process ID"')), None)
     if header is None:
@@ -92,7 +92,7 @@ def rows(page):
 
 
 def kernels(own, instructions):
-    """Put the rows of both runs together: one dict of columns a kernel; a counter that this GPU does not have is None."""
+    """Join the rows of both runs: one dict of columns per kernel; a counter that this GPU lacks is None."""
     executed = defaultdict(list)
     for row in reversed(instructions):
         executed[_launch(row)].append(row)
@@ -104,7 +104,7 @@ def columns(found):
 
 
 def _launch(row):
-    """What a kernel is known by in both runs: the first of a name and shape is the first of them in the other."""
+    """Key that matches a kernel across the runs: the nth launch of a name and shape is the same in both."""
     return tuple(row[name] for name in ("Device", "Stream", "Kernel Name", "Grid Size", "Block Size") if name in row)
 
 
@@ -114,7 +114,7 @@ def _kernel(row, executed):
     return {
         "kind": "kernel",
         "name": _text(row, "Kernel Name"),
-        # Versions before 2021 don't say; one is all that a program has under ncu.
+        # Versions before 2021 omit the device; under ncu a program has only one.
         "device": int(_text(row, "Device") or 0),
         "stream": int(_text(row, "Stream")),
         "duration": _number(row, DURATION),
@@ -132,7 +132,7 @@ def _text(row, name):
 
 
 def _number(row, name):
-    """Read a value in its unit's base; None for `n/a`, for a unit that nobody here knows, and where there is none."""
+    """Value in the base unit; None for `n/a`, an unknown unit, or a missing value."""
     text, unit = row.get(name, (None, None))
     try:
         return float(text.replace(",", "")) * UNITS[unit]
@@ -141,7 +141,7 @@ def _number(row, name):
 
 
 def _total(counts):
-    """Operations of all kinds of instructions; None where one could not be counted."""
+    """Operations of all kinds of instructions; None if a count is missing."""
     return None if any(count is None for count, _ in counts) else sum(count * times for count, times in counts)
 
 

@@ -1,13 +1,13 @@
-"""Runs a rank in the environment of its own container, whoever started it.
+"""Runs a rank in the environment of its own container, whichever process started it.
 
     python3 own_env.py PROGRAM ARGS...
 
-Launchers that reach other nodes by ssh (horovodrun, mpirun) hand every rank the environment of the node that they run on themselves.
-What the rank's own container was given (the node's name, its interface, its adapters) is known to the container's lease, its first process
-but where an engine has one of its own before it, and goes before that here.
+Launchers that reach other nodes by ssh (horovodrun, mpirun) pass the environment of their own node to every rank. The variables of the
+rank's own container (the node's name, interface, adapters) are in the environment of the container's lease, which is its first process
+unless the engine has an init of its own. They override the launcher's here.
 
-The exit code is the program's, 128 + signal number if a signal ended it: ssh would make 255 of that, which is also its word for a
-connection that broke. SIGTERM and SIGINT are passed on; when this process dies, so does the program. Standard library and syntax of
+The exit code is the program's, 128 + signal number if a signal ended it: ssh would turn a signal into 255, which also means a broken
+connection. SIGTERM and SIGINT are passed on; when this process dies, so does the program. Standard library and syntax of
 Python 3.6 only.
 """
 
@@ -23,7 +23,7 @@ LIBC = ctypes.CDLL(None)
 
 
 def lease():
-    """Id of the lease that this process is under: of its ancestors the one that runs lease.py, or the first of all."""
+    """Process id of this process' lease: the nearest ancestor that runs lease.py, else process 1."""
     pid = os.getpid()
     while pid > 1 and b"lease.py" not in Path(f"/proc/{pid}/cmdline").read_bytes():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -31,7 +31,7 @@ def lease():
 
 
 def of_container(path=None):
-    """Read what the container's lease was started with (proc(5)); it is of the same user, and may be read."""
+    """Environment of the container's lease (proc(5)), which the same user may read."""
     path = path or f"/proc/{lease()}/environ"
     words = [word.partition(b"=") for word in Path(path).read_bytes().split(b"\0") if word]
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in words}

@@ -1,33 +1,33 @@
-"""What the wires and the devices of a job can do by themselves, so that a poor speedup can be told apart. Standard library at import.
+"""Measures wires and devices of a job in isolation, so that the cause of a poor speedup can be found. Standard library at import.
 
-`wires` times exchanges of buffers of fp32 among the ranks of the job, in the framework's own library and over the job's own
-connections, before the first step. `compute` times forward and backward passes that exchange nothing, after the warm-up. All ranks do
-the same sequence, whatever they measure. Neither changes a weight, a random number of the training or an optimizer's state.
+`wires` times exchanges of fp32 buffers among the job's ranks, by the framework's own library and over the job's own
+connections, before the first step. `compute` times forward and backward passes without any exchange, after the warm-up. All ranks run
+the same sequence, whatever they measure. Neither changes a weight, a random number of the training or the optimizer's state.
 
-`peak` times products of matrices on CPUs, whose peak no table has, before the first step: utilisation is held against the fastest.
+`peak` times matrix products on CPUs, whose peak is in no table, before the first step: utilisation is relative to the fastest.
 
-What other exchanges than that of gradients the wires can do is in `collectives.py`.
+`collectives.py` probes exchanges other than that of gradients.
 
-The program hands over the object that `loop.py` describes; for its probe it has two more methods, and where it can a third, and on CPUs a fourth:
+The program passes in the object that `loop.py` describes, with two more methods, optionally a third, and on CPUs a fourth:
 
-    exchange(elements)  a new buffer of fp32 on each device of this process, None where there is nobody to exchange it with
-    alone()             a function that enqueues one forward and backward pass on a batch that nobody trains on and drops the gradients;
-                        None where no pass by itself is like those of a step
-    backward()          what the event `backward` has of one pass, None where it can't be told
-    product(size, precision)  ``(run, count, library)``: a function that multiplies `count` pairs of square matrices of `size` rows, one on
-                        each device of this process, to be waited for by `synchronize`, and what does it
+    exchange(elements)  a new fp32 buffer on each device of this process, None if there is no other device to exchange it with
+    alone()             a function that enqueues one forward and backward pass on a batch that is not trained on and drops the gradients;
+                        None if no separate pass resembles that of a step
+    backward()          the fields of the event `backward` for one pass, None if they can't be measured
+    product(size, precision)  ``(run, count, library)``: `run` enqueues `count` products of square matrices of `size` rows, one on each device
+                        of this process, and `library` names what computes them
 
 An exchange has
 
-    operation   `all_reduce`: every device gets the sum. `push_pull`: every worker sends its buffer to where the sum is made, and gets it
-    devices     how many add to the sum
-    fill()      put `part` of each device into its buffer
+    operation   `all_reduce`: every device gets the sum. `push_pull`: every worker pushes its buffer to the server that sums, and pulls the sum
+    devices     number of terms in the sum
+    fill()      copy `part` of each device into its buffer
     run()       enqueue one exchange
-    results()   what the devices of this process got in the last one, as NumPy arrays
+    results()   results of the last exchange on the devices of this process, as NumPy arrays
 
 Bandwidths are those of nccl-tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) in 1e9 bytes a second: `algbw` is
-the buffer's bytes ÷ seconds. `busbw` is what has to leave each device in that time: of an all-reduce among n devices algbw x 2 (n - 1) / n,
-whatever the algorithm; of a push_pull algbw, as a worker sends and gets its buffer once. A server carries that for each of its workers.
+the buffer's bytes ÷ seconds. `busbw` is the traffic that has to leave each device in that time: of an all-reduce among n devices algbw x
+2 (n - 1) / n, whatever the algorithm; of a push_pull algbw, as a worker sends and gets its buffer once. A server carries that per worker.
 """
 
 import math
@@ -35,23 +35,23 @@ import os
 import statistics
 import time
 
-SMALLEST = 512  # rows of the first matrices; each size is twice the one before, as long as a product is done in
-EACH_SIZE_SECONDS = 0.25  # for which it is timed over and over, after one untimed
-TIMED = 3  # after one untimed exchange or pass, which connects, allocates and compiles
+SMALLEST = 512  # rows of the first matrices; sizes double until a product takes too long
+EACH_SIZE_SECONDS = 0.25  # of timed products per size, after one untimed product
+TIMED = 3  # timed exchanges or passes, after one untimed, which connects, allocates and compiles
 ELEMENT_BYTES = 4
-# Contributions repeat after so many elements: sums stay exact in fp32, and an element in another's place does not go unseen.
+# Contributions repeat after so many elements: sums stay exact in fp32, and a misplaced element is still detected.
 PERIOD = 8
 
 
 def part(number, elements):
-    """What device `number` of all adds to the sum: (elements,) in fp32, element i is i mod 8 + number."""
-    import numpy as np  # here, as its thread pools take their place at import, before which a rank has to be pinned
+    """Term of device `number` in the sum: (elements,) in fp32, element i is i mod 8 + number."""
+    import numpy as np  # deferred: its thread pools read the affinity at import, after a rank is pinned
 
     return (np.arange(elements, dtype=np.int32) % PERIOD + number).astype(np.float32)
 
 
 def wrong_elements(results, devices):
-    """How many elements of the results are not the sum of the parts of `devices` devices."""
+    """Number of result elements that differ from the sum of the parts of `devices` devices."""
     import numpy as np
 
     found = 0
@@ -62,7 +62,7 @@ def wrong_elements(results, devices):
 
 
 def bus_factor(operation, devices):
-    """How much has to leave each device for each byte of the buffer, or of all shares together."""
+    """Bytes that have to leave each device per byte of the buffer, or of all shares together."""
     if operation == "push_pull":
         return 1.0
     return (2 if operation == "all_reduce" else 1) * (devices - 1) / devices
@@ -81,9 +81,9 @@ def bandwidths(operation, devices, size, seconds):
 
 
 def wires(training, events, *, sizes):
-    """Time exchanges of buffers of `sizes` bytes; rank 0 emits one `bandwidth` for each size, all the phase `probe_wires`.
+    """Time exchanges of buffers of `sizes` bytes; rank 0 emits one `bandwidth` per size; all of it is phase `probe_wires`.
 
-    Gives the median seconds of each size on this rank, by size; empty where there is nobody to exchange anything with.
+    Returns this rank's median seconds by size; empty if there is no other device.
     """
     began, took = time.monotonic(), {}
     for size in sizes:
@@ -103,7 +103,7 @@ def wires(training, events, *, sizes):
 
 
 def timed(exchange, training):
-    """Seconds of one exchange on this rank, from when all ranks have met."""
+    """Seconds of one exchange on this rank, starting at a barrier."""
     exchange.fill()
     training.synchronize()
     training.barrier()
@@ -114,9 +114,9 @@ def timed(exchange, training):
 
 
 def compute(training, events):
-    """Time passes that exchange nothing, on all ranks at once as in a step, since they share what a host has.
+    """Time passes without exchange, on all ranks concurrently as in a step, since they share the host's resources.
 
-    Nothing where `training.alone` knows of none that are like those of a step.
+    Does nothing if `training.alone` returns None.
     """
     began = time.monotonic()
     run = training.alone()
@@ -139,9 +139,9 @@ def compute(training, events):
 
 
 def peak(training, events):
-    """Time products of matrices on the cores of all ranks at once and emit the fastest as `peak`; nothing on GPUs.
+    """Time matrix products on the cores of all ranks concurrently and emit the fastest as `peak`; nothing on GPUs.
 
-    A training in bf16 computes in fp32 where its cores have no bf16, or are slower in it: the faster of the two is its peak.
+    A bf16 training computes in fp32 if its cores lack bf16 or are slower in it: the faster of the two is its peak.
     """
     if not hasattr(training, "product") or training.args.device != "cpu":
         return
@@ -156,7 +156,7 @@ def peak(training, events):
 
 
 def fastest(training, precision):
-    """FLOP/s of the fastest product, and what multiplied: few cores are fastest with matrices that their caches hold, many with large ones."""
+    """FLOP/s of the fastest product, and its library: few cores are fastest with matrices that fit into their caches, many with large ones."""
     best, seconds, size = 0.0, 0.0, SMALLEST // 2
     while 8 * seconds < EACH_SIZE_SECONDS:
         size *= 2
@@ -170,7 +170,7 @@ def fastest(training, precision):
 
 
 def seconds_of(run, training):
-    """Seconds of something that is enqueued, until the device has done it."""
+    """Seconds of an enqueued operation, until the device has completed it."""
     start = time.monotonic()
     run()
     training.synchronize()

@@ -1,23 +1,23 @@
-"""A short pass under a profiler, in place of the measured loop, and the parts of a step. Standard library and syntax of Python 3.6 only.
+"""A short profiling pass in place of the measured loop, and the regions of a step. Standard library and syntax of Python 3.6 only.
 
-The program hands over the object that `loop.py` describes. Its `step` is divided by ``with self.regions("forward"):`` into input, forward,
-backward and optimizer, which costs a measured run two calls that do nothing; `update` may enclose the last two. For `profile` it has besides:
+The program passes in the object that `loop.py` describes. ``with self.regions("forward"):`` divides its `step` into input, forward,
+backward and optimizer; in a measured run each costs two no-op calls. `update` may enclose the last two. `profile` also needs:
 
     regions                a `Regions`
-    profiler(kind)         what traces: `source` (its name), `start()` and `stop()` around all that is profiled (where there are GPUs also
-                           cudaProfilerStart and cudaProfilerStop, so that nsys, ncu or nvprof see just that), `whole` (whether it can
-                           start only once), and `columns()`, once at the end: lists by the name of a column of table `kernels`
-                           (`events.py`), or None where there is nothing to tell
-    memory()               [{"device", "allocated_bytes", "reserved_bytes", "peak_bytes"}]; the peak begins anew
-    flop_counts()          [{"source", "phase", "flop_per_sample", "operators"}]; [] where the framework can't count
-    ranks.slowest(seconds) the most of what all processes hand in, the same number on each, so that they go on together; None where they
-                           have no way to tell each other
+    profiler(kind)         the tracer: `source` (its name), `start()` and `stop()` around everything profiled (on GPUs also
+                           cudaProfilerStart and cudaProfilerStop, so that nsys, ncu or nvprof see just that part), `whole` (whether it
+                           can start only once), and `columns()`, called once at the end: columns of table `kernels`
+                           (`events.py`) as lists by name, or None if it has none
+    memory()               [{"device", "allocated_bytes", "reserved_bytes", "peak_bytes"}]; resets the peak
+    flop_counts()          [{"source", "phase", "flop_per_sample", "operators"}]; [] if the framework can't count
+    ranks.slowest(seconds) the maximum over all processes, the same on each, so that they continue in step; None if they
+                           cannot exchange it
 
-A pass of calls has a `recorder` in place of a tracer, which `recorder` made before the framework's first call of the CUDA API: its rows are of the
-whole process, from there to the end of the pass.
+A `calls` pass uses a `Recorder` as its tracer. `recorder` creates it before the framework's first call of the CUDA API, so that its rows cover
+the whole process up to the end of the pass.
 
-With a region, only that part of each step is under the profiler, which starts and stops at its edges; there devices are synchronized.
-One that can start only once runs through, and what was begun outside of the region is left out of its rows.
+With a region, only that part of each step is profiled: the profiler starts and stops at its edges, where devices are synchronized.
+A profiler that can start only once runs throughout; rows that begin outside the region are dropped.
 """
 
 import bisect
@@ -31,10 +31,10 @@ from pathlib import Path
 from arguments import refuse
 from cupti import Recorder
 
-PLAIN = 5  # steps right before the profiler, synchronized like those under it: they show what it costs
+PLAIN = 5  # steps right before the profiler starts, synchronized like the profiled ones: they show its overhead
 MOST_WINDOWS = 10
-STEADY = 0.05  # of the slower one: by how much two windows may differ
-SAMPLED_S = 3.0  # a sampler that looks ten times a second then has thirty looks
+STEADY = 0.05  # largest difference of two windows, as a share of the slower one
+SAMPLED_S = 3.0  # 30 samples of a sampler at 10 Hz
 MOST_SAMPLED = 1000  # steps; their seconds go into one line
 
 
@@ -47,15 +47,13 @@ class Nothing:
 
 
 NOTHING = Nothing()
-UPDATE = (
-    "update"  # backward and optimizer as one: noted where only that is asked for, since its parts are noted otherwise
-)
+UPDATE = "update"  # backward and optimizer as one: recorded only if requested by name, since its parts are recorded otherwise
 
 
 def realtime_offset_ns():
-    """Nanoseconds from the monotonic clock to CLOCK_REALTIME: of five looks the one during which the least time passed.
+    """Nanoseconds from the monotonic clock to CLOCK_REALTIME: of five readings, the one that took least time.
 
-    Between two looks at clocks a process may be kept waiting for milliseconds, which would move all that a profiler timed.
+    Preemption between two clock readings can last milliseconds, which would shift all times of a profiler.
     """
 
     def look():
@@ -68,9 +66,9 @@ def realtime_offset_ns():
 
 
 class Regions:
-    """Parts of a step: ``with regions("forward"): ...``. Until somebody watches, nothing is done and nothing is kept.
+    """Regions of a step: ``with regions("forward"): ...``. Without a watcher, entering one is a no-op.
 
-    `annotate` may be set to what makes, of a name, a context by which the framework or a tool that looks at it knows the region.
+    `annotate` may be set to a function that makes, from a name, a context manager that shows the region to the framework or a tool.
     """
 
     def __init__(self):
@@ -82,17 +80,17 @@ class Regions:
         return Region(self, name)
 
     def watch(self, watcher, *, only):
-        """Note regions, or the one called `only`, as (name, start, end) in seconds of the monotonic clock; see `Watcher`."""
+        """Record regions, or only the region `only`, as (name, start, end) in seconds of the monotonic clock; see `Watcher`."""
         self.watcher, self.only, self.spans = watcher, only, []
 
     def close(self):
-        """Stop watching: what was noted."""
+        """Stop watching. Returns the recorded spans."""
         self.watcher = None
         return self.spans
 
 
 class Region:
-    """One passage through a region that is watched."""
+    """One passage through a watched region."""
 
     def __init__(self, regions, name):
         self.regions, self.name = regions, name
@@ -111,7 +109,7 @@ class Region:
 
 
 class Watcher:
-    """What is done at the edges of regions in a pass of `kind`: `enter` before a start, `settle` before an end, `leave` after it."""
+    """Actions at the edges of regions in a pass of `kind`: `enter` before the start, `settle` before the end, `leave` after it."""
 
     def __init__(self, training, profiler, memory, *, kind, region):
         self.training, self.profiler, self.memory = training, profiler, memory
@@ -125,7 +123,7 @@ class Watcher:
     def enter(self):
         self.settle()
         if self.memory:
-            self.training.memory()  # from here on its peak is this region's
+            self.training.memory()  # resets the peak, which is this region's from here on
         if self.toggles:
             self.profiler.start()
 
@@ -137,7 +135,7 @@ class Watcher:
 
 
 class Clock:
-    """What looks at nothing but what the loop itself reads, at `source`: by default the clock that times steps and regions anyway."""
+    """A tracer without a recording of its own; `source` names what the loop reads, by default the clock that times steps and regions."""
 
     whole = False
 
@@ -145,20 +143,20 @@ class Clock:
         self.source = source
 
     def start(self):
-        """Begin nothing."""
+        """Do nothing."""
 
     def stop(self):
-        """End nothing."""
+        """Do nothing."""
 
     def columns(self):
-        """Tell nothing."""
+        """Return no table."""
 
 
 class Bracket:
-    """cudaProfilerStart and cudaProfilerStop around another profiler, so that nsys, ncu or nvprof see just what is profiled.
+    """cudaProfilerStart and cudaProfilerStop around another profiler, so that nsys, ncu or nvprof see only what is profiled.
 
-    `library` is the name of the CUDA runtime that the framework has loaded, such as ``libcudart.so.12``: the loader then gives that one.
-    Without a tool outside both calls do nothing, and what they return is of no use (CUDA Runtime API, Profiler Control).
+    `library` is the name of the CUDA runtime that the framework has loaded, such as ``libcudart.so.12``: the loader returns that copy.
+    Without an external tool both calls do nothing, and their return codes mean nothing (CUDA Runtime API, Profiler Control).
     """
 
     def __init__(self, library, inner):
@@ -175,7 +173,7 @@ class Bracket:
 
 
 def recorder(args, cuda):
-    """What records the calls of the whole process, where the command line asks for them; `cuda` is the version of the framework's CUDA."""
+    """The recorder of all CUDA calls of the process, for a `calls` pass, else None; `cuda` is the version of the framework's CUDA."""
     if args.profile != "calls":
         return None
     if args.device == "cpu":
@@ -184,9 +182,9 @@ def recorder(args, cuda):
 
 
 def tracer(kind, *, kernels, memory, cuda, calls=None):
-    """What `profile` has traced in a pass of a kind: what `kernels` makes, `memory`, `calls`, or what is outside of this process on GPUs.
+    """The tracer for a pass of `kind`: `kernels()`, `memory`, `calls`, or a clock beside an external tool on GPUs.
 
-    cuda: the name of the CUDA runtime of a program on GPUs, None on CPUs.
+    cuda: name of the CUDA runtime of a program on GPUs, None on CPUs.
     """
     if kind == "kernels":
         inner = kernels()
@@ -198,7 +196,7 @@ def tracer(kind, *, kernels, memory, cuda, calls=None):
 
 
 class Memory:
-    """What devices held after each phase, and at most within it: the highest of all steps."""
+    """Memory of each device after each phase, and its peak within the phase: the maximum over all steps."""
 
     def __init__(self, training):
         self.training, self.found = training, {}
@@ -214,7 +212,7 @@ class Memory:
 
 
 class Steps:
-    """Runs steps, and emits the losses of all of them in the order in which they were."""
+    """Runs steps and emits the losses of all of them in order."""
 
     def __init__(self, training, events):
         self.training, self.events, self.done = training, events, 0
@@ -225,7 +223,7 @@ class Steps:
         self.done += len(values)
 
     def together(self, count):
-        """Run steps between which nothing waits for the device: the seconds of one."""
+        """Run steps without synchronizing between them; return the seconds of one."""
         start = time.monotonic()
         losses = [self.training.step() for _ in range(count)]
         self.training.synchronize()
@@ -234,7 +232,7 @@ class Steps:
         return seconds
 
     def each(self, count):
-        """Run steps with the device synchronized after each: (start, end) of each, and losses that are not noted yet."""
+        """Run steps, synchronizing after each: (start, end) of each, and their losses, not emitted yet."""
         spans, losses = [], []
         for _ in range(count):
             start = time.monotonic()
@@ -245,12 +243,12 @@ class Steps:
 
 
 def profile(training, events, *, kind, after, iterations, region, window):
-    """Warm up, and run `iterations` steps under the profiler of `kind`: kernels, metrics, memory, region or calls. Gives the steps of the pass.
+    """Warm up, and run `iterations` steps under the profiler of `kind`: kernels, metrics, memory, region or calls. Returns the steps run in all.
 
-    Emits first_step, loss, profile_start and profile_stop; then, as the kind has them, regions, memory and rows of table `kernels`;
-    flop_count and eval. `after` is how many steps go before, at least the first and `PLAIN` more; None is until the rate is steady, that
-    is, until two windows of `window` steps differ by 5 % at most, or ten have passed. A pass of metrics goes on for three seconds or a
-    thousand steps, unless DLSCALE_COUNTERS says ncu, which replays every kernel by itself.
+    Emits first_step, loss, profile_start and profile_stop; then, depending on the kind, regions, memory and rows of table `kernels`; then
+    flop_count and eval. `after`: steps before the profiled ones, at least the first and `PLAIN` more. None: until the rate is steady, that is,
+    until two consecutive windows of `window` steps differ by 5 % at most, or ten windows have run. A metrics pass is extended to three seconds,
+    or a thousand steps if those are shorter, unless DLSCALE_COUNTERS is ncu, which replays every kernel on its own.
     """
     steps = Steps(training, events)
     memory = Memory(training) if kind == "memory" else None
@@ -261,10 +259,10 @@ def profile(training, events, *, kind, after, iterations, region, window):
     steady = warm_up(steps, after=after, window=window)
     spans, losses = steps.each(PLAIN)
     steps.note(losses)
-    plain = [] if kind == "calls" else durations(spans)  # a recorder was there all the time
+    plain = [] if kind == "calls" else durations(spans)  # a recorder has been on since the start of the process
     if kind == "metrics" and os.environ.get("DLSCALE_COUNTERS") != "ncu":
         iterations = max(iterations, sampled(training, statistics.median(plain)))
-    # Not before: a profiler that was made may slow down all that follows.
+    # Not earlier: creating a profiler may slow down everything that follows.
     profiler = training.profiler(kind)
     training.barrier()
     started = {"kind": kind, "source": profiler.source, "iteration": steps.done, "region": region}
@@ -290,12 +288,12 @@ def profile(training, events, *, kind, after, iterations, region, window):
 
 
 def watched(steps, watcher, *, iterations, region):
-    """Run the steps that the profiler looks at: (start, end) of each, and (name, start, end) of the regions in them."""
+    """Run the profiled steps: (start, end) of each, and (name, start, end) of the regions in them."""
     training, profiler = steps.training, watcher.profiler
     training.regions.watch(watcher, only=region)
     if not watcher.toggles:
         profiler.start()
-    training.barrier()  # starting takes one rank longer than another
+    training.barrier()  # ranks take unequal time to start a profiler
     spans, losses = steps.each(iterations)
     if not watcher.toggles:
         profiler.stop()
@@ -306,7 +304,7 @@ def watched(steps, watcher, *, iterations, region):
 
 
 def warm_up(steps, *, after, window):
-    """Run the steps that go before the plain ones: whether the last two whole windows agreed."""
+    """Run the steps before the plain ones. Returns whether the last two whole windows agree."""
     if after is not None:
         left = max(after - PLAIN - steps.done, 0)
         seconds = [steps.together(window) for _ in range(left // window)]
@@ -318,19 +316,19 @@ def warm_up(steps, *, after, window):
         mine = steps.together(window)
         slowest = steps.training.ranks.slowest(mine)
         seconds.append(mine if slowest is None else slowest)
-        # Processes that can't tell each other must not stop at a window of their own choice: the others would wait for them.
+        # Processes that can't agree must not each stop at a window of their own choice: the others would wait for them.
         if slowest is not None and agree(seconds):
             break
     return agree(seconds)
 
 
 def agree(seconds):
-    """Whether the last two differ by little; one alone agrees with nothing."""
+    """Whether the last two differ by at most `STEADY`; a single one does not agree."""
     return len(seconds) > 1 and max(seconds[-2:]) - min(seconds[-2:]) <= STEADY * max(seconds[-2:])
 
 
 def sampled(training, seconds):
-    """Steps of `seconds` that a sampler can see, the same number on all ranks; 0 where they can't agree on one."""
+    """How many steps of `seconds` a sampler needs, the same number on all ranks; 0 if they can't agree on one."""
     slowest = training.ranks.slowest(seconds)
     return min(math.ceil(SAMPLED_S / slowest), MOST_SAMPLED) if slowest else 0
 
@@ -340,18 +338,18 @@ def durations(spans):
 
 
 def highest(one, other):
-    """The higher of two numbers, or of two names that are equal; what is not known once is not known."""
+    """The maximum of two numbers, or of two equal names; None if either is unknown."""
     return None if one is None or other is None else max(one, other)
 
 
 def step_of(moment, spans):
-    """Which of the steps, (start, end) in order, a moment lies in; None where in none of them."""
+    """Index of the step, in ordered (start, end), that contains a moment; None if no step does."""
     number = bisect.bisect_right([start for start, _ in spans], moment) - 1
     return number if number >= 0 and moment <= spans[number][1] else None
 
 
 def by_step(found, name, spans):
-    """Seconds in the region `name` in each step; a step can pass through it more than once."""
+    """Seconds in the region `name` in each step; a step may pass through it more than once."""
     seconds = [0.0] * len(spans)
     for other, start, end in found:
         if other == name:
@@ -360,7 +358,7 @@ def by_step(found, name, spans):
 
 
 def with_regions(columns, found):
-    """Add the regions that were noted to the rows of a profiler."""
+    """Add the recorded regions to a profiler's rows."""
     rows, size = len(found), len(columns["start"])
     regions = {
         "kind": ["region"] * rows,
@@ -374,7 +372,7 @@ def with_regions(columns, found):
 
 
 def begun_in(columns, spans):
-    """Keep the rows that begin in one of these spans, in order; of what a GPU did, those whose call did."""
+    """Keep the rows that begin in one of these ordered spans; for work of a GPU, its call decides."""
     rows = range(len(columns["start"]))
     kinds, starts = columns["kind"], columns["start"]
     numbers = columns.get("correlation") or [None for _ in rows]
@@ -386,17 +384,17 @@ def begun_in(columns, spans):
 
 
 def within(columns, spans):
-    """Keep the rows that begin in a step: starting and stopping a profiler, and meeting at a barrier, are none."""
+    """Keep the rows that begin in a step, without profiler start and stop and the barriers."""
     kept = [index for index, moment in enumerate(columns["start"]) if step_of(moment, spans) is not None]
     return {name: [values[index] for index in kept] for name, values in columns.items()}
 
 
 def host_memory(root="/proc/self"):
-    """Resident set of this process, and its peak since the last call (proc(5): VmRSS, VmHWM, clear_refs), as `memory()` gives it."""
+    """Resident set of this process, and its peak since the last call (proc(5): VmRSS, VmHWM, clear_refs), as `memory()` returns it."""
     sizes = dict(line.split(":", 1) for line in (Path(root) / "status").read_text().splitlines())
     resident, peak = (1024 * int(sizes[name].split()[0]) for name in ("VmRSS", "VmHWM"))
     try:
         (Path(root) / "clear_refs").write_text("5")
-    except OSError:  # forbidden here: the peak is that of the whole run so far, and of no phase
+    except OSError:  # not permitted: the peak covers the whole run so far, not a phase
         peak = None
     return [{"device": "host", "allocated_bytes": resident, "reserved_bytes": None, "peak_bytes": peak}]

@@ -1,16 +1,16 @@
-"""Where a square kernel with a stride lies over blocks of stride x stride pixels: what all frameworks need to move such blocks into channels.
+"""How a square strided kernel lines up with blocks of stride x stride pixels: what all frameworks need to move such blocks into channels.
 
-`with_pytorch/stems.py` says what for. Standard library and syntax of Python 3.6 only.
+`with_pytorch/stems.py` explains why. Standard library and syntax of Python 3.6 only.
 """
 
-MULTIPLE = 8  # of channels, which tensor cores take at once in 16 bits
+MULTIPLE = 8  # channels that tensor cores process together in 16 bits
 
 
 class Blocks:
-    """Of a convolution over `channels` with `border` zeros around its images.
+    """Geometry of a convolution over `channels`, with `border` zeros around its images.
 
-    front, back: zeros in front of the kernel, so that it begins at the edge of a block, and behind it, so that it ends at one.
-    before: zeros in front of the images' rows and columns.
+    front, back: zeros before the kernel, so that it starts at the edge of a block, and after it, so that it ends at one.
+    before: zeros before the images' rows and columns.
     more: channels of zeros.
     """
 
@@ -22,10 +22,10 @@ class Blocks:
         self.more = next(more for more in range(MULTIPLE) if (channels + more) * stride**2 % MULTIPLE == 0)
 
     def outputs(self, pixels):
-        """How many rows, or columns, the convolution makes of so many."""
+        """Number of output rows or columns for `pixels` input rows or columns."""
         return (pixels + 2 * self.border - self.kernel) // self.stride + 1
 
     def behind(self, pixels):
-        """How many pixels of zeros have to follow an edge, fewer than none if some of it is never looked at."""
+        """Zeros to append after `pixels` rows or columns; negative if the last ones are never read."""
         reach = self.front + self.kernel + self.back
         return self.stride * (self.outputs(pixels) - 1) + reach - pixels - self.before

@@ -2,11 +2,11 @@
 
     python3 tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --host=0 --count=2 PROGRAM ARGS...
 
-Starts the `count` processes of one host of the cluster, of which each has as many, numbered from 0, each with its TF_CONFIG
-(https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable) and with LOCAL_RANK, its number
-on this host. They write straight to standard output; each line of their standard error is marked with the worker, as horovodrun does.
+Starts the `count` processes of host number `host`; every host has as many, and workers are numbered from 0 over all. Each gets TF_CONFIG
+(https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable) and LOCAL_RANK, its number
+on this host. They write directly to standard output; each line of their standard error is tagged with the worker, as by horovodrun.
 
-The exit code is 0 if all end with 0. The first that ends otherwise is named, the rest are terminated (SIGTERM, three seconds,
+The exit code is 0 if all exit with 0. Otherwise the first to fail is named, the rest are terminated (SIGTERM, three seconds,
 SIGKILL), and the exit code is 1. SIGTERM and SIGINT end all (128 + signal number); so does the death of this process, however it dies.
 Standard library and syntax of Python 3.6 only.
 """
@@ -53,13 +53,13 @@ def parse(argv):
 
 
 def environment(cluster, rank, local_rank):
-    """What tells one worker who it is and where the others are."""
+    """Environment of one worker: its number, and the addresses of all."""
     config = {"cluster": {"worker": cluster}, "task": {"type": "worker", "index": rank}}
     return dict(os.environ, TF_CONFIG=json.dumps(config), LOCAL_RANK=str(local_rank))
 
 
 def die_with_parent():
-    """Run in the child: a session of its own, so that all it starts can be ended with it; killed when its parent dies."""
+    """Run in the child: start its own session, so that a signal reaches its descendants too; die when the parent dies."""
     os.setsid()
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -78,7 +78,7 @@ def start(args):
 
 
 def say(text):
-    """Write one line to standard error at once, so that lines of several threads stay whole."""
+    """Write one line to standard error in a single call, so that lines of several threads stay whole."""
     os.write(2, (text + "\n").encode("utf-8", "replace"))
 
 
@@ -88,11 +88,11 @@ def mark_lines(rank, stream):
 
 
 def first_failure(workers):
-    """Wait until all have ended, or one has with another code than 0: (rank, code) of that one, None if there is none."""
+    """Wait until all have exited with 0, or one with another code: (rank, code) of that one, else None."""
     ranks = {worker.pid: rank for rank, worker in workers.items()}
     while ranks:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid  # left for `wait` to collect
-        if ended not in ranks:  # an orphan of a worker that came to this process, as it does where this is process 1
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid  # not reaped: `wait` does that
+        if ended not in ranks:  # a worker's orphan, reparented to this process if it is process 1
             os.waitpid(ended, 0)
             continue
         rank = ranks.pop(ended)
@@ -103,7 +103,7 @@ def first_failure(workers):
 
 
 def signal_groups(workers, number):
-    """Signal the workers and all that they started; one that is gone is no error."""
+    """Signal the workers and all their descendants; ignore those that have exited."""
     for worker in workers.values():
         try:
             os.killpg(worker.pid, number)
@@ -112,7 +112,7 @@ def signal_groups(workers, number):
 
 
 def end_all(workers):
-    """Terminate what still runs, wait up to the grace time, then kill what is left."""
+    """Terminate what still runs, wait up to the grace time, then kill the rest."""
     signal_groups(workers, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S
     while time.monotonic() < deadline and any(worker.poll() is None for worker in workers.values()):
@@ -127,7 +127,7 @@ def main(argv):
 
     def end(number, _frame):
         for other in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(other, signal.SIG_IGN)  # one is enough; a second must not interrupt the clearing away
+            signal.signal(other, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise SystemExit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGINT):

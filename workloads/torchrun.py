@@ -1,12 +1,12 @@
-"""torchrun, `python3 -m torch.distributed.run`, of so many nodes, with its options and exit codes, less what only lengthens its start and its end.
+"""torchrun (`python3 -m torch.distributed.run`) for a fixed number of nodes: the same options and exit codes, a shorter start and end.
 
     python3 torchrun.py --nnodes=1 --node-rank=0 --master-addr=127.0.0.1 --master-port=29500 --nproc-per-node=2 PROGRAM ARGS...
 
-No rank starts before torchrun has imported PyTorch, and no run is over before it has ended. It computes nothing itself, so it leaves unloaded
-what only computes, and the interpreter as it is at the end: that saves one of the two seconds of a core that it takes with PyTorch 2.13.
+No rank starts before torchrun has imported PyTorch, and no run ends before torchrun has exited. It computes nothing itself: this program
+defers compute-only modules and skips interpreter shutdown, which saves one of torchrun's two core-seconds with PyTorch 2.13.
 
-Nodes wait for each other at the end in a store that the first of them has. Where that node leaves before another has heard that all are there,
-the other looks for the store for two seconds and logs a traceback, in 3 of 21 runs on busy cores; here the first node leaves last.
+At the end, nodes wait for each other in a store on the first node. If that node exits before another has seen that all are there, the
+other retries the store for two seconds and logs a traceback, in 3 of 21 runs on busy cores; here the first node exits last.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from importlib.machinery import PathFinder
 
 from process import leave
 
-# Shapes of results, and kernels in Python: a third of the import. Loaded when somebody asks for anything in there.
+# Shape functions, and kernels in Python: a third of the import. Loaded on first use.
 COMPUTING = {"torch._meta_registrations", "torch._native"}
-# Seconds that the first node waits for one that does not say goodbye.
+# Seconds that the first node waits for a node that does not sign off.
 PATIENCE_S = 5
 
 
 class Later:
-    """Finds those modules and has them loaded later."""
+    """Import hook that defers loading these modules until first use."""
 
     def find_spec(self, name, path=None, target=None):
         spec = PathFinder.find_spec(name, path, target) if name in COMPUTING else None
@@ -35,11 +35,11 @@ class Later:
 
 
 class Farewell:
-    """Keeps the store of the first node (`rank` 0 of `nodes`) until all others have said goodbye."""
+    """Keeps the store of the first node (`rank` 0 of `nodes`) until all others have signed off."""
 
     def __init__(self, store, place, nodes, rank):
         self.store, self.place, self.nodes, self.rank = store, place, nodes, rank
-        if rank == 0 and nodes > 1:  # torchrun's own has the same server
+        if rank == 0 and nodes > 1:  # shares the server of torchrun's own store
             self.kept = self.join(is_master=True)
 
     def join(self, *, is_master):
@@ -49,7 +49,7 @@ class Farewell:
         )
 
     def take(self):
-        """Say goodbye to the first node, or hear all others do so."""
+        """Sign off at the first node, or wait there until all others have."""
         with contextlib.suppress(RuntimeError):
             if self.rank:
                 self.join(is_master=False).set(f"gone/{self.rank}", "")
@@ -59,7 +59,7 @@ class Farewell:
 
 def main():
     sys.meta_path.insert(0, Later())
-    gc.disable()  # an import makes little garbage, and what looks for it takes a tenth of its time
+    gc.disable()  # an import makes little garbage, and collecting it takes a tenth of its time
     from torch.distributed import TCPStore, run
 
     gc.freeze()
