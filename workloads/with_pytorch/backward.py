@@ -1,15 +1,15 @@
-"""When the gradients of a network are there: one backward pass, timed where it computes, with nobody to exchange anything with."""
+"""When each gradient of a network is ready: times a backward pass without any exchange."""
 
 import torch
 
-TIMED = 3  # passes on a GPU; one on a CPU, where it is long
-MOST = 60  # groups of gradients that are told; those of a group are told as its last
+TIMED = 3  # passes on a GPU; one on a CPU, where a pass is long
+MOST = 60  # groups of gradients to report; a group is ready when its last gradient is
 
 
 def timed(training):
-    """``{forward_s, backward_s, gradients}`` of the pass with the median backward; gradients are ``[bytes, seconds]`` in their order.
+    """``{forward_s, backward_s, gradients}`` of the pass with the median backward time; gradients are ``[bytes, seconds]`` in order.
 
-    Seconds count from the start of the backward pass; bytes are those that a step hands over.
+    Seconds count from the start of the backward pass; bytes are those that a step exchanges.
     """
     loss = training.loss_of(training.computed, training.shared_batch())
     scale = training.gradient_bytes() / training.parameter_count()
@@ -23,7 +23,7 @@ def timed(training):
 
 
 def once(training, loss):
-    """One pass: seconds of its forward and its backward part, and ``(elements, seconds)`` of each gradient."""
+    """Run one pass: seconds of its forward and backward part, and ``(elements, seconds)`` of each gradient."""
     clock, marks = training.clock, []
 
     def noted(elements):

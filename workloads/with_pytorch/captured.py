@@ -1,6 +1,6 @@
-"""A training step recorded as one CUDA graph and replayed: a launch in place of hundreds, each of which takes the CPU microseconds.
+"""A training step captured as one CUDA graph and replayed: one launch in place of hundreds, each of which costs the CPU microseconds.
 
-Everything of a training that is recorded has to live on one stream that is not the default one (PyTorch's notes on CUDA graphs): the
+The captured part of a training must run on a single non-default stream (PyTorch's notes on CUDA graphs): the
 whole program runs on `stream`.
 """
 
@@ -8,7 +8,7 @@ import torch
 
 
 class Captured:
-    """Calls `step(*batch)`, a function that enqueues one step and gives its loss, as it is at first and recorded later."""
+    """Calls `step(batch)`, which enqueues one step and returns its loss: eagerly `before` times, then as a captured graph."""
 
     def __init__(self, step, *, before):
         self.step, self.before = step, before
@@ -24,19 +24,19 @@ class Captured:
             if own is not given:
                 own.copy_(given, non_blocking=True)
         self.graph.replay()
-        return self.loss.clone()  # the next replay writes over it
+        return self.loss.clone()  # the next replay overwrites it
 
     def record(self, batch):
-        """Record a step, which does not run it; it will read the very batch that it is shown."""
+        """Capture a step without running it; replays read their input from the tensors of `batch`."""
         self.batch = batch
         self.graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        # Other threads may go on with their own work, as the one that decodes JPEGs on the GPU does.
+        # Other threads may continue to launch work, as the one that decodes JPEGs on the GPU does.
         with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
             self.loss = self.step(batch)
 
     def end(self):
-        """Let go of the graph: ranks can't part while it holds what they send."""
+        """Release the graph: ranks can't shut down NCCL while it holds its operations."""
         if self.graph is not None:
             torch.cuda.synchronize()
             self.graph.reset()

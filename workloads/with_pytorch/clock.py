@@ -1,11 +1,11 @@
-"""The clock of a measured window. On a GPU it is the device's own, read by recorded events, so that timing a window never drains the device.
+"""The clock of a measured window. On a GPU it is the device's own, read through recorded events, so that timing never drains the device.
 
-start()              the first edge: wait for the device, time.monotonic()
-mark()               what time the device has now, between two steps, without waiting for it
+start()              the first edge: wait for the device, return time.monotonic()
+mark()               a timestamp of the device between two steps, recorded without waiting
 between(a, b)        seconds between two marks that the device has passed
-edge(marks, losses)  the last edge: a function that waits until the device has come here, and gives (time.monotonic() there, losses as
-                     numbers, seconds between marks); called in the order of the edges
-lag                  how many windows may be enqueued before that function is called
+edge(marks, losses)  the last edge: a function that waits until the device gets here, and returns (time.monotonic() of that, losses as
+                     numbers, seconds between marks); call it in the order of the edges
+lag                  windows that may be enqueued before that function is called
 """
 
 import itertools
@@ -15,7 +15,7 @@ import torch
 
 
 class HostClock:
-    """On a CPU, where a step that returned is done."""
+    """The clock on a CPU, where a step is done when it returns."""
 
     lag = 0
 
@@ -35,7 +35,7 @@ class HostClock:
 
 
 class CudaClock:
-    """CUDA events. While one window is waited for, the next is already enqueued."""
+    """CUDA events. While the loop waits for one window, the next is already enqueued."""
 
     lag = 1
 
@@ -65,6 +65,6 @@ class CudaClock:
         end.synchronize()
         self.last_at += self.between(self.last, end)
         self.last = end
-        with torch.cuda.stream(self.copies):  # on the current stream a copy would wait for all that is enqueued
+        with torch.cuda.stream(self.copies):  # on the current stream, a copy would wait for everything enqueued
             values = losses.tolist()
         return self.last_at, values, [self.between(*pair) for pair in itertools.pairwise(marks)]

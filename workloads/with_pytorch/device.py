@@ -1,7 +1,7 @@
-"""The device of a PyTorch program and its arithmetic: what it can't do, how it is set up, and what software it runs.
+"""The device of a PyTorch program and its arithmetic: checks, set-up, and software versions.
 
-fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions round their inputs to TF32. PyTorch is handed in and
-imported by none of the modules that a program reads first, since its thread pools take their place when it is imported.
+fp32 is IEEE single precision everywhere; tf32 allows matrix products and convolutions to round their inputs to TF32. The modules that a
+program imports first take PyTorch as an argument and do not import it, since its thread pools read the affinity at import.
 """
 
 import process
@@ -10,7 +10,7 @@ from process import local_rank
 
 
 def check(args, torch):
-    """Refuse a precision that this device lacks, or a device that is not there."""
+    """Refuse a precision that this device lacks, or a missing device."""
     check_cpu_precision(args)
     if args.device == "cpu":
         return

@@ -1,8 +1,8 @@
-"""Dense layers whose products are of 8-bit floating-point numbers, what `--precision=fp8` asks for; all else is as with bf16.
+"""Dense layers that multiply 8-bit floating-point numbers, for `--precision=fp8`; everything else is as with bf16.
 
-The forward product is of e4m3 numbers, gradients come as e5m2 (https://arxiv.org/abs/2209.05433). Each tensor is scaled, each time anew, so that
-its largest element is the largest of the format: "tensorwise, dynamic" in torchao, whose recipe this is. Sums are in fp32, results in bf16.
-Compiled, what scales and transposes a tensor is a few kernels beside the product; without `compile` each is one of many.
+The forward product takes e4m3 numbers; gradients are e5m2 (https://arxiv.org/abs/2209.05433). Each tensor is rescaled at every use so that
+its largest element is the format's largest: torchao's "tensorwise, dynamic" recipe. Sums are fp32, results bf16.
+With `compile`, scaling and transposing add a few kernels to each product; without it, many.
 """
 
 import torch
@@ -12,20 +12,20 @@ FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 
 
 def scaled(tensor, kind):
-    """A tensor in 8 bits, and by what its elements have to be multiplied to be what they were, a scalar in fp32."""
+    """A tensor in 8 bits, and the fp32 scalar that its elements must be multiplied by to restore them."""
     most = torch.finfo(kind).max
     scale = most / tensor.abs().amax().float().clamp(min=1e-12)
     return (tensor.float() * scale).clamp(-most, most).to(kind), scale.reciprocal()
 
 
 def product(one, other, *, fast):
-    """(m, k) by (n, k), each with its scale, over k: (m, n) in bf16. `fast` adds in the tensor cores' registers alone, with fewer digits."""
+    """(m, k) by (n, k), each with its scale, summed over k: (m, n) in bf16. `fast` sums in tensor-core registers only, with less precision."""
     (a, of_a), (b, of_b) = one, other
     return torch._scaled_mm(a, b.t(), scale_a=of_a, scale_b=of_b, out_dtype=torch.bfloat16, use_fast_accum=fast)  # noqa: SLF001
 
 
 def turned(scaled_tensor):
-    """The transpose, laid out as rows: products in 8 bits read both factors along what they add up."""
+    """The transpose as contiguous rows: 8-bit products read both factors along the dimension of the sum."""
     tensor, scale = scaled_tensor
     return tensor.t().contiguous(), scale
 
@@ -48,7 +48,7 @@ class Product(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """In place of `layer`, whose weights it has."""
+    """Replaces `layer` and shares its weights."""
 
     def __init__(self, layer):
         super().__init__(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
@@ -60,7 +60,7 @@ class Linear(nn.Linear):
 
 
 def rebuild(net):
-    """Put such layers in the place of all dense ones of a network; parameters and their names stay."""
+    """Replace all dense layers of a network; parameters and their names stay."""
     for module in list(net.modules()):
         for name, layer in list(module.named_children()):
             if type(layer) is nn.Linear:

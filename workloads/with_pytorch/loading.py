@@ -1,7 +1,7 @@
-"""What PyTorch programs read: folders of class folders with JPEGs, by Pillow, and batches of torch's loader without an end.
+"""Input of PyTorch programs: folders of class folders with JPEGs, decoded by Pillow, and endless batches from torch's DataLoader.
 
-A loader whose processes live on, and that pins memory, waits five seconds for each of them when the interpreter ends, as long as
-somebody still holds it: none of them has been told to leave. Who lets go of it before has nothing to wait for.
+At interpreter exit, a DataLoader with persistent workers and pinned memory waits five seconds for each worker if it is still
+referenced, since no worker has been told to exit. Dropping the last reference earlier avoids that.
 """
 
 import atexit
@@ -16,12 +16,12 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-# Batches that torch's loader lets each worker prepare before they are asked for; its default.
+# Batches that each worker of torch's DataLoader prefetches; its default.
 PREFETCHED = 2
 
 
 class Endless:
-    """Batches of `loader`, whose sampler is told which epoch it orders."""
+    """Endless batches of `loader`, whose sampler gets the number of each epoch."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -44,15 +44,15 @@ class Endless:
 
 
 def leave_with(close):
-    """Call `close` when the interpreter ends, before what was registered for that so far: once a loader's processes are there."""
+    """Call `close` at interpreter exit, before the handlers registered so far; call this once the workers have started."""
     atexit.register(close)
 
 
 class Jpegs(Dataset):
-    """JPEGs of class folders: (3, size, size) bytes, label, names of those that did not decode and in whose place it comes.
+    """JPEGs of class folders: (3, size, size) bytes, label, and names of the undecodable images that this one replaces.
 
-    `part` is 0 for those that are trained on when the others are validated on, 1 for the others, None for all. Who derives from it says
-    `look(image)`: what becomes of one of Pillow's, again as Pillow has it.
+    `part` is 0 for the training part, 1 for the validation part, None for all images. A subclass has
+    `look(image)`, which crops and resizes a Pillow image.
     """
 
     def __init__(self, root, *, image_size, part=None):
@@ -76,32 +76,32 @@ class Jpegs(Dataset):
         raise RuntimeError(f"none of the {len(self.images)} images in {self.root} decodes")
 
     def read(self, name):
-        """What the loader hands on of an image; one of UNDECODABLE is raised for one that can't be used."""
+        """Read an image as the loader's workers return it; raises one of UNDECODABLE if it can't be used."""
         with Image.open(self.root / name) as image:
             return pixels(self.look(image.convert("RGB")))
 
 
 def pixels(image):
-    """The bytes (3, height, width) of an image of Pillow's."""
+    """The bytes (3, height, width) of a Pillow image."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 def open_folder(args, reader, *, part=None):
-    """Open --data, or one part of it, with a `Jpegs`; refuse what is no folder."""
+    """Open --data, or one part of it, as a `Jpegs`; refuse a path that is not a folder."""
     if not Path(args.data).is_dir():
         refuse(f"--data={args.data} is not a folder; PyTorch reads a folder of class folders with JPEGs")
     return reader(args.data, image_size=args.image_size, part=part)
 
 
 def collate(drawn):
-    """Stack images and labels, without those that did not decode; join the names of what was skipped."""
+    """Stack images and labels, dropping undecodable ones; join the names of skipped images."""
     kept = [(image, label) for image, label, _ in drawn if image is not None]
     images = torch.stack([image for image, _ in kept]) if kept else torch.empty(0)
     return images, torch.tensor([label for _, label in kept]), [name for *_, names in drawn for name in names]
 
 
 def loader(dataset, sampler, *, batch, workers, device, collate=collate):
-    """Whole batches of what a rank trains on, made by worker processes that live as long as the training."""
+    """Whole batches of a rank's training images, made by worker processes that live as long as the training."""
     return DataLoader(
         dataset,
         batch_size=batch,
@@ -116,7 +116,7 @@ def loader(dataset, sampler, *, batch, workers, device, collate=collate):
 
 
 class Loaded:
-    """Endless batches of a rank's share of the images, epoch after epoch: bytes and labels as they were `collate`d."""
+    """Endless batches of a rank's share of the images, epoch after epoch: bytes and labels, as `collate` returns them."""
 
     def __init__(self, dataset, sampler, *, batch, workers, device):
         self.device, self.decoded, self.skipped = device, 0, set()

@@ -1,4 +1,4 @@
-"""The layers of a PyTorch network that multiply, in the order in which they run, for `flop.per_sample`; and formulas that PyTorch lacks."""
+"""The multiplying layers of a PyTorch network in execution order, for `flop.per_sample`; and FLOP formulas that PyTorch lacks."""
 
 import math
 
@@ -11,27 +11,27 @@ MULTIPLY = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, Attend)
 
 
 def layers(net, image_size):
-    """(weights, positions) of each layer of a network that reads square images of three colours."""
+    """(weights, positions) of each layer of a network for square RGB images."""
     return layers_of(net, (3, image_size, image_size))
 
 
 def layers_of(net, shape):
-    """(weights, positions) of each layer of a network that reads samples of a shape, read off the network as built.
+    """(weights, positions) of each layer of a network for samples of a shape, read from the network as built.
 
-    A batch of no samples goes through it on the CPU, wherever it is, with one zero that stands for all its numbers: shapes, and neither
-    arithmetic nor memory. The meta device would do as well, and imports for a second first.
+    Runs an empty batch through it on the CPU, wherever the network is, with all parameters replaced by expanded zeros: shapes without
+    arithmetic or memory. The meta device would do as well, but its first use spends a second on imports.
     """
     found = []
 
     def read(module, inputs, output):
-        if isinstance(module, Attend):  # each position's query with all keys, and its weights with all values
+        if isinstance(module, Attend):  # each query times all keys, and its weights times all values
             _, heads, length, head = inputs[0].shape
             found.extend([(heads * length * head, length)] * 2)
             return
         if isinstance(module, nn.Linear):
             found.append((module.weight.numel(), math.prod(output.shape[1:-1])))
             return
-        # A transposed convolution uses every weight at each position of its input, as the convolution does that it is the gradient of.
+        # A transposed convolution uses every weight at each position of its input, like the convolution whose gradient it is.
         where = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output
         found.append((module.weight.numel(), math.prod(where.shape[2:])))
 
@@ -55,7 +55,7 @@ def recurrent(net, steps):
 
 
 def count_cudnn_recurrence():
-    """Teach PyTorch's counter what cuDNN does in one operator; without cuDNN a recurrent layer is matrix products, which it knows."""
+    """Register cuDNN's recurrent operators with PyTorch's FLOP counter; without cuDNN a recurrent layer is matrix products, which it knows."""
     for name, formula in (("_cudnn_rnn", recurrence), ("_cudnn_rnn_backward", recurrence_backward)):
         operator = getattr(torch.ops.aten, name)
         if operator not in flop_registry:
@@ -63,10 +63,10 @@ def count_cudnn_recurrence():
 
 
 def recurrence(inputs, weights, *_rest: object, **_named: object):
-    """FLOP of the pass forward, by the shapes of (steps, batch, features), or of (steps of all, features) in a packed sequence."""
+    """FLOP of the forward pass, from shapes: input (steps, batch, features), or (steps of all, features) of a packed sequence."""
     return 2 * math.prod(inputs[:-1]) * sum(math.prod(weight) for weight in weights if len(weight) == 2)
 
 
 def recurrence_backward(inputs, weights, *_rest: object, **_named: object):
-    """FLOP of the pass backward: gradients of the weights and of what they were multiplied with."""
+    """FLOP of the backward pass: gradients of the weights and of their inputs."""
     return 2 * recurrence(inputs, weights)

@@ -1,13 +1,13 @@
-"""Optimizers that PyTorch lacks, the same arithmetic as the TensorFlow programs'."""
+"""Optimizers that PyTorch lacks, with the arithmetic of the TensorFlow programs."""
 
 import torch
 
 
 class RmsProp(torch.optim.Optimizer):
-    """RMSprop as TensorFlow has it: v = d v + (1 - d) g², m = p m + r g / sqrt(v + e), w -= m, with v = 1 before the first step.
+    """RMSprop as TensorFlow defines it: v = d v + (1 - d) g², m = p m + r g / sqrt(v + e), w -= m, with v = 1 before the first step.
 
-    PyTorch adds e beside the root, and begins with v = 0. `constants` are d, e and what moving averages of all weights, which are kept beside
-    them and which nothing here reads, keep in a step.
+    PyTorch adds e outside the root, and starts with v = 0. `constants` are d, e, and the decay of the moving averages of all weights, which are
+    updated in every step although nothing here reads them.
     """
 
     def __init__(self, parameters, lr=0.1, momentum=0.9, weight_decay=0.0, constants=(0.9, 1.0, 0.9999)):

@@ -1,8 +1,8 @@
-"""Max pooling over 3x3 pixels with stride 2, for images that lie channels-last on a GPU: two Triton kernels that touch each byte once.
+"""Max pooling over 3x3 pixels with stride 2, for channels-last images on a GPU: two Triton kernels that touch each byte once.
 
-PyTorch's own backward pass, and the one that TorchInductor makes, look up for every input pixel each window that might have chosen it;
-on an H200 that takes 1.5 ms of a step of ResNet-50 at batch 256, of which moving the bytes is a tenth. Here a program takes a patch of
-2x2 input pixels, which four windows share. What is computed is the same: of equal values the first wins, and NaN always.
+PyTorch's own backward pass, and TorchInductor's, check for every input pixel each window that might have chosen it;
+on an H200 that takes 1.5 ms of a step of ResNet-50 at batch 256, a tenth of which moves the bytes. Here a program handles 2x2 input
+pixels, which share four windows. Results are the same: among equal values the first wins, and NaN always does.
 
     MaxPool(padding=1, ceil_mode=False)     in place of torch.nn.MaxPool2d(3, 2, padding=1)
 """
@@ -11,14 +11,14 @@ import torch
 import triton
 from triton import language as tl
 
-BLOCK = 1024  # pixels times channels that a program handles at once
+BLOCK = 1024  # pixels x channels per Triton program
 
 
 @triton.jit
 def forward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
     x, y, taps, height, width, rows, columns, padding, channels: tl.constexpr, block: tl.constexpr
 ):
-    """A stretch of one row of `y`, and which of its nine pixels each value is."""
+    """Compute a stretch of one row of `y`, and which of the nine pixels each value comes from."""
     place = tl.program_id(1) * block + tl.arange(0, block)
     inside = place < columns * channels
     column, channel = place // channels, place % channels
@@ -42,9 +42,9 @@ def forward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
 def backward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
     given, taps, gradient, height, width, rows, columns, row_pairs, padding, channels: tl.constexpr, block: tl.constexpr
 ):
-    """The gradients of two rows of pixels, in pairs of columns: each pixel gets those of the windows that chose it.
+    """Compute the gradients of two rows of pixels, in pairs of columns: each pixel gets those of the windows that chose it.
 
-    With padding p, pixel i is tap k of window o where i + p = 2 o + k: of pair m, the even one is tap 0 of window m and tap 2 of
+    With padding p, pixel i is tap k of window o if i + p = 2 o + k: of pair m, the even pixel is tap 0 of window m and tap 2 of
     window m - 1, the odd one tap 1 of window m.
     """
     place = tl.program_id(1) * block + tl.arange(0, block)
@@ -142,12 +142,12 @@ class MaxPool(torch.nn.Module):
         self.padding, self.ceil_mode = padding, ceil_mode
 
     def forward(self, images):
-        if not images.is_cuda:  # where a network is only looked at
+        if not images.is_cuda:  # only shapes are needed
             return torch.nn.functional.max_pool2d(images, 3, 2, self.padding, ceil_mode=self.ceil_mode)
         return chosen(images, self.padding, *map(self.windows, images.shape[2:]))[0]
 
     def windows(self, pixels):
-        """How many fit along an edge; rounded up, the last one must still begin on a pixel, as PyTorch wants it."""
+        """Number of windows along an edge; if rounded up, the last must still begin on a pixel, as in PyTorch."""
         free = pixels + 2 * self.padding - 3
         if not self.ceil_mode:
             return free // 2 + 1

@@ -1,4 +1,4 @@
-"""What the PyTorch program tells of a pass under a profiler, as `profiling.py` asks for it."""
+"""PyTorch's side of a profiling pass (`profiling.py`)."""
 
 import json
 import tempfile
@@ -15,21 +15,21 @@ MARKS = 5  # the first is slow
 
 
 class Kineto:
-    """torch.profiler: kernels, copies and calls by CUPTI, operators by PyTorch itself.
+    """torch.profiler: kernels, copies and calls through CUPTI, operators from PyTorch itself.
 
-    It starts once: of traces that follow each other within milliseconds CUPTI fills the first alone (driver 580, PyTorch 2.11).
+    It starts only once: of traces within milliseconds of each other, CUPTI fills only the first (driver 580, PyTorch 2.11).
     """
 
     source = "torch.profiler"
     whole = True
 
     def __init__(self, device, number):
-        """Trace what runs on `device`, which is GPU `number` of the job."""
+        """Trace the work of `device`, which is GPU `number` of the job."""
         self.device, self.number = device, number
         self.activities = [ProfilerActivity.CPU]
         if device.type == "cuda":
             self.activities.append(ProfilerActivity.CUDA)
-        # The first trace of a process loads and connects what the next finds ready, which takes a second.
+        # The first trace of a process loads libraries and connects, which takes a second.
         self.start()
         torch.zeros(1, device=device).add_(1).cpu()
         self.stop()
@@ -47,7 +47,7 @@ class Kineto:
         self.profile.stop()
 
     def columns(self):
-        # The trace leaves out how many floating-point operations an operator has, the list of events grid and block.
+        # The trace lacks the FLOP of operators, the event list lacks grid and block.
         flop = {event.id: event.flops for event in self.profile.events() if event.flops}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
@@ -62,7 +62,7 @@ def profiler(training, kind):
     if kind == "kernels":
         training.regions.annotate = record_function
     else:
-        training.regions.annotate = torch.cuda.nvtx.range if on_gpu else None  # nsys and ncu show it
+        training.regions.annotate = torch.cuda.nvtx.range if on_gpu else None  # shown by nsys and ncu
     return profiling.tracer(
         kind,
         kernels=lambda: Kineto(training.device, training.ranks.rank),
@@ -73,7 +73,7 @@ def profiler(training, kind):
 
 
 def memory(training):
-    """What the caching allocator has handed out and holds on the GPU, or the resident set of this process on a CPU."""
+    """Allocated and reserved bytes of the caching allocator on a GPU, or the resident set of this process on a CPU."""
     if not training.on_gpu:
         return profiling.host_memory()
     found = torch.cuda.memory_stats(training.device)
@@ -87,11 +87,11 @@ def memory(training):
 
 
 def flop_counts(forward, parameters, *, samples):
-    """Count a forward and a backward pass, whose gradients are dropped: twice the multiply-adds of what has a formula in PyTorch."""
+    """Count a forward and a backward pass, dropping the gradients: twice the multiply-adds of operators with a formula in PyTorch."""
     with FlopCounterMode(display=False) as ahead:
         loss = forward()
     with FlopCounterMode(display=False) as back:
-        # Gradients that reach a parameter would be exchanged by what waits for them there.
+        # Not backward(): a gradient that reaches a parameter triggers its exchange.
         torch.autograd.grad(loss, parameters)
     return [
         {

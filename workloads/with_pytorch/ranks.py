@@ -1,17 +1,17 @@
-"""How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, DataParallel, or Horovod.
+"""How the ranks of the PyTorch program meet and average their gradients: a single one, DistributedDataParallel, DataParallel, or Horovod.
 
-Each class joins the others when it is made, and has
+Each class joins the ranks on construction, and has
 
     compiled    compiles the network
     model, optimizer    wrap what is trained
-    accumulate  says whether the next backward pass is the last before an update
-    update      applies one step's gradients, all together shortened to a norm if there is one
-    whole, own  make one tensor of the parts that ranks have of it, give this rank's part
-    share       gives all ranks rank 0's tensors
-    barrier, slowest    wait for all ranks, give the most of what each hands in
+    accumulate  tells whether the next backward pass is the last before an update
+    update      applies the gradients of one step, clipped to a global norm if there is one
+    whole, own  assemble a tensor from the ranks' shards, return this rank's shard
+    share       broadcasts rank 0's tensors
+    barrier, slowest    wait for all ranks, return the maximum over all ranks
     exchange    makes what `probe.py` times
     collectives what `collectives.py` times
-    leave       says goodbye
+    leave       shuts communication down
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class Alone(process.Alone):
     """One process, one device."""
 
     world_size = 1
-    together = 1  # ranks that have the same samples
+    together = 1  # ranks with the same samples
 
     def compiled(self, net, options):
         return torch.compile(net, options=options)
@@ -44,7 +44,7 @@ class Alone(process.Alone):
         return optimizer
 
     def accumulate(self, model, *, last):
-        """There is nobody to wait with."""
+        """Do nothing."""
 
     def update(self, optimizer, scaler, *, clip_norm=None):
         clip(optimizer, scaler, clip_norm)
@@ -57,11 +57,11 @@ class Alone(process.Alone):
     own = whole
 
     def share(self, tensors):
-        """There is nobody to share them with."""
+        """Do nothing."""
 
 
 class AllReduce:
-    """A sum over all ranks that `reduce` makes in place; `workloads/probe.py` says what its methods are for."""
+    """A sum over all ranks, which `reduce` computes in place; `workloads/probe.py` describes its methods."""
 
     operation = "all_reduce"
 
@@ -81,7 +81,7 @@ class AllReduce:
 
 
 class Collective:
-    """One of `collectives.OPERATIONS` by `run`, which is given the last result and what to send, and gives the result; see there."""
+    """One of `collectives.OPERATIONS`; `run` takes the last result and the tensor to send, and returns the result."""
 
     def __init__(self, operation, run, ranks, device, elements):
         self.operation, self.send = operation, run
@@ -91,7 +91,7 @@ class Collective:
         self.result = torch.empty(size, device=device)
 
     def fill(self):
-        self.result.fill_(-1)  # what no share has
+        self.result.fill_(-1)  # not a value of any share
 
     def run(self):
         self.result = self.send(self.result, self.sent)
@@ -101,9 +101,9 @@ class Collective:
 
 
 class Message:
-    """All gradients of one optimizer in one buffer, packed and unpacked by a few kernels for all of them together.
+    """All gradients of one optimizer in one buffer, packed and unpacked by a few kernels in total.
 
-    A view for each lies in it as the gradient does, so that a copy is one sweep over memory.
+    The buffer has a view per gradient with the gradient's own strides, so that a copy is one sweep over memory.
     """
 
     def __init__(self, gradients, dtype):
@@ -123,14 +123,14 @@ class Message:
 class Ddp(Alone):
     """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers.
 
-    DistributedDataParallel sends gradients while others are still made. Where wires are fast that hides little, and costs more: a copy of
-    each gradient by itself, and multiprocessors that kernels of both take from each other. `one-message` sends all of them afterwards.
+    DistributedDataParallel sends gradients while later ones are computed. On fast wires that hides little and costs more: a separate
+    copy of each gradient, and multiprocessors that communication and compute compete for. `one-message` sends all of them afterwards.
     """
 
     def __init__(self, device, techniques, *, accumulates=False):
         on_gpu = device.type == "cuda"
         if "cuda-graphs" in techniques:
-            # What looks after NCCL's calls must not ask for their state while they are recorded.
+            # NCCL's watchdog must not query events while calls are captured.
             os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
         self.device, self.techniques, self.accumulates = device, techniques, accumulates
@@ -142,7 +142,9 @@ class Ddp(Alone):
         if "one-message" in self.techniques:
             self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
 
-            def sharing(*inputs: torch.Tensor):  # no hook: whoever counts or validates the network itself sends nothing
+            def sharing(
+                *inputs: torch.Tensor,
+            ):  # not a hook: calls of the bare network, to count or validate, send nothing
                 self.share(list(model.buffers()))
                 return model(*inputs)
 
@@ -189,7 +191,7 @@ class Ddp(Alone):
 
     @contextlib.contextmanager
     def collectives(self, device):
-        # A group of their own, as NCCL keeps memory for each pair of GPUs that has ever sent anything to each other.
+        # A separate group, as NCCL keeps memory for each pair of GPUs that has exchanged anything.
         group = distributed.new_group()
 
         def into(send, result, sent):
@@ -210,7 +212,7 @@ class Ddp(Alone):
 
 
 class SumAndCopies:
-    """What DataParallel does to gradients and weights in a step: their sum on the first of its GPUs, and copies of that on all."""
+    """DataParallel's traffic in a step: gradients are summed on the first GPU, weights copied from it to all."""
 
     operation = "all_reduce"
 
@@ -219,7 +221,7 @@ class SumAndCopies:
         self.parts = [torch.from_numpy(part(number, elements)).to(f"cuda:{number}") for number in range(devices)]
 
     def fill(self):
-        """Sums are tensors of their own."""
+        """Do nothing: sums are allocated."""
 
     def run(self):
         self.copies = comm.broadcast(comm.reduce_add(self.parts, 0), range(self.devices))
@@ -229,7 +231,7 @@ class SumAndCopies:
 
 
 class Dp(Alone):
-    """Several GPUs of this process by DataParallel, which copies all weights to each of them in every step, and sums gradients on the first."""
+    """Several GPUs of one process by DataParallel, which copies all weights to each in every step, and sums gradients on the first."""
 
     no_collectives = "DataParallel sums on one GPU and copies to the others"
 
@@ -245,7 +247,7 @@ class Dp(Alone):
 
 
 class Horovod(Alone):
-    """The ranks that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
+    """The ranks that Horovod's launcher started; Horovod's own variables set fusion and cycle time."""
 
     def __init__(self, compression):
         import horovod.torch as hvd
@@ -261,7 +263,7 @@ class Horovod(Alone):
         )
 
     def update(self, optimizer, scaler, *, clip_norm=None):
-        optimizer.synchronize()  # the scaler must see the averaged gradients to find the same overflow on all ranks
+        optimizer.synchronize()  # the scaler must see averaged gradients, so that all ranks find the same overflow
         clip(optimizer, scaler, clip_norm)
         with optimizer.skip_synchronize():
             scaler.step(optimizer)
@@ -288,7 +290,7 @@ class Horovod(Alone):
         known, missing = by_horovod(self.hvd, on_gpu=device.type == "cuda")
 
         def named(name, result, sent):
-            del result  # Horovod makes one of its own
+            del result  # Horovod allocates its own
             return known[name](sent, f"probe.{name}.{sent.numel()}")
 
         yield (
@@ -301,7 +303,7 @@ class Horovod(Alone):
 
 
 def clip(optimizer, scaler, norm):
-    """Shorten the gradients of all parameters together, averaged and in their own scale, to a norm; None leaves them as they are."""
+    """Clip the global norm of all gradients, averaged and unscaled; None leaves them as they are."""
     if norm is not None:
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], norm)
@@ -312,7 +314,7 @@ def launched():
     return any(name in os.environ for name in ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"))
 
 
-# By strategy, what joins the ranks; a program has all of them but those that it `lacks`. `sharded.py` joins those that cut a network.
+# By strategy, what joins the ranks; a program supports all but those that it `lacks`. `sharded.py` has those that shard a network.
 STRATEGIES = {
     "single": lambda _args, _device: Alone(),
     "ddp": lambda args, device: Ddp(device, args.techniques, accumulates=getattr(args, "gradient_accumulation", 1) > 1),

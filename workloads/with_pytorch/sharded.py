@@ -1,10 +1,10 @@
-"""Ranks that torchrun started and that hold a part of the weights each, with their gradients and what the optimizer keeps of them.
+"""Ranks started by torchrun that each hold a shard of the weights, gradients and optimizer state.
 
 `fsdp`     FSDP2 (`fully_shard`): each rank has its own samples and gathers the weights of a block when it needs them.
 `tp`       tensor parallelism by DTensor: all ranks have the same samples, and each multiplies by its columns or rows of every layer.
-`fsdp+tp`  both, on a mesh: neighbours share each layer, and what they hold is sharded again among those that hold the same.
+`fsdp+tp`  both, on a mesh: neighbours split each layer, and each part is sharded again among the ranks that hold the same part.
 
-A network says itself how ranks share its layers: `shared_layers` are (name, style) of those that they do, `blocks` what is gathered at once.
+The network defines how ranks split its layers: `shared_layers` are (name, style) of the split layers, `blocks` are gathered as units.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from with_pytorch.ranks import Ddp
 STYLES = {
     "embedding": lambda: RowwiseParallel(input_layouts=Replicate()),  # a part of the vocabulary
     "columns": ColwiseParallel,
-    "rows": RowwiseParallel,  # sums of all ranks are exchanged
-    "scores": lambda: ColwiseParallel(output_layouts=Shard(-1), use_local_output=False),  # the loss is made of parts
+    "rows": RowwiseParallel,  # all-reduces its sums
+    "scores": lambda: ColwiseParallel(output_layouts=Shard(-1), use_local_output=False),  # a sharded loss
 }
 
 
 class Sharded(Ddp):
-    """`together` ranks, neighbours, share each layer; the others have other samples."""
+    """`together` neighbouring ranks split each layer; groups have different samples."""
 
     def __init__(self, args, device):
         super().__init__(device, ())
@@ -40,13 +40,13 @@ class Sharded(Ddp):
             self.forever.enter_context(loss_parallel())  # backward passes need it as well
 
     def compiled(self, net, options):
-        """Blocks one by one: what gathers their weights runs between them."""
+        """Compile block by block: their weights are gathered between them."""
         for block in net.blocks:
             block.compile(options=options)
         return net
 
     def model(self, model):
-        """Cut a network in place."""
+        """Shard a network in place."""
         args = self.args
         if self.together > 1:
             styles = {name: STYLES[style]() for name, style in model.shared_layers()}
@@ -60,7 +60,7 @@ class Sharded(Ddp):
         cut = {"mesh": self.mesh["samples"], "mp_policy": policy}
         for block in model.blocks:
             fully_shard(block, **cut, reshard_after_forward=args.reshard == "forward")
-        return fully_shard(model, **cut, reshard_after_forward=False)  # backward begins with what forward ends with
+        return fully_shard(model, **cut, reshard_after_forward=False)  # forward's last layers are backward's first
 
     def accumulate(self, model, *, last):
         if self.args.strategy != "tp":
@@ -73,11 +73,11 @@ class Sharded(Ddp):
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
     def handed_bytes(self, model, *, tokens, element):
-        """What the exchanges of a step come to as one all-reduce over all ranks, in bytes; activations of `tokens` have `element` bytes a number.
+        """Bytes of an all-reduce over all ranks with the traffic of a step; activations of `tokens` have `element` bytes per number.
 
-        Of W bytes an all-gather and a reduce-scatter send half of what an all-reduce sends. Blocks are gathered again for the backward pass
-        where they were let go. What is shared between neighbours is summed twice a block in each direction, and once at both ends. An
-        all-reduce over n ranks sends 2(n - 1) times its bytes in all. Neighbours are on one node: between nodes the weights alone cross.
+        An all-gather or reduce-scatter of W bytes sends half as much as an all-reduce. Blocks are gathered again for the backward pass
+        if they were freed. Activations split between neighbours are summed twice per block in each direction, and once at both ends. An
+        all-reduce over n ranks sends 2(n - 1) times its bytes in total. Neighbours are on one node: only weights cross between nodes.
         """
         samples, together = self.mesh.shape
         blocks, every = (sum(p.numel() for p in part.parameters()) for part in (model.blocks, model))

@@ -1,9 +1,9 @@
-"""The first convolution of a network over blocks of pixels: the same sums, laid out so that tensor cores can make them.
+"""The first convolution of a network over blocks of pixels: the same sums, laid out so that tensor cores can compute them.
 
-A convolution over three channels with a stride leaves most of a tensor core's multipliers idle. Moved into channels, a block of
-stride x stride pixels makes stride² x 3 of them, over which a smaller kernel goes without a stride: 7x7 with stride 2 over 3
-channels is 4x4 over 12. Known as space-to-depth from the MLPerf submissions for ResNet-50. The weights stay those of the layer that
-it stands for, with zeros around them, so that parameters, their gradients and what is counted of them are the same.
+A strided convolution over three channels leaves most of a tensor core's multipliers idle. Moved into channels, a block of
+stride x stride pixels becomes stride² x 3 of them, and a smaller kernel with stride 1 covers it: 7x7 with stride 2 over 3
+channels is 4x4 over 12. Known as space-to-depth from the MLPerf submissions for ResNet-50. The weights stay those of the
+replaced layer, zero-padded, so that parameters, their gradients and their counts are the same.
 """
 
 from stem_blocks import Blocks
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 
 class Blocked(nn.Conv2d):
-    """In place of `layer`, a convolution with a square kernel, stride and padding, whose weights it has."""
+    """Replaces `layer`, a convolution with a square kernel, stride and padding, and shares its weights."""
 
     def __init__(self, layer):
         shape = {"kernel_size": layer.kernel_size, "stride": layer.stride, "padding": layer.padding}
@@ -29,7 +29,7 @@ class Blocked(nn.Conv2d):
         return functional.conv2d(self.blocks(images), self.blocks(weight), self.bias)
 
     def blocks(self, pixels):
-        """(n, height, width, channels) as (n, stride² x channels, height / stride, width / stride), channels last in memory."""
+        """(n, height, width, channels) to (n, stride² x channels, height / stride, width / stride), channels last in memory."""
         n, height, width, channels = pixels.shape
         s = self.over.stride
         pixels = pixels.reshape(n, height // s, s, width // s, s, channels).permute(0, 1, 3, 2, 4, 5)

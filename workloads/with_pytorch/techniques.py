@@ -1,6 +1,6 @@
-"""What `--techniques` names: ways for the same network to be faster on the same device. Without any, a program is the plain one of a paper.
+"""Values of `--techniques`: optimizations of the same network on the same device. Without any, a program is a paper's plain one.
 
-The order is that of the lines of an ablation. None changes what is computed, but for rounding; bf16-gradients rounds what it sends.
+They are in the order of an ablation's rows. None changes the result, except by rounding; bf16-gradients rounds what it sends.
 """
 
 import os
@@ -9,28 +9,28 @@ from pathlib import Path
 from arguments import IN_BF16, refuse
 
 TECHNIQUES = (
-    "channels-last",  # images and weights lie channels-last, as tensor cores read them
+    "channels-last",  # images and weights are channels-last, as tensor cores read them
     "fused-optimizer",  # the update of all weights is one kernel
-    "space-to-depth",  # the first convolution goes over blocks of pixels (`stems.py`)
-    "pooling-kernel",  # 3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
+    "space-to-depth",  # the first convolution runs over blocks of pixels (`stems.py`)
+    "pooling-kernel",  # 3x3 max pooling with stride 2 by the suite's own kernels (`pooling.py`)
     "folded-norm",  # inference: each batch normalization is folded into the convolution before it (`folded`)
     "cudnn-attention",  # attention by cuDNN's kernel in place of FlashAttention 2
-    "compile",  # the network is compiled by TorchInductor, which fuses what lies between products and convolutions
-    "kernel-search",  # TorchInductor times many shapes of each of its kernels and takes the fastest
-    "cuda-graphs",  # a whole step is recorded once and launched as one (`captured.py`)
-    "local-statistics",  # each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
-    "one-message",  # gradients travel all together after the backward pass, packed by a few kernels
-    "bf16-gradients",  # gradients travel between ranks in bf16
+    "compile",  # TorchInductor compiles the network and fuses everything between products and convolutions
+    "kernel-search",  # TorchInductor autotunes each of its kernels
+    "cuda-graphs",  # a whole step is captured once and launched as one (`captured.py`)
+    "local-statistics",  # each rank keeps running statistics of its own samples; a checkpoint has rank 0's in either case
+    "one-message",  # all gradients are sent together after the backward pass, packed by a few kernels
+    "bf16-gradients",  # gradients are sent between ranks in bf16
 )
-# What a program offers that names nothing else.
+# Techniques of a program that does not define its own set.
 OF_IMAGES = tuple(name for name in TECHNIQUES if name not in ("cudnn-attention", "folded-norm"))
 OF_INFERENCE = ("folded-norm", "compile", "kernel-search", "cuda-graphs")
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "cudnn-attention", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
-# DataParallel copies the network anew in each step; compiling fails behind layers that ranks share (PyTorch 2.13: a gradient that is no DTensor).
+# DataParallel replicates the network in each step; compiling fails after layers that ranks share (PyTorch 2.13: a gradient is not a DTensor).
 NOT_WITH = {"dp": {"compile", "cuda-graphs"}, "tp": {"compile"}, "fsdp+tp": {"compile"}}
 SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
-# Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
+# Steps before the captured one: in these, libraries choose their algorithms, TorchInductor compiles, and
 # DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
 EAGER_STEPS = 11
 
@@ -64,7 +64,7 @@ def check(args, *, offered):
 
 
 def check_graphs(args):
-    """Refuse what no graph can hold, and a warm-up that ends before there is one."""
+    """Refuse what a graph cannot capture, and a warm-up that ends before the capture."""
     if args.strategy == "horovod":
         refuse("--techniques=cuda-graphs can't record what --strategy=horovod sends; leave it out, or ask for ddp")
     if args.precision == "fp16":
@@ -76,7 +76,7 @@ def check_graphs(args):
 
 
 def rebuilt(net, names):
-    """The network with the layers that techniques have layers of their own for; parameters and their names stay."""
+    """The network with the layers that techniques replace; parameters and their names stay."""
     from torch import nn
 
     for module in list(net.modules()):
@@ -93,9 +93,9 @@ def rebuilt(net, names):
 
 
 def folded(torch, net):
-    """A network in evaluation mode whose convolutions hold the batch normalizations behind them, by PyTorch's own pass.
+    """A network in evaluation mode with its batch normalizations folded into the convolutions before them, by PyTorch's own pass.
 
-    And what that changed: how many there were and are not any more, nothing of a network that has none.
+    Also returns the effect: how many were folded; empty if the network has none.
     """
     from torch.fx.experimental.optimization import fuse
 
@@ -109,33 +109,33 @@ def folded(torch, net):
 
 
 def is_stem(layer):
-    """Whether a convolution reads colours, with a stride and a square kernel."""
+    """Whether a convolution reads RGB, with a stride and a square kernel."""
     return layer.in_channels == 3 and layer.stride[0] == layer.stride[1] > 1 and len(set(layer.kernel_size)) == 1
 
 
 def halves(layer):
-    """Whether a pooling goes over 3x3 pixels with stride 2."""
+    """Whether a pooling layer is 3x3 with stride 2."""
     return layer.kernel_size == 3 and layer.stride == 2 and layer.dilation == 1
 
 
 def keep(directory):
-    """Have both compilers keep their work in a directory; one that can't be written to is left alone, and so is None."""
+    """Have TorchInductor and Triton cache their work in a directory; ignore None and a directory that is not writable."""
     if directory and os.access(directory, os.W_OK | os.X_OK):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(directory, "inductor"))
         os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
 
 
 def search():
-    """What has the compiler time each kernel in many shapes, which takes over twice as long.
+    """TorchInductor options that autotune each kernel, which more than doubles the compile time.
 
-    Of several shapes the fastest is where the search begins, and from there on it doubles or halves one size after the other for as long
+    The search starts from the fastest of several shapes and doubles or halves one size after the other as long
     as that helps.
     """
     return dict.fromkeys(SEARCH, True)
 
 
 def graphs():
-    """TorchInductor's own counters; a graph that its cache can't hold is made anew every time."""
+    """Graphs compiled and reused, by TorchInductor's own counters; a graph that its cache can't hold is compiled every time."""
     from torch._dynamo.utils import counters
 
     told = counters["inductor"]

@@ -1,12 +1,12 @@
-"""Rows of table `kernels` (`events.py`) out of what PyTorch's profiler exports: a trace as Chrome reads it. Standard library only.
+"""Turns the Chrome trace that PyTorch's profiler exports into rows of table `kernels` (`events.py`). Standard library only.
 
-Of Kineto's two outputs only the trace has grid, block and bytes, and streams and calls in every version from 2.6 on. Its categories are
+Of Kineto's two outputs, only the trace has grid, block and bytes, and streams and calls in every version from 2.6 on. Its categories are
 `kernel`, `gpu_memcpy` and `gpu_memset` on devices, `cuda_runtime` and `cuda_driver` for calls, `cpu_op` for the framework's operators and
-`user_annotation` for what is named by hand, of which collectives are kept: `nccl:all_reduce`, `gloo:broadcast`. An operator's `External
-id` is its number; a call has that of the operator that made it, and a kernel has its call's too.
+`user_annotation` for named ranges, of which collectives are kept: `nccl:all_reduce`, `gloo:broadcast`. An operator's `External
+id` is its number; a call carries that of its operator, and a kernel that of its call.
 
-Times are microseconds of Kineto's own clock, which follows CLOCK_REALTIME. To put them on the monotonic clock, the program reads that
-clock inside a few annotations called `MARK` and right before them; what Kineto says of each lies between the two.
+Times are microseconds of Kineto's own clock, which follows CLOCK_REALTIME. To map them to the monotonic clock, the program reads that
+clock right before and inside a few annotations called `MARK`; Kineto's start of each lies between the two readings.
 """
 
 MARK = "dlscale.clock"
@@ -28,10 +28,10 @@ COLUMNS = (
 
 
 def rows(trace, marks, *, device, flop):
-    """Read the events of a trace as dicts by the names of `COLUMNS`, in the order in which they began.
+    """Convert the events of a trace to dicts with the keys `COLUMNS`, ordered by start.
 
-    `marks` are the (before, inside) of each annotation in seconds; `device` is the number of this process' GPU in the job; `flop` holds
-    the floating-point operations of operators, by number.
+    `marks` are (before, inside) of each annotation in seconds; `device` is the index of this process' GPU in the job; `flop` maps
+    operator numbers to floating-point operations.
     """
     events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
     ahead_us = clock_ahead(events, marks)
@@ -57,20 +57,20 @@ def rows(trace, marks, *, device, flop):
     for row in found:
         if row["kind"] == "op":
             row["flop"] = flop.get(row["op"])
-        elif row["op"] not in known:  # an annotation's, or none
+        elif row["op"] not in known:  # an annotation's number, or none
             row["op"] = None
     return found
 
 
 def kind_of(event):
-    """What an event of the trace is in the table; None for what is left out."""
+    """Kind of a trace event in the table; None for events that are left out."""
     if event.get("cat") == "user_annotation" and event["name"].startswith(COLLECTIVES):
         return "op"
     return None if event["name"] in OWN_CALLS else KINDS.get(event.get("cat"))
 
 
 def clock_ahead(events, marks):
-    """Microseconds by which the trace's clock is ahead of the monotonic one: the middle of what the tightest mark allows."""
+    """Microseconds by which the trace's clock is ahead of the monotonic one: the midpoint of the tightest mark."""
     starts = sorted(event["ts"] for event in events if event["name"] == MARK and event.get("cat") == "user_annotation")
     if len(starts) != len(marks):
         raise ValueError(f"the trace holds {len(starts)} of {len(marks)} marks of the clock")
@@ -81,7 +81,7 @@ def clock_ahead(events, marks):
 
 
 def name_parents(operators):
-    """Give every operator the number of the one that it ran within: on its thread, the last to begin that has not ended."""
+    """Set the parent of every operator: on its thread, the last one to begin that has not ended."""
     running = {}
     for row in sorted(operators, key=lambda row: (row["start"], -row["duration"])):
         stack = running.setdefault(row["stream"], [])

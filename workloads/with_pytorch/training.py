@@ -1,24 +1,24 @@
-"""What every PyTorch training program needs and does not measure: `run`, its main, and the base of its class.
+"""Common part of all PyTorch training programs, outside the measurement: `run`, their main, and the base of their class.
 
     class Cnn(Training):
         def __init__(self, args, torch, device, ranks):
             super().__init__(args, torch, device, ranks)
-            self.take(network)                 # the network on the device, joined with the other ranks, and what updates it
-            self.batches = Batches(source)     # of this rank, on the device, without an end
+            self.take(network)                 # move the network to the device, join it with the other ranks, make its optimizer
+            self.batches = Batches(source)     # of this rank, on the device, endless
 
     run(Cnn, parser(...).parse_args())
 
-What is measured is the program's own: `step`, one iteration, and `window`, the steps between two edges. For what `Training` does besides it has
+The program defines what is measured: `step`, one iteration, and `window`, the steps between two edges. In addition, `Training` needs
 
     loss(model, batch)   the mean loss of a batch, on the device
     shared_batch()       the batch that all ranks share and none trains on, on the device
-    validation()         to converge (`loop.py`): batches (inputs, labels) of this rank's share of the validation set, on the device,
-                         each sample once
-    flop_per_sample()    where somebody has counted it
+    validation()         for convergence runs (`loop.py`): batches (inputs, labels) of this rank's share of the validation set, on the
+                         device, each sample once
+    flop_per_sample()    if counted
 
-One whose networks are several sets `parameters`, all that are trained in one list, in place of `take`, and has `shared_loss` and `alone`.
+A program with several networks sets `parameters`, the list of all trained ones, in place of `take`, and has `shared_loss` and `alone`.
 
-fp16 and bf16 are torch.autocast with weights in fp32, and fp8 is bf16 but for the layers of `fp8.py`. Beyond that a training is plain, unless `--techniques` asks for more (`techniques.py`).
+fp16 and bf16 are torch.autocast with fp32 weights; fp8 is bf16 except in `fp8.py`'s layers. `--techniques` adds optimizations (`techniques.py`).
 """
 
 import contextlib
@@ -38,7 +38,7 @@ AUTOCAST = {"fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}
 
 
 def check(args, *, launched, program):
-    """Refuse a strategy that is not the program's, or that does not go with how this process was started."""
+    """Refuse a strategy that the program lacks, or that does not match how this process was started."""
     from with_pytorch.ranks import STRATEGIES
 
     check_strategy(args, "this program", [*(name for name in STRATEGIES if name not in program.lacks), *program.cuts])
@@ -59,12 +59,12 @@ def check(args, *, launched, program):
 
 
 class Training(loop.Training):
-    """What is trained on one rank; `workloads/loop.py` says what its methods are for."""
+    """One rank's training; `workloads/loop.py` describes its methods."""
 
     framework = "with_pytorch"
     offered = frozenset(techniques.OF_IMAGES)
     lacks = frozenset({"dp"})  # of the strategies in `ranks.py`
-    cuts = ()  # strategies that cut its network
+    cuts = ()  # strategies that shard its network
 
     def __init__(self, args, torch, device, ranks):
         from with_pytorch.clock import CudaClock, HostClock
@@ -74,7 +74,7 @@ class Training(loop.Training):
         self.regions = Regions()
         self.clock = CudaClock() if self.on_gpu else HostClock()
         self.lag, self.start = self.clock.lag, self.clock.start
-        torch.manual_seed(args.seed)  # the same on all ranks: they start from the same weights
+        torch.manual_seed(args.seed)  # the same on all ranks, so that they start from the same weights
         self.layout = torch.channels_last if "channels-last" in args.techniques else torch.contiguous_format
         self.scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
         self.autocast = contextlib.nullcontext()
@@ -82,10 +82,10 @@ class Training(loop.Training):
             self.autocast = torch.autocast(device.type, dtype=getattr(torch, AUTOCAST[args.precision]))
 
     def take(self, net):
-        """Set `net`, whose weights are drawn on the CPU, up for training; what updates it is `optimizer`.
+        """Set up `net`, whose weights are drawn on the CPU, for training by `optimizer`.
 
-        `model` is what a step runs, compiled and joined with the other ranks. A program that offers cuda-graphs has `learn(batch)`,
-        all of a step that comes after its input.
+        `model` is what a step runs: compiled and joined with the other ranks. A program that offers cuda-graphs has `learn(batch)`,
+        the part of a step after its input.
         """
         args, names = self.args, self.args.techniques
         if "cuda-graphs" in names:
@@ -105,12 +105,12 @@ class Training(loop.Training):
             self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
 
     def enqueue(self, batch):
-        """Run the program's `learn`; with cuda-graphs, `take` puts a `captured.Captured` in place of this."""
+        """Run the program's `learn`; with cuda-graphs, `take` replaces this method by a `captured.Captured`."""
         return self.learn(batch)
 
     def place(self, net):
-        """Put a network on the device, its weights laid out for it."""
-        # Horovod takes contiguous tensors only; the gradients of a weight lie as the weight does, cuDNN turns both at little cost.
+        """Move a network to the device, with its weights in the chosen memory format."""
+        # Horovod takes contiguous tensors only, and gradients have their weight's format; cuDNN converts both at little cost.
         layout = self.torch.contiguous_format if self.args.strategy == "horovod" else self.layout
         return net.to(self.device, memory_format=layout)
 
@@ -119,21 +119,21 @@ class Training(loop.Training):
         return {"lr": self.args.learning_rate, "momentum": self.args.momentum, "weight_decay": self.args.weight_decay}
 
     def update_rule(self):
-        """What updates the network, SGD unless a program has another."""
+        """The network's optimizer: SGD unless a program overrides it."""
         torch, rates = self.torch, self.rates
         if "fused-optimizer" not in self.args.techniques:
             return self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates), self.net)
         optimizer = self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates, fused=True), self.net)
-        # Zeros from the start give the same first update. Left to itself, the fused kernel allocates the momentum at the first
-        # step and leaves it unset when the GradScaler skips that step, as it does until it has found its scale.
+        # Zeros from the start give the same first update. Otherwise the fused kernel allocates the momentum at the first
+        # step and leaves it uninitialized if the GradScaler skips that step, as it does until it has found its scale.
         for parameter in self.parameters if rates["momentum"] else []:
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return optimizer
 
     def adamw(self, **constants: object):
-        """AdamW with weight decay for matrices alone.
+        """AdamW with weight decay for matrices only.
 
-        Parameters that lie differently over the ranks are in groups of their own, since one kernel updates a group.
+        Parameters on different device meshes are in separate groups, since one kernel updates a group.
         """
         groups = {}
         for parameter in self.parameters:
@@ -144,7 +144,7 @@ class Training(loop.Training):
         return self.torch.optim.AdamW(listed, lr=self.args.learning_rate, fused=fused, **constants)
 
     def reseed(self):
-        """From here on (dropout, augmentation) each rank draws its own numbers."""
+        """Seed each rank differently from here on (dropout, augmentation)."""
         self.torch.manual_seed(self.args.seed + self.ranks.rank)
 
     def synchronize(self):
@@ -170,15 +170,15 @@ class Training(loop.Training):
         return self.ranks.collectives(self.device)
 
     def alone(self):
-        """A function that computes a loss and its gradients and exchanges nothing."""
+        """A function that computes a loss and its gradients without exchange; None with cuda-graphs."""
         if "cuda-graphs" in self.args.techniques:
-            return None  # a step is one launch, which no pass outside of the graph is like
+            return None  # a step is one launch, so no pass outside the graph resembles it
         loss = self.loss_of(self.computed, self.shared_batch())
-        # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
+        # Not backward(): a gradient that reaches a parameter triggers its exchange.
         return lambda: self.torch.autograd.grad(loss(), self.parameters)
 
     def backward(self):
-        """What the event `backward` has; None on several devices, whose gradients are exchanged, and where a step is one launch."""
+        """The fields of event `backward`; None on several devices, which exchange gradients, with several networks, or with cuda-graphs."""
         devices = self.args.devices * self.ranks.world_size
         if devices > 1 or not hasattr(self, "computed") or "cuda-graphs" in self.args.techniques:
             return None
@@ -187,7 +187,7 @@ class Training(loop.Training):
         return timed(self)
 
     def shared_loss(self):
-        """A function that computes the loss on the batch that all ranks share, in training mode."""
+        """A function that computes the training-mode loss on the batch that all ranks share."""
         return self.loss_of(self.net, self.shared_batch())
 
     def loss_of(self, model, batch):
@@ -214,7 +214,7 @@ class Training(loop.Training):
         return sum(p.numel() for p in self.parameters)
 
     def end(self):
-        """Let go of what would keep the ranks together."""
+        """Release what would keep the ranks from shutting down."""
         if "cuda-graphs" in self.args.techniques:
             self.enqueue.end()
 
@@ -223,10 +223,10 @@ class Training(loop.Training):
         return math.sqrt(self.torch.stack(squares).sum().item())
 
     def validate(self):
-        """This rank's share of the validation set, with the network as it is used: no dropout, statistics of normalizations frozen.
+        """Evaluate this rank's share of the validation set in inference mode: no dropout, running statistics of normalizations.
 
-        They are rank 0's on all ranks, which are those in the checkpoint that rank 0 would write; DistributedDataParallel gives them to
-        all before each step anyway.
+        All ranks use the statistics of rank 0, which would be those of its checkpoint; DistributedDataParallel broadcasts them
+        before each step anyway.
         """
         torch = self.torch
         self.ranks.share(list(self.net.buffers()))
@@ -244,7 +244,7 @@ class Training(loop.Training):
 
 
 def join(args, device):
-    """The ranks of a strategy; returns when all of them have met."""
+    """The ranks of a strategy; returns once all have met."""
     from with_pytorch import ranks
 
     if args.strategy in ranks.STRATEGIES:
@@ -255,7 +255,7 @@ def join(args, device):
 
 
 def run(program, args):
-    """Train as the command line says, report by events, and end the process; `program` is a class that derives from `Training`."""
+    """Run the requested training, emit its events, and exit; `program` is a subclass of `Training`."""
     pin(args.cpus_per_worker)
 
     import torch

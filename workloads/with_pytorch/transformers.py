@@ -1,11 +1,11 @@
-"""Blocks of encoders, whose positions attend to all others: (batch, length, width) to the same."""
+"""Encoder blocks, in which every position attends to all others: (batch, length, width) to the same shape."""
 
 from torch import nn
 from torch.nn import functional
 
 
 class Attend(nn.Module):
-    """The products of attention without weights, which count as layers (`operations`); each of (batch, heads, length, head)."""
+    """Attention's weightless products, which count as layers (`operations`); each of (batch, heads, length, head)."""
 
     def forward(self, q, k, v):
         return functional.scaled_dot_product_attention(q, k, v)
@@ -23,7 +23,7 @@ class Attention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Normalized before each part, as ViT, or with `after` behind each sum, as BERT and the first transformer."""
+    """Encoder block, normalized before each part, as in ViT, or, with `after`, after each sum, as in BERT and the first transformer."""
 
     def __init__(self, width, heads, hidden, *, epsilon, after=False):
         super().__init__()
