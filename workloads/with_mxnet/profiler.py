@@ -1,11 +1,11 @@
-"""What MXNet 1.9.1's own profiler sees of a pass, as `profiling.py` asks for it: operators, and the memory of each device.
+"""MXNet 1.9.1's side of a profiling pass (`profiling.py`): operators, and the memory of each device.
 
-MXNet names operators, not kernels: on a GPU its engine waits for each operator, so that one's time is that of its kernels and their
-launch. Operators are shown one by one only where the engine does not run them in bulk; MXNet reads `UNBULKED` when it is imported, so
-that the program sets it in a pass for `kernels` and never else. The engine then starts each operator by itself, which costs some time
-between operators and leaves their own as it is; what it costs shows in the steps before the profiler, which run without bulks too.
+MXNet's profiler records operators, not kernels: on a GPU its engine waits for each operator, so that an operator's time is that of its
+kernels and their launch. It records single operators only if the engine does not run them in bulk. MXNet reads `UNBULKED` at import, so
+the program sets it in a `kernels` pass only. The engine then starts each operator separately, which costs time between
+operators but none within them; the unprofiled steps before the profiler run without bulks too, and show this cost.
 
-Its times are microseconds of CLOCK_REALTIME (src/profiler/profiler.h, `ProfileStat::NowInMicrosec`); they are moved by the distance
+Times are microseconds of CLOCK_REALTIME (src/profiler/profiler.h, `ProfileStat::NowInMicrosec`), shifted by the offset
 between that clock and CLOCK_MONOTONIC, read when the profiler starts.
 """
 
@@ -17,19 +17,19 @@ from pathlib import Path
 import profiling
 from profiling import Clock
 
-# Operators of a graph run in segments of up to 15, and the imperative ones in between as `ImperativeBulk`; with this, none do.
+# Operators of a graph run in segments of up to 15, and the imperative ones in between as `ImperativeBulk`; with this setting, none do.
 UNBULKED = {"MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN": "0"}
 CUDA = "libcudart.so.11.0"
 HOST_MEMORY = "/proc/self/status"
-# A counter in the dump; each thread's are written together, so that the dump is in no order.
+# A counter in the dump. Each thread's counters are written together, so that the dump is not in order of time.
 MEMORY_COUNTER = re.compile(r'"ts": (\d+),\s+"args": \{ "Memory: (cpu|gpu)/(\d+)": (\d+)')
 
 
 class Regions(profiling.Regions):
-    """Parts of a step, watched only where the loop waits for the device at their edges.
+    """Regions of a step, watched only if the loop waits for the device at their edges.
 
-    MXNet's engine runs operators long after the step has handed them over, and those of an update between those of the backward
-    pass: without waiting, a region would be the time in which it was enqueued, and other operators would have run in it.
+    MXNet's engine runs operators long after the step has enqueued them, and interleaves those of an update with those of the backward
+    pass: without waiting, a region would be the time of its enqueueing, during which other operators run.
     """
 
     def watch(self, watcher, *, only):
@@ -47,10 +47,10 @@ def profiler(training, kind):
 
 
 def memory(training):
-    """What `profiling.py` wants to know of every device.
+    """Memory of every device for `profiling.py`.
 
-    Of a GPU, allocated is what MXNet's storage has handed out, and reserved what is in use on the whole device: MXNet keeps what is
-    handed back in a pool that it does not tell of.
+    On a GPU, allocated is what MXNet's storage has handed out, and reserved is what is in use on the whole device: MXNet keeps
+    freed memory in a pool that it does not report.
     """
     if training.storage is None:
         return profiling.host_memory()
@@ -69,14 +69,14 @@ def new_file():
 
 
 class Operators:
-    """Every operator that the engine runs while it is on; `gpus` are the numbers in the job of MXNet's GPUs."""
+    """Records every operator that the engine runs between start and stop; `gpus` maps MXNet's GPU numbers to those in the job."""
 
     source = "mxnet.profiler"
     whole = False
 
     def __init__(self, mx, gpus):
         self.mx, self.gpus, self.file, self.offset = mx, gpus, new_file(), None
-        # Not `profile_all`, which adds each call of MXNet's own C interface.
+        # Not `profile_all`, which adds each call of MXNet's C API.
         mx.profiler.set_config(filename=self.file, profile_symbolic=True, profile_imperative=True, profile_api=False)
 
     def start(self):
@@ -88,16 +88,16 @@ class Operators:
         self.mx.profiler.set_state("stop")
 
     def columns(self):
-        self.mx.profiler.dump(finished=True)  # once: MXNet can't be told to profile again after it
+        self.mx.profiler.dump(finished=True)  # once: MXNet cannot profile again after it
         trace = json.loads(Path(self.file).read_text(encoding="utf-8"))["traceEvents"]
         return columns(trace, gpus=self.gpus, offset=self.offset)
 
 
 def columns(trace, *, gpus, offset):
-    """Turn events of the Chrome trace format into columns of the table `kernels`; `offset`: seconds from the monotonic clock to theirs.
+    """Turn Chrome trace events into columns of table `kernels`; `offset`: seconds from the monotonic clock to theirs.
 
-    Devices are the trace's processes, named `gpu/0`. Of the two records that MXNet keeps of an operator only that of its device is
-    taken (begin and end one after the other, phases B and E); the other (b and e) is for its own sums.
+    Devices are the trace's processes, named `gpu/0`. Of MXNet's two records per operator, only its device's is
+    used (begin and end in sequence, phases B and E); the other (b and e) is for MXNet's own sums.
     """
     names = {event["pid"]: event["args"]["name"] for event in trace if event["ph"] == "M"}
     threads, begun, rows = {}, {}, []
@@ -130,7 +130,7 @@ def columns(trace, *, gpus, offset):
 
 
 class Storage(Clock):
-    """What MXNet's storage has handed out on each device, counted by its profiler from here on; to be made before the model.
+    """Bytes that MXNet's storage has handed out on each device, counted by its profiler from construction on; create it before the model.
 
     `kind` is that of the devices, `gpu` or `cpu`.
     """
@@ -143,9 +143,9 @@ class Storage(Clock):
         mx.profiler.set_state("run")
 
     def held(self):
-        """Bytes held now, and at the most since the last call, by number of the device."""
-        self.mx.profiler.dump(finished=False)  # adds what is new to the file
-        with open(self.file, encoding="utf-8") as file:  # noqa: PTH123 - it is read from where the last call ended
+        """Bytes held now, and their peak since the last call, by device number."""
+        self.mx.profiler.dump(finished=False)  # appends to the file
+        with open(self.file, encoding="utf-8") as file:  # noqa: PTH123 - continues where the last call stopped
             file.seek(self.read)
             said = file.read()
             self.read = file.tell()

@@ -1,10 +1,10 @@
-"""How the processes of the MXNet program meet and join their gradients: one alone, a key-value store, or Horovod.
+"""How the processes of the MXNet program meet and average their gradients: a single one, a key-value store, or Horovod.
 
-Each class joins the others when it is made. `trainer` makes what applies the gradients (`here`: in this
-process, which sees them before; a store would else do it where it adds them up), `step_size` is the number of samples that its
-`step` has to divide by, `barrier` waits for all processes, `slowest` gives the most of what each hands in, or None where they can't tell
-each other, `share` gives parameters that no gradient reaches the values of rank 0's first device, on all devices of all processes,
-`exchange` makes what `probe.py` times, `collectives` what `collectives.py` does, `leave` says goodbye.
+Each class joins the processes on construction. `trainer` makes the trainer that applies the gradients (`here`: in this process, which
+then sees the sums, rather than in the store), `step_size` is the number of samples that its `step` has to divide by,
+`barrier` waits for all processes, `slowest` returns the maximum over all, or None if they cannot exchange it,
+`share` copies rank 0's first device's values of parameters without gradients to all devices of all processes,
+`exchange` makes what `probe.py` times, `collectives` what `collectives.py` times, `leave` shuts communication down.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from collectives import by_horovod, sent
 from probe import part
 from with_mxnet.shim import mx
 
-# Gluon's trainer numbers its keys from 0, and a store that has seen a number takes no names. Keys from here on are the probe's.
+# Gluon's trainer numbers its keys from 0, and a store with numeric keys takes no names. The probe uses keys from here on.
 PROBE_KEY = 1 << 20
-# And from here on those of what `share` sends; a store sends no key twice.
+# `share` uses keys from here on; a store sends no key twice.
 SHARE_KEY = 1 << 30
 
 
@@ -40,9 +40,9 @@ class Alone(process.Alone):
 
 
 class PushPull:
-    """Pushes the buffers of this process to a key of their own and pulls their sum; `workloads/probe.py` says what its methods are for.
+    """Pushes the buffers of this process to one key and pulls their sum; `workloads/probe.py` describes its methods.
 
-    Before the trainer has set an optimizer, a store keeps the sum of what was pushed last.
+    Until the trainer sets an optimizer, a store keeps the sum of the last push.
     """
 
     operation = "push_pull"
@@ -58,7 +58,7 @@ class PushPull:
 
     def fill(self):
         for buffer, found in zip(self.buffers, self.parts, strict=True):
-            # A distributed store of one CPU device sends out of the array that was pushed, and receives into it too.
+            # A distributed store with one CPU device sends from the pushed array and receives into it.
             found.copyto(buffer)
 
     def run(self):
@@ -70,10 +70,10 @@ class PushPull:
 
 
 class AsynchronousPushPull(PushPull):
-    """The same at a server that steps with what each worker pushes, and wants to be told how: it adds up all that it ever gets.
+    """A PushPull for a server that steps with each worker's push and needs an optimizer; this one accumulates all pushes.
 
-    What is pulled lies between, so that the sum is looked at when everybody has pushed. The trainer's optimizer, which comes with its first
-    step, takes the place of this one.
+    A pull returns an intermediate value, so the sum is checked after everybody has pushed. The trainer's optimizer, set at its first
+    step, replaces this one.
     """
 
     def __init__(self, ranks, elements, contexts):
@@ -92,7 +92,7 @@ class AsynchronousPushPull(PushPull):
 
 
 class Local(Alone):
-    """A store that joins the devices of this process: `local`, `device`, `nccl`."""
+    """A store within this process, for its devices: `local`, `device`, `nccl`."""
 
     no_collectives = "MXNet's key-value store only pushes and pulls"
 
@@ -104,7 +104,7 @@ class Local(Alone):
 
 
 class Distributed(Local):
-    """A store at parameter servers that joins processes: `dist_sync`, `dist_sync_device`, `dist_async`."""
+    """A store on parameter servers, for several processes: `dist_sync`, `dist_sync_device`, `dist_async`."""
 
     def __init__(self, name):
         super().__init__(name)
@@ -115,25 +115,25 @@ class Distributed(Local):
     def trainer(self, parameters, rates, *, here):
         made = super().trainer(parameters, rates, here=here)
         if here:
-            # The server's keys hold weights at first, and from the first exchange on gradients. Left to itself, the trainer asks for the
-            # weights and sends its first gradients at once, and a worker that is late is given the gradients for weights.
+            # The server's keys hold weights first, and gradients from the first exchange on. By default the trainer pulls the weights
+            # and pushes its first gradients without a barrier, so that a late worker would pull gradients as weights.
             made._init_kvstore()  # noqa: SLF001
             made._init_params()  # noqa: SLF001
             mx.nd.waitall()
         return made
 
     def step_size(self, local_batch):
-        """A synchronous server adds up all workers' gradients before it steps; an asynchronous one steps with each of them."""
+        """A synchronous server sums all workers' gradients before it steps; an asynchronous one steps with each worker's."""
         return local_batch * self.processes if self.synchronous else local_batch
 
     def barrier(self):
-        self.store._barrier()  # noqa: SLF001 - the only way to it; MXNet's own launcher tests use it
+        self.store._barrier()  # noqa: SLF001 - no public name; MXNet's own launcher tests use it
 
     def slowest(self, seconds):
-        """Servers step with all that they are pushed once the trainer has told them how, and keep nothing else."""
+        """Return None: once the trainer has set their optimizer, servers step with everything pushed, and can't return a maximum."""
 
     def share(self, parameters):
-        """A server keeps the first value of a key as it is sent by rank 0."""
+        """A server keeps the first value of a key, which rank 0 sends."""
         for parameter in parameters:
             self.store.broadcast(next(self.shared), parameter.list_data()[0], out=parameter.list_data())
 
@@ -142,7 +142,7 @@ class Distributed(Local):
 
 
 class AllReduce:
-    """Horovod's sum over all ranks; `workloads/probe.py` says what its methods are for."""
+    """Horovod's sum over all ranks; `workloads/probe.py` describes its methods."""
 
     operation = "all_reduce"
 
@@ -151,7 +151,7 @@ class AllReduce:
         self.part = mx.nd.array(part(ranks.rank, elements), ctx=context)
 
     def fill(self):
-        """The sum has an array of its own."""
+        """Do nothing: the sum is allocated."""
 
     def run(self):
         self.sum = self.hvd.allreduce(self.part, op=self.hvd.Sum, name=self.name)
@@ -161,7 +161,7 @@ class AllReduce:
 
 
 class Collective:
-    """One of `collectives.OPERATIONS` by `send`, a function of an array and a name; see there."""
+    """One of `collectives.OPERATIONS` by `send`, a function of an array and a name."""
 
     def __init__(self, operation, send, ranks, context, elements):
         self.operation, self.send, self.name = operation, send, f"probe.{operation}.{elements}"
@@ -169,7 +169,7 @@ class Collective:
         self.sent = mx.nd.array(sent(operation, self.number, self.devices, self.share), ctx=context)
 
     def fill(self):
-        """The result has an array of its own."""
+        """Do nothing: the result is allocated."""
 
     def run(self):
         self.result = self.send(self.sent, self.name)
@@ -179,7 +179,7 @@ class Collective:
 
 
 class Horovod(Alone):
-    """The processes that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
+    """The processes that Horovod's launcher started; Horovod's own variables set fusion and cycle time."""
 
     def __init__(self, compression):
         import horovod.mxnet as hvd
@@ -189,7 +189,7 @@ class Horovod(Alone):
         self.compression = getattr(hvd.Compression, compression)
 
     def trainer(self, parameters, rates, *, here):
-        del here  # it is never anywhere else
+        del here  # always in this process
         self.hvd.broadcast_parameters(parameters, root_rank=0)
         return self.hvd.DistributedTrainer(parameters, "sgd", rates, compression=self.compression)
 

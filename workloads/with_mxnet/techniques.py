@@ -1,10 +1,10 @@
-"""What `--techniques` names: ways to train the same network faster on the same device. Without any, a program is the plain one of a paper.
+"""Values of `--techniques`: optimizations of the same training on the same device. Without any, a program is a paper's plain one.
 
-The order is that of the lines of an ablation. None changes what is computed, but for rounding (what dropout drops on a map follows from how it
-lies). Half precision is otherwise a network that is cast, whose weights are in fp16 beside copies in fp32 and whose losses nobody scales; bf16, which
-MXNet knows on CPUs alone, is always by its own lists of operators.
+They are in the order of an ablation's rows. None changes the result, except by rounding (which elements dropout drops depends on the layout
+of the map). Without `amp`, half precision casts the whole network: fp16 weights with fp32 copies, and no loss scaling; bf16, which
+MXNet supports on CPUs only, always follows MXNet's operator lists.
 
-MXNet 1.9.1 has no convolution over maps channels-last on CPUs: oneDNN's says "could not create a descriptor", its own "Only support NCW,
+MXNet 1.9.1 has no channels-last convolution on CPUs: oneDNN's fails with "could not create a descriptor", its own with "Only support NCW,
 NCHW and NCDHW layout".
 """
 
@@ -13,12 +13,12 @@ import os
 from arguments import refuse
 
 TECHNIQUES = (
-    "channels-last",  # maps and weights lie channels-last, as tensor cores read them
-    "amp",  # weights in fp32, products and convolutions in fp16 by MXNet's lists, losses scaled
-    "aggregated-updates",  # one call updates up to 60 weights, in this process and not in a key-value store
+    "channels-last",  # maps and weights are channels-last, as tensor cores read them
+    "amp",  # fp32 weights, products and convolutions in fp16 by MXNet's operator lists, scaled losses
+    "aggregated-updates",  # one call updates up to 60 weights, in this process rather than in a key-value store
 )
 ON_GPUS = frozenset({"channels-last", "amp"})
-# Of a call of `multi_sgd_mom_update`, whose kernel has room for so many (src/operator/optimizer_op-inl.h), and MXNet's default.
+# Weights per call of `multi_sgd_mom_update`: the limit of its kernel (src/operator/optimizer_op-inl.h), and MXNet's default.
 MOST, USUAL = 60, 4
 
 
@@ -39,18 +39,18 @@ def check(args, *, offered):
 
 
 def by_lists(args):
-    """The type of MXNet's mixed precision; None where it is not used."""
+    """Data type of MXNet's mixed precision by operator lists; None if unused."""
     return {"bf16": "bfloat16", "fp16": "float16" if "amp" in args.techniques else None}.get(args.precision)
 
 
 def set_up(args):
-    """Tell MXNet, before it is imported."""
+    """Set MXNet's environment; call before its import."""
     if "aggregated-updates" in args.techniques:
         os.environ["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = str(MOST)
 
 
 def channels_last(net, mx, first):
-    """Turn a network whose weights are drawn to maps that lie channels-last: the same weights, in another order. Gives it behind `first`, which turns images."""
+    """Convert an initialized network to channels-last: the same weights, in another order. Returns it after `first`, which converts images."""
     nn = mx.gluon.nn
 
     def turn(one):
@@ -58,7 +58,7 @@ def channels_last(net, mx, first):
             one._kwargs["layout"] = "NHWC"  # noqa: SLF001 - Gluon's zoo builds its networks in one layout alone
             weight, contexts = one.weight, one.weight.list_ctx()
             value = weight.data(contexts[0]).transpose((0, 2, 3, 1))
-            weight._shape, weight._var = value.shape, None  # noqa: SLF001 - its symbol knows the shape, too
+            weight._shape, weight._var = value.shape, None  # noqa: SLF001 - its symbol caches the shape
             weight.initialize(mx.init.Constant(value), contexts, force_reinit=True)
         elif isinstance(one, nn.MaxPool2D | nn.AvgPool2D | nn.GlobalAvgPool2D):
             one._kwargs["layout"] = "NHWC"  # noqa: SLF001
@@ -75,7 +75,7 @@ def channels_last(net, mx, first):
 
 
 def counted(optimizer):
-    """Have an optimizer note how many weights each of its calls updates; gives the list that it notes them in."""
+    """Have an optimizer record how many weights each of its calls updates; returns the list that receives them."""
     noted, update = [], optimizer.update_multi_precision
 
     def noting(index, *parts: object):
@@ -87,7 +87,7 @@ def counted(optimizer):
 
 
 def effects(args, nodes, updates):
-    """What each technique has changed, {name: count}, 0 where one has no effect: operators of the graph whose `nodes` these are, and updated weights."""
+    """Effect of each technique, {name: count}, 0 if it has none: operators among the graph's `nodes`, or updated weights."""
     found = {}
     if "channels-last" in args.techniques:
         found["channels-last"] = sum(node.get("attrs", {}).get("layout") == "NHWC" for node in nodes)

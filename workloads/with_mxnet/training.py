@@ -1,16 +1,16 @@
-"""What every training program of MXNet has: its checks, what is set before MXNet is imported, `Training` for the loop, and `run`.
+"""Common part of all MXNet training programs: checks, what is set before MXNet's import, `Training` for the loop, and `run`.
 
-A program derives from `Training` and, in its own `__init__` after that of the base, calls `take` with its network and sets
+A program subclasses `Training`; its `__init__` calls the base's, then `take` with its network, and sets
 
-    batches     `loop.Batches` of tuples; each part of a batch is a list with an array a context, whose first dimension is the sample.
-                A source of anything but synthetic samples also counts what it `decoded` and names what it `skipped`
+    batches     `loop.Batches` of tuples; each part of a batch is a list with one array per context, samples along the first dimension.
+                Unless its samples are synthetic, the source counts what it `decoded` and names what it `skipped`
 
-It has these methods besides:
+It also has these methods:
 
     step(), window(n)           what is measured: `loop.py`
     losses(*batch)              the loss of every sample, (batch,) on each context, as a list
     shared_batch(count, contexts)  the first `count` samples of the batch on which all ranks compute a loss, divided among `contexts`
-    flop_per_sample()           {"forward", "backward"}, as `flop.per_sample` counts them, or None
+    flop_per_sample()           {"forward", "backward"} as in `flop.per_sample`, or None
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from with_mxnet.profiler import UNBULKED, Regions, Storage
 
 
 def check(args, *, offered=()):
-    """Refuse what no MXNet program can do, and techniques that are not `offered`; before MXNet is imported, as nothing here needs it."""
+    """Refuse what no MXNet program supports, and techniques that are not `offered`; runs before MXNet's import and does not need it."""
     check_strategy(args, "MXNet", ("single", "kvstore", "horovod"))
     if (args.strategy == "kvstore") != (args.kvstore is not None):
         refuse("--strategy=kvstore and --kvstore=NAME go together; give both or neither")
@@ -40,7 +40,7 @@ def check(args, *, offered=()):
 
 
 def check_precision(args, *, bf16=False):
-    """Refuse a precision that MXNet does not have on this kind of device; `bf16`: whether this program has it there."""
+    """Refuse a precision that MXNet lacks on this kind of device; `bf16`: whether this program has it there."""
     if args.precision == "fp16" and args.device == "cpu":
         refuse("--precision=fp16 needs a GPU; on the CPU ask for fp32")
     if args.precision == "tf32" or (args.precision == "bf16" and not bf16):
@@ -48,12 +48,12 @@ def check_precision(args, *, bf16=False):
 
 
 def set_up(args, *, unbulked=False):
-    """Pin this process, set what MXNet reads when it is imported, import it, and look for the devices. Gives MXNet.
+    """Pin this process, set what MXNet reads at import, import it, and check the devices. Returns MXNet.
 
-    unbulked: let the engine start each operator by itself, so that its profiler names them one by one.
+    unbulked: have the engine start each operator separately, so that its profiler names each.
     """
     pin(args.cpus_per_worker * args.devices)
-    # cuDNN would otherwise use TF32 for fp32 convolutions on its own accord.
+    # By default cuDNN uses TF32 for fp32 convolutions.
     os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
     if unbulked:
@@ -72,7 +72,7 @@ def contexts(args, mx):
 
 
 def library_number(library, function):
-    """Ask a CUDA library for its version as it numbers it; None where it is absent."""
+    """Version number of a CUDA library in its own encoding; None if the library is absent."""
     try:
         call = getattr(ctypes.CDLL(library), function)
     except (OSError, AttributeError):
@@ -83,7 +83,7 @@ def library_number(library, function):
 
 
 def cuda_versions():
-    """Versions of the CUDA libraries that this MXNet was built for, written as PyTorch writes its own."""
+    """Versions of the CUDA libraries that this MXNet was built for, formatted as PyTorch formats them."""
     cuda = library_number("libcudart.so.11.0", "cudaRuntimeGetVersion")  # 11020 is 11.2
     nccl = library_number("libnccl.so.2", "ncclGetVersion")  # 22005 is 2.20.5
     try:
@@ -112,7 +112,7 @@ def environment(args, mx):
 
 
 class Training(loop.Training):
-    """Network, trainer and data of one process; `workloads/loop.py` says what its methods are for."""
+    """Network, trainer and data of one process; `workloads/loop.py` describes its methods."""
 
     framework = "with_mxnet"
 
@@ -122,21 +122,21 @@ class Training(loop.Training):
         self.args, self.mx, self.ranks = args, mx, join(args)
         self.regions = Regions()
         self.storage = Storage(mx) if args.profile == "memory" and args.device == "gpu" else None
-        self.samples = args.batch * args.devices  # what one iteration of this process trains on
+        self.samples = args.batch * args.devices  # per iteration of this process
         self.contexts = contexts(args, mx)
         lists = techniques.by_lists(args)
         if lists:
             from mxnet.contrib import amp
 
-            amp.init(target_dtype=lists)  # of the whole process, for all that is built from here on
-        self.dtype = "float16" if args.precision == "fp16" and not lists else "float32"  # of the network
+            amp.init(target_dtype=lists)  # affects the whole process, from here on
+        self.dtype = "float16" if args.precision == "fp16" and not lists else "float32"  # the network's
         self.scales = lists == "float16"
-        mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
+        mx.random.seed(args.seed)  # the same in all processes, so that they start from the same weights
 
     def take(self, net, rates, *, here=False):
-        """Train `net`, whose weights are on all contexts, by SGD with `rates`, the words of `mx.optimizer.SGD`.
+        """Train `net`, whose weights are on all contexts, by SGD with `rates`, the keyword arguments of `mx.optimizer.SGD`.
 
-        here: a program steps by itself with gradients that were added up, rather than a key-value store for it. So do techniques of the update.
+        here: the program applies the summed gradients itself, rather than a key-value store. Techniques of the update imply it.
         """
         self.net = net
         self.net.cast(self.dtype)
@@ -162,12 +162,12 @@ class Training(loop.Training):
             self.mx.autograd.backward(scaled)
 
     def effects_of(self, nodes):
-        """What `loop.measure` asks for once, of a network whose graph has these nodes, and of the updates so far; later ones are not noted."""
+        """`effects` for `loop.measure`, of a graph with these nodes and of the updates so far; stops recording updates."""
         vars(self.trainer.optimizer).pop("update_multi_precision", None)
         return techniques.effects(self.args, nodes, self.updates)
 
     def reseed(self):
-        """From here on (dropout) each process draws its own numbers."""
+        """Seed each process differently from here on (dropout)."""
         self.mx.random.seed(self.args.seed + self.ranks.rank)
 
     def evaluate(self):
@@ -213,7 +213,7 @@ class Training(loop.Training):
         return [math.fsum(float(part.asscalar()) for part in parts) / len(parts) for parts in losses]
 
     def gpus(self):
-        """Number in the job of each GPU of this process, by MXNet's own number."""
+        """Index in the job of each GPU of this process, by MXNet's own index."""
         first = self.ranks.rank * self.args.devices
         return {context.device_id: first + number for number, context in enumerate(self.contexts)}
 
@@ -231,7 +231,7 @@ class Training(loop.Training):
 
 
 def run(make, args):
-    """Do what the command line asks for with `make(args, mx)`, a `Training`, and report by events, from the first to `run_stop`."""
+    """Run the requested training with `make(args, mx)`, a `Training`, and emit its events, from the first to `run_stop`."""
     techniques.set_up(args)
     mx = set_up(args, unbulked=args.profile == "kernels")
     imported = time.monotonic()

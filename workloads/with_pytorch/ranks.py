@@ -142,9 +142,7 @@ class Ddp(Alone):
         if "one-message" in self.techniques:
             self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
 
-            def sharing(
-                *inputs: torch.Tensor,
-            ):  # not a hook: calls of the bare network, to count or validate, send nothing
+            def sharing(*inputs: torch.Tensor):  # not a hook: uses of the bare network send nothing
                 self.share(list(model.buffers()))
                 return model(*inputs)
 
