@@ -1,4 +1,4 @@
-"""The devices of a TensorFlow program, in training and inference alike: what they can't do, their set-up, and how they are named."""
+"""The devices of a TensorFlow program, for training and inference: checks, set-up, and names."""
 
 import process
 from arguments import check_capability, refuse
@@ -6,12 +6,12 @@ from process import local_rank
 
 
 def set_up(args, tf):
-    """Choose devices and threads, before TensorFlow looks at a device. Gives the GPUs of this process."""
+    """Choose devices and threads, before TensorFlow initializes a device. Returns the GPUs of this process."""
     from with_tensorflow import shim
 
     tf.config.threading.set_intra_op_parallelism_threads(args.threads * args.devices)
     if args.device == "cpu":
-        # Replicas wait for each other inside operators: one thread for each, and one that carries their gradients.
+        # Replicas wait for each other inside operators: one thread each, and one that exchanges their gradients.
         tf.config.threading.set_inter_op_parallelism_threads(args.devices + 1)
         tf.config.experimental.set_visible_devices([], "GPU")
         if args.devices > 1:
@@ -35,7 +35,7 @@ def environment(args, tf, gpus):
     from with_tensorflow import shim
 
     built = shim.build_info() if gpus else {}
-    # TensorFlow does not tell its NCCL; where that is used its own log does.
+    # TensorFlow does not report its NCCL version; NCCL's own log does if it is used.
     return process.environment(
         args,
         framework="tensorflow",

@@ -1,7 +1,7 @@
 """JPEGs from class folders for TensorFlow programs, read and decoded by tf.data's own threads.
 
-One that is cut short or does not decode is left out and named at the end. `images` are lists of (path below --data, label), as
-`class_folders` gives them.
+Truncated or undecodable images are skipped and named at the end. `images` are lists of (path below --data, label), as
+`class_folders` returns them.
 """
 
 import itertools
@@ -13,9 +13,9 @@ from with_tensorflow.shim import batches, tf, with_threads, without_errors
 
 
 def whole_shape(jpeg):
-    """Height, width and channels of a JPEG; an error where it was cut short.
+    """Height, width and channels of a JPEG; an error if it is truncated.
 
-    Only the part of an image that is looked at is decoded, and a decoder then does not see the end of the file: it is looked for first.
+    A decoder that decodes only part of an image does not reach the end of the file, so its end marker is checked first.
     """
     tail = tf.strings.substr(jpeg, tf.maximum(tf.strings.length(jpeg) - 1024, 0), 1024)
     tail = tf.cast(tf.io.decode_raw(tail, tf.uint8), tf.int32)
@@ -30,27 +30,27 @@ def cut(jpeg, begin, extent, size):
 
 
 def loader(args, images, look):
-    """Make what reads an image by its number: (`look` of the JPEG, label, number)."""
+    """Make a function that loads an image by its number: (`look` of the JPEG, label, number)."""
     paths = tf.constant([str(Path(args.data) / name) for name, _ in images], tf.string)
     labels = tf.constant([label for _, label in images], tf.int64)
     return lambda number: (look(tf.io.read_file(paths[number])), labels[number], number)
 
 
 def loaded(elements, load, args):
-    """A data set of what `load` makes of each element; what does not decode is left out."""
+    """Data set of `load` applied to each element, without the undecodable ones."""
     return without_errors(elements.map(load, num_parallel_calls=max(1, args.loader_workers)))
 
 
 def pipeline(elements, load, args, ranks, *, batch):
-    """Turn elements into batches of so many on each device."""
+    """Turn elements into batches of `batch` per device."""
     images = loaded(elements, load, args).batch(batch, drop_remainder=True).prefetch(2 * args.devices)
     return batches(ranks.strategy, with_threads(images, max(1, args.loader_workers)))
 
 
 class Folders:
-    """Endless batches of a process' share of the JPEGs, epoch after epoch, each in a new order; --batch on each device unless told.
+    """Endless batches of a process' share of the JPEGs, epoch after epoch, each in a new order; by default --batch per device.
 
-    Who derives from it says `look(jpeg, seed)`: what becomes of a JPEG, (size, size, 3) bytes.
+    A subclass has `look(jpeg, seed)`, which turns a JPEG into (size, size, 3) bytes.
     """
 
     def __init__(self, args, ranks, *, images, batch=None):
@@ -61,7 +61,7 @@ class Folders:
         if not any(self.decodes(number) for number in self.order(0)):
             refuse(f"none of the JPEGs of rank {self.rank} in {args.data} decodes; give others")
         self.drawn, self.decoded = [], 0
-        self.unread = set()  # of other images, those that were found not to decode
+        self.unread = set()  # undecodable images found elsewhere
         order = tf.data.Dataset.range(2**31).flat_map(
             lambda epoch: tf.data.Dataset.from_tensor_slices(self.order(epoch))
         )
@@ -83,13 +83,13 @@ class Folders:
 
     def __next__(self):
         images, labels, numbers = next(self.batches)
-        self.drawn.append(numbers)  # not looked at before the end: they may be on a device
+        self.drawn.append(numbers)  # read at the end only: they may be on a device
         self.decoded += self.batch * self.args.devices
         return images, labels
 
     @property
     def skipped(self):
-        """Names of the images that were left out: those that the order has before one that was used."""
+        """Names of the skipped images: those that precede a used one in the order."""
         order = (number for epoch in itertools.count() for number in self.order(epoch).numpy().tolist())
         skipped = set(self.unread)
         for numbers in self.drawn:

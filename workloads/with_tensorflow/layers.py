@@ -1,10 +1,10 @@
-"""Layers that Keras has and that are written here because Keras 3 would change what is measured; `keras` is the TensorFlow package's own.
+"""Layers that Keras has too, written here because Keras 3's would change what is measured; `keras` is the TensorFlow package's own.
 
-- its batch normalization is put together from small operators, each a pass over the map; cuDNN and oneDNN have it as one;
-- its dropout draws from a state of its own, which replicas of one process share; here a seed comes in with the samples.
+- Its batch normalization consists of small operators, each a pass over the map; cuDNN and oneDNN have a fused one.
+- Its dropout draws from its own state, which replicas of one process share; here a seed comes with the samples.
 
-Both train, except in calls that are made within `in_use`. Keras has an argument for that, `training`, which its versions hand on to layers
-by different rules; 1.15 hands them a tensor in its place.
+Both are in training mode, except in calls within `in_use`. Keras' argument for that, `training`, is passed on to layers
+by rules that differ between versions; 1.15 passes them a tensor instead.
 """
 
 import contextlib
@@ -13,17 +13,17 @@ import math
 from with_tensorflow.shim import tf
 
 keras = tf.keras
-# Share of the old value that the running mean and variance keep at each step, as in PyTorch and MXNet.
+# Share of the running mean and variance that each step keeps, as in PyTorch and MXNet.
 MOMENTUM = 0.9
-# More than any network has dropout layers: step and layer together number the draws.
+# More dropout layers than any network has: step and layer together number the draws.
 DROPOUTS = 8
 
 
 class BatchNorm(keras.layers.Layer):
-    """Normalizes each channel in one fused operator: by mean and variance of the batch, of which it keeps running ones, or by those."""
+    """Normalizes each channel in one fused operator: by the batch's mean and variance, updating the running ones, or by the latter."""
 
     def __init__(self, *, epsilon, gamma="ones"):
-        # Scale and statistics are in fp32 under every policy, and the map comes and goes as it is.
+        # Scale and statistics are in fp32 under every policy; the map keeps its type.
         super().__init__(dtype="float32")
         self.autocast = False
         self.epsilon, self.gamma_initializer, self.trains = epsilon, gamma, True
@@ -57,7 +57,7 @@ class LocalNorm(keras.layers.Layer):
 
 
 class LayerNorm(keras.layers.Layer):
-    """Normalizes each image over all of its map, or over other `axes`, with a scale and a shift for each channel."""
+    """Normalizes each image over its whole map, or over other `axes`, with a scale and a shift per channel."""
 
     def __init__(self, *, epsilon, axes=(1, 2, 3)):
         super().__init__(dtype="float32")
@@ -76,7 +76,7 @@ class LayerNorm(keras.layers.Layer):
 
 
 class Attend(keras.layers.Layer):
-    """The products of attention without weights: (batch, length, 3 x width), queries, keys and values, to (batch, length, width)."""
+    """Attention's weightless products: (batch, length, 3 x width), queries, keys and values, to (batch, length, width)."""
 
     def __init__(self, heads):
         super().__init__()
@@ -91,14 +91,14 @@ class Attend(keras.layers.Layer):
 
 
 class Gelu(keras.layers.Layer):
-    """x times the normal distribution's share below x, exactly, as PyTorch's."""
+    """x times the normal distribution function of x, exactly, as in PyTorch."""
 
     def call(self, x):
         return 0.5 * x * (1 + tf.math.erf(x * 0.5**0.5))
 
 
 class Dropout(keras.layers.Layer):
-    """Drops a share of its input in training; which follows from the seed, a pair (stream, step), and from the layer's number alone."""
+    """Drops a share of its input in training; which elements depends only on the seed, a pair (stream, step), and the layer's number."""
 
     def __init__(self, rate, *, number):
         super().__init__()
@@ -114,7 +114,7 @@ class Dropout(keras.layers.Layer):
 
 @contextlib.contextmanager
 def in_use(net):
-    """Let a Keras model answer as it is used: no dropout, normalizations by what they gathered. To be entered where its call is traced."""
+    """Run a Keras model in inference mode: no dropout, running statistics. Enter it where the call is traced."""
     layers = [layer for layer in net.layers if isinstance(layer, (BatchNorm, Dropout))]
     for layer in layers:
         layer.trains = False
@@ -126,15 +126,15 @@ def in_use(net):
 
 
 def multiplied(net):
-    """(weights, positions) of the convolutions, dense layers and attention of a Keras model in the order in which they run, as `flop.per_sample` takes them."""
+    """(weights, positions) of a Keras model's convolutions, dense layers and attention in execution order, for `flop.per_sample`."""
     transposed, others = keras.layers.Conv2DTranspose, (keras.layers.Conv2D, keras.layers.Dense)
     found = []
     for layer in net.layers:
         if isinstance(layer, (transposed, *others)):
-            # A transposed convolution uses every weight at each position of its input, as the convolution does that it is the gradient of.
+            # A transposed convolution uses every weight at each position of its input, like the convolution whose gradient it is.
             where = layer.input if isinstance(layer, transposed) else layer.output
             found.append((math.prod(layer.kernel.shape), math.prod(where.shape[1:-1])))
-        elif isinstance(layer, Attend):  # each position's query with all keys, and its weights with all values
+        elif isinstance(layer, Attend):  # each query times all keys, and its weights times all values
             _, length, width = layer.output.shape
             found.extend([(length * width, length)] * 2)
     return found

@@ -1,13 +1,13 @@
-"""Optimizers of the TensorFlow programs, the same arithmetic as PyTorch's and MXNet's.
+"""Optimizers of the TensorFlow programs, with the arithmetic of PyTorch's and MXNet's.
 
-They update variables from gradients that are already averaged over all replicas; `apply` is called in each replica, which all do the same.
+They update variables from gradients already averaged over all replicas; every replica calls `apply` and does the same.
 """
 
 from with_tensorflow.shim import tf
 
 # The schedule of PyTorch's GradScaler.
 FIRST_SCALE, GROWTH_INTERVAL = 2.0**16, 2000
-# What RMSprop keeps of the mean of squares, and what it adds beside the root.
+# RMSprop's decay of the mean of squares, and the term added outside the root.
 RHO, EPSILON = 0.99, 1e-8
 
 
@@ -15,10 +15,10 @@ class Sgd:
     """SGD with momentum and weight decay: v = m v + (g + d w), w -= r v.
 
     Keras' own optimizers decouple the decay from the gradient (Loshchilov and Hutter, https://arxiv.org/abs/1711.05101), which trains
-    otherwise, and aggregate gradients in their own way under a distribution strategy.
+    differently, and aggregate gradients in their own way under a distribution strategy.
 
-    With `scaled`, the loss is multiplied before it is differentiated so that gradients fit fp16. A step whose gradients overflow is
-    skipped and halves the scale; the verdict stays on the device, as waiting for it would stop the pipeline at each step.
+    With `scaled`, the loss is multiplied before differentiation so that gradients fit fp16. A step whose gradients overflow is
+    skipped and halves the scale; the decision stays on the device, as waiting for it would stall the pipeline at each step.
     """
 
     def __init__(self, variables, *, learning_rate, momentum, weight_decay, scaled):
@@ -32,13 +32,13 @@ class Sgd:
         return loss if self.scale is None else loss * self.scale
 
     def apply(self, gradients):
-        """Do one step; to be called in each replica."""
+        """Do one step; call it in each replica."""
         if self.scale is None:
             self.update(gradients, self.learning_rate, self.momentum)
             return
         gradients = [gradient / self.scale for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
-        # A step that is skipped has a rate of 0 and leaves the velocities as they are.
+        # A skipped step has a rate of 0 and leaves the velocities unchanged.
         step = tf.cast(finite, tf.float32)
         self.update(gradients, self.learning_rate * step, self.momentum * step + (1 - step), finite)
         steps = (self.steps + 1) * step
@@ -63,8 +63,8 @@ class Sgd:
 class RmsPropMomentum(Sgd):
     """RMSprop with momentum and weight decay: g += d w, v = p v + (1 - p) g², u = m u + r g / sqrt(v + e), w -= u, with v = 1 at first.
 
-    TensorFlow's fused operator, and its first value for v. `averaging` is what moving averages of all weights, which are kept beside them, keep
-    in a step; nothing here reads them.
+    TensorFlow's fused operator, and its initial value of v. `averaging` is the decay of the moving averages of all weights, which are
+    updated in every step although nothing here reads them.
     """
 
     def __init__(self, variables, *, rho, epsilon, averaging, **rates: float):
@@ -93,8 +93,8 @@ class RmsPropMomentum(Sgd):
 class RmsProp:
     """RMSprop: v = 0.99 v + 0.01 g², w -= r g / (sqrt(v) + 1e-8).
 
-    Tieleman and Hinton, lecture 6.5 (https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf). Keras' own and
-    TensorFlow's fused operator add their number below the root, which is another step where gradients are as small as a WGAN's.
+    Tieleman and Hinton, lecture 6.5 (https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf). Keras' and
+    TensorFlow's fused operator add their constant inside the root, which is another step if gradients are as small as a WGAN's.
     """
 
     def __init__(self, variables, *, learning_rate):
@@ -102,7 +102,7 @@ class RmsProp:
         self.squares = [tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables]
 
     def apply(self, gradients):
-        """Do one step; to be called in each replica."""
+        """Do one step; call it in each replica."""
         for number, variable in enumerate(self.variables):
             gradient, square = gradients[number], self.squares[number]
             mean = RHO * square + (1 - RHO) * gradient**2
@@ -110,7 +110,7 @@ class RmsProp:
             put(variable, variable - self.learning_rate * gradient / (tf.sqrt(mean) + EPSILON))
 
     def clip(self, limit):
-        """Bring the variables to between -limit and limit; to be called in each replica."""
+        """Clip the variables to between -limit and limit; call it in each replica."""
         for variable in self.variables:
             put(variable, tf.clip_by_value(variable, -limit, limit))
 
@@ -126,7 +126,7 @@ class Adam:
         self.powers = [tf.Variable(beta, trainable=False) for beta in betas]
 
     def apply(self, gradients):
-        """Do one step; to be called in each replica."""
+        """Do one step; call it in each replica."""
         powers = {f"beta{number + 1}_power": power for number, power in enumerate(self.powers)}
         rates = {"lr": self.learning_rate, "beta1": self.betas[0], "beta2": self.betas[1], "epsilon": self.epsilon}
         for number, variable in enumerate(self.variables):
@@ -137,11 +137,11 @@ class Adam:
 
 
 class AdamW(Adam):
-    """Adam, and before each step weight decay of matrices alone: w -= r d w (https://arxiv.org/abs/1711.05101)."""
+    """Adam with weight decay of matrices only, before each step: w -= r d w (https://arxiv.org/abs/1711.05101)."""
 
     def __init__(self, variables, *, weight_decay, **rates: float):
         super().__init__(variables, **rates)
-        self.kept = 1 - self.learning_rate * weight_decay  # of a matrix in a step
+        self.kept = 1 - self.learning_rate * weight_decay  # share of a matrix that a step keeps
 
     def scaled(self, loss):
         return loss
@@ -154,5 +154,5 @@ class AdamW(Adam):
 
 
 def put(variable, value):
-    """Assign to the replica's own copy; `assign` asks for an aggregation, of which there is none."""
+    """Assign to the replica's own copy; `assign` would need an aggregation, of which there is none."""
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

@@ -1,12 +1,12 @@
-"""What TensorFlow 2's own profiler sees of a pass, as `profiling.py` asks for it: operators, kernels, copies and calls of CUDA.
+"""TensorFlow 2's side of a profiling pass (`profiling.py`): operators, kernels, copies and CUDA calls.
 
-`tf.profiler.experimental` leaves an XSpace (tensorflow/tsl/profiler/protobuf/xplane.proto, of which TensorFlow brings the Python
-classes): planes for the host and each GPU, in them a line for each thread or stream, in them events. Times in it are picoseconds since a
-start that it tells in CLOCK_REALTIME; they are moved by the distance between that clock and CLOCK_MONOTONIC, read at that start.
+`tf.profiler.experimental` writes an XSpace (tensorflow/tsl/profiler/protobuf/xplane.proto; TensorFlow ships the Python
+classes): planes for the host and each GPU, each with a line per thread or stream, each with events. Times are picoseconds since a
+start that the XSpace gives in CLOCK_REALTIME; they are shifted by the offset between that clock and CLOCK_MONOTONIC, read at that start.
 
-A line of the host has operators, known by a display name that is their type (`node:Type`), and calls of CUDA's driver, known by a
-correlation id. What runs on a GPU has one too, and a description in words (xla/backends/profiler/gpu/cupti_collector.cc). An operator is
-named by its type, as it is in every step and model: `Conv2DBackpropFilter`, or `_MklNativeConv2DBackpropFilter` by oneDNN.
+A host line has operators, whose display name is their type (`node:Type`), and calls of the CUDA driver, which have a
+correlation id. Work on a GPU has one too, and a description in words (xla/backends/profiler/gpu/cupti_collector.cc). An operator is
+named by its type, which is the same in every step and model: `Conv2DBackpropFilter`, or oneDNN's `_MklNativeConv2DBackpropFilter`.
 """
 
 import re
@@ -25,14 +25,14 @@ HOST, GPU, SESSION = "/host:CPU", "/device:GPU:", "Task Environment"
 SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 GRID = re.compile(r"\bgrid:([\d,]+)")
 BLOCK = re.compile(r"\bblock:([\d,]+)")
-# As CUPTI's other readers write them.
+# Names as CUPTI's other readers write them.
 COPIES = {
     "MemcpyH2D": "Memcpy HtoD",
     "MemcpyD2H": "Memcpy DtoH",
     "MemcpyD2D": "Memcpy DtoD",
     "MemcpyP2P": "Memcpy PtoP",
 }
-# Level 2 of the host has operators, level 3 also what they are made of; nothing of Python's own calls.
+# Host level 2 has operators, level 3 also their parts; no Python calls.
 LEVELS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 1}
 
 
@@ -46,12 +46,12 @@ def profiler(training, kind):
 
 
 def first_gpu(training):
-    """Number in the job of the first GPU of this process."""
+    """Index in the job of this process' first GPU."""
     return training.ranks.rank * training.args.devices
 
 
 def memory(training):
-    """What `profiling.py` wants to know of every device; of GPUs what TensorFlow's allocator has handed out."""
+    """Memory of every device for `profiling.py`; on GPUs, what TensorFlow's allocator has handed out."""
     config = training.tf.config
     found = []
     for number, device in enumerate(config.list_logical_devices("GPU"), start=first_gpu(training)):
@@ -64,7 +64,7 @@ def memory(training):
 
 
 class Tracer:
-    """All that runs while it is on; each time it is on leaves a file."""
+    """Records everything that runs between start and stop; each such session writes a file."""
 
     source = "tf.profiler"
     whole = False
@@ -91,18 +91,18 @@ class Tracer:
 
 
 class Table:
-    """Rows of the table `kernels`, column by column, out of any number of XSpaces.
+    """Rows of table `kernels`, by column, from any number of XSpaces.
 
-    TensorFlow numbers GPUs as the CUDA driver does, and has a plane for each that it could have used; those with something in it are
-    this process' own, `first_gpu` the number in the job of the first of them.
+    TensorFlow numbers GPUs as the CUDA driver does, and has a plane for each visible one; the non-empty planes are
+    this process' own, and `first_gpu` is the index in the job of the first of them.
     """
 
     def __init__(self, *, first_gpu):
         self.rows, self.ops, self.first_gpu = [], 0, first_gpu
 
     def add(self, space, *, offset):
-        """Add what one XSpace holds; `offset`: nanoseconds from the monotonic clock to its own."""
-        calls = {}  # of each correlation id, the operator that made the call
+        """Add the contents of one XSpace; `offset`: nanoseconds from the monotonic clock to its clock."""
+        calls = {}  # correlation id: operator that made the call
         (began,) = (
             value(plane, stat)
             for plane in space.planes
@@ -123,8 +123,8 @@ class Table:
                 self.add_stream(plane, line, device, calls, began=began - offset)
 
     def add_thread(self, plane, line, thread, calls, *, began):
-        """Operators and calls of one thread; an operator that runs within another names it as its parent."""
-        open_ops = []  # (end, number) of the operators around what comes next
+        """Add operators and calls of one thread; an operator that runs within another has it as its parent."""
+        open_ops = []  # (end, number) of the operators that enclose the next event
         for event in sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps)):
             metadata = plane.event_metadata[event.metadata_id]
             stats = described(plane, event)
@@ -145,7 +145,7 @@ class Table:
             self.rows.append(row)
 
     def add_stream(self, plane, line, device, calls, *, began):
-        """Kernels, copies and sets of one stream of a GPU."""
+        """Add kernels, copies and sets of one stream of a GPU."""
         for event in line.events:
             stats = described(plane, event)
             name = plane.event_metadata[event.metadata_id].name
@@ -158,7 +158,7 @@ class Table:
                 row.update(kind="copy", name=COPIES.get(name, name), bytes=size)
             elif "memset_details" in stats:
                 row.update(kind="set", name=name, bytes=int(first(SIZE, stats["memset_details"])))
-            else:  # an allocation, or what the profiler itself did
+            else:  # an allocation, or the profiler's own work
                 continue
             row.update(correlation=stats.get("correlation_id"), op=calls.get(stats.get("correlation_id")))
             self.rows.append(row)
@@ -182,7 +182,7 @@ def described(plane, event):
 
 
 def value(plane, stat):
-    """The value of a stat; words that occur often are kept once, and referred to."""
+    """The value of a stat; frequent strings are stored once and referenced."""
     kind = stat.WhichOneof("value")
     found = getattr(stat, kind)
     return plane.stat_metadata[found].name if kind == "ref_value" else found

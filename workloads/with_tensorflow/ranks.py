@@ -1,12 +1,12 @@
 """How the replicas of the TensorFlow program meet and average their gradients.
 
-One alone, one process with several devices, several processes by TF_CONFIG, parameter servers, or Horovod. Each class joins the others
-when it is made.
-`strategy` is the tf.distribute strategy of this process; `offset` is added to the number that it gives a replica; `average`, called
-in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal before the first step, `share` gives all replicas
-what the first has gathered in variables that nobody averages; `barrier` waits for all processes, `slowest` gives the most of what each
-hands in, `exchange` makes what `probe.py` times, `collectives` what `collectives.py` does, `updates` gives what applies gradients to
-variables, by an optimizer that `rule` makes of them, `settle` brings all to the same weights, `leave` says goodbye.
+A single one, one process with several devices, several processes by TF_CONFIG, parameter servers, or Horovod. Each class joins the others
+on construction.
+`strategy` is the tf.distribute strategy of this process; `offset` is added to its replica numbers; `average`, called
+in a replica, returns the mean of all replicas' gradients; `broadcast` makes weights equal before the first step; `share` copies the first
+replica's values of variables that nobody averages to all; `barrier` waits for all processes; `slowest` returns the maximum over all;
+`exchange` makes what `probe.py` times, `collectives` what `collectives.py` times; `updates` returns what applies gradients to
+variables by an optimizer that `rule` makes of them; `settle` brings all to the same weights; `leave` shuts communication down.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from with_tensorflow.shim import tf, values
 
 
 def all_reduce(operation, tensors):
-    """Join the tensors of the replicas of the strategy that calls."""
+    """All-reduce the tensors of the replicas of the calling strategy."""
     return tf.distribute.get_replica_context().all_reduce(operation, tensors)
 
 
@@ -40,19 +40,19 @@ class Alone(process.Alone):
         return rule(variables)
 
     def settle(self):
-        """Who averages has them."""
+        """Do nothing: averaged gradients keep weights equal."""
 
     def broadcast(self, variables):
-        """There is nobody to tell."""
+        """Do nothing."""
 
     def share(self, variables):
-        """There is nobody to share with."""
+        """Do nothing."""
 
 
 class AllReduce:
-    """A sum over all replicas; `workloads/probe.py` says what its methods are for.
+    """A sum over all replicas; `workloads/probe.py` describes its methods.
 
-    `reduce` makes it of the values that the replicas of this process have.
+    `reduce` computes it from the values of this process' replicas.
     """
 
     operation = "all_reduce"
@@ -62,7 +62,7 @@ class AllReduce:
         self.parts = values(ranks.strategy, lambda replica: tf.constant(part(ranks.offset + replica, elements)))
 
     def fill(self):
-        """Sums are tensors of their own."""
+        """Do nothing: sums are allocated."""
 
     def run(self):
         self.sums = self.reduce(self.parts)
@@ -72,7 +72,7 @@ class AllReduce:
 
 
 class Collective:
-    """One of `collectives.OPERATIONS` by `send`, a function of a tensor and a name; see there."""
+    """One of `collectives.OPERATIONS` by `send`, a function of a tensor and a name."""
 
     def __init__(self, operation, send, ranks, elements):
         self.operation, self.send, self.name = operation, send, f"probe.{operation}.{elements}"
@@ -81,7 +81,7 @@ class Collective:
         (self.sent,) = ranks.strategy.experimental_local_results(own)
 
     def fill(self):
-        """Results are tensors of their own."""
+        """Do nothing: results are allocated."""
 
     def run(self):
         self.result = self.send(self.sent, self.name)
@@ -91,9 +91,9 @@ class Collective:
 
 
 class Replicas(Alone):
-    """What the strategies that join replicas themselves have in common."""
+    """Base of the strategies that join replicas themselves."""
 
-    # Their all-gather is of tensors of any size each, and exchanges the sizes first.
+    # Their all-gather takes tensors of any size from each replica, and exchanges the sizes first.
     no_collectives = "TensorFlow's strategies offer none that could be compared"
 
     def average(self, gradients):
@@ -104,7 +104,7 @@ class Replicas(Alone):
             tf.function(lambda: self.strategy.run(self.take_first, args=(variables,)), autograph=False)()
 
     def take_first(self, variables):
-        """Sums in which all but the first replica have zeros."""
+        """Assign the first replica's values, as sums in which all other replicas contribute zeros."""
         first = tf.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
         terms = [tf.where(first, variable, tf.zeros_like(variable)) for variable in variables]
         for variable, value in zip(variables, all_reduce(tf.distribute.ReduceOp.SUM, terms)):  # noqa: B905 - Python 3.8
@@ -115,7 +115,7 @@ class Replicas(Alone):
         return AllReduce(self, elements, reduce)
 
     def sum(self, value):
-        # What comes in from outside of the function is on no device yet, and sums are made where their terms are.
+        # A value from outside the function is on no device yet, and sums are computed on the device of their terms.
         return all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
 
 
@@ -146,21 +146,21 @@ class MultiWorker(Replicas):
         self.strategy.experimental_local_results(self.meet())[0].numpy()
 
     def slowest(self, seconds):
-        # There are sums only: of one place a worker, in which the others have 0.
+        # Only sums are available: of one element per worker, which is 0 on the others.
         (everyone,) = self.strategy.experimental_local_results(
             self.gather(seconds * tf.one_hot(self.rank, self.world_size))
         )
         return float(tf.reduce_max(everyone))
 
     def leave(self):
-        # The first worker coordinates the others, which report an error if it ends before them. Of those that meet here one may be gone
-        # while another still reads what it sent: then all have come.
+        # The first worker coordinates the others, which report an error if it exits before them. A worker may exit from this barrier
+        # while another still reads from it: that error means that all have arrived.
         with contextlib.suppress(tf.errors.UnavailableError):
             self.barrier()
 
 
 class ParameterServers(Alone):
-    """The processes that meet at the servers of DLSCALE_SERVERS, one device each; nobody waits for anybody's gradients."""
+    """The processes that meet at the servers of DLSCALE_SERVERS, one device each; no worker waits for another's gradients."""
 
     no_collectives = "workers only push to parameter servers and pull from them"
 
@@ -180,7 +180,7 @@ class ParameterServers(Alone):
         return self.pushed
 
     def broadcast(self, variables):
-        del variables  # the servers have them
+        del variables  # the servers hold them
         if self.rank == 0:
             self.pushed.begin()
         self.settle()
@@ -188,7 +188,7 @@ class ParameterServers(Alone):
     def settle(self):
         self.barrier()
         self.pushed.pull()
-        self.barrier()  # nobody goes on while another still pulls
+        self.barrier()  # no worker continues while another still pulls
 
     def share(self, variables):
         if not variables:
@@ -219,7 +219,7 @@ class ParameterServers(Alone):
 
 
 class Horovod(Alone):
-    """The processes that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
+    """The processes that Horovod's launcher started; Horovod's own variables set fusion and cycle time."""
 
     def __init__(self, device, compression):
         import horovod.tensorflow as hvd
@@ -230,7 +230,7 @@ class Horovod(Alone):
         self.compression, self.on_gpu = getattr(hvd.Compression, compression), device.startswith("/gpu")
 
     def average(self, gradients):
-        # What hvd.DistributedGradientTape does with them; as a call of its own it stays outside of what XLA compiles.
+        # As in hvd.DistributedGradientTape; a separate call stays outside of what XLA compiles.
         return [
             self.hvd.allreduce(gradient, op=self.hvd.Average, compression=self.compression) for gradient in gradients
         ]

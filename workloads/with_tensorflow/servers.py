@@ -1,13 +1,13 @@
-"""Parameter servers for strategy `ps`: processes that hold the weights and step with each worker's gradients as they come.
+"""Parameter servers for strategy `ps`: processes that hold the weights and step with each worker's gradients as they arrive.
 
     python3 servers.py --address=127.0.0.1:20001 --workers=2
     DLSCALE_SERVERS=127.0.0.1:20001 python3 train_tensorflow.py ... --strategy=ps
 
-Training is asynchronous: a worker sends its gradients, gets the weights that the others have changed meanwhile, and waits for nobody
-(Abadi et al., "TensorFlow: A System for Large-Scale Machine Learning", OSDI 2016, section 4.4). Each worker is a client of its own, with
-a graph and a session at every server. Sessions share variables and queues by name; what an eager client makes at a server, no other sees.
+Training is asynchronous: a worker sends its gradients, receives the weights, which others have changed in the meantime, and waits for nobody
+(Abadi et al., "TensorFlow: A System for Large-Scale Machine Learning", OSDI 2016, section 4.4). Each worker is a separate client, with
+a graph and a session at every server. Sessions share variables and queues by name; resources of an eager client are private to it.
 
-Run as a program it is one server, which ends when all its workers have taken leave.
+Run as a program it is one server, which exits when all its workers have signed off.
 """
 
 import argparse
@@ -24,22 +24,22 @@ if __name__ == "__main__":
 from probe import part
 from with_tensorflow.shim import tf
 
-# How long a worker waits for a server that still imports TensorFlow, and between two tries.
+# Seconds that a worker waits for a server that still imports TensorFlow, and between two attempts.
 PATIENCE_S, TRY_S = 300, 0.2
-# How long a server stays to answer the last worker, and how long that waits for the answer.
+# Seconds that a server stays up to answer the last worker, and milliseconds that a worker waits for this answer.
 LINGER_S, LEAVE_MS = 1, 10_000
 
 
 class Queues:
-    """What workers and a server say to each other, by names that all of them have; to be made in a graph."""
+    """Messages between workers and a server, in queues with the same names for all; create it in a graph."""
 
     def __init__(self):
-        self.ranks = queue("ranks", tf.int32, (2,))  # (rank, workers), for whoever comes
-        self.come = queue("come")  # what the workers that have come to a barrier bring
+        self.ranks = queue("ranks", tf.int32, (2,))  # (rank, workers), taken by each worker that registers
+        self.come = queue("come")  # values of the workers that have reached a barrier
         self.left = queue("left")
 
     def going(self, rank):
-        """What a worker waits for at a barrier: a queue of its own, or a fast one would take what is meant for a slow one."""
+        """The queue that a worker waits on at a barrier; each has its own, or a fast worker would take a slow one's message."""
         return queue(f"going{rank}")
 
 
@@ -48,7 +48,7 @@ def queue(name, dtype=tf.float32, shape=()):
 
 
 class Shared:
-    """Values at a server that one worker sends and all get, in variables of one name; to be made in its graph."""
+    """Values at a server that one worker sends and all get, in variables with common names; create it in the worker's graph."""
 
     def __init__(self, session, name, shapes):
         self.session = session
@@ -77,12 +77,12 @@ class Server:
         self.session = tf.compat.v1.Session(f"grpc://{address}", graph=self.graph)
 
     def register(self):
-        """``(rank, workers)`` of the worker that asks."""
+        """``(rank, workers)`` of the calling worker."""
         with self.graph.as_default():
             return self.session.run(self.queues.ranks.dequeue())
 
     def meet(self, rank, workers):
-        """Prepare what `slowest` runs; the first worker lets all others go when it has heard of every one."""
+        """Prepare the operations of `slowest`; the first worker releases the others once it has heard from each."""
         with self.graph.as_default():
             self.coming = self.queues.come.enqueue(self.number)
             self.all = tf.reduce_max(self.queues.come.dequeue_many(workers)) if rank == 0 else None
@@ -96,12 +96,12 @@ class Server:
         return float(self.session.run(self.going))
 
     def hold(self, shapes, rule):
-        """Make weights of these shapes, and what `rule(weights)` has beside them."""
+        """Create weights of these shapes, and the state of `rule(weights)`."""
         with self.graph.as_default():
             self.weights = Shared(self.session, "weight", shapes)
             variables = self.weights.variables
             optimizer = rule(variables)
-            # Set after the weights, with which moving averages begin.
+            # Initialized after the weights, whose values moving averages start from.
             held = [one for one in tf.compat.v1.global_variables() if all(one is not other for other in variables)]
             self.others = [one.initializer for one in held]
 
@@ -116,7 +116,7 @@ class Server:
         self.session.run(self.others)
 
     def push(self, gradients):
-        """Step with gradients; the weights after that."""
+        """Apply gradients; return the weights after the step."""
         return self.session.run(self.stepped, dict(zip(self.weights.sent, gradients)))  # noqa: B905 - Python 3.8
 
     def shared(self, name, shapes):
@@ -124,14 +124,14 @@ class Server:
             return Shared(self.session, name, shapes)
 
     def leave(self):
-        # A server that has gone can't say that it heard; a session would ask again for ever.
+        # A server that has exited can't acknowledge; a session would retry for ever.
         patience = tf.compat.v1.RunOptions(timeout_in_ms=LEAVE_MS)
         with contextlib.suppress(tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError):
             self.session.run(self.leaving, {self.number: 0}, options=patience)
 
 
 class Pushed:
-    """What takes the place of an optimizer in a worker: the rule is applied at the servers, and the weights come from there."""
+    """Replaces the optimizer in a worker: the servers apply the rule, and return the weights."""
 
     def __init__(self, servers, variables, rule):
         self.servers, self.variables = servers, variables
@@ -144,7 +144,7 @@ class Pushed:
         return loss
 
     def apply(self, gradients):
-        """Do one step; to be called in a replica."""
+        """Do one step; call it in a replica."""
         from with_tensorflow.optimizers import put
 
         kinds = [tf.float32] * len(self.variables)
@@ -163,7 +163,7 @@ class Pushed:
             variable.assign(value)
 
     def at_all(self, ask):
-        """Ask all servers at once: what they say of each variable, in the order of the variables."""
+        """Call `ask` for all servers concurrently; return its results per variable, in the order of the variables."""
         found = [None] * len(self.variables)
         for share, told in zip(self.shares, self.threads.map(ask, self.servers, self.shares)):  # noqa: B905
             for number, value in zip(share, told):  # noqa: B905 - Python 3.8
@@ -172,9 +172,9 @@ class Pushed:
 
 
 class PushPull:
-    """Adds a buffer to one at the first server and gets it back; `workloads/probe.py` says what its methods are for.
+    """Adds a buffer to one at the first server and reads it back; `workloads/probe.py` describes its methods.
 
-    The server adds up all that it ever gets, and what is got back lies between: the sum is looked at when everybody has pushed.
+    The server accumulates all pushes, and a read returns an intermediate value: the sum is checked after everybody has pushed.
     """
 
     operation = "push_pull"
@@ -192,7 +192,7 @@ class PushPull:
             self.server.session.run(self.sum.initializer)
 
     def fill(self):
-        """What is sent stays as it is."""
+        """Do nothing: the buffer that is sent stays unchanged."""
 
     def run(self):
         self.server.session.run(self.added, {self.sent: self.part})
@@ -204,7 +204,7 @@ class PushPull:
 
 
 def shares(sizes, servers):
-    """Numbers of variables for each server: the largest first, each to the server that has least so far."""
+    """Indices of variables for each server: largest first, each to the server with least so far."""
     found, held = [[] for _ in range(servers)], [0] * servers
     for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
         least = held.index(min(held))
@@ -214,7 +214,7 @@ def shares(sizes, servers):
 
 
 def wait_for(address):
-    """Return when somebody listens at ``host:port``; a session asks only once."""
+    """Return once something listens at ``host:port``; a session tries only once."""
     host, _, port = address.rpartition(":")
     end = time.monotonic() + PATIENCE_S
     while True:
@@ -229,7 +229,7 @@ def wait_for(address):
 
 
 def serve(address, workers):
-    """Be a server until all workers have left; never returns."""
+    """Serve until all workers have signed off; never returns."""
     tf.config.set_visible_devices([], "GPU")
     server = tf.distribute.Server({"ps": [address]}, job_name="ps", task_index=0)
     with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
@@ -237,7 +237,7 @@ def serve(address, workers):
         session.run(queues.ranks.enqueue_many([[[rank, workers] for rank in range(workers)]]))
         session.run(queues.left.dequeue_many(workers))
     time.sleep(LINGER_S)
-    os._exit(0)  # a server of TensorFlow's knows no end
+    os._exit(0)  # TensorFlow's server has no shutdown
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Imports TensorFlow, and evens out what differs between 2.x and the vendor's 1.15: `from with_tensorflow.shim import tf`.
+"""Imports TensorFlow, and hides the differences between 2.x and the vendor's 1.15: `from with_tensorflow.shim import tf`.
 
-Only what the training program calls is here. What is said of 1.15 follows its documentation; it has not been run in that container.
+It has only what the training program calls. Statements about 1.15 follow its documentation; it has not been run in that container.
 1.15 refuses to assign to a mirrored variable inside a replica (https://github.com/tensorflow/tensorflow/issues/37834), which is where
-the program updates its weights; it is offered with single and horovod.
+the program updates its weights; so it is offered with single and horovod only.
 """
 
 import os
 
-# Read at import: errors only, and the one backend of Keras 3 that `tf.function` can hold.
+# Read at import: log errors only, and use the one Keras 3 backend that works with `tf.function`.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
@@ -26,13 +26,13 @@ def set_seed(seed):
 
 
 def set_precision(precision, *, weights=False):
-    """Choose the arithmetic of networks that are built from here on; weights stay in fp32 unless they are to be rounded as well.
+    """Choose the arithmetic of networks that are built from here on; weights stay in fp32 unless `weights` is set.
 
-    fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions round their inputs to TF32, in all networks;
-    fp16 and bf16 are Keras' mixed precision, and with `weights` its plain one.
+    fp32 is IEEE single precision everywhere; tf32 allows matrix products and convolutions to round their inputs to TF32, in all networks;
+    fp16 and bf16 are Keras' mixed precision, or with `weights` its pure half precision.
     """
     if V1:
-        # A rewrite of the graph in place of Keras' policies, and a switch of the CUDA libraries in place of TensorFlow's.
+        # A graph rewrite replaces Keras' policies, and a switch of the CUDA libraries replaces TensorFlow's.
         tf.config.optimizer.set_experimental_options({"auto_mixed_precision": precision == "fp16"})
         os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if precision == "tf32" else "0"
         return
@@ -43,7 +43,7 @@ def set_precision(precision, *, weights=False):
 
 
 def compiled(function, *, xla):
-    """Make the part of a step that stays on one device, compiled by XLA if asked to."""
+    """The part of a step that stays on one device, compiled by XLA if requested."""
     if not xla:
         return function
     return tf.function(function, autograph=False, **{"experimental_compile" if V1 else "jit_compile": True})
@@ -54,7 +54,7 @@ def run(strategy, function, args):
 
 
 def values(strategy, value_of_replica):
-    """Put a value on each device that this process drives: `value_of_replica(number of the replica among all)`."""
+    """Put a value on each device that this process drives: `value_of_replica(global replica number)`."""
     devices = strategy.extended.worker_devices
 
     def value(context):
@@ -70,25 +70,25 @@ def without_errors(dataset):
 
 
 def with_threads(dataset, count):
-    """Give a data set threads of its own; it would share those that run operators."""
+    """Give a data set its own threads; by default it shares those that run operators."""
     options = tf.data.Options()
     (options.experimental_threading if V1 else options.threading).private_threadpool_size = count
     return dataset.with_options(options)
 
 
 def batches(strategy, dataset):
-    """Iterate over a data set, each device taking the next batch, with batches on their devices before they are asked for."""
+    """Iterate over a data set, each device taking the next batch, prefetched to the devices."""
     distribute = "experimental_distribute_datasets_from_function" if V1 else "distribute_datasets_from_function"
     return iter(getattr(strategy, distribute)(lambda _: dataset))
 
 
 def trained(net):
-    """Give the trainable weights as TensorFlow's variables; Keras 3 wraps them in its own."""
+    """The trainable weights as TensorFlow variables; Keras 3 wraps them in its own."""
     return [weight if V1 else weight.value for weight in net.trainable_variables]
 
 
 def gathered(net):
-    """Give what a network keeps beside its trainable weights: what its normalizations gathered."""
+    """The non-trainable weights of a network: running statistics of its normalizations."""
     return [weight if V1 else weight.value for weight in net.non_trainable_weights]
 
 
@@ -96,13 +96,13 @@ def synchronize():
     """Wait until all devices have done what was enqueued."""
     if V1:
         with tf.device("/gpu:0"):
-            (tf.zeros([]) + 1).numpy()  # runs after all that the device's one compute stream was given
+            (tf.zeros([]) + 1).numpy()  # runs after everything enqueued on the device's one compute stream
     else:
         tf.test.experimental.sync_devices()
 
 
 def gpu_details(gpu):
-    """Give the name of a GPU and its compute capability, None where TensorFlow can't tell."""
+    """Name and compute capability of a GPU; the latter is None if TensorFlow can't tell."""
     details = {} if V1 else tf.config.experimental.get_device_details(gpu)
     return details.get("device_name", gpu.name), details.get("compute_capability")
 

@@ -1,7 +1,7 @@
-"""The start of a network for XLA: its first convolution over blocks of pixels, and 3x3 max pooling that keeps where each largest was.
+"""The start of a network for XLA: its first convolution over blocks of pixels, and 3x3 max pooling that keeps the index of each maximum.
 
-`with_pytorch/stems.py` says what blocks are for. XLA has max pooling's backward pass as one operator that looks for each largest again;
-here it is a sum of masked gradients, which XLA fuses with what comes before and after.
+`with_pytorch/stems.py` explains the blocks. XLA's backward pass of max pooling is one operator that searches each maximum again;
+here it is a sum of masked gradients, which XLA fuses with the operators around it.
 """
 
 from stem_blocks import Blocks
@@ -11,7 +11,7 @@ keras = tf.keras
 
 
 class Blocked(keras.layers.Conv2D):
-    """A convolution with a square kernel, a stride and `border` zeros around its images, over blocks of stride x stride pixels; its weights are the layer's."""
+    """A convolution with a square kernel, a stride and `border` zeros, over blocks of stride x stride pixels; weights have the usual shape."""
 
     def __init__(self, channels, kernel, stride, *, border, **options: object):
         super().__init__(channels, kernel, stride, padding="valid", **options)
@@ -40,15 +40,15 @@ class Blocked(keras.layers.Conv2D):
 
 
 def is_stem(x, kernel, stride):
-    """Whether a convolution reads colours, with a stride and a square kernel."""
+    """Whether a convolution reads RGB, with a stride and a square kernel."""
     return x.shape[-1] == 3 and not isinstance(kernel, tuple) and stride > 1
 
 
 class MaxPool(keras.layers.Layer):
-    """3x3 max pooling with stride 2, without padding; of equal numbers the first gets the gradient."""
+    """3x3 max pooling with stride 2, without padding; among equal values the first gets the gradient."""
 
     def call(self, x):
-        height, width = ((int(pixels) - 1) // 2 * 2 + 1 for pixels in x.shape[1:3])  # more is never looked at
+        height, width = ((int(pixels) - 1) // 2 * 2 + 1 for pixels in x.shape[1:3])  # the rest is never read
         return pooled(x[:, :height, :width])
 
 
@@ -76,7 +76,7 @@ def pooled(x):
 
 
 def between(first, middle, last, *, axis):
-    """Gradients of every second place and of those between, along an axis: those that two windows share are sums. (…, n, …) to (…, 2n + 1, …)."""
+    """Interleave the gradients of even and odd places along an axis; places that two windows share get the sum. (…, n, …) to (…, 2n + 1, …)."""
     before, after = [[(0, 0)] * 4 for _ in range(2)]
     before[axis], after[axis] = (1, 0), (0, 1)
     shared = tf.pad(first, after) + tf.pad(last, before)

@@ -1,9 +1,9 @@
-"""What `--techniques` names: ways to train the same network faster on the same device. Without any, a program is the plain one of a paper.
+"""Values of `--techniques`: optimizations of the same training on the same device. Without any, a program is a paper's plain one.
 
-The order is that of the lines of an ablation. None changes what is computed, but for rounding
-(XLA draws other numbers from the same seed, and so drops others where a network has dropout). The first two act on operators that XLA does
-not compile: by default TensorFlow lays images channels-first for its convolutions unless half of them or more are in fp16
-(tensorflow/core/grappler/optimizers/generic_layout_optimizer.cc), and its normalizations put what lies channels-last in another order and back
+They are in the order of an ablation's rows. None changes the result, except by rounding (XLA draws different numbers from the same seed, so
+that dropout drops different elements). The first two affect operators that XLA does not compile: by default TensorFlow
+lays out images channels-first for its convolutions unless at least half of them are in fp16
+(tensorflow/core/grappler/optimizers/generic_layout_optimizer.cc), and its normalizations transpose channels-last maps and back
 (`fast_nhwc_batch_norm` in tensorflow/core/kernels/fused_batch_norm_op.cc).
 """
 
@@ -13,10 +13,10 @@ from arguments import refuse
 
 TECHNIQUES = (
     "channels-last",  # Grappler leaves images channels-last, as tensor cores read them
-    "persistent-norm",  # cuDNN normalizes in training by its persistent kernel, which takes images channels-last in fp16 and bf16
-    "space-to-depth",  # the first convolution goes over blocks of pixels (`stems.py`)
-    "xla",  # forward and backward pass are compiled by XLA, as with --xla
-    "pooling-index",  # 3x3 max pooling with stride 2 keeps where each largest was, so that XLA fuses its backward pass (`stems.py`)
+    "persistent-norm",  # training uses cuDNN's persistent normalization kernel, which takes channels-last images in fp16 and bf16
+    "space-to-depth",  # the first convolution runs over blocks of pixels (`stems.py`)
+    "xla",  # XLA compiles the forward and backward pass, as with --xla
+    "pooling-index",  # 3x3 max pooling with stride 2 keeps the index of each maximum, so that XLA fuses its backward pass (`stems.py`)
     "step-loop",  # the steps of a window are a loop inside one graph, which is called once (Keras' steps_per_execution)
 )
 ON_GPUS = frozenset({"channels-last", "persistent-norm", "space-to-depth", "pooling-index"})
@@ -44,7 +44,7 @@ def check(args, *, offered):
 
 
 def set_up(args, tf):
-    """Tell TensorFlow, before it makes its first graph."""
+    """Set TensorFlow's options; call before it builds its first graph."""
     if "channels-last" in args.techniques:
         tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
     if "persistent-norm" in args.techniques:

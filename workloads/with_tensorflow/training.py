@@ -1,33 +1,33 @@
-"""What every TensorFlow training program needs and does not measure: `run`, its main, which does not return, and the base of its class.
+"""Common part of all TensorFlow training programs, outside the measurement: `run`, their main, which does not return, and their base class.
 
     class Cnn(Training):
         def build(self):
-            self.take(model)      # a Keras model of (inputs, seed) that learns (inputs, labels) by what `rule` makes, SGD unless told
+            self.take(model)      # a Keras model of (inputs, seed), trained on (inputs, labels) by `update_rule`, by default SGD
 
     run(Cnn, parser(...).parse_args())
 
-What is measured is the program's own: `step`, one iteration, and `window`, the steps between two edges (`loop.py`). A step is one graph,
-whose operators run when their inputs are there: those of the update between those of the backward pass. Its parts are the input and the
-rest, called `step`; there is no forward, backward or optimizer region to look at. For one replica a program says
+The program defines what is measured: `step`, one iteration, and `window`, the steps between two edges (`loop.py`). A step is one graph,
+whose operators run when their inputs are ready: those of the update between those of the backward pass. Its regions are the input and the
+rest, called `step`; forward, backward and optimizer cannot be told apart. For one replica a program defines
 
-    build()                       make the networks and what updates them, in the scope of the strategy: `take`, or what sets `variables`,
-                                  all that is trained, in one list; weights are drawn from Keras' seed, which is set
-    train_one(*batch, iteration)  a share of an iteration: its loss
-    loss(*batch, seed)            the loss in training mode, with no update
-    loss_and_gradients(*batch, seed)  with `take`: the same and the gradients of all `variables`
-    pass_one(*batch, seed)        without it: a forward and backward pass, all that has to be computed, or TensorFlow would leave it out
-    prepared(inputs)              what the network takes, of what a batch has
+    build()                       make networks and their optimizers, in the scope of the strategy: by `take`, or by setting `variables`,
+                                  the list of everything trained; weights are drawn from Keras' seed, which is set
+    train_one(*batch, iteration)  one replica's part of an iteration: its loss
+    loss(*batch, seed)            the training-mode loss, without update
+    loss_and_gradients(*batch, seed)  with `take`: the loss and the gradients of all `variables`
+    pass_one(*batch, seed)        without `take`: a forward and backward pass; returns all it computes, or TensorFlow would prune it
+    prepared(inputs)              the network's input, from that of a batch
 
 and for a process
 
-    open()                        endless batches, tuples with a value for each of its devices: what stands for `*batch` above
+    open()                        endless batches, tuples with one value per device: `*batch` above
     shared_batch()                the batch on which all replicas compute one loss
-    validation()                  to converge (`loop.py`): batches (inputs, labels, weights) of this process' share of the validation
-                                  set; samples that only fill the last one weigh 0, the others 1
-    flop_per_sample()             where it differs
+    validation()                  for convergence runs (`loop.py`): batches (inputs, labels, weights) of this process' share of the
+                                  validation set; padding of the last batch has weight 0, samples have 1
+    flop_per_sample()             if it differs
 
-Whatever draws random numbers in a replica seeds them with a pair (stream, step) in int32 and with a number of its own: no two replicas
-have the same stream, no two iterations the same step.
+Random generators in a replica are seeded with a pair (stream, step) in int32 and with a number of their own: no two replicas
+share a stream, no two iterations a step.
 """
 
 import math
@@ -42,12 +42,12 @@ from profiling import Regions
 from with_tensorflow import techniques
 from with_tensorflow.device import environment, set_up
 
-# Variables of Horovod's own launcher and of Open MPI's.
+# Set by Horovod's own launcher and by Open MPI.
 HOROVOD_RANKS = {"HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"}
 
 
 def check(args):
-    """Refuse what no program with TensorFlow can do; before TensorFlow is imported, as nothing here needs it."""
+    """Refuse what no TensorFlow program supports; runs before TensorFlow's import and does not need it."""
     check_strategy(args, "TensorFlow", ("single", "mirrored", "multiworker", "ps", "horovod"))
     if args.devices > 1 and args.strategy != "mirrored":
         refuse(f"--devices={args.devices} needs --strategy=mirrored; others drive one device a process")
@@ -81,10 +81,10 @@ def check_version(args, tf):
 
 
 class Training(loop.Training):
-    """What is trained in one process; `workloads/loop.py` says what its methods are for."""
+    """One process' training; `workloads/loop.py` describes its methods."""
 
     framework = "with_tensorflow"
-    offered = ("xla",)  # those of `techniques.py` that the program offers
+    offered = ("xla",)  # techniques that the program offers
 
     def __init__(self, args, tf, ranks):
         from with_tensorflow import shim
@@ -95,7 +95,7 @@ class Training(loop.Training):
         self.xla = args.xla or "xla" in args.techniques
         self.iteration, self.regions = 0, Regions()
         with ranks.strategy.scope():
-            shim.set_seed(args.seed)  # the same in all processes: they start from the same weights
+            shim.set_seed(args.seed)  # the same in all processes, so that they start from the same weights
             self.build()
         ranks.broadcast(self.variables)
         self.train = (self.looped if self.loops else self.on_all)(self.train_one)
@@ -115,7 +115,7 @@ class Training(loop.Training):
         return {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
 
     def update_rule(self, variables):
-        """What updates variables of the network, SGD unless a program has another."""
+        """The optimizer of the network's variables: SGD unless a program overrides it."""
         from with_tensorflow.optimizers import Sgd
 
         return Sgd(variables, **self.rates, scaled=self.args.precision == "fp16")
@@ -124,7 +124,7 @@ class Training(loop.Training):
         return self.differentiate(inputs, labels, seed)
 
     def on_all(self, function):
-        """Make one graph of a function that runs once a replica; gives what it returned on each device of this process."""
+        """Make one graph that runs a function once per replica; it returns the result of each device of this process."""
 
         def run(*inputs: object):
             results = self.shim.run(self.ranks.strategy, function, inputs)
@@ -133,7 +133,7 @@ class Training(loop.Training):
         return self.tf.function(run, autograph=False)
 
     def looped(self, function):
-        """Like `on_all`, but for a number of iterations after their first one's number, in one call: a vector of their results on each device."""
+        """Like `on_all`, but for `count` iterations from number `first` in one call: a vector of their results per device."""
         tf, local = self.tf, self.ranks.strategy.experimental_local_results
 
         def run(*inputs: object):
@@ -150,15 +150,15 @@ class Training(loop.Training):
         return tf.function(run, autograph=False)
 
     def replica(self):
-        """Number of the replica that asks, among all."""
+        """Global number of the calling replica."""
         return self.ranks.offset + self.tf.distribute.get_replica_context().replica_id_in_sync_group
 
     def own_seed(self, iteration):
-        """The seed of the replica that asks, in an iteration."""
+        """Seed of the calling replica in an iteration."""
         return self.tf.stack([self.args.seed + self.replica(), iteration])
 
     def common_seed(self):
-        """A seed that all replicas share, of no iteration."""
+        """Seed that all replicas share, of no iteration."""
         return self.tf.constant([self.args.seed, -1])
 
     def synchronize(self):
@@ -185,7 +185,7 @@ class Training(loop.Training):
         return self.tf.function(lambda: self.tf.matmul(factor, factor), autograph=False), 1, "tf.matmul"
 
     def read(self, losses):
-        """What each call of `train` gave, one loss or several on each device: means over devices, step by step."""
+        """Results of calls of `train`, one loss or several per device: means over devices, step by step."""
         told = ([part.numpy().reshape(-1).tolist() for part in parts] for parts in losses)
         return [math.fsum(step) / len(step) for parts in told for step in zip(*parts)]  # noqa: B905 - Python 3.8
 
@@ -199,11 +199,11 @@ class Training(loop.Training):
         return inputs
 
     def scores(self, inputs, seed):
-        """What the network says about each sample, in fp32."""
+        """The network's scores of each sample, in fp32."""
         return self.tf.cast(self.net([self.prepared(inputs), seed]), self.tf.float32)
 
     def judge(self, inputs, labels, weights):
-        """What a replica finds in a batch of the validation set: the sum of the losses, how many are right, how many there are."""
+        """One replica's results for a validation batch: sum of losses, number of correct samples, number of samples."""
         from with_tensorflow.layers import in_use
 
         tf = self.tf
@@ -232,7 +232,7 @@ def differences(moments):
 
 
 def run(program, args):
-    """Train as the command line says, report by events, and end the process; `program` is a class that derives from `Training`."""
+    """Run the requested training, emit its events, and exit; `program` is a subclass of `Training`."""
     pin(args.cpus_per_worker * args.devices)
     check(args)
     techniques.check(args, offered=program.offered)
@@ -253,5 +253,5 @@ def run(program, args):
     events.phase("model", imported)
     loop.report(training, events, args, world_size=ranks.world_size)
     ranks.leave()
-    if args.strategy != "multiworker":  # whose processes take leave of each other when the interpreter takes them apart
+    if args.strategy != "multiworker":  # its processes need interpreter shutdown to part from each other
         leave()
