@@ -26,7 +26,7 @@ OPERATIONS = ("all_gather", "reduce_scatter", "all_to_all")
 LONGEST_SECONDS = 0.25
 
 
-def sent(operation, number, devices, share):
+def payload(operation, number, devices, share):
     """What device `number` of `devices` sends, in fp32: (share,) for an all-gather, else (devices x share,), one share per device in order."""
     import numpy as np  # deferred, as in `probe.part`
 
@@ -36,7 +36,7 @@ def sent(operation, number, devices, share):
     return np.concatenate([part(first + other, share) for other in range(devices)])
 
 
-def due(operation, number, devices, share):
+def expected_result(operation, number, devices, share):
     """The correct result on device `number`: (share,) for a reduce-scatter, else (devices x share,)."""
     import numpy as np
 
@@ -49,32 +49,32 @@ def due(operation, number, devices, share):
 def wrong_elements(exchange):
     """Number of wrong elements in this process' result; all of them if it has the wrong size."""
     (result,) = exchange.results()
-    expected = due(exchange.operation, exchange.number, exchange.devices, exchange.share)
+    expected = expected_result(exchange.operation, exchange.number, exchange.devices, exchange.share)
     return int((result != expected).sum()) if result.shape == expected.shape else expected.size
 
 
-def collectives(training, events, *, took):
+def collectives(training, events, *, timings):
     """Time every operation that the program offers, by size; all of it is phase `probe_collectives`.
 
-    `took`: this rank's seconds for an exchange of gradients, by size in bytes. Sizes that took any rank more than `LONGEST_SECONDS` are
+    `timings`: this rank's seconds for an exchange of gradients, by size in bytes. Sizes that took any rank more than `LONGEST_SECONDS` are
     skipped. Rank 0 emits one `bandwidth` per operation and size, and `no_collectives` for missing operations.
     """
-    if not took:
+    if not timings:
         return
     began = time.monotonic()
-    with events.aside(), training.collectives() as (offered, missing):
+    with events.without_nccl_log(), training.collectives() as (offered, missing):
         if missing and events.rank == 0:
             events.emit(
                 "no_collectives", operations=[name for name in OPERATIONS if name not in offered], reason=missing
             )
-        quick = [size for size in took if offered and training.ranks.slowest(took[size]) <= LONGEST_SECONDS]
+        sizes = [size for size in timings if offered and training.ranks.slowest(timings[size]) <= LONGEST_SECONDS]
         for make in offered.values():
-            for size in quick:
-                time_one(make(size // ELEMENT_BYTES), training, events)
+            for size in sizes:
+                time_exchange(make(size // ELEMENT_BYTES), training, events)
     events.phase("probe_collectives", began)
 
 
-def time_one(exchange, training, events):
+def time_exchange(exchange, training, events):
     """Time an exchange and check every rank's result: `wrong` is the maximum over the ranks."""
     seconds = [timed(exchange, training) for _ in range(1 + TIMED)][1:]
     wrong = int(training.ranks.slowest(float(wrong_elements(exchange))))

@@ -117,7 +117,7 @@ def address(text):
     return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw), int(port, 16)
 
 
-def stays_here(local, remote):
+def is_local(local, remote):
     """Whether traffic between the addresses never leaves the host."""
     return remote in {local, "::1"} or remote.startswith("127.")
 
@@ -130,7 +130,7 @@ def peers(tables=("/proc/self/net/tcp", "/proc/self/net/tcp6"), sockets=None):
         connections that never leave this host, which are in no entry.
     """
     sockets = own_sockets() if sockets is None else sockets
-    abroad, inside = {}, 0
+    remote_peers, local_connections = {}, 0
     for table in tables:
         if not Path(table).exists():  # a kernel without IPv6
             continue
@@ -139,12 +139,12 @@ def peers(tables=("/proc/self/net/tcp", "/proc/self/net/tcp6"), sockets=None):
             if fields[3] != ESTABLISHED or int(fields[9]) not in sockets:
                 continue
             local, (remote, port) = address(fields[1])[0], address(fields[2])
-            if stays_here(local, remote):
-                inside += 1
+            if is_local(local, remote):
+                local_connections += 1
             else:
-                abroad[local, remote, port] = abroad.get((local, remote, port), 0) + 1
+                remote_peers[local, remote, port] = remote_peers.get((local, remote, port), 0) + 1
     listed = [
         {"local": local, "remote": remote, "port": port, "connections": count}
-        for (local, remote, port), count in sorted(abroad.items())
+        for (local, remote, port), count in sorted(remote_peers.items())
     ]
-    return listed, inside
+    return listed, local_connections

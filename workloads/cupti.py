@@ -56,56 +56,56 @@ class Recorder:
                 f"--profile=calls: {error}; install the CUPTI that belongs to this framework's CUDA, or leave it out"
             )
         self.rows, self.buffers, self.lock = [], {}, threading.Lock()
-        self.callbacks = REQUESTED(self._lend), COMPLETED(self._take)  # kept: CUPTI calls them until the process exits
-        self._do("cuptiActivityRegisterCallbacks", *self.callbacks)
+        self.callbacks = REQUESTED(self._provide_buffer), COMPLETED(self._collect_buffer)  # CUPTI needs them to the end
+        self._call("cuptiActivityRegisterCallbacks", *self.callbacks)
         for kind in DOMAINS:
-            self._do("cuptiActivityEnable", ctypes.c_uint32(kind))
+            self._call("cuptiActivityEnable", ctypes.c_uint32(kind))
         now = ctypes.c_uint64()
-        self._do("cuptiGetTimestamp", ctypes.byref(now))
-        self.since = now.value - time.monotonic_ns()
+        self._call("cuptiGetTimestamp", ctypes.byref(now))
+        self.offset = now.value - time.monotonic_ns()
 
     def start(self):
         """Do nothing: recording began at creation."""
 
     def stop(self):
         for kind in DOMAINS:
-            self._do("cuptiActivityDisable", ctypes.c_uint32(kind))
-        self._do("cuptiActivityFlushAll", ctypes.c_uint32(EVEN_IF_NOT_FULL))
+            self._call("cuptiActivityDisable", ctypes.c_uint32(kind))
+        self._call("cuptiActivityFlushAll", ctypes.c_uint32(EVEN_IF_NOT_FULL))
 
     def columns(self):
-        names = {function: self._name(*function) for function in {row[0] for row in self.rows}}
+        names = {function: self._function_name(*function) for function in {row[0] for row in self.rows}}
         rows = sorted(self.rows, key=lambda row: row[1])
         return {
             "kind": ["call"] * len(rows),
             "name": [names[function] for function, *_ in rows],
             "device": [-1] * len(rows),
             "thread": [thread for _, _, _, thread, _ in rows],
-            "start": [round((start - self.since) / 1e9, 9) for _, start, _, _, _ in rows],
+            "start": [round((start - self.offset) / 1e9, 9) for _, start, _, _, _ in rows],
             "duration": [round((end - start) / 1e9, 9) for _, start, end, _, _ in rows],
             "correlation": [correlation for _, _, _, _, correlation in rows],
         }
 
-    def _do(self, function, *arguments: object):
+    def _call(self, function, *arguments: object):
         code = getattr(self.cupti, function)(*arguments)
         if code:
             text = ctypes.c_char_p()
             self.cupti.cuptiGetResultString(code, ctypes.byref(text))
-            told = (text.value or b"").decode() or code
-            refuse(f"--profile=calls: {function} says {told}; end other profilers of this process, or leave it out")
+            message = (text.value or b"").decode() or code
+            refuse(f"--profile=calls: {function} says {message}; end other profilers of this process, or leave it out")
 
-    def _name(self, kind, cbid):
+    def _function_name(self, kind, cbid):
         text = ctypes.c_char_p()
-        self._do("cuptiGetCallbackName", ctypes.c_uint32(DOMAINS[kind]), ctypes.c_uint32(cbid), ctypes.byref(text))
+        self._call("cuptiGetCallbackName", ctypes.c_uint32(DOMAINS[kind]), ctypes.c_uint32(cbid), ctypes.byref(text))
         return text.value.decode()
 
-    def _lend(self, buffer, size, records):
-        lent = ctypes.create_string_buffer(BUFFER_BYTES)
-        address = ctypes.addressof(lent)
+    def _provide_buffer(self, buffer, size, records):
+        new_buffer = ctypes.create_string_buffer(BUFFER_BYTES)
+        address = ctypes.addressof(new_buffer)
         with self.lock:
-            self.buffers[address] = lent
+            self.buffers[address] = new_buffer
         buffer[0], size[0], records[0] = address, BUFFER_BYTES, 0
 
-    def _take(self, _context, _stream, buffer, _size, filled):
+    def _collect_buffer(self, _context, _stream, buffer, _size, filled):
         record = ctypes.c_void_p()
         rows = []
         while (
@@ -114,8 +114,8 @@ class Recorder:
             )
             == 0
         ):
-            one = ApiRecord.from_address(record.value)
-            rows.append(((one.kind, one.cbid), one.start, one.end, one.thread, one.correlation))
+            call = ApiRecord.from_address(record.value)
+            rows.append(((call.kind, call.cbid), call.start, call.end, call.thread, call.correlation))
         with self.lock:
             self.rows += rows
             del self.buffers[buffer]

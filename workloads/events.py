@@ -140,7 +140,7 @@ class Events:
         """Write for `rank` to `stream` (default: standard output)."""
         self.rank = rank
         self.stream = stream or sys.stdout
-        self.unread = slice(0, 0)  # excluded bytes of NCCL's log
+        self.excluded = slice(0, 0)  # excluded bytes of NCCL's log
 
     def emit(self, event, **fields: object):
         self._write(PREFIX, {"event": event, "rank": self.rank, "t": time.monotonic(), **fields})
@@ -158,7 +158,7 @@ class Events:
         frame = len(json.dumps([*names, name])) + 96
         lines, size = [[]], frame
         for values in zip_longest(*columns.values()):
-            row = [short(value) if isinstance(value, str) else value for value in values]
+            row = [ascii_text(value) if isinstance(value, str) else value for value in values]
             length = len(json.dumps(row)) + len(names)
             if lines[-1] and size + length > LINE_BYTES:
                 lines.append([])
@@ -202,8 +202,8 @@ class Events:
     def loss(self, first_iteration, values):
         """Emit the losses of consecutive iterations; one that is not finite becomes null, as JSON has no NaN."""
         for first in range(0, len(values), AT_ONCE):
-            some = [finite(value) for value in values[first : first + AT_ONCE]]
-            self.emit("loss", first_iteration=first_iteration + first, values=some)
+            chunk = [finite(value) for value in values[first : first + AT_ONCE]]
+            self.emit("loss", first_iteration=first_iteration + first, values=chunk)
 
     def window(self, step_seconds, **fields: object):
         """Emit a window; if its step times do not fit a line, they precede it."""
@@ -220,17 +220,17 @@ class Events:
 
     def nccl(self):
         """Emit the lines of NCCL's log (NCCL_DEBUG_FILE of this process) about transports, if any."""
-        lines = nccl_lines(unread=self.unread)
+        lines = nccl_lines(excluded=self.excluded)
         if lines:
             self.emit("nccl", lines=lines)
 
     @contextlib.contextmanager
-    def aside(self):
+    def without_nccl_log(self):
         """Exclude what NCCL logs in this block from `nccl`: it is about connections that the training does not use."""
         log = nccl_log()
         begin = log.stat().st_size if log else 0
         yield
-        self.unread = slice(begin, log.stat().st_size if log else 0)
+        self.excluded = slice(begin, log.stat().st_size if log else 0)
 
     def usage(self, where):
         self.emit("usage", where=where, **control_group.usage())
@@ -257,7 +257,7 @@ def finite(value):
     return value if math.isfinite(value) else None
 
 
-def short(text):
+def ascii_text(text):
     return text[:NAME_LENGTH].encode("ascii", "replace").decode("ascii")
 
 
@@ -271,11 +271,11 @@ def nccl_log(pattern=None):
     return path if pattern and path.is_file() else None
 
 
-def nccl_lines(pattern=None, *, unread=slice(0, 0)):
-    """The lines of this process' NCCL log about version, network and channels, without duplicates and without the `unread` bytes."""
+def nccl_lines(pattern=None, *, excluded=slice(0, 0)):
+    """The lines of this process' NCCL log about version, network and channels, without duplicates and without the `excluded` bytes."""
     log = nccl_log(pattern)
     text = bytearray(log.read_bytes() if log else b"")
-    del text[unread]
+    del text[excluded]
     lines = text.decode("utf-8", errors="replace").splitlines()
     return list(dict.fromkeys(line for line in lines if any(word in line for word in NCCL_WORDS)))
 

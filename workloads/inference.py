@@ -59,18 +59,18 @@ from events import Events, finite, process_start
 from loop import pace
 from profiling import host_memory
 
-MOST = 10000  # distinct samples decoded; at 224 pixels they take 1.5 GB
-LEAST_REAL = 1024  # real samples to decode, if there are as many, even if fewer are served: accuracy is counted on them
+MAX_SAMPLES = 10000  # distinct samples decoded; at 224 pixels they take 1.5 GB
+MIN_REAL_SAMPLES = 1024  # decoded even if fewer are served, if there are as many: accuracy is counted on them
 CHUNK = 32  # samples per batch outside of measurements
 FIT_BATCH = 32
 FIT_RATE = 3e-4  # of Adam: networks without normalization layers learn at it, and those with them need no schedule
 CALIBRATION = 128
-TRIALS = (8, 32)  # batch sizes from which the memory of a larger one is extrapolated
+TRIAL_BATCHES = (8, 32)  # batch sizes from which the memory of a larger one is extrapolated
 SHARE = 0.8  # of a host's free memory that a batch may take
-CLOSE = 50  # a GPU's largest batch is found to within 1/CLOSE
+RESOLUTION = 50  # a GPU's largest batch is found to within 1/RESOLUTION
 IN_FLIGHT = 4  # batches in flight on a GPU: one computed, one copied, the rest hide pauses of the host
 RATE_SECONDS = 1.0  # over which the rate is measured that determines the iterations
-REPEATS, LONE_SECONDS = 1000, 2.0  # limits of a latency measurement: batches, seconds
+MAX_REPEATS, MAX_LATENCY_SECONDS = 1000, 2.0  # limits of a latency measurement: batches, seconds
 
 
 class OutOfMemoryError(Exception):
@@ -152,7 +152,7 @@ class Library:
         return self.batch(count * max(1, batches))
 
 
-class Rounds:
+class Cycle:
     """Cycles through laid-out samples batch by batch."""
 
     def __init__(self, samples):
@@ -170,12 +170,12 @@ class Rounds:
 def infer(predictor, events, args):
     """Run the requested inference; return the measured ``(batches, samples)``."""
     with events.timed("data"):
-        most = args.batch if args.data == "synthetic" else max(LEAST_REAL, args.iterations * args.batch)
-        library = Library(*predictor.library(min(MOST, most)))
+        most = args.batch if args.data == "synthetic" else max(MIN_REAL_SAMPLES, args.iterations * args.batch)
+        library = Library(*predictor.library(min(MAX_SAMPLES, most)))
     if args.fit:
         with events.timed("fit"):
             predictor.fit(args.fit)
-    reference = None if library.labels is None else answers(predictor, library)
+    reference = None if library.labels is None else predict_all(predictor, library)
     with events.timed("convert"):
         predictor.convert()
     with events.timed("batch"):
@@ -185,7 +185,7 @@ def infer(predictor, events, args):
     done = serve(predictor, events, laid_out, args, batch=used)
     predictor.tell(events, laid_out[:used])
     if reference is not None:
-        hold(events, answers(predictor, library), reference, library.labels, args)
+        emit_accuracy(events, predict_all(predictor, library), reference, library.labels, args)
     return done
 
 
@@ -194,22 +194,22 @@ def fly(predictor, batches):
 
     Times are time.monotonic(); a batch never counts as answered before those submitted earlier.
     """
-    batches, under_way, latest = iter(batches), deque(), 0.0
+    batches, pending, latest = iter(batches), deque(), 0.0
     while True:
-        for batch in islice(batches, predictor.in_flight - len(under_way)):
-            under_way.append((time.monotonic(), predictor.submit(batch)))
-        if not under_way:
+        for batch in islice(batches, predictor.in_flight - len(pending)):
+            pending.append((time.monotonic(), predictor.submit(batch)))
+        if not pending:
             return
-        handed, ticket = under_way.popleft()
+        handed, ticket = pending.popleft()
         classes, answered = predictor.collect(ticket)
         latest = max(latest, answered)
         yield classes, handed, latest
 
 
-def last(flight):
+def drain(flight):
     """Exhaust a flight; return the time of the last answer, or None if it had no batch."""
-    seen = deque(flight, maxlen=1)
-    return seen[0][2] if seen else None
+    flight_results = deque(flight, maxlen=1)
+    return flight_results[0][2] if flight_results else None
 
 
 def serve(predictor, events, samples, args, *, batch):
@@ -217,24 +217,24 @@ def serve(predictor, events, samples, args, *, batch):
 
     Emits first_step, pace, warmup_end, net, usage, window and latency. `samples` are whole batches, laid out by the predictor.
     """
-    rounds = Rounds(samples)
-    last(fly(predictor, rounds.batches([batch])))
+    cycle = Cycle(samples)
+    drain(fly(predictor, cycle.batches([batch])))
     events.emit("first_step")
-    last(fly(predictor, rounds.batches([batch] * (args.warmup - 1))))
+    drain(fly(predictor, cycle.batches([batch] * (args.warmup - 1))))
     iterations, window = args.iterations, args.window
     if not iterations:
-        each = seconds_now(predictor, rounds.batches(repeat(batch)))
+        each = seconds_per_batch(predictor, cycle.batches(repeat(batch)))
         batches, window = pace(each, seconds=args.measure_seconds, window=window)
         iterations = math.ceil(batches * batch / args.batch)
         events.emit("pace", iterations=iterations, window=window)
     sizes = in_batches(iterations * args.batch, batch)
-    last(fly(predictor, rounds.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a size
+    drain(fly(predictor, cycle.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a size
     alone = predictor.in_flight == 1
-    before, after = ([], []) if alone else ([batch] * predictor.in_flight, [batch] * (predictor.in_flight - 1))
-    flight = fly(predictor, rounds.batches(before + sizes + after))
+    fill, keep_full = ([], []) if alone else ([batch] * predictor.in_flight, [batch] * (predictor.in_flight - 1))
+    flight = fly(predictor, cycle.batches(fill + sizes + keep_full))
     events.net("start")
     events.usage("start")
-    edge = time.monotonic() if alone else last(islice(flight, len(before)))
+    edge = time.monotonic() if alone else drain(islice(flight, len(fill)))
     events.emit("warmup_end", iterations=args.warmup)
     latencies = []
     for index, first in enumerate(range(0, len(sizes), window)):
@@ -254,11 +254,11 @@ def serve(predictor, events, samples, args, *, batch):
             input_seconds=None,
             units=predictor.units and predictor.units * sum(own),
         )
-    last(flight)
+    drain(flight)
     events.net("stop")
     events.usage("stop")
     with events.timed("latency"):
-        found = (latencies, None) if alone else lone(predictor, samples[:batch])
+        found = (latencies, None) if alone else isolated_latencies(predictor, samples[:batch])
     events.emit(
         "latency", in_flight=predictor.in_flight, batch=batch, with_transfer=found[0], without_transfer=found[1]
     )
@@ -270,62 +270,62 @@ def in_batches(samples, batch):
     return [batch] * (samples // batch) + [samples % batch] * (samples % batch > 0)
 
 
-def seconds_now(predictor, batches):
+def seconds_per_batch(predictor, batches):
     """Seconds per batch of the busy predictor, measured over `RATE_SECONDS`."""
     end = time.monotonic() + RATE_SECONDS
-    seen = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
-    (_, began, first), (_, _, stop) = seen[0], seen[-1]
-    return (stop - first) / (len(seen) - 1) if len(seen) > 1 else stop - began
+    flight_results = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
+    (_, began, first), (_, _, stop) = flight_results[0], flight_results[-1]
+    return (stop - first) / (len(flight_results) - 1) if len(flight_results) > 1 else stop - began
 
 
-def lone(predictor, batch):
+def isolated_latencies(predictor, batch):
     """Seconds of each repeat of a batch that has the device to itself: with transfer, and without."""
     placed = predictor.place(batch)
     return timed(lambda: predictor.collect(predictor.submit(batch))), timed(lambda: predictor.run(placed))
 
 
-def timed(act):
+def timed(call):
     seconds, began = [], time.monotonic()
-    while len(seconds) < REPEATS and time.monotonic() - began < LONE_SECONDS:
+    while len(seconds) < MAX_REPEATS and time.monotonic() - began < MAX_LATENCY_SECONDS:
         start = time.monotonic()
-        act()
+        call()
         seconds.append(time.monotonic() - start)
     return seconds
 
 
-def answers(predictor, library):
+def predict_all(predictor, library):
     """Predicted class of each sample of the library, in order."""
     parts = (library.samples[first : first + CHUNK] for first in range(0, len(library), CHUNK))
     return [int(one) for classes, *_ in fly(predictor, parts) for one in classes]
 
 
-def hold(events, found, reference, labels, args):
+def emit_accuracy(events, found, reference, labels, args):
     labels = list(map(int, labels))
     events.emit(
         "accuracy",
         precision=args.precision,
         samples=len(labels),
-        correct=equal(found, labels),
+        correct=matches(found, labels),
         reference="fp32",
-        reference_correct=equal(reference, labels),
-        agree=equal(found, reference),
+        reference_correct=matches(reference, labels),
+        agree=matches(found, reference),
         fit_iterations=args.fit,
     )
 
 
-def equal(some, others):
+def matches(some, others):
     return sum(one == other for one, other in zip(some, others))  # noqa: B905 - Python 3.6 lacks strict
 
 
 def fitting(predictor, library, asked):
     """``(batch, reason)``: the largest batch up to `asked` that fits into memory, and why it is smaller, or None."""
     if predictor.overcommits:
-        return on_host(predictor, library, asked)
+        return fitting_on_host(predictor, library, asked)
     free = predictor.free_bytes()
     if fits(predictor, library, asked):
         return asked, None
     used, too_many = 0, asked
-    while too_many - used > max(1, used // CLOSE):
+    while too_many - used > max(1, used // RESOLUTION):
         middle = (used + too_many) // 2
         if fits(predictor, library, middle):
             used = middle
@@ -340,23 +340,23 @@ def fitting(predictor, library, asked):
 def fits(predictor, library, count):
     """Whether the device has memory for the batches in flight."""
     try:
-        last(fly(predictor, [library.batch(count)] * predictor.in_flight))
+        drain(fly(predictor, [library.batch(count)] * predictor.in_flight))
     except OutOfMemoryError:
         return False
     return True
 
 
-def on_host(predictor, library, asked):
+def fitting_on_host(predictor, library, asked):
     """Do the work of `fitting` on a host, which kills a process that takes too much: extrapolate from smaller batches; memory is linear in samples.
 
     If the kernel reports no peak of this process, the requested batch is assumed to fit.
     """
-    small, large = TRIALS
+    small, large = TRIAL_BATCHES
     if asked <= large:
         return asked, None
     predictor.predict(library.batch(small))  # allocations of the first call belong to no batch
     peaks = []
-    for count in TRIALS:
+    for count in TRIAL_BATCHES:
         host_memory()  # resets the peak
         predictor.predict(library.batch(count))
         peaks.append(host_memory()[0]["peak_bytes"])

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 GRACE_S = 5.0
-ASK_S = 0.5
+RETRY_S = 0.5
 LEASE_ENDED = 143
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -112,89 +112,89 @@ def arguments(argv):
     return options, argv
 
 
-def receive(folder, woken, silence):
+def receive_keys(folder, wakeup, timeout):
     """Write the files that the runner sends first; False if standard input closed, the runner was silent, or a signal came before that."""
-    said = b""
-    while not said.endswith(b"\n"):
-        ready, _, _ = select.select([0, woken], [], [], silence)
-        data = b"" if woken in ready or not ready else os.read(0, 65536)
+    received = b""
+    while not received.endswith(b"\n"):
+        ready, _, _ = select.select([0, wakeup], [], [], timeout)
+        data = b"" if wakeup in ready or not ready else os.read(0, 65536)
         if not data:
             return False
-        said += data
+        received += data
     import json  # deferred: few jobs have keys
 
-    for name, content in json.loads(said.decode()).items():
+    for name, content in json.loads(received.decode()).items():
         path = Path(folder, name)
         path.touch(0o600)
         path.write_text(content)
     return True
 
 
-def find(names, woken):
+def wait_for_names(names, wakeup):
     """Wait until every name resolves, reporting each wait once on standard error; False if a signal came first."""
     import socket  # deferred: few jobs have names
 
     for name in names:
-        said = False
+        reported = False
         while True:
             try:
                 socket.getaddrinfo(name, None)
                 break
             except OSError as error:
-                if not said:
+                if not reported:
                     os.write(2, f"lease: waiting for {name} ({error.strerror})\n".encode())
-                said = True
-            if select.select([woken], [], [], ASK_S)[0]:
+                reported = True
+            if select.select([wakeup], [], [], RETRY_S)[0]:
                 return False
     return True
 
 
 def main(argv):
     options, argv = arguments(argv)
-    silence = float(options["heartbeat"]) if "heartbeat" in options else None
+    timeout = float(options["heartbeat"]) if "heartbeat" in options else None
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    ending = []
+    wakeup, wakeup_end = os.pipe()
+    os.set_blocking(wakeup_end, False)
+    signal.set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
+    signals = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _frame: ending.append(got))
+        signal.signal(number, lambda got, _frame: signals.append(got))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     if "pod" in options:
         names = filter(None, options["pod"].split(","))
-        return hold(argv, None, woken, ending, ear=woken) if find(names, woken) else LEASE_ENDED
+        return run(argv, None, wakeup, signals, runner_fd=wakeup) if wait_for_names(names, wakeup) else LEASE_ENDED
     begin = os.environ.pop("DLSCALE_LEASE_BEGIN", None)
-    if begin and not (0 in select.select([0, woken], [], [], float(begin))[0] and os.read(0, 1)):
+    if begin and not (0 in select.select([0, wakeup], [], [], float(begin))[0] and os.read(0, 1)):
         return LEASE_ENDED
     if "keys" not in options:
-        return hold(argv, silence, woken, ending)
+        return run(argv, timeout, wakeup, signals)
     try:
-        return hold(argv, silence, woken, ending) if receive(options["keys"], woken, silence) else LEASE_ENDED
+        return run(argv, timeout, wakeup, signals) if receive_keys(options["keys"], wakeup, timeout) else LEASE_ENDED
     finally:
         for path in Path(options["keys"]).iterdir():
             path.unlink()
 
 
-def hold(argv, silence, woken, ending, ear=0):
-    """Run the program until it exits or the lease expires; `ear` is the file descriptor of the runner."""
+def run(argv, timeout, wakeup, signals, runner_fd=0):
+    """Run the program until it exits or the lease expires; `runner_fd` is the file descriptor of the runner."""
     program = spawn(argv)
-    heard = time.monotonic()
+    last_heard = time.monotonic()
     while True:
-        left = None if silence is None else max(0.0, heard + silence - time.monotonic())
-        ready, _, _ = select.select([ear, woken], [], [], left)
-        if woken in ready:
-            os.read(woken, 4096)
+        left = None if timeout is None else max(0.0, last_heard + timeout - time.monotonic())
+        ready, _, _ = select.select([runner_fd, wakeup], [], [], left)
+        if wakeup in ready:
+            os.read(wakeup, 4096)
         code = reap().get(program)
         if code is not None:
             end_all()
             return code
-        if ending or (0 in ready and not os.read(0, 4096)):
+        if signals or (0 in ready and not os.read(0, 4096)):
             end_all()
             return LEASE_ENDED
         if 0 in ready:
-            heard = time.monotonic()
-        elif silence is not None and time.monotonic() >= heard + silence:
-            os.write(2, f"lease: nothing heard from the runner for {silence:g} s\n".encode())
+            last_heard = time.monotonic()
+        elif timeout is not None and time.monotonic() >= last_heard + timeout:
+            os.write(2, f"lease: nothing heard from the runner for {timeout:g} s\n".encode())
             end_all()
             return LEASE_ENDED
 

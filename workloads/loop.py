@@ -50,10 +50,10 @@ from profiling import profile
 # Seconds for which the input is timed alone.
 INPUT_SECONDS = 2.0
 # With --iterations=0: the shortest window in seconds, the number of windows aimed at, and the fewest. A given --window is shortened if the
-# fewest windows would take more than `PATIENCE` times the requested seconds.
-LEAST_WINDOW_SECONDS, WINDOWS, FEWEST_WINDOWS, PATIENCE = 1.2, 15, 5, 4
+# fewest windows would take more than `MAX_OVERRUN` times the requested seconds.
+MIN_WINDOW_SECONDS, TARGET_WINDOWS, MIN_WINDOWS, MAX_OVERRUN = 1.2, 15, 5, 4
 # The last steps of the warm-up determine the rate: a quarter of them, and at least two if there are enough.
-TIMED_SHARE, FEWEST_TIMED = 4, 2
+TIMED_DIVISOR, MIN_TIMED = 4, 2
 
 
 class Training:
@@ -147,8 +147,8 @@ def report(training, events, args, *, world_size):
             input_alone(training, events, samples=samples)
     events.nccl()
     norm = finite(training.parameter_norm())
-    held = {"state_bytes": training.state_bytes()} if hasattr(training, "state_bytes") else {}
-    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm, **held)
+    state = {"state_bytes": training.state_bytes()} if hasattr(training, "state_bytes") else {}
+    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm, **state)
 
 
 def input_alone(training, events, *, samples):
@@ -175,8 +175,8 @@ def input_alone(training, events, *, samples):
 def train(training, events, args):
     """Run the measured iterations, or a profiling pass, as requested. Returns the number of iterations."""
     if args.profile:
-        asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
-        return profile(training, events, kind=args.profile, **asked, window=args.window)
+        options = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
+        return profile(training, events, kind=args.profile, **options, window=args.window)
     lengths = {
         "iterations": args.iterations,
         "warmup": args.warmup,
@@ -193,12 +193,12 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     `samples`: samples per iteration of this rank. `window`: iterations between two edges. `probe`: message sizes in bytes for which the wires
     are timed before the first step; if any is given, the devices are timed after the last warm-up step. `epochs`: the `Epochs` that divide
     the iterations and validate after each epoch, or None. With `iterations` 0, the rate of the warm-up decides how many iterations take
-    `seconds`, in windows of about a `WINDOWS`th of that unless `window` is given; all ranks use the same numbers and emit pace. Returns
+    `seconds`, in windows of about a `TARGET_WINDOWS`th of that unless `window` is given; all ranks use the same numbers and emit pace. Returns
     the number of iterations.
     """
     if probe:
-        took = wires(training, events, sizes=probe)
-        collectives(training, events, took=took)
+        timings = wires(training, events, sizes=probe)
+        collectives(training, events, timings=timings)
         peak(training, events)
     losses = [training.step()]
     training.synchronize()
@@ -207,7 +207,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
         events.emit("compiled", **training.compiled())
     if found := (training.effects() if hasattr(training, "effects") else {}):
         events.emit("techniques", effects=found)
-    timed = 0 if iterations else min(max(FEWEST_TIMED, warmup // TIMED_SHARE), warmup - 1)
+    timed = 0 if iterations else min(max(MIN_TIMED, warmup // TIMED_DIVISOR), warmup - 1)
     losses += [training.step() for _ in range(warmup - 1 - timed)]
     training.synchronize()
     if not iterations:
@@ -236,10 +236,10 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
         windows.run(count)
         done += count
         if epochs is None:
-            windows.tell(left=training.lag)
-        elif epochs.ended(*windows.tell(left=0)):
+            windows.emit_done(left=training.lag)
+        elif epochs.add_window(*windows.emit_done(left=0)):
             windows.start = training.start()
-    windows.tell(left=0)
+    windows.emit_done(left=0)
     training.barrier()  # the counters include every rank's last step
     events.net("stop")
     events.usage("stop")
@@ -253,9 +253,9 @@ def pace(step_seconds, *, seconds, window):
         refuse(
             "--iterations=0 needs a warm-up of two steps and ranks that can tell each other its rate; give --iterations"
         )
-    wanted = window or math.ceil(max(LEAST_WINDOW_SECONDS, seconds / WINDOWS) / step_seconds)
-    window = max(1, min(wanted, int(PATIENCE * seconds / FEWEST_WINDOWS / step_seconds)))
-    return window * max(FEWEST_WINDOWS, math.ceil(seconds / (window * step_seconds))), window
+    target = window or math.ceil(max(MIN_WINDOW_SECONDS, seconds / TARGET_WINDOWS) / step_seconds)
+    window = max(1, min(target, int(MAX_OVERRUN * seconds / MIN_WINDOWS / step_seconds)))
+    return window * max(MIN_WINDOWS, math.ceil(seconds / (window * step_seconds))), window
 
 
 class Windows:
@@ -265,19 +265,19 @@ class Windows:
         """Start the clock with an idle device."""
         self.training, self.events, self.warmup, self.samples = training, events, warmup, samples
         self.done = self.index = 0
-        self.open = deque()
+        self.pending = deque()
         self.start = training.start()
 
     def run(self, count):
         batches = self.training.batches
-        self.open.append((count, self.training.window(count), batches.waited(), batches.units()))
+        self.pending.append((count, self.training.window(count), batches.waited(), batches.units()))
 
-    def tell(self, *, left):
+    def emit_done(self, *, left):
         """Wait for all open windows but the last `left` and emit them; return losses and seconds of the last one emitted."""
         values, seconds = [], 0.0
-        while len(self.open) > left:
-            count, passed, waited, units = self.open.popleft()
-            end, values, step_seconds = passed()
+        while len(self.pending) > left:
+            count, finish, waited, units = self.pending.popleft()
+            end, values, step_seconds = finish()
             seconds = end - self.start
             self.events.window(
                 step_seconds,
@@ -305,7 +305,7 @@ class Epochs:
     def left(self):
         return self.iterations - len(self.losses)
 
-    def ended(self, losses, seconds):
+    def add_window(self, losses, seconds):
         """Add a window's losses and seconds. Return whether that completed the epoch; all ranks have validated then.
 
         Emits `epoch` at its end: seconds are those of its windows, train_loss is the mean of its losses on this rank.

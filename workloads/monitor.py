@@ -29,21 +29,21 @@ from monitor_sampler import Sampler
 
 DRIVER = "/proc/driver/nvidia/version"  # exists while the kernel has an NVIDIA driver
 FLUSH_S = 1.0
-PATIENCE_S = 2.0  # before a call counts as stalled
-OPENING_S = 20.0  # without persistence mode, the driver first wakes every GPU of the host, which takes seconds each
-ENDING_S = 0.5  # for samplers to release their resources; the lease kills everything after five seconds
+STALL_S = 2.0  # before a call counts as stalled
+NVML_OPEN_S = 20.0  # without persistence mode, the driver first wakes every GPU of the host, which takes seconds each
+SHUTDOWN_S = 0.5  # for samplers to release their resources; the lease kills everything after five seconds
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--node", required=True, help="the runner's name of this host")
-    parser.add_argument("--hz", type=beats, default=10.0, help="samples a second")
+    parser.add_argument("--hz", type=positive_rate, default=10.0, help="samples a second")
     parser.add_argument("--gpus", type=indices, help="NVML's indices of the GPUs on the host, such as 0,1")
     options = parser.parse_args()
-    ending = Ending()
+    stopping = ExitRequest()
     events = Events(rank=0)
     host = Host()
-    gpus, silent, sources, dcgm = find_gpus(options.gpus, options.hz, ending)
+    gpus, silent, sources, dcgm = find_gpus(options.gpus, options.hz, stopping)
     sources.update(host.sources)
     described = [gpu.describe() for gpu in gpus]
     events.emit(
@@ -57,12 +57,12 @@ def main():
     for gpu, reason in silent.items():
         writer.trouble(gpu, gpu.columns, reason)
     due = start + FLUSH_S
-    while not ending.within(max(0.0, due - time.monotonic())):
+    while not stopping.wait(max(0.0, due - time.monotonic())):
         writer.flush()
         due = max(due + FLUSH_S, time.monotonic())
     for sampler in samplers:
-        sampler.ending = True
-    deadline = time.monotonic() + ENDING_S
+        sampler.stopping = True
+    deadline = time.monotonic() + SHUTDOWN_S
     while any(sampler.is_alive() for sampler in samplers) and time.monotonic() < deadline:
         time.sleep(0.01)
     if dcgm is not None:
@@ -71,7 +71,7 @@ def main():
     events.emit("monitor_stop", samples=writer.rows, seconds=time.monotonic() - start, cpu_s=cpu_seconds() - used)
 
 
-def beats(word):
+def positive_rate(word):
     """Parse samples per second; argparse turns the ValueError into a message."""
     value = float(word)
     if not 0 < value <= 1000:
@@ -89,7 +89,7 @@ def cpu_seconds():
     return time.process_time() + children.children_user + children.children_system
 
 
-class Ending:
+class ExitRequest:
     """Detects when to exit: end of standard input, SIGTERM or SIGINT."""
 
     def __init__(self):
@@ -102,35 +102,35 @@ class Ending:
         if not stat.S_ISCHR(os.fstat(0).st_mode):
             self.inputs.append(0)
 
-    def within(self, seconds):
+    def wait(self, seconds):
         """Wait at most `seconds`; return whether the end came. Anything written to standard input is discarded."""
         ready, _, _ = select.select(self.inputs, [], [], seconds)
         return self.woken in ready or (0 in ready and not os.read(0, 4096))
 
 
-def find_gpus(wanted, hz, ending):
-    """Find the GPUs, or give up at `ending`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
-    if wanted == []:
+def find_gpus(indices_wanted, hz, stopping):
+    """Find the GPUs, or give up at `stopping`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
+    if indices_wanted == []:
         why = "no GPU was asked for" if Path(DRIVER).exists() else "no NVIDIA device"
         return [], {}, dict.fromkeys(("nvml", "gpm", "dcgm"), why), None
-    answer = []
-    opening = threading.Thread(target=lambda: answer.append(monitor_nvml.find(wanted)), daemon=True)
-    opening.start()
-    deadline = time.monotonic() + OPENING_S
-    while opening.is_alive() and time.monotonic() < deadline and not ending.within(0.01):
+    opened = []
+    opener = threading.Thread(target=lambda: opened.append(monitor_nvml.find(indices_wanted)), daemon=True)
+    opener.start()
+    deadline = time.monotonic() + NVML_OPEN_S
+    while opener.is_alive() and time.monotonic() < deadline and not stopping.wait(0.01):
         pass
-    gpus, silent, reason = answer[0] if answer else ([], {}, "NVML did not answer from the beginning on")
+    gpus, silent, reason = opened[0] if opened else ([], {}, "NVML did not answer from the beginning on")
     if not gpus:
         return [], silent, dict.fromkeys(("nvml", "gpm", "dcgm"), reason), None
-    without = [gpu for gpu in gpus if gpu.counters is None]
+    without_gpm = [gpu for gpu in gpus if gpu.counters is None]
     sources = {"nvml": None, "gpm": None, "dcgm": "GPM is here"}
-    if not without:
+    if not without_gpm:
         return gpus, silent, sources, None
     dcgm = Dcgm(hz, monitor_nvml.COUNTERS)
-    sources.update(gpm=without[0].gpm.reason, dcgm=dcgm.reason)
+    sources.update(gpm=without_gpm[0].gpm.reason, dcgm=dcgm.reason)
     if dcgm.reason is None:
-        for gpu in without:
-            gpu.count_by(dcgm)
+        for gpu in without_gpm:
+            gpu.use_dcgm(dcgm)
     return gpus, silent, sources, dcgm
 
 
@@ -147,7 +147,7 @@ class Writer:
         """Write troubles, and the new rows of all devices in one line."""
         times, devices, found = [], [], []
         for sampler in self.samplers:
-            self.notice_stall(sampler)
+            self.report_stall(sampler)
             for columns, reason in drain(sampler.troubles):
                 self.trouble(sampler.device, columns, reason)
             for now, values in drain(sampler.rows):
@@ -162,14 +162,14 @@ class Writer:
             columns[name] = [values.get(name) for values in found]
         self.events.rows("telemetry", columns)
 
-    def notice_stall(self, sampler):
+    def report_stall(self, sampler):
         """Report each call that does not return, once."""
-        asked = sampler.asked
-        if asked is None or time.monotonic() - asked < PATIENCE_S or self.stalls.get(sampler) == asked:
+        call_began = sampler.call_began
+        if call_began is None or time.monotonic() - call_began < STALL_S or self.stalls.get(sampler) == call_began:
             return
-        self.stalls[sampler] = asked
+        self.stalls[sampler] = call_began
         device = sampler.device
-        self.trouble(device, device.columns, f"{device.asks} did not answer for {PATIENCE_S:g} s")
+        self.trouble(device, device.columns, f"{device.answerer} did not answer for {STALL_S:g} s")
 
     def trouble(self, device, columns, reason):
         self.events.emit("trouble", device=device.name, fields=list(columns), reason=reason)

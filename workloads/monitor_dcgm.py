@@ -25,33 +25,33 @@ NAMES = {
     "NVLRX": ("nvlink_rx_rate", 1),
 }
 FIELDS = "52,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011,1012"  # NVML's index of the GPU, then NAMES
-SHORTEST_MS = 100  # profiling fields are invalid below it: github.com/NVIDIA/DCGM/issues/310
-PATIENCE_S = 3.0  # for connecting and the first row
-SILENT_ROWS = 20  # a field without a value in so many rows will never have one: multiplexed fields take turns faster
+MIN_INTERVAL_MS = 100  # profiling fields are invalid below it: github.com/NVIDIA/DCGM/issues/310
+CONNECT_S = 3.0  # for connecting and the first row
+MAX_SILENT_ROWS = 20  # after these, a field without a value will never have one: multiplexed fields take turns faster
 
 
 class Table:
     def __init__(self):
         self.header = None
 
-    def line(self, text):
+    def parse(self, text):
         """Parse one line: (NVML's index, {column: value}), or None if it holds no values.
 
         A value is "N/A" until it has been measured, if the GPU lacks it, and while fields take turns.
         """
-        words = text.split()
-        if words and words[0] == "#Entity":
-            self.header = words[1:]
-        if self.header is None or len(words) != len(self.header) + 2 or words[0] != "GPU":
+        fields = text.split()
+        if fields and fields[0] == "#Entity":
+            self.header = fields[1:]
+        if self.header is None or len(fields) != len(self.header) + 2 or fields[0] != "GPU":
             return None
-        cells = dict(zip(self.header, words[2:]))  # noqa: B905 - Python 3.6
+        cells = dict(zip(self.header, fields[2:]))  # noqa: B905 - Python 3.6
         index = cells.get("NVIDX", "N/A")
         values = {}
         for name, (column, unit) in NAMES.items():
             cell = cells.get(name, "N/A")
             if cell != "N/A":
                 values[column] = round(float(cell) * unit, 2) if unit > 1 else int(cell)
-        return int(words[1] if index == "N/A" else index), values
+        return int(fields[1] if index == "N/A" else index), values
 
 
 class Dcgm(threading.Thread):
@@ -70,15 +70,15 @@ class Dcgm(threading.Thread):
             self.reason = "no dcgmi on the PATH"
             return
         self.child = subprocess.Popen(
-            ["dcgmi", "dmon", "-d", str(max(SHORTEST_MS, round(1000 / hz))), "-e", FIELDS],
+            ["dcgmi", "dmon", "-d", str(max(MIN_INTERVAL_MS, round(1000 / hz))), "-e", FIELDS],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             universal_newlines=True,
         )
         self.start()
-        if not self.answered.wait(PATIENCE_S):
-            self.reason = f"dcgmi did not answer for {PATIENCE_S:g} s"
+        if not self.answered.wait(CONNECT_S):
+            self.reason = f"dcgmi did not answer for {CONNECT_S:g} s"
             self.stop()
 
     def run(self):
@@ -87,7 +87,7 @@ class Dcgm(threading.Thread):
         try:
             for line in self.child.stdout:
                 last = line.strip() or last
-                found = table.line(line)
+                found = table.parse(line)
                 if found is not None:
                     self.latest[found[0]] = found[1]
                     self.answered.set()
@@ -111,7 +111,7 @@ class Dcgm(threading.Thread):
         return [self.value(index, column, values) for column in self.columns]
 
     def value(self, index, column, values):
-        if (index, column) in self.seen or self.rows[index] < SILENT_ROWS:
+        if (index, column) in self.seen or self.rows[index] < MAX_SILENT_ROWS:
             return values.get(column)
         return Missing("DCGM has no value of it for this GPU")
 

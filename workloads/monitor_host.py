@@ -14,7 +14,7 @@ except ImportError:
     psutil = None
 
 NO_PSUTIL = "psutil is not installed beside the sampler"
-SELDOM_S = 0.5  # between two sums of bytes, which cost more than everything else together
+BYTES_S = 0.5  # between two sums of bytes, which cost more than everything else together
 CLOCK_S = 1.0  # reading a core's clock asks the core itself, which wakes it
 
 
@@ -24,18 +24,18 @@ class Host(Device):
     def __init__(self, sysfs="/sys"):
         rapl = Rapl(sysfs)
         self.sources = {"psutil": None if psutil else NO_PSUTIL, "rapl": rapl.reason}
-        self.disks = with_hardware(Path(sysfs, "block"))
-        self.interfaces = with_hardware(Path(sysfs, "class/net"))
+        self.disks = hardware_backed(Path(sysfs, "block"))
+        self.interfaces = hardware_backed(Path(sysfs, "class/net"))
         parts = [
             Part(("core_percent",), self.cores),
             Part(("memory_mib",), self.memory),
-            Part(("disk_read_bytes", "disk_write_bytes"), self.disk, SELDOM_S),
-            Part(("net_rx_bytes", "net_tx_bytes"), self.net, SELDOM_S),
+            Part(("disk_read_bytes", "disk_write_bytes"), self.disk, BYTES_S),
+            Part(("net_rx_bytes", "net_tx_bytes"), self.net, BYTES_S),
             Part(("clock_mhz",), self.clock, CLOCK_S),
         ]
         for part in parts if psutil is None else ():
-            part.read = none_of(part.columns, NO_PSUTIL)
-        parts.append(Part(("energy_j",), rapl.read if rapl.reason is None else none_of(["energy_j"], rapl.reason)))
+            part.read = missing(part.columns, NO_PSUTIL)
+        parts.append(Part(("energy_j",), rapl.read if rapl.reason is None else missing(["energy_j"], rapl.reason)))
         super().__init__("host", parts)
 
     def begin(self):
@@ -52,11 +52,11 @@ class Host(Device):
         return [(memory.total - memory.available) >> 20]
 
     def disk(self):
-        counters = of_these(psutil.disk_io_counters(perdisk=True, nowrap=False) or {}, self.disks)
+        counters = selected(psutil.disk_io_counters(perdisk=True, nowrap=False) or {}, self.disks)
         return [sum(disk.read_bytes for disk in counters), sum(disk.write_bytes for disk in counters)]
 
     def net(self):
-        counters = of_these(psutil.net_io_counters(pernic=True, nowrap=False) or {}, self.interfaces)
+        counters = selected(psutil.net_io_counters(pernic=True, nowrap=False) or {}, self.interfaces)
         return [sum(wire.bytes_recv for wire in counters), sum(wire.bytes_sent for wire in counters)]
 
     def clock(self):
@@ -64,12 +64,12 @@ class Host(Device):
         return [Missing("the kernel tells no clock") if frequency is None else round(frequency.current)]
 
 
-def none_of(columns, reason):
+def missing(columns, reason):
     """Make a part's `read` that returns only the reason."""
     return lambda: [Missing(reason)] * len(columns)
 
 
-def with_hardware(folder):
+def hardware_backed(folder):
     """Names of the disks or interfaces that are backed by hardware.
 
     Bytes of a logical volume are also counted for its disk, those of a bridge or bond for its interfaces: a sum over all counts twice.
@@ -80,7 +80,7 @@ def with_hardware(folder):
         return frozenset()
 
 
-def of_these(counters, names):
+def selected(counters, names):
     """Counters of the `names`; if none is here (a network namespace has no hardware), of all but loopback."""
     chosen = [counter for name, counter in counters.items() if name in names]
     return chosen or [counter for name, counter in counters.items() if name != "lo" and not name.startswith("loop")]

@@ -9,12 +9,12 @@ import os
 import time
 from pathlib import Path
 
-from monitor_sampler import JITTER, Device, Lost, Missing, Part
+from monitor_sampler import DUE_SHARE, Device, Lost, Missing, Part
 
 ALL_LINKS = 0xFFFFFFFF  # nvml.h: a scopeId of UINT_MAX adds up all links of a GPU
 UNKNOWN = "this nvidia-ml-py does not know "
 KIB, MIB = 1 << 10, 1 << 20
-RARELY_S = 1.0  # between two readings of slowly changing values
+SLOW_S = 1.0  # between two readings of slowly changing values
 ENERGY_S = 0.5  # the counter takes 4 ms to read on an H200 (driver 580), a thousand times as long as the others
 GPM_S = 0.1  # the shortest interval that GPM measures on Hopper: github.com/NVIDIA/DCGM/issues/310
 
@@ -66,9 +66,9 @@ def find(indices=None):
     found, silent = [], {}
     wanted = range(count) if indices is None else sorted(indices)
     # A container with a subset of the host's GPUs numbers them from 0, in the same order.
-    places = range(count) if len(wanted) == count else wanted
-    for index, place in zip(wanted, places):  # noqa: B905 - Python 3.6
-        gpu = Gpu(pynvml, index, place)
+    local_indices = range(count) if len(wanted) == count else wanted
+    for index, local_index in zip(wanted, local_indices):  # noqa: B905 - Python 3.6
+        gpu = Gpu(pynvml, index, local_index)
         try:
             gpu.open()
             found.append(gpu)
@@ -79,7 +79,7 @@ def find(indices=None):
     return found, silent, None
 
 
-def text(value):
+def decode(value):
     """Decode the bytes that older releases of nvidia-ml-py return."""
     return value if isinstance(value, str) else value.decode()
 
@@ -88,22 +88,22 @@ class Gpu(Device):
     """One GPU.
 
     Attributes:
-        index, place: NVML's index on the host, and its index here.
+        index, local_index: NVML's index on the host, and its index here.
         counters: source of its pipes' utilisation: "gpm", "dcgm", None.
         power_reading: "instant" power, or what nvidia-smi shows as "usage": instantaneous power too up to the A100,
             the mean over the previous second on later GPUs.
     """
 
-    asks = "NVML"
+    answerer = "NVML"
 
-    def __init__(self, nvml, index, place):
+    def __init__(self, nvml, index, local_index):
         self.nvml = nvml
         self.index = index
-        self.place = place
+        self.local_index = local_index
         self.gpm = Gpm(nvml)
         self.counters = None
         self.processes = Processes()
-        self.wrapping = {}
+        self.wrapping_counters = {}
         self.pcie = Part(columns(PCIE_FIELDS), lambda: self.fields(PCIE_FIELDS))
         self.pipes = Part(COUNTERS, self.gpm.read, GPM_S)
         parts = [
@@ -117,9 +117,9 @@ class Gpu(Device):
             Part(("slowdown_bits",), self.slowdowns),
             Part(columns(NVLINK_FIELDS), lambda: self.fields(NVLINK_FIELDS)),
             self.pcie,
-            Part(("ecc_corrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), RARELY_S),
-            Part(("ecc_uncorrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), RARELY_S),
-            Part(("processes",), self.computing, RARELY_S),
+            Part(("ecc_corrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), SLOW_S),
+            Part(("ecc_uncorrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), SLOW_S),
+            Part(("processes",), self.compute_processes, SLOW_S),
             self.pipes,
         ]
         super().__init__(f"gpu{index}", parts)
@@ -130,12 +130,12 @@ class Gpu(Device):
         Raises:
             NVMLError: the GPU does not answer.
         """
-        self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.place)
-        self.uuid = text(self.nvml.nvmlDeviceGetUUID(self.handle))
-        self.model = text(self.nvml.nvmlDeviceGetName(self.handle))
+        self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.local_index)
+        self.uuid = decode(self.nvml.nvmlDeviceGetUUID(self.handle))
+        self.model = decode(self.nvml.nvmlDeviceGetName(self.handle))
         self.limit_w = self.watts(self.nvml.nvmlDeviceGetEnforcedPowerLimit)
         self.default_limit_w = self.watts(self.nvml.nvmlDeviceGetPowerManagementDefaultLimit)
-        self.power_reading = "instant" if self.tells_instant_power() else "usage"
+        self.power_reading = "instant" if self.has_instant_power() else "usage"
         self.counters = "gpm" if self.gpm.open(self.handle) else None
         # PCIe counters have 32 bits: at the 50 GB/s of a GPU with GPM they wrap several times between two samples.
         if self.counters:
@@ -159,7 +159,7 @@ class Gpu(Device):
             "power_reading": self.power_reading,
         }
 
-    def count_by(self, dcgm):
+    def use_dcgm(self, dcgm):
         """Read the pipes' utilisation from DCGM instead."""
         self.counters = "dcgm"
         self.pipes.read = lambda: dcgm.take(self.index)
@@ -167,7 +167,7 @@ class Gpu(Device):
     def begin(self):
         if self.counters == "gpm":
             self.gpm.begin()
-            self.pipes.due = time.monotonic() + GPM_S * JITTER
+            self.pipes.due = time.monotonic() + GPM_S * DUE_SHARE
 
     def end(self):
         self.gpm.end()
@@ -197,7 +197,7 @@ class Gpu(Device):
             raise self.nvml.NVMLError(answer.nvmlReturn)
         return answer.value.uiVal / 1000
 
-    def tells_instant_power(self):
+    def has_instant_power(self):
         """Whether this driver and release of nvidia-ml-py report instantaneous power; older ones do not."""
         try:
             self.instant_power()
@@ -225,9 +225,9 @@ class Gpu(Device):
     def fields(self, wanted):
         """Counters of PCIe or NVLink in one call (nvmlDeviceGetPcieThroughput would take 20 ms)."""
         known = [(getattr(self.nvml, field), scope) for _, field, scope, _ in wanted if hasattr(self.nvml, field)]
-        told = iter(self.nvml.nvmlDeviceGetFieldValues(self.handle, known) if known else ())
+        answers = iter(self.nvml.nvmlDeviceGetFieldValues(self.handle, known) if known else ())
         return [
-            self.field(column, next(told), unit) if hasattr(self.nvml, field) else Missing(UNKNOWN + field)
+            self.field(column, next(answers), unit) if hasattr(self.nvml, field) else Missing(UNKNOWN + field)
             for column, field, _, unit in wanted
         ]
 
@@ -237,23 +237,23 @@ class Gpu(Device):
             return Missing(str(self.nvml.NVMLError(answer.nvmlReturn)))
         if answer.valueType != self.nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
             return answer.value.ullVal * unit
-        counter = self.wrapping.setdefault(column, Wrapping())
-        return counter.go_on(answer.value.uiVal) * unit
+        counter = self.wrapping_counters.setdefault(column, WrappingCounter())
+        return counter.unwrap(answer.value.uiVal) * unit
 
     def ecc(self, kind):
         return [self.nvml.nvmlDeviceGetTotalEccErrors(self.handle, kind, self.nvml.NVML_VOLATILE_ECC)]
 
-    def computing(self):
-        return [self.processes.tell(self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle))]
+    def compute_processes(self):
+        return [self.processes.describe_all(self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle))]
 
 
-class Wrapping:
+class WrappingCounter:
     """A 32-bit counter, read often enough that it wraps at most once between two readings."""
 
     def __init__(self):
         self.last, self.rounds = 0, 0
 
-    def go_on(self, value):
+    def unwrap(self, value):
         """Take the next reading; return what a wider counter would show."""
         self.rounds += value < self.last
         self.last = value
@@ -328,12 +328,12 @@ class Processes:
     own, and only the session that the runner started identifies the run of a rank.
     """
 
-    def __init__(self, proc="/proc", me=None):
+    def __init__(self, proc="/proc", own_pid=None):
         self.proc = Path(proc)
         self.owners = {}
-        self.above_me = set(self.line(me or os.getpid()))
+        self.own_ancestors = set(self.ancestors(own_pid or os.getpid()))
 
-    def tell(self, processes):
+    def describe_all(self, processes):
         """Return [{pid, memory_mib, cgroup, session}]; null if the kernel or NVML withholds a value."""
         self.owners = {process.pid: self.owners.get(process.pid) or self.owner(process.pid) for process in processes}
         return [
@@ -351,13 +351,13 @@ class Processes:
         try:
             # One line per hierarchy; an unused hierarchy says "/", so that the longest path identifies the group.
             groups = [line.split(":", 2)[2] for line in (folder / "cgroup").read_text().splitlines()]
-            oldest = [pid, *(each for each in self.line(pid) if each not in self.above_me)][-1]
+            oldest = [pid, *(each for each in self.ancestors(pid) if each not in self.own_ancestors)][-1]
             session = int(self.stat(oldest)[3])
         except (OSError, IndexError, ValueError):
             return {"cgroup": None, "session": None}
         return {"cgroup": max(groups, key=len, default=None), "session": session}
 
-    def line(self, pid):
+    def ancestors(self, pid):
         """Process ids of a process and its ancestors, youngest first."""
         found = []
         while pid:

@@ -12,9 +12,9 @@ import threading
 import time
 from collections import deque
 
-NAP_S = 0.25  # longest sleep, so that a sampler with a long interval notices its end soon
-JITTER = 0.95  # share of a part's interval after which it is due again: threads wake late, by varying amounts
-UNEVEN = (0.75, 1.25)  # shortest and longest interval between two samples, relative to the mean
+MAX_NAP_S = 0.25  # longest sleep, so that a sampler with a long interval notices its end soon
+DUE_SHARE = 0.95  # share of a part's interval after which it is due again: threads wake late, by varying amounts
+INTERVAL_RANGE = (0.75, 1.25)  # shortest and longest interval between two samples, relative to the mean
 
 
 class Missing:
@@ -43,9 +43,9 @@ class Part:
 
 
 class Device:
-    """A named set of parts; `asks` names what answers its calls."""
+    """A named set of parts; `answerer` names what answers its calls."""
 
-    asks = "the kernel"
+    answerer = "the kernel"
 
     def __init__(self, name, parts):
         self.name = name
@@ -65,7 +65,7 @@ class Device:
         """Whether a retry is pointless; raises `Lost` if the whole device is gone."""
         return isinstance(error, Lost)
 
-    def ask_slow_ones(self):
+    def select_slow_parts(self):
         """Make the next reading cover exactly the parts that are not read at every sample; return whether there are any.
 
         For the last reading of a short run: the increase of a counter follows from its readings before and after the run.
@@ -80,7 +80,7 @@ class Device:
         for part in tuple(self.parts):
             if part.due > now:
                 continue
-            part.due = now + part.every_s * JITTER
+            part.due = now + part.every_s * DUE_SHARE
             try:
                 values.update(zip(part.columns, part.read()))  # noqa: B905 - the reading may be empty
             except Exception as error:  # noqa: BLE001 - no failure of one part may end the others
@@ -91,10 +91,10 @@ class Device:
 
 
 class Sampler(threading.Thread):
-    """Reads a device `hz` times a second on average until `ending` is set.
+    """Reads a device `hz` times a second on average until `stopping` is set.
 
     Queues its results for a writing thread: `rows` of (monotonic seconds, {column: value}), `troubles` of (columns, reason).
-    `asked` is the start time of the call in progress, None between calls.
+    `call_began` is the start time of the call in progress, None between calls.
     """
 
     def __init__(self, device, hz):
@@ -103,59 +103,59 @@ class Sampler(threading.Thread):
         self.period = 1.0 / hz
         self.rows = deque()
         self.troubles = deque()
-        self.asked = None
-        self.ending = False
-        self._told = set()
+        self.call_began = None
+        self.stopping = False
+        self._reported = set()
 
     def run(self):
-        """Sample until `ending` is set or the device is lost."""
+        """Sample until `stopping` is set or the device is lost."""
         try:
-            self._each(self.device.begin)
+            self._time_call(self.device.begin)
             begun = False
             due = time.monotonic() + self.period  # the first row, too, covers about a whole period
-            while not self.ending:
+            while not self.stopping:
                 left = due - time.monotonic()
                 if left > 0:  # not Event.wait: before Python 3.11 it follows the wall clock, which may jump
-                    time.sleep(min(left, NAP_S))
+                    time.sleep(min(left, MAX_NAP_S))
                     continue
-                self._each(self._sample)
+                self._time_call(self._sample)
                 begun = True
-                due = next_beat(due, self.period * random.uniform(*UNEVEN), time.monotonic())
-            if begun and self.device.ask_slow_ones():
-                self._each(self._sample)
+                due = next_sample(due, self.period * random.uniform(*INTERVAL_RANGE), time.monotonic())
+            if begun and self.device.select_slow_parts():
+                self._time_call(self._sample)
             self.device.end()
         except Lost as error:
-            self._tell({column: Missing(str(error)) for column in self.device.columns})
+            self._report({column: Missing(str(error)) for column in self.device.columns})
         except Exception as error:  # noqa: BLE001 - any failure must be reported
-            self._tell({column: Missing(f"the sampler failed: {error!r}") for column in self.device.columns})
-        self.asked = None
+            self._report({column: Missing(f"the sampler failed: {error!r}") for column in self.device.columns})
+        self.call_began = None
 
-    def _each(self, call):
-        self.asked = time.monotonic()
+    def _time_call(self, call):
+        self.call_began = time.monotonic()
         call()
-        self.asked = None
+        self.call_began = None
 
     def _sample(self):
-        now = self.asked
+        now = self.call_began
         values = self.device.read(now)
         missing = {name: value for name, value in values.items() if isinstance(value, Missing)}
         if missing:
-            self._tell(missing)
+            self._report(missing)
             values = {name: value for name, value in values.items() if name not in missing}
         self.rows.append((now, values))
 
-    def _tell(self, missing):
+    def _report(self, missing):
         """Report each column and reason once: a value that flaps ten times a second is one trouble."""
         reasons = {}
         for column, value in missing.items():
-            if (column, value.reason) not in self._told:
-                self._told.add((column, value.reason))
+            if (column, value.reason) not in self._reported:
+                self._reported.add((column, value.reason))
                 reasons.setdefault(value.reason, []).append(column)
         for reason, columns in reasons.items():
             self.troubles.append((columns, reason))
 
 
-def next_beat(due, interval, now):
+def next_sample(due, interval, now):
     """Return the sample time `interval` after `due`; samples missed during a suspension of the machine are not made up for."""
     following = due + interval
     return following if following > now else now + interval

@@ -37,7 +37,7 @@ EXECUTED = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 # FMAs that all multiprocessors together can issue per cycle.
 PEAK = "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained"
 CYCLES = "smsp__cycles_elapsed.avg"
-OWN = (DURATION, DRAM, TENSOR, CYCLES)
+HARDWARE = (DURATION, DRAM, TENSOR, CYCLES)
 INSTRUCTIONS = (PEAK, *(EXECUTED.format(name) for name in OPERATIONS))
 FLAGS = (
     *("--csv", "--page=raw", "--print-units=base", "--profile-from-start=off", "--target-processes=all"),
@@ -54,30 +54,30 @@ UNITS.update({times + "byte": factor for times, factor in BYTES.items()})
 def main(argv):
     ncu, program = argv[0][len("--ncu=") :], argv[1:]
     try:
-        code, page = run(ncu, OWN, program)
-        own = rows(page)
-        again, instructions = run(ncu, INSTRUCTIONS, program, silent=True) if own and code == 0 else (0, "")
+        code, page = run(ncu, HARDWARE, program)
+        hardware = rows(page)
+        second_code, instructions = run(ncu, INSTRUCTIONS, program, silent=True) if hardware and code == 0 else (0, "")
     except OSError as error:
         sys.stderr.write(f"ncu: {ncu}: {error.strerror}\n")
         return 127
     sys.stdout.write(page + instructions)
     # ncu's own errors (missing permission for counters, for one) end the log.
     sys.stderr.writelines(line + "\n" for line in (page + instructions).splitlines() if line.startswith("==ERROR=="))
-    if again:
-        sys.stderr.write(f"ncu: the run that counts operations ended with {again}; there are none\n")
-    found = kernels(own, [] if again else rows(instructions))
-    if found:
-        Events(rank=0).table("kernels", columns(found))
+    if second_code:
+        sys.stderr.write(f"ncu: the run that counts operations ended with {second_code}; there are none\n")
+    launches = kernels(hardware, [] if second_code else rows(instructions))
+    if launches:
+        Events(rank=0).table("kernels", columns(launches))
     return 128 - code if code < 0 else code
 
 
 def run(ncu, metrics, program, *, silent=False):
     """Run the program under ncu, discarding its output if `silent`; return its exit code and the raw page."""
-    there = subprocess.DEVNULL if silent else None
+    output = subprocess.DEVNULL if silent else None
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "ncu.csv"
         command = [ncu, *FLAGS, "--metrics=" + ",".join(metrics), f"--log-file={log}", *program]
-        code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=there, stderr=there)
+        code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         return code, log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
 
@@ -87,20 +87,20 @@ def rows(page):
     header = next((number for number, line in enumerate(lines) if line.startswith('"ID","Process ID"')), None)
     if header is None:
         return []
-    units, *found = list(csv.DictReader(line for line in lines[header:] if line.startswith('"'))) or [{}]
-    return [{name: (text, units[name]) for name, text in row.items()} for row in found]
+    units, *records = list(csv.DictReader(line for line in lines[header:] if line.startswith('"'))) or [{}]
+    return [{name: (text, units[name]) for name, text in row.items()} for row in records]
 
 
-def kernels(own, instructions):
+def kernels(hardware, instructions):
     """Join the rows of both runs: one dict of columns per kernel; a counter that this GPU lacks is None."""
     executed = defaultdict(list)
     for row in reversed(instructions):
         executed[_launch(row)].append(row)
-    return [_kernel(row, executed[_launch(row)].pop() if executed[_launch(row)] else {}) for row in own]
+    return [_kernel(row, executed[_launch(row)].pop() if executed[_launch(row)] else {}) for row in hardware]
 
 
-def columns(found):
-    return {name: [kernel[name] for kernel in found] for name in found[0]}
+def columns(launches):
+    return {name: [kernel[name] for kernel in launches] for name in launches[0]}
 
 
 def _launch(row):

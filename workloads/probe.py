@@ -54,11 +54,11 @@ def wrong_elements(results, devices):
     """Number of result elements that differ from the sum of the parts of `devices` devices."""
     import numpy as np
 
-    found = 0
+    wrong = 0
     for result in results:
         total = np.arange(result.size, dtype=np.int32) % PERIOD * devices + devices * (devices - 1) // 2
-        found += int((result != total).sum())
-    return found
+        wrong += int((result != total).sum())
+    return wrong
 
 
 def bus_factor(operation, devices):
@@ -85,21 +85,21 @@ def wires(training, events, *, sizes):
 
     Returns this rank's median seconds by size; empty if there is no other device.
     """
-    began, took = time.monotonic(), {}
+    began, median_seconds = time.monotonic(), {}
     for size in sizes:
         exchange = training.exchange(size // ELEMENT_BYTES)
         if exchange is None:
-            return took
+            return median_seconds
         seconds = [timed(exchange, training) for _ in range(1 + TIMED)][1:]
         wrong = wrong_elements(exchange.results(), exchange.devices)
-        took[size] = statistics.median(seconds)
+        median_seconds[size] = statistics.median(seconds)
         if events.rank == 0:
-            found = bandwidths(exchange.operation, exchange.devices, size, took[size])
+            fields = bandwidths(exchange.operation, exchange.devices, size, median_seconds[size])
             events.emit(
-                "bandwidth", elements=size // ELEMENT_BYTES, dtype="float", seconds=seconds, wrong=wrong, **found
+                "bandwidth", elements=size // ELEMENT_BYTES, dtype="float", seconds=seconds, wrong=wrong, **fields
             )
     events.phase("probe_wires", began)
-    return took
+    return median_seconds
 
 
 def timed(exchange, training):
@@ -132,9 +132,9 @@ def compute(training, events):
         training.synchronize()
         seconds.append(time.monotonic() - start)
     events.emit("compute", seconds=seconds)
-    passed = training.backward() if hasattr(training, "backward") else None
-    if passed:
-        events.emit("backward", **passed)
+    backward_fields = training.backward() if hasattr(training, "backward") else None
+    if backward_fields:
+        events.emit("backward", **backward_fields)
     events.phase("probe_compute", began)
 
 
@@ -148,8 +148,7 @@ def peak(training, events):
     began = time.monotonic()
     precision = training.args.precision
     training.barrier()
-    found = [fastest(training, kind) for kind in dict.fromkeys((precision, "fp32"))]
-    rate, library = max(found)
+    rate, library = max(fastest(training, kind) for kind in dict.fromkeys((precision, "fp32")))
     cores = len(os.sched_getaffinity(0))
     events.emit("peak", precision=precision, cores=cores, flop_per_s=rate, library=library)
     events.phase("probe_peak", began)

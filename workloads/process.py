@@ -25,9 +25,9 @@ def pin(cpus):
     If there are fewer cores than the ranks want (oversubscription), they are assigned round robin.
     """
     if cpus:
-        offered = sorted(os.sched_getaffinity(0))
+        cores = sorted(os.sched_getaffinity(0))
         first = local_rank() * cpus
-        os.sched_setaffinity(0, {offered[(first + core) % len(offered)] for core in range(cpus)})
+        os.sched_setaffinity(0, {cores[(first + core) % len(cores)] for core in range(cpus)})
 
 
 class Alone:
@@ -55,11 +55,11 @@ class Alone:
         """Do nothing."""
 
 
-def environment(args, **told: object):
+def environment(args, **own_fields: object):
     """The fields of event `env`: those common to all frameworks, and those that a framework adds about itself and its devices."""
     absent = dict.fromkeys(("cuda", "cudnn", "nccl"))
-    here = {"device": args.device, "threads": args.threads, "cpus": sorted(os.sched_getaffinity(0))}
-    return {"python": platform.python_version(), **here, **absent, **told}
+    common = {"device": args.device, "threads": args.threads, "cpus": sorted(os.sched_getaffinity(0))}
+    return {"python": platform.python_version(), **common, **absent, **own_fields}
 
 
 def leave():

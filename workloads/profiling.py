@@ -32,13 +32,13 @@ from arguments import refuse
 from cupti import Recorder
 
 PLAIN = 5  # steps right before the profiler starts, synchronized like the profiled ones: they show its overhead
-MOST_WINDOWS = 10
-STEADY = 0.05  # largest difference of two windows, as a share of the slower one
-SAMPLED_S = 3.0  # 30 samples of a sampler at 10 Hz
-MOST_SAMPLED = 1000  # steps; their seconds go into one line
+MAX_WINDOWS = 10
+STEADY_TOLERANCE = 0.05  # largest difference of two windows, as a share of the slower one
+SAMPLED_SECONDS = 3.0  # 30 samples of a sampler at 10 Hz
+MAX_SAMPLED_STEPS = 1000  # steps; their seconds go into one line
 
 
-class Nothing:
+class NoRegion:
     def __enter__(self):
         """Do nothing."""
 
@@ -46,7 +46,7 @@ class Nothing:
         """Do nothing."""
 
 
-NOTHING = Nothing()
+NO_REGION = NoRegion()
 UPDATE = "update"  # backward and optimizer as one: recorded only if requested by name, since its parts are recorded otherwise
 
 
@@ -56,13 +56,13 @@ def realtime_offset_ns():
     Preemption between two clock readings can last milliseconds, which would shift all times of a profiler.
     """
 
-    def look():
+    def reading():
         before = time.monotonic_ns()
         real = time.time_ns()
         after = time.monotonic_ns()
         return after - before, real - (before + after) // 2
 
-    return min(look() for _ in range(5))[1]
+    return min(reading() for _ in range(5))[1]
 
 
 class Regions:
@@ -76,7 +76,7 @@ class Regions:
 
     def __call__(self, name):
         if self.watcher is None or self.only not in {None, name} or (name == UPDATE and self.only is None):
-            return NOTHING
+            return NO_REGION
         return Region(self, name)
 
     def watch(self, watcher, *, only):
@@ -97,7 +97,7 @@ class Region:
 
     def __enter__(self):
         self.regions.watcher.enter()
-        self.range = self.regions.annotate(self.name) if self.regions.annotate else NOTHING
+        self.range = self.regions.annotate(self.name) if self.regions.annotate else NO_REGION
         self.range.__enter__()
         self.start = time.monotonic()
 
@@ -204,7 +204,7 @@ class Memory:
     def note(self, phase):
         for fields in self.training.memory():
             before = self.found.get((phase, fields["device"]), fields)
-            self.found[phase, fields["device"]] = {key: highest(before[key], fields[key]) for key in fields}
+            self.found[phase, fields["device"]] = {key: maximum(before[key], fields[key]) for key in fields}
 
     def emit(self, events):
         for (phase, _), fields in self.found.items():
@@ -222,7 +222,7 @@ class Steps:
         self.events.loss(self.done, values)
         self.done += len(values)
 
-    def together(self, count):
+    def run(self, count):
         """Run steps without synchronizing between them; return the seconds of one."""
         start = time.monotonic()
         losses = [self.training.step() for _ in range(count)]
@@ -231,7 +231,7 @@ class Steps:
         self.note(losses)
         return seconds
 
-    def each(self, count):
+    def run_synchronized(self, count):
         """Run steps, synchronizing after each: (start, end) of each, and their losses, not emitted yet."""
         spans, losses = [], []
         for _ in range(count):
@@ -254,32 +254,32 @@ def profile(training, events, *, kind, after, iterations, region, window):
     memory = Memory(training) if kind == "memory" else None
     if memory:
         memory.note("model")
-    steps.together(1)
+    steps.run(1)
     events.emit("first_step")
     steady = warm_up(steps, after=after, window=window)
-    spans, losses = steps.each(PLAIN)
+    spans, losses = steps.run_synchronized(PLAIN)
     steps.note(losses)
     plain = [] if kind == "calls" else durations(spans)  # a recorder has been on since the start of the process
     if kind == "metrics" and os.environ.get("DLSCALE_COUNTERS") != "ncu":
-        iterations = max(iterations, sampled(training, statistics.median(plain)))
+        iterations = max(iterations, sampled_steps(training, statistics.median(plain)))
     # Not earlier: creating a profiler may slow down everything that follows.
     profiler = training.profiler(kind)
     training.barrier()
     started = {"kind": kind, "source": profiler.source, "iteration": steps.done, "region": region}
     events.emit("profile_start", **started, steady=steady, plain_step_seconds=plain)
     watcher = Watcher(training, profiler, memory, kind=kind, region=region)
-    spans, found = watched(steps, watcher, iterations=iterations, region=region)
+    spans, found = run_profiled(steps, watcher, iterations=iterations, region=region)
 
     if kind == "region":
         for name in sorted({name for name, _, _ in found}):
-            events.emit("regions", name=name, seconds=by_step(found, name, spans))
+            events.emit("regions", name=name, seconds=seconds_by_step(found, name, spans))
     if memory:
         memory.emit(events)
     columns = profiler.columns()
     if columns is not None:
         if region is not None:
-            columns = begun_in(columns, [(start, end) for _, start, end in found])
-        events.table("kernels", columns if kind == "calls" else within(with_regions(columns, found), spans))
+            columns = rows_in_spans(columns, [(start, end) for _, start, end in found])
+        events.table("kernels", columns if kind == "calls" else rows_in_steps(with_regions(columns, found), spans))
     for fields in training.flop_counts():
         events.emit("flop_count", **fields)
     training.barrier()
@@ -287,14 +287,14 @@ def profile(training, events, *, kind, after, iterations, region, window):
     return steps.done
 
 
-def watched(steps, watcher, *, iterations, region):
+def run_profiled(steps, watcher, *, iterations, region):
     """Run the profiled steps: (start, end) of each, and (name, start, end) of the regions in them."""
     training, profiler = steps.training, watcher.profiler
     training.regions.watch(watcher, only=region)
     if not watcher.toggles:
         profiler.start()
     training.barrier()  # ranks take unequal time to start a profiler
-    spans, losses = steps.each(iterations)
+    spans, losses = steps.run_synchronized(iterations)
     if not watcher.toggles:
         profiler.stop()
     found = training.regions.close()
@@ -307,13 +307,13 @@ def warm_up(steps, *, after, window):
     """Run the steps before the plain ones. Returns whether the last two whole windows agree."""
     if after is not None:
         left = max(after - PLAIN - steps.done, 0)
-        seconds = [steps.together(window) for _ in range(left // window)]
+        seconds = [steps.run(window) for _ in range(left // window)]
         if left % window:
-            steps.together(left % window)
+            steps.run(left % window)
         return agree(seconds)
     seconds = []
-    for _ in range(MOST_WINDOWS):
-        mine = steps.together(window)
+    for _ in range(MAX_WINDOWS):
+        mine = steps.run(window)
         slowest = steps.training.ranks.slowest(mine)
         seconds.append(mine if slowest is None else slowest)
         # Processes that can't agree must not each stop at a window of their own choice: the others would wait for them.
@@ -323,21 +323,21 @@ def warm_up(steps, *, after, window):
 
 
 def agree(seconds):
-    """Whether the last two differ by at most `STEADY`; a single one does not agree."""
-    return len(seconds) > 1 and max(seconds[-2:]) - min(seconds[-2:]) <= STEADY * max(seconds[-2:])
+    """Whether the last two differ by at most `STEADY_TOLERANCE`; a single one does not agree."""
+    return len(seconds) > 1 and max(seconds[-2:]) - min(seconds[-2:]) <= STEADY_TOLERANCE * max(seconds[-2:])
 
 
-def sampled(training, seconds):
+def sampled_steps(training, seconds):
     """How many steps of `seconds` a sampler needs, the same number on all ranks; 0 if they can't agree on one."""
     slowest = training.ranks.slowest(seconds)
-    return min(math.ceil(SAMPLED_S / slowest), MOST_SAMPLED) if slowest else 0
+    return min(math.ceil(SAMPLED_SECONDS / slowest), MAX_SAMPLED_STEPS) if slowest else 0
 
 
 def durations(spans):
     return [round(end - start, 7) for start, end in spans]
 
 
-def highest(one, other):
+def maximum(one, other):
     """The maximum of two numbers, or of two equal names; None if either is unknown."""
     return None if one is None or other is None else max(one, other)
 
@@ -348,7 +348,7 @@ def step_of(moment, spans):
     return number if number >= 0 and moment <= spans[number][1] else None
 
 
-def by_step(found, name, spans):
+def seconds_by_step(found, name, spans):
     """Seconds in the region `name` in each step; a step may pass through it more than once."""
     seconds = [0.0] * len(spans)
     for other, start, end in found:
@@ -371,7 +371,7 @@ def with_regions(columns, found):
     return {name: columns.get(name, [None] * size) + regions.get(name, [None] * rows) for name in names}
 
 
-def begun_in(columns, spans):
+def rows_in_spans(columns, spans):
     """Keep the rows that begin in one of these ordered spans; for work of a GPU, its call decides."""
     rows = range(len(columns["start"]))
     kinds, starts = columns["kind"], columns["start"]
@@ -383,7 +383,7 @@ def begun_in(columns, spans):
     return {name: [values[row] for row in kept] for name, values in columns.items()}
 
 
-def within(columns, spans):
+def rows_in_steps(columns, spans):
     """Keep the rows that begin in a step, without profiler start and stop and the barriers."""
     kept = [index for index, moment in enumerate(columns["start"]) if step_of(moment, spans) is not None]
     return {name: [values[index] for index in kept] for name, values in columns.items()}

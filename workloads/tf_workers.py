@@ -77,14 +77,14 @@ def start(args):
     }
 
 
-def say(text):
+def write_line(text):
     """Write one line to standard error in a single call, so that lines of several threads stay whole."""
     os.write(2, (text + "\n").encode("utf-8", "replace"))
 
 
-def mark_lines(rank, stream):
+def tag_lines(rank, stream):
     for line in stream:
-        say("[{}]<stderr>:{}".format(rank, line.decode("utf-8", "replace").rstrip("\n")))
+        write_line("[{}]<stderr>:{}".format(rank, line.decode("utf-8", "replace").rstrip("\n")))
 
 
 def first_failure(workers):
@@ -125,27 +125,27 @@ def end_all(workers):
 def main(argv):
     args = parse(argv)
 
-    def end(number, _frame):
+    def stop(number, _frame):
         for other in (signal.SIGTERM, signal.SIGINT):
             signal.signal(other, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise SystemExit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, stop)
     workers, readers = {}, []
     try:
         workers = start(args)
         readers = [
-            threading.Thread(target=mark_lines, args=(rank, worker.stderr), daemon=True)
+            threading.Thread(target=tag_lines, args=(rank, worker.stderr), daemon=True)
             for rank, worker in workers.items()
         ]
         for reader in readers:
             reader.start()
         failure = first_failure(workers)
         if failure:
-            say("tf_workers: worker {} ended with exit code {}".format(*failure))
+            write_line("tf_workers: worker {} ended with exit code {}".format(*failure))
     except OSError as error:
-        say(f"tf_workers: {args.program[0]}: {error.strerror}")
+        write_line(f"tf_workers: {args.program[0]}: {error.strerror}")
         return 127
     finally:
         end_all(workers)

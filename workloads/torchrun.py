@@ -19,55 +19,55 @@ from importlib.machinery import PathFinder
 from process import leave
 
 # Shape functions, and kernels in Python: a third of the import. Loaded on first use.
-COMPUTING = {"torch._meta_registrations", "torch._native"}
+DEFERRED = {"torch._meta_registrations", "torch._native"}
 # Seconds that the first node waits for a node that does not sign off.
-PATIENCE_S = 5
+SIGN_OFF_S = 5
 
 
-class Later:
+class DeferredImports:
     """Import hook that defers loading these modules until first use."""
 
     def find_spec(self, name, path=None, target=None):
-        spec = PathFinder.find_spec(name, path, target) if name in COMPUTING else None
+        spec = PathFinder.find_spec(name, path, target) if name in DEFERRED else None
         if spec:
             spec.loader = importlib.util.LazyLoader(spec.loader)
         return spec
 
 
-class Farewell:
+class SignOff:
     """Keeps the store of the first node (`rank` 0 of `nodes`) until all others have signed off."""
 
-    def __init__(self, store, place, nodes, rank):
-        self.store, self.place, self.nodes, self.rank = store, place, nodes, rank
+    def __init__(self, store, address, nodes, rank):
+        self.store, self.address, self.nodes, self.rank = store, address, nodes, rank
         if rank == 0 and nodes > 1:  # shares the server of torchrun's own store
-            self.kept = self.join(is_master=True)
+            self.server = self.connect(is_master=True)
 
-    def join(self, *, is_master):
-        patience = timedelta(seconds=PATIENCE_S)
+    def connect(self, *, is_master):
+        patience = timedelta(seconds=SIGN_OFF_S)
         return self.store(
-            *self.place, is_master=is_master, timeout=patience, wait_for_workers=False, multi_tenant=is_master
+            *self.address, is_master=is_master, timeout=patience, wait_for_workers=False, multi_tenant=is_master
         )
 
-    def take(self):
+    def complete(self):
         """Sign off at the first node, or wait there until all others have."""
         with contextlib.suppress(RuntimeError):
             if self.rank:
-                self.join(is_master=False).set(f"gone/{self.rank}", "")
+                self.connect(is_master=False).set(f"gone/{self.rank}", "")
             elif self.nodes > 1:
-                self.kept.wait([f"gone/{number}" for number in range(1, self.nodes)])
+                self.server.wait([f"gone/{number}" for number in range(1, self.nodes)])
 
 
 def main():
-    sys.meta_path.insert(0, Later())
+    sys.meta_path.insert(0, DeferredImports())
     gc.disable()  # an import makes little garbage, and collecting it takes a tenth of its time
     from torch.distributed import TCPStore, run
 
     gc.freeze()
     gc.enable()
     args = run.parse_args(None)
-    farewell = Farewell(TCPStore, (args.master_addr, args.master_port), int(args.nnodes), args.node_rank)
+    sign_off = SignOff(TCPStore, (args.master_addr, args.master_port), int(args.nnodes), args.node_rank)
     run.main()
-    farewell.take()
+    sign_off.complete()
     leave()
 
 

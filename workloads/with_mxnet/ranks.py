@@ -12,7 +12,7 @@ import functools
 from itertools import count
 
 import process
-from collectives import by_horovod, sent
+from collectives import by_horovod, payload
 from probe import part
 from with_mxnet.shim import mx
 
@@ -166,13 +166,13 @@ class Collective:
     def __init__(self, operation, send, ranks, context, elements):
         self.operation, self.send, self.name = operation, send, f"probe.{operation}.{elements}"
         self.number, self.devices, self.share = ranks.rank, ranks.processes, elements // ranks.processes
-        self.sent = mx.nd.array(sent(operation, self.number, self.devices, self.share), ctx=context)
+        self.payload = mx.nd.array(payload(operation, self.number, self.devices, self.share), ctx=context)
 
     def fill(self):
         """Do nothing: the result is allocated."""
 
     def run(self):
-        self.result = self.send(self.sent, self.name)
+        self.result = self.send(self.payload, self.name)
 
     def results(self):
         return [self.result.asnumpy()]

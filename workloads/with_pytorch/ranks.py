@@ -20,7 +20,7 @@ import os
 
 import process
 import torch
-from collectives import by_horovod, sent
+from collectives import by_horovod, payload
 from probe import part
 from torch import distributed
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -86,7 +86,7 @@ class Collective:
     def __init__(self, operation, run, ranks, device, elements):
         self.operation, self.send = operation, run
         self.number, self.devices, self.share = ranks.rank, ranks.world_size, elements // ranks.world_size
-        self.sent = torch.from_numpy(sent(operation, self.number, self.devices, self.share)).to(device)
+        self.payload = torch.from_numpy(payload(operation, self.number, self.devices, self.share)).to(device)
         size = self.share if operation == "reduce_scatter" else self.share * self.devices
         self.result = torch.empty(size, device=device)
 
@@ -94,7 +94,7 @@ class Collective:
         self.result.fill_(-1)  # not a value of any share
 
     def run(self):
-        self.result = self.send(self.result, self.sent)
+        self.result = self.send(self.result, self.payload)
 
     def results(self):
         return [self.result.cpu().numpy()]
@@ -192,8 +192,8 @@ class Ddp(Alone):
         # A separate group, as NCCL keeps memory for each pair of GPUs that has exchanged anything.
         group = distributed.new_group()
 
-        def into(send, result, sent):
-            send(result, sent, group=group)
+        def into(send, result, payload):
+            send(result, payload, group=group)
             return result
 
         known = {
@@ -287,9 +287,9 @@ class Horovod(Alone):
     def collectives(self, device):
         known, missing = by_horovod(self.hvd, on_gpu=device.type == "cuda")
 
-        def named(name, result, sent):
+        def named(name, result, payload):
             del result  # Horovod allocates its own
-            return known[name](sent, f"probe.{name}.{sent.numel()}")
+            return known[name](payload, f"probe.{name}.{payload.numel()}")
 
         yield (
             {name: functools.partial(Collective, name, functools.partial(named, name), self, device) for name in known},

@@ -22,10 +22,10 @@ class Blocked(nn.Conv2d):
 
     def forward(self, images):
         over = self.over
-        height, width = [(over.before, over.behind(pixels)) for pixels in images.shape[2:]]
-        images = functional.pad(images.permute(0, 2, 3, 1), (0, over.more, *width, *height))
-        around = (over.front, over.back)
-        weight = functional.pad(self.weight.permute(0, 2, 3, 1), (0, over.more, *around, *around))
+        height, width = [(over.image_before, over.image_after(pixels)) for pixels in images.shape[2:]]
+        images = functional.pad(images.permute(0, 2, 3, 1), (0, over.extra_channels, *width, *height))
+        around = (over.kernel_before, over.kernel_after)
+        weight = functional.pad(self.weight.permute(0, 2, 3, 1), (0, over.extra_channels, *around, *around))
         return functional.conv2d(self.blocks(images), self.blocks(weight), self.bias)
 
     def blocks(self, pixels):

@@ -15,7 +15,7 @@ import json
 import os
 
 import process
-from collectives import by_horovod, sent
+from collectives import by_horovod, payload
 from probe import part
 from with_tensorflow.shim import tf, values
 
@@ -77,14 +77,14 @@ class Collective:
     def __init__(self, operation, send, ranks, elements):
         self.operation, self.send, self.name = operation, send, f"probe.{operation}.{elements}"
         self.number, self.devices, self.share = ranks.rank, ranks.world_size, elements // ranks.world_size
-        own = values(ranks.strategy, lambda _: tf.constant(sent(operation, self.number, self.devices, self.share)))
-        (self.sent,) = ranks.strategy.experimental_local_results(own)
+        own = values(ranks.strategy, lambda _: tf.constant(payload(operation, self.number, self.devices, self.share)))
+        (self.payload,) = ranks.strategy.experimental_local_results(own)
 
     def fill(self):
         """Do nothing: results are allocated."""
 
     def run(self):
-        self.result = self.send(self.sent, self.name)
+        self.result = self.send(self.payload, self.name)
 
     def results(self):
         return [self.result.numpy()]

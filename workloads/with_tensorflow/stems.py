@@ -28,12 +28,12 @@ class Blocked(keras.layers.Conv2D):
         kernel = tf.cast(tf.convert_to_tensor(self.kernel), images.dtype)
         height, width, channels = map(int, images.shape[1:])
         over = self.over(channels)
-        behind = [over.behind(pixels) for pixels in (height, width)]
-        images = images[:, : height + min(0, behind[0]), : width + min(0, behind[1])]
-        ends = [(over.before, max(0, end)) for end in behind]
-        images = tf.nn.space_to_depth(tf.pad(images, [(0, 0), *ends, (0, over.more)]), over.stride)
-        around = (over.front, over.back)
-        kernel = tf.pad(tf.transpose(kernel, (3, 0, 1, 2)), [(0, 0), around, around, (0, over.more)])
+        image_after = [over.image_after(pixels) for pixels in (height, width)]
+        images = images[:, : height + min(0, image_after[0]), : width + min(0, image_after[1])]
+        ends = [(over.image_before, max(0, end)) for end in image_after]
+        images = tf.nn.space_to_depth(tf.pad(images, [(0, 0), *ends, (0, over.extra_channels)]), over.stride)
+        around = (over.kernel_before, over.kernel_after)
+        kernel = tf.pad(tf.transpose(kernel, (3, 0, 1, 2)), [(0, 0), around, around, (0, over.extra_channels)])
         kernel = tf.transpose(tf.nn.space_to_depth(kernel, over.stride), (1, 2, 3, 0))
         sums = tf.nn.conv2d(images, kernel, strides=1, padding="VALID")
         return tf.nn.bias_add(sums, tf.cast(tf.convert_to_tensor(self.bias), sums.dtype)) if self.use_bias else sums

@@ -37,7 +37,7 @@ class Exchange:
         self.training.now += 0.5
 
     def results(self):
-        sent = [collectives.sent(self.operation, number, self.devices, self.share) for number in range(self.devices)]
+        sent = [collectives.payload(self.operation, number, self.devices, self.share) for number in range(self.devices)]
         return [self.training.spoil(exchanged(self.operation, sent)[self.number])]
 
 
@@ -66,16 +66,16 @@ class Training:
 def emitted(monkeypatch, training, took, *, rank=0):
     monkeypatch.setattr("time.monotonic", lambda: training.now)
     stream = io.StringIO()
-    collectives.collectives(training, events.Events(rank=rank, stream=stream), took=took)
+    collectives.collectives(training, events.Events(rank=rank, stream=stream), timings=took)
     return [parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize("operation", COLLECTIVES)
 @pytest.mark.parametrize("number", range(4))
 def test_every_device_is_due_what_a_right_library_gives(operation, number):
-    sent = [collectives.sent(operation, other, 4, 16) for other in range(4)]
+    sent = [collectives.payload(operation, other, 4, 16) for other in range(4)]
     got = exchanged(operation, sent)
-    assert np.array_equal(collectives.due(operation, number, 4, 16), got[number])
+    assert np.array_equal(collectives.expected_result(operation, number, 4, 16), got[number])
     # No two devices are due the same, but of an all-gather: a result in another's place does not go unseen.
     same = [other for other in range(4) if np.array_equal(got[other], got[number])]
     assert same == (list(range(4)) if operation == "all_gather" else [number])
@@ -83,12 +83,12 @@ def test_every_device_is_due_what_a_right_library_gives(operation, number):
 
 def test_what_is_due_as_computed_by_hand():
     """Two devices with a share of two elements: device 0 sends 0 1 | 1 2 to be scattered and device 1 sends 1 2 | 2 3, in all 1 3 | 3 5."""
-    assert collectives.due("all_gather", 1, 2, 2).tolist() == [0, 1, 1, 2]
-    assert collectives.due("reduce_scatter", 0, 2, 2).tolist() == [1, 3]
-    assert collectives.due("reduce_scatter", 1, 2, 2).tolist() == [3, 5]
+    assert collectives.expected_result("all_gather", 1, 2, 2).tolist() == [0, 1, 1, 2]
+    assert collectives.expected_result("reduce_scatter", 0, 2, 2).tolist() == [1, 3]
+    assert collectives.expected_result("reduce_scatter", 1, 2, 2).tolist() == [3, 5]
     # Device 0 sends 0 1 | 1 2, device 1 sends 2 3 | 3 4.
-    assert collectives.due("all_to_all", 0, 2, 2).tolist() == [0, 1, 2, 3]
-    assert collectives.due("all_to_all", 1, 2, 2).tolist() == [1, 2, 3, 4]
+    assert collectives.expected_result("all_to_all", 0, 2, 2).tolist() == [0, 1, 2, 3]
+    assert collectives.expected_result("all_to_all", 1, 2, 2).tolist() == [1, 2, 3, 4]
 
 
 def test_bandwidths_as_computed_by_hand(monkeypatch):
@@ -148,7 +148,7 @@ def test_channels_of_the_probe_alone_are_no_evidence(monkeypatch, tmp_path):
     monkeypatch.setenv("NCCL_DEBUG_FILE", str(log))
     emitter = events.Events(rank=0, stream=stream)
     log.write_text("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n")
-    with emitter.aside(), log.open("a") as file:
+    with emitter.without_nccl_log(), log.open("a") as file:
         file.write("Channel 00 : 0[0] -> 3[3] via SHM/direct/direct\n")
     with log.open("a") as file:
         file.write("Channel 01/0 : 1[1] -> 0[0] via P2P/CUMEM\n")

@@ -11,7 +11,7 @@ import monitor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from monitor_sampler import Device, Lost, Missing, Part, Sampler, next_beat
+from monitor_sampler import Device, Lost, Missing, Part, Sampler, next_sample
 from sampled import MONITOR
 
 LEASE = MONITOR.with_name("lease.py")
@@ -66,15 +66,15 @@ def test_a_beat_that_is_none_is_refused(hz):
 @given(due=st.floats(0, 1e6), interval=st.floats(0.01, 10), late=st.floats(0, 1e5))
 def test_beats_that_were_slept_through_are_not_made_up_for(due, interval, late):
     now = due + late
-    beat = next_beat(due, interval, now)
+    beat = next_sample(due, interval, now)
     assert now < beat <= now + interval
 
 
 def test_a_beat_that_is_early_or_a_little_late_moves_none_after_it():
-    assert next_beat(10.0, 0.5, 9.9) == 10.5
-    assert next_beat(10.0, 0.5, 10.0) == 10.5
-    assert next_beat(10.0, 0.5, 10.2) == 10.5
-    assert next_beat(10.0, 0.5, 13.1) == 13.6
+    assert next_sample(10.0, 0.5, 9.9) == 10.5
+    assert next_sample(10.0, 0.5, 10.0) == 10.5
+    assert next_sample(10.0, 0.5, 10.2) == 10.5
+    assert next_sample(10.0, 0.5, 13.1) == 13.6
 
 
 @pytest.mark.parametrize("step_s", [0.05, 0.1, 0.025])
@@ -88,7 +88,7 @@ def test_beats_meet_a_step_that_repeats_at_every_place_of_it(monkeypatch, step_s
     random.seed(1)
 
     def power():
-        sampler.ending = clock.now > 400
+        sampler.stopping = clock.now > 400
         return [300 if clock.now % step_s < step_s / 2 else 900]
 
     sampler = Sampler(Device("gpu", [Part(["power_w"], power)]), hz=10)
@@ -103,7 +103,7 @@ def run_for(sampler, rows):
     deadline = time.monotonic() + 30
     while len(sampler.rows) < rows and sampler.is_alive() and time.monotonic() < deadline:
         time.sleep(0.005)
-    sampler.ending = True
+    sampler.stopping = True
     sampler.join(30)
     assert not sampler.is_alive()
 
@@ -174,11 +174,11 @@ def test_each_call_that_does_not_return_is_told_once():
     heard = Recorded()
     writer = monitor.Writer(heard, [sampler])
     trouble = ("trouble", {"device": "it", "fields": ["a"], "reason": "the kernel did not answer for 2 s"})
-    sampler.asked = time.monotonic() - 1
+    sampler.call_began = time.monotonic() - 1
     writer.flush()
     assert heard.said == []
     for begun in (100, 90):
-        sampler.asked = time.monotonic() - begun
+        sampler.call_began = time.monotonic() - begun
         writer.flush()
         writer.flush()
     assert heard.said == [trouble, trouble]

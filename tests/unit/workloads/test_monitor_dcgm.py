@@ -25,7 +25,7 @@ GPU_0 = "GPU 1     0      0.5    0.25   0.125  0.75   0.0    0.0625 0.01   2000 
 
 def test_what_dmon_prints():
     table = Table()
-    assert [table.line(line) for line in PRINTED.splitlines()] == [
+    assert [table.parse(line) for line in PRINTED.splitlines()] == [
         None,
         None,
         (0, {}),
@@ -36,8 +36,8 @@ def test_what_dmon_prints():
 
 def test_all_fields_under_nvmls_number_and_not_dcgms():
     table = Table()
-    assert table.line(HEADER) is None
-    assert table.line(GPU_0) == (
+    assert table.parse(HEADER) is None
+    assert table.parse(GPU_0) == (
         0,
         {
             "sm_active_percent": 50.0,
@@ -58,9 +58,9 @@ def test_all_fields_under_nvmls_number_and_not_dcgms():
 @pytest.mark.parametrize("line", ["", "ID", "GPU-I 3   0.1 0.2", "Error setting watches. Result: -33", "GPU 0  0.1"])
 def test_other_lines_have_no_values(line):
     table = Table()
-    assert table.line(GPU_0) is None  # nothing before the header
-    table.line(HEADER)
-    assert table.line(line) is None
+    assert table.parse(GPU_0) is None  # nothing before the header
+    table.parse(HEADER)
+    assert table.parse(line) is None
 
 
 def test_all_columns_of_the_pipes_come_from_either_source():
@@ -125,7 +125,7 @@ def test_no_host_engine(monkeypatch, tmp_path):
 
 
 def test_a_host_engine_that_never_answers(monkeypatch, tmp_path):
-    monkeypatch.setattr(monitor_dcgm, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(monitor_dcgm, "CONNECT_S", 0.5)
     monkeypatch.setenv("PATH", str(dcgmi(tmp_path, "time.sleep(1000)")))
     dcgm = Dcgm(10, monitor_nvml.COUNTERS)
     assert dcgm.reason == "dcgmi did not answer for 0.5 s"
@@ -139,7 +139,7 @@ def test_a_value_that_never_comes_is_missing(monkeypatch, tmp_path):
     dcgm = Dcgm(10, ("sm_active_percent", "nvlink_rx_rate"))
     taken = []
     deadline = time.monotonic() + 30
-    while len(taken) < monitor_dcgm.SILENT_ROWS and time.monotonic() < deadline:
+    while len(taken) < monitor_dcgm.MAX_SILENT_ROWS and time.monotonic() < deadline:
         values = dcgm.take(0)
         taken += [values] if values else []
         time.sleep(0.005)

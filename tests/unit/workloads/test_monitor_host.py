@@ -7,7 +7,7 @@ from pathlib import Path
 import events
 import monitor_host
 import psutil
-from monitor_host import Host, Rapl, of_these, with_hardware
+from monitor_host import Host, Rapl, hardware_backed, selected
 
 
 def memory_in_use_mib():
@@ -60,16 +60,16 @@ def test_the_first_share_of_time_is_not_that_since_boot():
 def test_only_what_hardware_stands_behind_is_counted(tmp_path):
     for name in ("eth0/device", "docker0", "lo", "veth1"):
         (tmp_path / name).mkdir(parents=True)
-    assert with_hardware(tmp_path) == {"eth0"}
-    assert with_hardware(tmp_path / "nowhere") == frozenset()
-    assert of_these({"lo": 1, "eth0": 2, "docker0": 4}, {"eth0"}) == [2]
+    assert hardware_backed(tmp_path) == {"eth0"}
+    assert hardware_backed(tmp_path / "nowhere") == frozenset()
+    assert selected({"lo": 1, "eth0": 2, "docker0": 4}, {"eth0"}) == [2]
 
 
 def test_without_hardware_all_but_the_loopback_counts():
     """A network namespace has an end of a pair for its network, and no device behind it."""
-    assert of_these({"lo": 1, "eth0": 2}, frozenset()) == [2]
-    assert of_these({"loop0": 1, "dm-0": 2}, frozenset()) == [2]
-    assert of_these({}, {"eth0"}) == []
+    assert selected({"lo": 1, "eth0": 2}, frozenset()) == [2]
+    assert selected({"loop0": 1, "dm-0": 2}, frozenset()) == [2]
+    assert selected({}, {"eth0"}) == []
 
 
 def zone(root, name, *, kind, energy, span=262_143_328_850):

@@ -72,8 +72,8 @@ def test_values_in_their_units(sampled):
 
 
 def test_a_counter_of_32_bits_goes_on_where_it_starts_again():
-    counter = monitor_nvml.Wrapping()
-    assert [counter.go_on(value) for value in (5, 2**32 - 1, 3, 7, 1)] == [
+    counter = monitor_nvml.WrappingCounter()
+    assert [counter.unwrap(value) for value in (5, 2**32 - 1, 3, 7, 1)] == [
         5,
         2**32 - 1,
         2**32 + 3,
@@ -199,9 +199,9 @@ def test_a_call_that_never_returns_is_left_behind(sampled, end):
 
 
 def test_a_driver_that_never_opens_is_waited_for_no_longer_than_said(monkeypatch):
-    monkeypatch.setattr(monitor, "OPENING_S", 0.05)
+    monkeypatch.setattr(monitor, "NVML_OPEN_S", 0.05)
     monkeypatch.setattr(monitor_nvml, "find", lambda _: time.sleep(1000))
-    never = SimpleNamespace(within=time.sleep)
+    never = SimpleNamespace(wait=time.sleep)
     gpus, silent, sources, dcgm = monitor.find_gpus(None, 10, never)
     assert (gpus, silent, dcgm) == ([], {}, None)
     assert set(sources.values()) == {"NVML did not answer from the beginning on"}
@@ -264,7 +264,7 @@ def test_the_group_that_tells_a_container(tmp_path, groups, told):
     process(tmp_path, 5, parent=1, session=5)
     process(tmp_path, 77, parent=1, session=75, groups=groups)
     computing = pynvml.nvmlFriendlyObject({"pid": 77, "usedGpuMemory": 3 << 20})
-    assert monitor_nvml.Processes(tmp_path, me=5).tell([computing]) == [
+    assert monitor_nvml.Processes(tmp_path, own_pid=5).describe_all([computing]) == [
         {"pid": 77, "memory_mib": 3, "cgroup": told, "session": 75}
     ]
 
@@ -283,7 +283,7 @@ def test_a_rank_with_a_session_of_its_own_belongs_to_the_one_that_the_runner_beg
         process(tmp_path, pid, parent=parent, session=session)
     process(tmp_path, 40, parent=1, session=40)
     mine, others = (pynvml.nvmlFriendlyObject({"pid": pid, "usedGpuMemory": 0}) for pid in (32, 40))
-    told = monitor_nvml.Processes(tmp_path, me=22).tell([mine, others])
+    told = monitor_nvml.Processes(tmp_path, own_pid=22).describe_all([mine, others])
     assert [(entry["pid"], entry["session"]) for entry in told] == [(32, 30), (40, 40)]
 
 

@@ -134,7 +134,7 @@ def run(training, **asked):
     words = {"kind": "kernels", "after": None, "iterations": 3, "region": None, "window": 2, **asked}
     done = profiling.profile(training, events.Events(rank=0, stream=stream), **words)
     assert done == training.steps
-    assert training.regions("forward") is profiling.NOTHING, "regions are still watched after the pass"
+    assert training.regions("forward") is profiling.NO_REGION, "regions are still watched after the pass"
     return [parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines()]
 
 
@@ -149,7 +149,7 @@ def training(monkeypatch):
 
 def test_a_region_that_nobody_watches_does_nothing():
     regions = profiling.Regions()
-    assert regions("forward") is regions("backward") is profiling.NOTHING
+    assert regions("forward") is regions("backward") is profiling.NO_REGION
     with regions("forward"):
         pass
     assert regions.spans == []
@@ -250,7 +250,7 @@ def test_what_a_gpu_did_belongs_to_the_region_in_which_it_was_called():
         ("region", "backward", 1.0, None),
     ]
     columns = dict(zip(("kind", "name", "start", "correlation"), map(list, zip(*rows, strict=True)), strict=True))
-    kept = profiling.begun_in(columns, [(1.0, 2.0)])
+    kept = profiling.rows_in_spans(columns, [(1.0, 2.0)])
     assert kept["name"] == ["launch a", "a", "of nobody's call", "within", "backward"]
     assert len({len(values) for values in kept.values()}) == 1
 
@@ -267,7 +267,7 @@ def test_one_region_is_timed_alone(training):
 
 def test_a_step_can_pass_through_a_region_twice():
     found = [("forward", 1.0, 2.0), ("backward", 2.0, 4.0), ("forward", 4.0, 4.5), ("forward", 11.0, 14.0)]
-    assert profiling.by_step(found, "forward", [(1.0, 5.0), (11.0, 15.0)]) == [1.5, 3.0]
+    assert profiling.seconds_by_step(found, "forward", [(1.0, 5.0), (11.0, 15.0)]) == [1.5, 3.0]
 
 
 def test_each_phase_has_a_peak_of_its_own(training):
