@@ -56,9 +56,9 @@ def memory(training):
         return profiling.host_memory()
     found = []
     held = training.storage.held()
-    for of_mxnet, number in training.gpus().items():
-        allocated, peak = held.get(of_mxnet, (0, 0))
-        free, total = training.mx.context.gpu_memory_info(of_mxnet)
+    for mxnet_number, number in training.gpus().items():
+        allocated, peak = held.get(mxnet_number, (0, 0))
+        free, total = training.mx.context.gpu_memory_info(mxnet_number)
         sizes = {"allocated_bytes": allocated, "reserved_bytes": total - free, "peak_bytes": peak}
         found.append({"device": f"gpu{number}", **sizes})
     return found
@@ -100,14 +100,14 @@ def columns(trace, *, gpus, offset):
     used (begin and end in sequence, phases B and E); the other (b and e) is for MXNet's own sums.
     """
     names = {event["pid"]: event["args"]["name"] for event in trace if event["ph"] == "M"}
-    threads, begun, rows = {}, {}, []
+    threads, open_operators, rows = {}, {}, []
     for event in trace:
         thread = event.get("pid"), event.get("tid")
         if event["ph"] == "B":
-            begun[thread] = event
-        elif event["ph"] == "E" and thread in begun:
+            open_operators[thread] = event
+        elif event["ph"] == "E" and thread in open_operators:
             kind, _, number = names.get(event["pid"], "cpu/").partition("/")
-            start = begun.pop(thread)["ts"]
+            start = open_operators.pop(thread)["ts"]
             rows.append(
                 (
                     event["name"],
@@ -147,11 +147,11 @@ class Storage(Clock):
         self.mx.profiler.dump(finished=False)  # appends to the file
         with open(self.file, encoding="utf-8") as file:  # noqa: PTH123 - continues where the last call stopped
             file.seek(self.read)
-            said = file.read()
+            added = file.read()
             self.read = file.tell()
         peaks = dict(self.allocated)
         for _, kind, device, size in sorted(
-            (int(moment), kind, int(number), int(text)) for moment, kind, number, text in MEMORY_COUNTER.findall(said)
+            (int(moment), kind, int(number), int(text)) for moment, kind, number, text in MEMORY_COUNTER.findall(added)
         ):
             if kind == self.kind:
                 self.allocated[device] = size

@@ -52,21 +52,21 @@ class PushPull:
         self.devices = ranks.processes * len(contexts)
         first = ranks.rank * len(contexts)
         self.parts = [mx.nd.array(part(first + number, elements), ctx=ctx) for number, ctx in enumerate(contexts)]
-        self.buffers = [found.copy() for found in self.parts]
-        self.sums = [found.zeros_like() for found in self.parts]
+        self.buffers = [array.copy() for array in self.parts]
+        self.sums = [array.zeros_like() for array in self.parts]
         self.store.init(self.key, mx.nd.zeros(elements))
 
     def fill(self):
-        for buffer, found in zip(self.buffers, self.parts, strict=True):
+        for buffer, array in zip(self.buffers, self.parts, strict=True):
             # A distributed store with one CPU device sends from the pushed array and receives into it.
-            found.copyto(buffer)
+            array.copyto(buffer)
 
     def run(self):
         self.store.push(self.key, self.buffers)
         self.store.pull(self.key, out=self.sums)
 
     def results(self):
-        return [found.asnumpy() for found in self.sums]
+        return [array.asnumpy() for array in self.sums]
 
 
 class AsynchronousPushPull(PushPull):
@@ -110,17 +110,17 @@ class Distributed(Local):
         super().__init__(name)
         self.rank, self.processes = self.store.rank, self.store.num_workers
         self.synchronous = name != "dist_async"
-        self.shared = count(SHARE_KEY)
+        self.share_keys = count(SHARE_KEY)
 
     def trainer(self, parameters, rates, *, here):
-        made = super().trainer(parameters, rates, here=here)
+        new_trainer = super().trainer(parameters, rates, here=here)
         if here:
             # The server's keys hold weights first, and gradients from the first exchange on. By default the trainer pulls the weights
             # and pushes its first gradients without a barrier, so that a late worker would pull gradients as weights.
-            made._init_kvstore()  # noqa: SLF001
-            made._init_params()  # noqa: SLF001
+            new_trainer._init_kvstore()  # noqa: SLF001
+            new_trainer._init_params()  # noqa: SLF001
             mx.nd.waitall()
-        return made
+        return new_trainer
 
     def step_size(self, local_batch):
         """A synchronous server sums all workers' gradients before it steps; an asynchronous one steps with each worker's."""
@@ -135,7 +135,7 @@ class Distributed(Local):
     def share(self, parameters):
         """A server keeps the first value of a key, which rank 0 sends."""
         for parameter in parameters:
-            self.store.broadcast(next(self.shared), parameter.list_data()[0], out=parameter.list_data())
+            self.store.broadcast(next(self.share_keys), parameter.list_data()[0], out=parameter.list_data())
 
     def exchange(self, elements, contexts):
         return (PushPull if self.synchronous else AsynchronousPushPull)(self, elements, contexts)

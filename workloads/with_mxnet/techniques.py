@@ -19,7 +19,7 @@ TECHNIQUES = (
 )
 ON_GPUS = frozenset({"channels-last", "amp"})
 # Weights per call of `multi_sgd_mom_update`: the limit of its kernel (src/operator/optimizer_op-inl.h), and MXNet's default.
-MOST, USUAL = 60, 4
+MAX_AGGREGATED, DEFAULT_AGGREGATED = 60, 4
 
 
 def check(args, *, offered):
@@ -46,44 +46,44 @@ def by_lists(args):
 def set_up(args):
     """Set MXNet's environment; call before its import."""
     if "aggregated-updates" in args.techniques:
-        os.environ["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = str(MOST)
+        os.environ["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = str(MAX_AGGREGATED)
 
 
 def channels_last(net, mx, first):
     """Convert an initialized network to channels-last: the same weights, in another order. Returns it after `first`, which converts images."""
     nn = mx.gluon.nn
 
-    def turn(one):
-        if isinstance(one, nn.Conv2D):
-            one._kwargs["layout"] = "NHWC"  # noqa: SLF001 - Gluon's zoo builds its networks in one layout alone
-            weight, contexts = one.weight, one.weight.list_ctx()
+    def convert(layer):
+        if isinstance(layer, nn.Conv2D):
+            layer._kwargs["layout"] = "NHWC"  # noqa: SLF001 - Gluon's zoo builds its networks in one layout alone
+            weight, contexts = layer.weight, layer.weight.list_ctx()
             value = weight.data(contexts[0]).transpose((0, 2, 3, 1))
             weight._shape, weight._var = value.shape, None  # noqa: SLF001 - its symbol caches the shape
             weight.initialize(mx.init.Constant(value), contexts, force_reinit=True)
-        elif isinstance(one, nn.MaxPool2D | nn.AvgPool2D | nn.GlobalAvgPool2D):
-            one._kwargs["layout"] = "NHWC"  # noqa: SLF001
-        elif isinstance(one, nn.BatchNorm):
-            one._kwargs["axis"] = 3  # noqa: SLF001
-        elif isinstance(one, mx.gluon.contrib.nn.HybridConcurrent):
-            one.axis = 3
-        elif hasattr(one, "channels_last"):
-            one.channels_last = True
+        elif isinstance(layer, nn.MaxPool2D | nn.AvgPool2D | nn.GlobalAvgPool2D):
+            layer._kwargs["layout"] = "NHWC"  # noqa: SLF001
+        elif isinstance(layer, nn.BatchNorm):
+            layer._kwargs["axis"] = 3  # noqa: SLF001
+        elif isinstance(layer, mx.gluon.contrib.nn.HybridConcurrent):
+            layer.axis = 3
+        elif hasattr(layer, "channels_last"):
+            layer.channels_last = True
 
-    turned = nn.HybridSequential()
-    turned.add(first, net.apply(turn))
-    return turned
+    converted = nn.HybridSequential()
+    converted.add(first, net.apply(convert))
+    return converted
 
 
 def counted(optimizer):
     """Have an optimizer record how many weights each of its calls updates; returns the list that receives them."""
-    noted, update = [], optimizer.update_multi_precision
+    update_sizes, update = [], optimizer.update_multi_precision
 
-    def noting(index, *parts: object):
-        noted.append(len(index) if isinstance(index, list | tuple) else 1)
+    def recording_update(index, *parts: object):
+        update_sizes.append(len(index) if isinstance(index, list | tuple) else 1)
         return update(index, *parts)
 
-    optimizer.update_multi_precision = noting
-    return noted
+    optimizer.update_multi_precision = recording_update
+    return update_sizes
 
 
 def effects(args, nodes, updates):
@@ -96,5 +96,5 @@ def effects(args, nodes, updates):
         products = [node for node in nodes if node["op"] in {"Convolution", "FullyConnected"}]
         found["amp"] = sum(node["inputs"][0][0] in cast for node in products)
     if "aggregated-updates" in args.techniques:
-        found["aggregated-updates"] = sum(count for count in updates if count > USUAL)
+        found["aggregated-updates"] = sum(count for count in updates if count > DEFAULT_AGGREGATED)
     return found

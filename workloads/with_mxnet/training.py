@@ -105,10 +105,10 @@ def gpu_name(index):
 
 
 def environment(args, mx):
-    told = {"framework": "mxnet", "framework_version": mx.__version__, "device_names": []}
+    fields = {"framework": "mxnet", "framework_version": mx.__version__, "device_names": []}
     if args.device == "gpu":
-        told.update(cuda_versions(), device_names=[gpu_name(i) for i in range(args.devices)])
-    return process.environment(args, **told)
+        fields.update(cuda_versions(), device_names=[gpu_name(i) for i in range(args.devices)])
+    return process.environment(args, **fields)
 
 
 class Training(loop.Training):
@@ -124,13 +124,13 @@ class Training(loop.Training):
         self.storage = Storage(mx) if args.profile == "memory" and args.device == "gpu" else None
         self.samples = args.batch * args.devices  # per iteration of this process
         self.contexts = contexts(args, mx)
-        lists = techniques.by_lists(args)
-        if lists:
+        amp_dtype = techniques.by_lists(args)
+        if amp_dtype:
             from mxnet.contrib import amp
 
-            amp.init(target_dtype=lists)  # affects the whole process, from here on
-        self.dtype = "float16" if args.precision == "fp16" and not lists else "float32"  # the network's
-        self.scales = lists == "float16"
+            amp.init(target_dtype=amp_dtype)  # affects the whole process, from here on
+        self.dtype = "float16" if args.precision == "fp16" and not amp_dtype else "float32"  # the network's
+        self.scales = amp_dtype == "float16"
         mx.random.seed(args.seed)  # the same in all processes, so that they start from the same weights
 
     def take(self, net, rates, *, here=False):
@@ -143,10 +143,10 @@ class Training(loop.Training):
         self.mx.nd.waitall()
         self.reseed()
         rates = {**rates, "multi_precision": self.dtype == "float16"}
-        together = "aggregated-updates" in self.args.techniques
-        here = here or self.scales or together
+        aggregated = "aggregated-updates" in self.args.techniques
+        here = here or self.scales or aggregated
         self.trainer = self.ranks.trainer(self.net.collect_params(), rates, here=here)
-        self.updates = techniques.counted(self.trainer.optimizer) if together else []
+        self.updates = techniques.counted(self.trainer.optimizer) if aggregated else []
         if self.scales:
             from mxnet.contrib import amp
 
@@ -198,11 +198,11 @@ class Training(loop.Training):
 
     def product(self, size, _precision):
         factors = [self.mx.nd.full((size, size), 0.5, ctx=context) for context in self.contexts]
-        words = {"num_hidden": size, "no_bias": True}
+        options = {"num_hidden": size, "no_bias": True}
 
         def run():
             for factor in factors:
-                self.mx.nd.FullyConnected(factor, factor, **words)
+                self.mx.nd.FullyConnected(factor, factor, **options)
 
         return run, len(factors), "FullyConnected"
 

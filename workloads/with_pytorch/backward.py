@@ -3,7 +3,7 @@
 import torch
 
 TIMED = 3  # passes on a GPU; one on a CPU, where a pass is long
-MOST = 60  # groups of gradients to report; a group is ready when its last gradient is
+MAX_GROUPS = 60  # groups of gradients to report; a group is ready when its last gradient is
 
 
 def timed(training):
@@ -13,34 +13,34 @@ def timed(training):
     """
     loss = training.loss_of(training.computed, training.shared_batch())
     scale = training.gradient_bytes() / training.parameter_count()
-    passes = sorted((once(training, loss) for _ in range(TIMED if training.on_gpu else 1)), key=lambda one: one[1])
+    passes = sorted((time_pass(training, loss) for _ in range(TIMED if training.on_gpu else 1)), key=lambda one: one[1])
     forward_s, backward_s, ready = passes[len(passes) // 2]
     ready.sort(key=lambda gradient: gradient[1])
-    length = -(-len(ready) // MOST)
+    length = -(-len(ready) // MAX_GROUPS)
     groups = [ready[first : first + length] for first in range(0, len(ready), length)]
-    told = [[int(scale * sum(size for size, _ in group)), group[-1][1]] for group in groups]
-    return {"forward_s": forward_s, "backward_s": backward_s, "gradients": told}
+    gradients = [[int(scale * sum(size for size, _ in group)), group[-1][1]] for group in groups]
+    return {"forward_s": forward_s, "backward_s": backward_s, "gradients": gradients}
 
 
-def once(training, loss):
+def time_pass(training, loss):
     """Run one pass: seconds of its forward and backward part, and ``(elements, seconds)`` of each gradient."""
     clock, marks = training.clock, []
 
-    def noted(elements):
+    def mark_ready(elements):
         return lambda _: marks.append((elements, clock.mark()))
 
-    hooks = [parameter.register_hook(noted(parameter.numel())) for parameter in training.parameters]
+    hooks = [parameter.register_hook(mark_ready(parameter.numel())) for parameter in training.parameters]
     training.synchronize()
-    began = clock.mark()
+    forward_began = clock.mark()
     value = loss()
-    turned = clock.mark()
+    forward_ended = clock.mark()
     torch.autograd.grad(value, training.parameters)
-    ended = clock.mark()
+    backward_ended = clock.mark()
     training.synchronize()
     for hook in hooks:
         hook.remove()
     return (
-        clock.between(began, turned),
-        clock.between(turned, ended),
-        [(n, clock.between(turned, at)) for n, at in marks],
+        clock.between(forward_began, forward_ended),
+        clock.between(forward_ended, backward_ended),
+        [(n, clock.between(forward_ended, at)) for n, at in marks],
     )

@@ -11,18 +11,18 @@ class Captured:
     """Calls `step(batch)`, which enqueues one step and returns its loss: eagerly `before` times, then as a captured graph."""
 
     def __init__(self, step, *, before):
-        self.step, self.before = step, before
+        self.step, self.eager_steps = step, before
         self.graph, self.batch, self.loss = None, None, None
 
     def __call__(self, batch):
-        if self.before:
-            self.before -= 1
+        if self.eager_steps:
+            self.eager_steps -= 1
             return self.step(batch)
         if self.graph is None:
             self.record(batch)
-        for own, given in zip(self.batch, batch, strict=True):
-            if own is not given:
-                own.copy_(given, non_blocking=True)
+        for static, new in zip(self.batch, batch, strict=True):
+            if static is not new:
+                static.copy_(new, non_blocking=True)
         self.graph.replay()
         return self.loss.clone()  # the next replay overwrites it
 

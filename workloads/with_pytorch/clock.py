@@ -40,13 +40,13 @@ class CudaClock:
     lag = 1
 
     def __init__(self):
-        self.copies = torch.cuda.Stream()
+        self.copy_stream = torch.cuda.Stream()
 
     def start(self):
-        self.last = self.mark()
-        self.last.synchronize()
-        self.last_at = time.monotonic()
-        return self.last_at
+        self.previous = self.mark()
+        self.previous.synchronize()
+        self.previous_at = time.monotonic()
+        return self.previous_at
 
     def mark(self):
         event = torch.cuda.Event(enable_timing=True)
@@ -57,14 +57,14 @@ class CudaClock:
         return before.elapsed_time(after) / 1e3
 
     def edge(self, marks, losses):
-        kept = torch.stack(losses)
+        stacked = torch.stack(losses)
         end = self.mark()
-        return lambda: self.read(end, marks, kept)
+        return lambda: self.read(end, marks, stacked)
 
     def read(self, end, marks, losses):
         end.synchronize()
-        self.last_at += self.between(self.last, end)
-        self.last = end
-        with torch.cuda.stream(self.copies):  # on the current stream, a copy would wait for everything enqueued
+        self.previous_at += self.between(self.previous, end)
+        self.previous = end
+        with torch.cuda.stream(self.copy_stream):  # on the current stream, a copy would wait for everything enqueued
             values = losses.tolist()
-        return self.last_at, values, [self.between(*pair) for pair in itertools.pairwise(marks)]
+        return self.previous_at, values, [self.between(*pair) for pair in itertools.pairwise(marks)]

@@ -34,10 +34,10 @@ def set_up(args, torch):
 
 
 def environment(args, torch, device):
-    told = {"framework": "pytorch", "framework_version": torch.__version__, "threads": torch.get_num_threads()}
-    told["device_names"] = []
+    fields = {"framework": "pytorch", "framework_version": torch.__version__, "threads": torch.get_num_threads()}
+    fields["device_names"] = []
     if device.type == "cuda":
         cudnn, nccl = torch.backends.cudnn.version(), torch.cuda.nccl.version()
-        told |= {"cuda": torch.version.cuda, "cudnn": str(cudnn) if cudnn else None, "nccl": ".".join(map(str, nccl))}
-        told["device_names"] = [torch.cuda.get_device_name(device.index + number) for number in range(args.devices)]
-    return process.environment(args, **told)
+        fields |= {"cuda": torch.version.cuda, "cudnn": str(cudnn) if cudnn else None, "nccl": ".".join(map(str, nccl))}
+        fields["device_names"] = [torch.cuda.get_device_name(device.index + number) for number in range(args.devices)]
+    return process.environment(args, **fields)

@@ -11,20 +11,20 @@ from torch import nn
 FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 
 
-def scaled(tensor, kind):
+def scaled(tensor, dtype):
     """A tensor in 8 bits, and the fp32 scalar that its elements must be multiplied by to restore them."""
-    most = torch.finfo(kind).max
-    scale = most / tensor.abs().amax().float().clamp(min=1e-12)
-    return (tensor.float() * scale).clamp(-most, most).to(kind), scale.reciprocal()
+    limit = torch.finfo(dtype).max
+    scale = limit / tensor.abs().amax().float().clamp(min=1e-12)
+    return (tensor.float() * scale).clamp(-limit, limit).to(dtype), scale.reciprocal()
 
 
-def product(one, other, *, fast):
+def product(left, right, *, fast):
     """(m, k) by (n, k), each with its scale, summed over k: (m, n) in bf16. `fast` sums in tensor-core registers only, with less precision."""
-    (a, of_a), (b, of_b) = one, other
-    return torch._scaled_mm(a, b.t(), scale_a=of_a, scale_b=of_b, out_dtype=torch.bfloat16, use_fast_accum=fast)  # noqa: SLF001
+    (a, a_scale), (b, b_scale) = left, right
+    return torch._scaled_mm(a, b.t(), scale_a=a_scale, scale_b=b_scale, out_dtype=torch.bfloat16, use_fast_accum=fast)  # noqa: SLF001
 
 
-def turned(scaled_tensor):
+def transposed(scaled_tensor):
     """The transpose as contiguous rows: 8-bit products read both factors along the dimension of the sum."""
     tensor, scale = scaled_tensor
     return tensor.t().contiguous(), scale
@@ -41,10 +41,10 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):  # noqa: ANN205
-        x, of_x, weight, of_weight = ctx.saved_tensors
+        x, x_scale, weight, weight_scale = ctx.saved_tensors
         gradient = scaled(gradient.contiguous(), BACKWARD)
-        of_input = product(gradient, turned((weight, of_weight)), fast=False)
-        return of_input, product(turned(gradient), turned((x, of_x)), fast=False)
+        input_gradient = product(gradient, transposed((weight, weight_scale)), fast=False)
+        return input_gradient, product(transposed(gradient), transposed((x, x_scale)), fast=False)
 
 
 class Linear(nn.Linear):

@@ -32,12 +32,12 @@ def layers_of(net, shape):
             found.append((module.weight.numel(), math.prod(output.shape[1:-1])))
             return
         # A transposed convolution uses every weight at each position of its input, like the convolution whose gradient it is.
-        where = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output
-        found.append((module.weight.numel(), math.prod(where.shape[2:])))
+        used = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output
+        found.append((module.weight.numel(), math.prod(used.shape[2:])))
 
     hooks = [m.register_forward_hook(read) for m in net.modules() if isinstance(m, MULTIPLY)]
-    numbers = {**dict(net.named_parameters()), **dict(net.named_buffers())}
-    zeros = {name: torch.zeros((), dtype=number.dtype).expand(number.shape) for name, number in numbers.items()}
+    tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    zeros = {name: torch.zeros((), dtype=tensor.dtype).expand(tensor.shape) for name, tensor in tensors.items()}
     with torch.no_grad():
         torch.func.functional_call(net, zeros, torch.empty(0, *shape))
     for hook in hooks:

@@ -27,10 +27,10 @@ def forward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
     best_tap = tl.zeros([block], tl.int8)
     for tap in tl.static_range(9):
         i, j = 2 * row - padding + tap // 3, 2 * column - padding + tap % 3
-        known = inside & (i >= 0) & (i < height) & (j >= 0) & (j < width)
+        valid = inside & (i >= 0) & (i < height) & (j >= 0) & (j < width)
         start = (image.to(tl.int64) * height + i) * width * channels
-        value = tl.load(x + start + j * channels + channel, mask=known, other=float("-inf")).to(tl.float32)
-        better = known & ((value > best) | (value != value))  # noqa: PLR0124 - NaN
+        value = tl.load(x + start + j * channels + channel, mask=valid, other=float("-inf")).to(tl.float32)
+        better = valid & ((value > best) | (value != value))  # noqa: PLR0124 - NaN
         best = tl.where(better, value, best)
         best_tap = tl.where(better, tl.full([block], tap, tl.int8), best_tap)
     start = tl.program_id(0).to(tl.int64) * columns * channels
@@ -40,7 +40,7 @@ def forward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
 
 @triton.jit
 def backward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
-    given, taps, gradient, height, width, rows, columns, row_pairs, padding, channels: tl.constexpr, block: tl.constexpr
+    dy, taps, gradient, height, width, rows, columns, row_pairs, padding, channels: tl.constexpr, block: tl.constexpr
 ):
     """Compute the gradients of two rows of pixels, in pairs of columns: each pixel gets those of the windows that chose it.
 
@@ -57,10 +57,10 @@ def backward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
     for up in tl.static_range(2):
         for left in tl.static_range(2):
             row, column = row_pair - up, pair - left
-            known = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+            valid = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
             start = (image.to(tl.int64) * rows + row) * columns * channels + column * channels + channel
-            value = tl.load(given + start, mask=known, other=0.0).to(tl.float32)
-            tap = tl.load(taps + start, mask=known, other=-1)
+            value = tl.load(dy + start, mask=valid, other=0.0).to(tl.float32)
+            tap = tl.load(taps + start, mask=valid, other=-1)
             even_even += tl.where(tap == 6 * up + 2 * left, value, 0.0)
             if left == 0:
                 even_odd += tl.where(tap == 6 * up + 1, value, 0.0)
@@ -80,7 +80,7 @@ def backward_kernel(  # noqa: PLR0917 - a kernel takes no keywords
 
 
 @torch.library.custom_op("dlscale::max_pool", mutates_args=())
-def chosen(images: torch.Tensor, padding: int, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
+def max_pool(images: torch.Tensor, padding: int, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The largest value of each window, and its tap: 0 to 8, row by row."""
     images = images.contiguous(memory_format=torch.channels_last)
     batch, channels, height, width = images.shape
@@ -92,15 +92,15 @@ def chosen(images: torch.Tensor, padding: int, rows: int, columns: int) -> tuple
 
 
 @torch.library.custom_op("dlscale::max_pool_backward", mutates_args=())
-def scattered(given: torch.Tensor, taps: torch.Tensor, height: int, width: int, padding: int) -> torch.Tensor:
+def max_pool_backward(dy: torch.Tensor, taps: torch.Tensor, height: int, width: int, padding: int) -> torch.Tensor:
     """The gradient of the images from that of their pooled values."""
-    given = given.contiguous(memory_format=torch.channels_last)
-    batch, channels, rows, columns = given.shape
-    gradient = empty(given, height, width)
+    dy = dy.contiguous(memory_format=torch.channels_last)
+    batch, channels, rows, columns = dy.shape
+    gradient = empty(dy, height, width)
     row_pairs, pairs = (height + padding + 1) // 2, (width + padding + 1) // 2
     grid = (batch * row_pairs, triton.cdiv(pairs * channels, BLOCK))
     sizes = (height, width, rows, columns, row_pairs, padding, channels)
-    backward_kernel[grid](given, taps, gradient, *sizes, BLOCK)
+    backward_kernel[grid](dy, taps, gradient, *sizes, BLOCK)
     return gradient
 
 
@@ -109,15 +109,15 @@ def empty(like, height, width):
     return torch.empty(size, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
 
 
-@chosen.register_fake
+@max_pool.register_fake
 def _(images, _padding, rows, columns):
     pooled = empty(images, rows, columns)
     return pooled, torch.empty_like(pooled, dtype=torch.int8)
 
 
-@scattered.register_fake
-def _(given, _taps, height, width, _padding):
-    return empty(given, height, width)
+@max_pool_backward.register_fake
+def _(dy, _taps, height, width, _padding):
+    return empty(dy, height, width)
 
 
 def keep(ctx, inputs, output):
@@ -126,12 +126,12 @@ def keep(ctx, inputs, output):
     ctx.save_for_backward(output[1])
 
 
-def backward(ctx, given, _):
+def backward(ctx, dy, _):
     (taps,) = ctx.saved_tensors
-    return scattered(given, taps, *ctx.size, ctx.padding), None, None, None
+    return max_pool_backward(dy, taps, *ctx.size, ctx.padding), None, None, None
 
 
-chosen.register_autograd(backward, setup_context=keep)
+max_pool.register_autograd(backward, setup_context=keep)
 
 
 class MaxPool(torch.nn.Module):
@@ -144,12 +144,12 @@ class MaxPool(torch.nn.Module):
     def forward(self, images):
         if not images.is_cuda:  # only shapes are needed
             return torch.nn.functional.max_pool2d(images, 3, 2, self.padding, ceil_mode=self.ceil_mode)
-        return chosen(images, self.padding, *map(self.windows, images.shape[2:]))[0]
+        return max_pool(images, self.padding, *map(self.windows, images.shape[2:]))[0]
 
     def windows(self, pixels):
         """Number of windows along an edge; if rounded up, the last must still begin on a pixel, as in PyTorch."""
-        free = pixels + 2 * self.padding - 3
+        span = pixels + 2 * self.padding - 3
         if not self.ceil_mode:
-            return free // 2 + 1
-        found = (free + 1) // 2 + 1
-        return found - 1 if 2 * (found - 1) >= pixels + self.padding else found
+            return span // 2 + 1
+        rounded_up = (span + 1) // 2 + 1
+        return rounded_up - 1 if 2 * (rounded_up - 1) >= pixels + self.padding else rounded_up

@@ -88,9 +88,9 @@ def memory(training):
 
 def flop_counts(forward, parameters, *, samples):
     """Count a forward and a backward pass, dropping the gradients: twice the multiply-adds of operators with a formula in PyTorch."""
-    with FlopCounterMode(display=False) as ahead:
+    with FlopCounterMode(display=False) as forward_counter:
         loss = forward()
-    with FlopCounterMode(display=False) as back:
+    with FlopCounterMode(display=False) as backward_counter:
         # Not backward(): a gradient that reaches a parameter triggers its exchange.
         torch.autograd.grad(loss, parameters)
     return [
@@ -102,5 +102,5 @@ def flop_counts(forward, parameters, *, samples):
                 str(operator): flop / samples for operator, flop in counter.get_flop_counts()["Global"].items()
             },
         }
-        for phase, counter in (("forward", ahead), ("backward", back))
+        for phase, counter in (("forward", forward_counter), ("backward", backward_counter))
     ]

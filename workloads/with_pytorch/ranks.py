@@ -100,7 +100,7 @@ class Collective:
         return [self.result.cpu().numpy()]
 
 
-class Message:
+class GradientBuffer:
     """All gradients of one optimizer in one buffer, packed and unpacked by a few kernels in total.
 
     The buffer has a view per gradient with the gradient's own strides, so that a copy is one sweep over memory.
@@ -135,18 +135,18 @@ class Ddp(Alone):
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
         self.device, self.techniques, self.accumulates = device, techniques, accumulates
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
-        self.messages = {}
+        self.gradient_buffers = {}
 
     def model(self, model):
         shared = "local-statistics" not in self.techniques
         if "one-message" in self.techniques:
             self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
 
-            def sharing(*inputs: torch.Tensor):  # not a hook: uses of the bare network send nothing
+            def share_and_forward(*inputs: torch.Tensor):  # not a hook: uses of the bare network send nothing
                 self.share(list(model.buffers()))
                 return model(*inputs)
 
-            return sharing if shared else model
+            return share_and_forward if shared else model
         buffers = {} if shared else {"broadcast_buffers": False}
         model = DistributedDataParallel(
             model, static_graph=not self.accumulates, gradient_as_bucket_view=True, **buffers
@@ -167,10 +167,10 @@ class Ddp(Alone):
     def average(self, optimizer):
         """Average the gradients of an optimizer's parameters over all ranks."""
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if optimizer not in self.messages:
+        if optimizer not in self.gradient_buffers:
             dtype = torch.bfloat16 if "bf16-gradients" in self.techniques else gradients[0].dtype
-            self.messages[optimizer] = Message(gradients, dtype)
-        self.messages[optimizer].average(gradients, self.world_size)
+            self.gradient_buffers[optimizer] = GradientBuffer(gradients, dtype)
+        self.gradient_buffers[optimizer].average(gradients, self.world_size)
 
     def share(self, tensors):
         for tensor in tensors:
@@ -192,7 +192,7 @@ class Ddp(Alone):
         # A separate group, as NCCL keeps memory for each pair of GPUs that has exchanged anything.
         group = distributed.new_group()
 
-        def into(send, result, payload):
+        def send_into(send, result, payload):
             send(result, payload, group=group)
             return result
 
@@ -201,8 +201,8 @@ class Ddp(Alone):
             "reduce_scatter": distributed.reduce_scatter_tensor,
             "all_to_all": distributed.all_to_all_single,
         }
-        made = {name: functools.partial(into, send) for name, send in known.items()}
-        yield {name: functools.partial(Collective, name, run, self, device) for name, run in made.items()}, None
+        runs = {name: functools.partial(send_into, send) for name, send in known.items()}
+        yield {name: functools.partial(Collective, name, run, self, device) for name, run in runs.items()}, None
         distributed.destroy_process_group(group)
 
     def leave(self):

@@ -36,8 +36,8 @@ class Sharded(Ddp):
         shape = (self.world_size // self.together, self.together)
         self.mesh = init_device_mesh(device.type, shape, mesh_dim_names=("samples", "layers"))
         if self.together > 1:
-            self.forever = contextlib.ExitStack()
-            self.forever.enter_context(loss_parallel())  # backward passes need it as well
+            self.loss_context = contextlib.ExitStack()
+            self.loss_context.enter_context(loss_parallel())  # backward passes need it as well
 
     def compiled(self, net, options):
         """Compile block by block: their weights are gathered between them."""
@@ -57,10 +57,10 @@ class Sharded(Ddp):
         policy = MixedPrecisionPolicy()
         if args.precision in IN_BF16:
             policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
-        cut = {"mesh": self.mesh["samples"], "mp_policy": policy}
+        sharding = {"mesh": self.mesh["samples"], "mp_policy": policy}
         for block in model.blocks:
-            fully_shard(block, **cut, reshard_after_forward=args.reshard == "forward")
-        return fully_shard(model, **cut, reshard_after_forward=False)  # forward's last layers are backward's first
+            fully_shard(block, **sharding, reshard_after_forward=args.reshard == "forward")
+        return fully_shard(model, **sharding, reshard_after_forward=False)  # forward's last layers are backward's first
 
     def accumulate(self, model, *, last):
         if self.args.strategy != "tp":
@@ -80,10 +80,10 @@ class Sharded(Ddp):
         all-reduce over n ranks sends 2(n - 1) times its bytes in total. Neighbours are on one node: only weights cross between nodes.
         """
         samples, together = self.mesh.shape
-        blocks, every = (sum(p.numel() for p in part.parameters()) for part in (model.blocks, model))
+        blocks, total = (sum(p.numel() for p in part.parameters()) for part in (model.blocks, model))
         bf16 = self.args.precision in IN_BF16 or self.args.weights == "bf16"
-        gathered = (every + blocks * (self.args.reshard == "forward")) * (2 if bf16 else 4)
-        weights = (gathered + 4 * every) // 2
+        gathered = (total + blocks * (self.args.reshard == "forward")) * (2 if bf16 else 4)
+        weights = (gathered + 4 * total) // 2
         if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
             return weights
         sums = (4 * len(model.blocks) + 2) * tokens * model.embedding.embedding_dim * element

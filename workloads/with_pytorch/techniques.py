@@ -85,7 +85,7 @@ def rebuilt(net, names):
                 from with_pytorch.stems import Blocked
 
                 setattr(module, name, Blocked(layer))
-            if "pooling-kernel" in names and isinstance(layer, nn.MaxPool2d) and halves(layer):
+            if "pooling-kernel" in names and isinstance(layer, nn.MaxPool2d) and is_halving_pool(layer):
                 from with_pytorch.pooling import MaxPool
 
                 setattr(module, name, MaxPool(padding=layer.padding, ceil_mode=layer.ceil_mode))
@@ -99,13 +99,13 @@ def folded(torch, net):
     """
     from torch.fx.experimental.optimization import fuse
 
-    def norms(one):
-        return sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in one.modules())
+    def norms(network):
+        return sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules())
 
     if not norms(net):
         return net, {}
-    made = fuse(net)
-    return made, {"folded-norm": norms(net) - norms(made)}
+    fused = fuse(net)
+    return fused, {"folded-norm": norms(net) - norms(fused)}
 
 
 def is_stem(layer):
@@ -113,7 +113,7 @@ def is_stem(layer):
     return layer.in_channels == 3 and layer.stride[0] == layer.stride[1] > 1 and len(set(layer.kernel_size)) == 1
 
 
-def halves(layer):
+def is_halving_pool(layer):
     """Whether a pooling layer is 3x3 with stride 2."""
     return layer.kernel_size == 3 and layer.stride == 2 and layer.dilation == 1
 
@@ -138,8 +138,8 @@ def graphs():
     """Graphs compiled and reused, by TorchInductor's own counters; a graph that its cache can't hold is compiled every time."""
     from torch._dynamo.utils import counters
 
-    told = counters["inductor"]
+    counts = counters["inductor"]
     return {
-        "fresh": told["fxgraph_cache_miss"] + told["fxgraph_cache_bypass"],
-        "kept": told["fxgraph_cache_hit"],
+        "fresh": counts["fxgraph_cache_miss"] + counts["fxgraph_cache_bypass"],
+        "kept": counts["fxgraph_cache_hit"],
     }

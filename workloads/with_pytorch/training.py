@@ -261,7 +261,7 @@ def run(program, args):
     import torch
     from with_pytorch.ranks import launched
 
-    recorded = recorder(args, torch.version.cuda)
+    calls_recorder = recorder(args, torch.version.cuda)
     check(args, launched=launched(), program=program)
     check_device(args, torch)
     imported = time.monotonic()
@@ -271,7 +271,7 @@ def run(program, args):
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, torch, device))
     training = program(args, torch, device, ranks)
-    training.recorder = recorded
+    training.recorder = calls_recorder
     events.phase("model", imported)
     loop.report(training, events, args, world_size=args.devices * ranks.world_size)
     training.end()

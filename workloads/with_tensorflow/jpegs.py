@@ -60,7 +60,7 @@ class Folders:
         self.load = loader(args, images, lambda jpeg: self.look(jpeg, seed))
         if not any(self.decodes(number) for number in self.order(0)):
             refuse(f"none of the JPEGs of rank {self.rank} in {args.data} decodes; give others")
-        self.drawn, self.decoded = [], 0
+        self.used_numbers, self.decoded = [], 0
         self.unread = set()  # undecodable images found elsewhere
         order = tf.data.Dataset.range(2**31).flat_map(
             lambda epoch: tf.data.Dataset.from_tensor_slices(self.order(epoch))
@@ -83,7 +83,7 @@ class Folders:
 
     def __next__(self):
         images, labels, numbers = next(self.batches)
-        self.drawn.append(numbers)  # read at the end only: they may be on a device
+        self.used_numbers.append(numbers)  # read at the end only: they may be on a device
         self.decoded += self.batch * self.args.devices
         return images, labels
 
@@ -92,7 +92,7 @@ class Folders:
         """Names of the skipped images: those that precede a used one in the order."""
         order = (number for epoch in itertools.count() for number in self.order(epoch).numpy().tolist())
         skipped = set(self.unread)
-        for numbers in self.drawn:
+        for numbers in self.used_numbers:
             for part in self.strategy.experimental_local_results(numbers):
                 for used in part.numpy().tolist():
                     skipped.update(self.names[number] for number in iter(lambda: next(order), used))

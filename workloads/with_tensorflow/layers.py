@@ -16,7 +16,7 @@ keras = tf.keras
 # Share of the running mean and variance that each step keeps, as in PyTorch and MXNet.
 MOMENTUM = 0.9
 # More dropout layers than any network has: step and layer together number the draws.
-DROPOUTS = 8
+MAX_DROPOUTS = 8
 
 
 class BatchNorm(keras.layers.Layer):
@@ -41,11 +41,11 @@ class BatchNorm(keras.layers.Layer):
         weights = (tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta))
         running = (tf.convert_to_tensor(self.moving_mean), tf.convert_to_tensor(self.moving_variance))
         if not self.trains:
-            fixed = {"mean": running[0], "variance": running[1], "is_training": False}
-            return tf.compat.v1.nn.fused_batch_norm(x, *weights, **fixed, epsilon=self.epsilon)[0]
+            statistics = {"mean": running[0], "variance": running[1], "is_training": False}
+            return tf.compat.v1.nn.fused_batch_norm(x, *weights, **statistics, epsilon=self.epsilon)[0]
         normalized, *batch = tf.compat.v1.nn.fused_batch_norm(x, *weights, epsilon=self.epsilon)
-        for kept, old, new in zip((self.moving_mean, self.moving_variance), running, batch):  # noqa: B905 - Python 3.8
-            kept.assign(old * MOMENTUM + new * (1 - MOMENTUM))
+        for running_variable, old, new in zip((self.moving_mean, self.moving_variance), running, batch):  # noqa: B905 - Python 3.8
+            running_variable.assign(old * MOMENTUM + new * (1 - MOMENTUM))
         return normalized
 
 
@@ -69,10 +69,10 @@ class LayerNorm(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        told = tf.cast(x, tf.float32)
-        moments = tf.nn.moments(told, self.axes, keepdims=True)
+        x32 = tf.cast(x, tf.float32)
+        moments = tf.nn.moments(x32, self.axes, keepdims=True)
         weights = (tf.convert_to_tensor(self.beta), tf.convert_to_tensor(self.gamma))
-        return tf.cast(tf.nn.batch_normalization(told, *moments, *weights, self.epsilon), x.dtype)
+        return tf.cast(tf.nn.batch_normalization(x32, *moments, *weights, self.epsilon), x.dtype)
 
 
 class Attend(keras.layers.Layer):
@@ -86,8 +86,8 @@ class Attend(keras.layers.Layer):
         length, width = qkv.shape[1], qkv.shape[2] // 3
         head = width // self.heads
         q, k, v = tf.unstack(tf.transpose(tf.reshape(qkv, (-1, length, 3, self.heads, head)), (2, 0, 3, 1, 4)))
-        shares = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * head**-0.5)
-        return tf.reshape(tf.transpose(tf.matmul(shares, v), (0, 2, 1, 3)), (-1, length, width))
+        attention = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * head**-0.5)
+        return tf.reshape(tf.transpose(tf.matmul(attention, v), (0, 2, 1, 3)), (-1, length, width))
 
 
 class Gelu(keras.layers.Layer):
@@ -107,7 +107,7 @@ class Dropout(keras.layers.Layer):
     def call(self, x, seed):
         if not self.trains:
             return x
-        draw = tf.stack([seed[0], seed[1] * DROPOUTS + self.number])
+        draw = tf.stack([seed[0], seed[1] * MAX_DROPOUTS + self.number])
         kept = tf.random.stateless_uniform(tf.shape(x), draw) >= self.rate
         return x * tf.cast(kept, x.dtype) / (1 - self.rate)
 
@@ -132,8 +132,8 @@ def multiplied(net):
     for layer in net.layers:
         if isinstance(layer, (transposed, *others)):
             # A transposed convolution uses every weight at each position of its input, like the convolution whose gradient it is.
-            where = layer.input if isinstance(layer, transposed) else layer.output
-            found.append((math.prod(layer.kernel.shape), math.prod(where.shape[1:-1])))
+            used = layer.input if isinstance(layer, transposed) else layer.output
+            found.append((math.prod(layer.kernel.shape), math.prod(used.shape[1:-1])))
         elif isinstance(layer, Attend):  # each query times all keys, and its weights times all values
             _, length, width = layer.output.shape
             found.extend([(length * width, length)] * 2)

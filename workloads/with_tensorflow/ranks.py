@@ -101,9 +101,9 @@ class Replicas(Alone):
 
     def share(self, variables):
         if variables:
-            tf.function(lambda: self.strategy.run(self.take_first, args=(variables,)), autograph=False)()
+            tf.function(lambda: self.strategy.run(self.assign_first, args=(variables,)), autograph=False)()
 
-    def take_first(self, variables):
+    def assign_first(self, variables):
         """Assign the first replica's values, as sums in which all other replicas contribute zeros."""
         first = tf.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
         terms = [tf.where(first, variable, tf.zeros_like(variable)) for variable in variables]
@@ -136,21 +136,21 @@ class MultiWorker(Replicas):
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
         config = json.loads(os.environ["TF_CONFIG"])
         self.rank, self.world_size = config["task"]["index"], len(config["cluster"]["worker"])
-        self.meet = tf.function(lambda: self.strategy.run(self.greet), autograph=False)
+        self.meeting = tf.function(lambda: self.strategy.run(self.zero_sum), autograph=False)
         self.gather = tf.function(lambda share: self.strategy.run(self.sum, args=(share,)), autograph=False)
 
-    def greet(self):
+    def zero_sum(self):
         return self.sum(tf.zeros([]))
 
     def barrier(self):
-        self.strategy.experimental_local_results(self.meet())[0].numpy()
+        self.strategy.experimental_local_results(self.meeting())[0].numpy()
 
     def slowest(self, seconds):
         # Only sums are available: of one element per worker, which is 0 on the others.
-        (everyone,) = self.strategy.experimental_local_results(
+        (by_worker,) = self.strategy.experimental_local_results(
             self.gather(seconds * tf.one_hot(self.rank, self.world_size))
         )
-        return float(tf.reduce_max(everyone))
+        return float(tf.reduce_max(by_worker))
 
     def leave(self):
         # The first worker coordinates the others, which report an error if it exits before them. A worker may exit from this barrier
@@ -171,34 +171,34 @@ class ParameterServers(Alone):
         self.servers = [Server(address) for address in os.environ["DLSCALE_SERVERS"].split(",")]
         self.rank, self.world_size = map(int, self.servers[0].register())
         self.offset = self.rank
-        self.servers[0].meet(self.rank, self.world_size)
+        self.servers[0].prepare_barrier(self.rank, self.world_size)
 
     def updates(self, variables, rule):
-        from with_tensorflow.servers import Pushed
+        from with_tensorflow.servers import ServerOptimizer
 
-        self.pushed = Pushed(self.servers, variables, rule)
-        return self.pushed
+        self.server_optimizer = ServerOptimizer(self.servers, variables, rule)
+        return self.server_optimizer
 
     def broadcast(self, variables):
         del variables  # the servers hold them
         if self.rank == 0:
-            self.pushed.begin()
+            self.server_optimizer.initialize()
         self.settle()
 
     def settle(self):
         self.barrier()
-        self.pushed.pull()
+        self.server_optimizer.pull()
         self.barrier()  # no worker continues while another still pulls
 
     def share(self, variables):
         if not variables:
             return
         if not hasattr(self, "gathered"):
-            self.gathered = self.servers[0].shared("gathered", [variable.shape for variable in variables])
+            self.shared_values = self.servers[0].shared("gathered", [variable.shape for variable in variables])
         if self.rank == 0:
-            self.gathered.send([variable.numpy() for variable in variables])
+            self.shared_values.send([variable.numpy() for variable in variables])
         self.barrier()
-        for variable, value in zip(variables, self.gathered.get()):  # noqa: B905 - Python 3.8
+        for variable, value in zip(variables, self.shared_values.get()):  # noqa: B905 - Python 3.8
             variable.assign(value)
         self.barrier()
 

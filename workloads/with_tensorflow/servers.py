@@ -25,9 +25,9 @@ from probe import part
 from with_tensorflow.shim import tf
 
 # Seconds that a worker waits for a server that still imports TensorFlow, and between two attempts.
-PATIENCE_S, TRY_S = 300, 0.2
+CONNECT_S, RETRY_S = 300, 0.2
 # Seconds that a server stays up to answer the last worker, and milliseconds that a worker waits for this answer.
-LINGER_S, LEAVE_MS = 1, 10_000
+LINGER_S, SIGN_OFF_MS = 1, 10_000
 
 
 class Queues:
@@ -35,10 +35,10 @@ class Queues:
 
     def __init__(self):
         self.ranks = queue("ranks", tf.int32, (2,))  # (rank, workers), taken by each worker that registers
-        self.come = queue("come")  # values of the workers that have reached a barrier
-        self.left = queue("left")
+        self.arrivals = queue("come")  # values of the workers that have reached a barrier
+        self.sign_offs = queue("left")
 
-    def going(self, rank):
+    def released(self, rank):
         """The queue that a worker waits on at a barrier; each has its own, or a fast worker would take a slow one's message."""
         return queue(f"going{rank}")
 
@@ -73,7 +73,7 @@ class Server:
         with self.graph.as_default():
             self.queues = Queues()
             self.number = tf.compat.v1.placeholder(tf.float32, ())
-            self.leaving = self.queues.left.enqueue(self.number)
+            self.sign_off = self.queues.sign_offs.enqueue(self.number)
         self.session = tf.compat.v1.Session(f"grpc://{address}", graph=self.graph)
 
     def register(self):
@@ -81,43 +81,43 @@ class Server:
         with self.graph.as_default():
             return self.session.run(self.queues.ranks.dequeue())
 
-    def meet(self, rank, workers):
+    def prepare_barrier(self, rank, workers):
         """Prepare the operations of `slowest`; the first worker releases the others once it has heard from each."""
         with self.graph.as_default():
-            self.coming = self.queues.come.enqueue(self.number)
-            self.all = tf.reduce_max(self.queues.come.dequeue_many(workers)) if rank == 0 else None
-            self.release = tf.group(*(self.queues.going(other).enqueue(self.number) for other in range(workers)))
-            self.going = self.queues.going(rank).dequeue()
+            self.arrive = self.queues.arrivals.enqueue(self.number)
+            self.all = tf.reduce_max(self.queues.arrivals.dequeue_many(workers)) if rank == 0 else None
+            self.release = tf.group(*(self.queues.released(other).enqueue(self.number) for other in range(workers)))
+            self.released = self.queues.released(rank).dequeue()
 
     def slowest(self, seconds):
-        self.session.run(self.coming, {self.number: seconds})
+        self.session.run(self.arrive, {self.number: seconds})
         if self.all is not None:
             self.session.run(self.release, {self.number: self.session.run(self.all)})
-        return float(self.session.run(self.going))
+        return float(self.session.run(self.released))
 
-    def hold(self, shapes, rule):
+    def create_weights(self, shapes, rule):
         """Create weights of these shapes, and the state of `rule(weights)`."""
         with self.graph.as_default():
             self.weights = Shared(self.session, "weight", shapes)
             variables = self.weights.variables
             optimizer = rule(variables)
             # Initialized after the weights, whose values moving averages start from.
-            held = [one for one in tf.compat.v1.global_variables() if all(one is not other for other in variables)]
-            self.others = [one.initializer for one in held]
+            state = [one for one in tf.compat.v1.global_variables() if all(one is not other for other in variables)]
+            self.state_initializers = [one.initializer for one in state]
 
             def step(*gradients: object):
                 optimizer.apply(gradients)
                 return [weight.read_value() for weight in variables]
 
-            self.stepped = tf.function(step, autograph=False)(*self.weights.sent)
+            self.step_result = tf.function(step, autograph=False)(*self.weights.sent)
 
-    def begin(self, values):
+    def initialize(self, values):
         self.weights.send(values)
-        self.session.run(self.others)
+        self.session.run(self.state_initializers)
 
     def push(self, gradients):
         """Apply gradients; return the weights after the step."""
-        return self.session.run(self.stepped, dict(zip(self.weights.sent, gradients)))  # noqa: B905 - Python 3.8
+        return self.session.run(self.step_result, dict(zip(self.weights.sent, gradients)))  # noqa: B905 - Python 3.8
 
     def shared(self, name, shapes):
         with self.graph.as_default():
@@ -125,19 +125,19 @@ class Server:
 
     def leave(self):
         # A server that has exited can't acknowledge; a session would retry for ever.
-        patience = tf.compat.v1.RunOptions(timeout_in_ms=LEAVE_MS)
+        patience = tf.compat.v1.RunOptions(timeout_in_ms=SIGN_OFF_MS)
         with contextlib.suppress(tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError):
-            self.session.run(self.leaving, {self.number: 0}, options=patience)
+            self.session.run(self.sign_off, {self.number: 0}, options=patience)
 
 
-class Pushed:
+class ServerOptimizer:
     """Replaces the optimizer in a worker: the servers apply the rule, and return the weights."""
 
     def __init__(self, servers, variables, rule):
         self.servers, self.variables = servers, variables
-        self.shares = shares([variable.shape.num_elements() for variable in variables], len(servers))
-        for server, share in zip(servers, self.shares):  # noqa: B905 - Python 3.8
-            server.hold([variables[number].shape for number in share], rule)
+        self.assignment = assignment([variable.shape.num_elements() for variable in variables], len(servers))
+        for server, share in zip(servers, self.assignment):  # noqa: B905 - Python 3.8
+            server.create_weights([variables[number].shape for number in share], rule)
         self.threads = ThreadPoolExecutor(len(servers))
 
     def scaled(self, loss):
@@ -152,23 +152,23 @@ class Pushed:
             put(variable, tf.ensure_shape(value, variable.shape))
 
     def push(self, *gradients: object):
-        return self.at_all(lambda server, share: server.push([gradients[number] for number in share]))
+        return self.on_all_servers(lambda server, share: server.push([gradients[number] for number in share]))
 
-    def begin(self):
+    def initialize(self):
         values = [variable.numpy() for variable in self.variables]
-        self.at_all(lambda server, share: server.begin([values[number] for number in share]) or share)
+        self.on_all_servers(lambda server, share: server.initialize([values[number] for number in share]) or share)
 
     def pull(self):
-        for variable, value in zip(self.variables, self.at_all(lambda server, _: server.weights.get())):  # noqa: B905
+        for variable, value in zip(self.variables, self.on_all_servers(lambda server, _: server.weights.get())):  # noqa: B905
             variable.assign(value)
 
-    def at_all(self, ask):
-        """Call `ask` for all servers concurrently; return its results per variable, in the order of the variables."""
-        found = [None] * len(self.variables)
-        for share, told in zip(self.shares, self.threads.map(ask, self.servers, self.shares)):  # noqa: B905
-            for number, value in zip(share, told):  # noqa: B905 - Python 3.8
-                found[number] = value
-        return found
+    def on_all_servers(self, call):
+        """Call `call` for all servers concurrently; return its results per variable, in the order of the variables."""
+        by_variable = [None] * len(self.variables)
+        for share, results in zip(self.assignment, self.threads.map(call, self.servers, self.assignment)):  # noqa: B905
+            for number, value in zip(share, results):  # noqa: B905 - Python 3.8
+                by_variable[number] = value
+        return by_variable
 
 
 class PushPull:
@@ -203,27 +203,27 @@ class PushPull:
         return [self.server.session.run(self.value) / self.pushed]
 
 
-def shares(sizes, servers):
+def assignment(sizes, servers):
     """Indices of variables for each server: largest first, each to the server with least so far."""
     found, held = [[] for _ in range(servers)], [0] * servers
     for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
-        least = held.index(min(held))
-        found[least].append(number)
-        held[least] += sizes[number]
+        emptiest = held.index(min(held))
+        found[emptiest].append(number)
+        held[emptiest] += sizes[number]
     return found
 
 
 def wait_for(address):
     """Return once something listens at ``host:port``; a session tries only once."""
     host, _, port = address.rpartition(":")
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + CONNECT_S
     while True:
         try:
-            socket.create_connection((host, int(port)), timeout=TRY_S).close()
+            socket.create_connection((host, int(port)), timeout=RETRY_S).close()
         except OSError:
             if time.monotonic() > end:
                 raise
-            time.sleep(TRY_S)
+            time.sleep(RETRY_S)
         else:
             return
 
@@ -235,7 +235,7 @@ def serve(address, workers):
     with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
         queues = Queues()
         session.run(queues.ranks.enqueue_many([[[rank, workers] for rank in range(workers)]]))
-        session.run(queues.left.dequeue_many(workers))
+        session.run(queues.sign_offs.dequeue_many(workers))
     time.sleep(LINGER_S)
     os._exit(0)  # TensorFlow's server has no shutdown
 

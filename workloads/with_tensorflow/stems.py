@@ -56,26 +56,26 @@ class MaxPool(keras.layers.Layer):
 def pooled(x):
     """(n, 2h + 1, 2w + 1, channels) to (n, h, w, channels)."""
     height, width = ((int(pixels) - 1) // 2 for pixels in x.shape[1:3])
-    corners = [(row, column) for row in range(3) for column in range(3)]
-    largest, place = None, None
-    for number, (row, column) in enumerate(corners):
-        one = x[:, row : row + 2 * height - 1 : 2, column : column + 2 * width - 1 : 2]
+    taps = [(row, column) for row in range(3) for column in range(3)]
+    largest, max_index = None, None
+    for number, (row, column) in enumerate(taps):
+        at_tap = x[:, row : row + 2 * height - 1 : 2, column : column + 2 * width - 1 : 2]
         if largest is None:
-            largest, place = one, tf.zeros_like(one, tf.int8)
+            largest, max_index = at_tap, tf.zeros_like(at_tap, tf.int8)
         else:
-            larger = one > largest
-            largest = tf.where(larger, one, largest)
-            place = tf.where(larger, tf.fill(tf.shape(place), tf.constant(number, tf.int8)), place)
+            larger = at_tap > largest
+            largest = tf.where(larger, at_tap, largest)
+            max_index = tf.where(larger, tf.fill(tf.shape(max_index), tf.constant(number, tf.int8)), max_index)
 
-    def backward(above):
-        own = [tf.where(tf.equal(place, number), above, tf.zeros_like(above)) for number in range(len(corners))]
-        rows = [between(*own[3 * row : 3 * row + 3], axis=2) for row in range(3)]
-        return between(*rows, axis=1)
+    def backward(dy):
+        masked = [tf.where(tf.equal(max_index, tap), dy, tf.zeros_like(dy)) for tap in range(len(taps))]
+        rows = [interleaved(*masked[3 * row : 3 * row + 3], axis=2) for row in range(3)]
+        return interleaved(*rows, axis=1)
 
     return largest, backward
 
 
-def between(first, middle, last, *, axis):
+def interleaved(first, middle, last, *, axis):
     """Interleave the gradients of even and odd places along an axis; places that two windows share get the sum. (…, n, …) to (…, 2n + 1, …)."""
     before, after = [[(0, 0)] * 4 for _ in range(2)]
     before[axis], after[axis] = (1, 0), (0, 1)

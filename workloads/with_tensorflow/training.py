@@ -107,7 +107,7 @@ class Training(loop.Training):
         self.variables = self.shim.trained(net)
         self.optimizer = self.ranks.updates(self.variables, self.update_rule)
         self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=self.xla)
-        self.judged = self.on_all(self.judge)
+        self.validation_results = self.on_all(self.validation_result)
 
     @property
     def rates(self):
@@ -139,13 +139,13 @@ class Training(loop.Training):
         def run(*inputs: object):
             *batch, first, count = inputs
 
-            def iterate(done, *told: object):
+            def iterate(done, *by_device: object):
                 results = local(self.shim.run(self.ranks.strategy, function, (*batch, first + done)))
-                return (done + 1, *(array.write(done, result) for array, result in zip(told, results)))  # noqa: B905 - Python 3.8
+                return (done + 1, *(array.write(done, result) for array, result in zip(by_device, results)))  # noqa: B905 - Python 3.8
 
             arrays = [tf.TensorArray(tf.float32, size=count, element_shape=()) for _ in range(self.args.devices)]
-            _, *told = tf.while_loop(lambda done, *_: done < count, iterate, (0, *arrays), parallel_iterations=1)
-            return [array.stack() for array in told]
+            _, *by_device = tf.while_loop(lambda done, *_: done < count, iterate, (0, *arrays), parallel_iterations=1)
+            return [array.stack() for array in by_device]
 
         return tf.function(run, autograph=False)
 
@@ -186,8 +186,8 @@ class Training(loop.Training):
 
     def read(self, losses):
         """Results of calls of `train`, one loss or several per device: means over devices, step by step."""
-        told = ([part.numpy().reshape(-1).tolist() for part in parts] for parts in losses)
-        return [math.fsum(step) / len(step) for parts in told for step in zip(*parts)]  # noqa: B905 - Python 3.8
+        by_device = ([part.numpy().reshape(-1).tolist() for part in parts] for parts in losses)
+        return [math.fsum(step) / len(step) for parts in by_device for step in zip(*parts)]  # noqa: B905 - Python 3.8
 
     def parameter_count(self):
         return sum(math.prod(variable.shape) for variable in self.variables)
@@ -202,7 +202,7 @@ class Training(loop.Training):
         """The network's scores of each sample, in fp32."""
         return self.tf.cast(self.net([self.prepared(inputs), seed]), self.tf.float32)
 
-    def judge(self, inputs, labels, weights):
+    def validation_result(self, inputs, labels, weights):
         """One replica's results for a validation batch: sum of losses, number of correct samples, number of samples."""
         from with_tensorflow.layers import in_use
 
@@ -216,7 +216,7 @@ class Training(loop.Training):
     def validate(self):
         self.ranks.settle()
         self.ranks.share(self.shim.gathered(self.net))
-        found = [part.numpy() for batch in self.validation() for part in self.judged(*batch)]
+        found = [part.numpy() for batch in self.validation() for part in self.validation_results(*batch)]
         loss_sum, correct, samples = (math.fsum(float(part[index]) for part in found) for index in range(3))
         return {"samples": int(samples), "loss_sum": loss_sum, "correct": int(correct)}
 
