@@ -57,7 +57,7 @@ def check_epochs(args):
         refuse("--epoch-iterations and --profile exclude each other; ask for one of them")
     if not args.iterations or args.iterations % args.epoch_iterations:
         refuse(
-            f"--iterations={args.iterations} is no multiple of --epoch-iterations={args.epoch_iterations}; ask for whole epochs"
+            f"--iterations={args.iterations} is not a multiple of --epoch-iterations={args.epoch_iterations}; ask for whole epochs"
         )
 
 
@@ -77,7 +77,7 @@ def byte_sizes(text):
     """Parse ``BYTES,BYTES,...``, multiples of an fp32 element, to a sorted tuple; an empty text to an empty one."""
     sizes = sorted({int(word) for word in text.split(",")}) if text else []
     if any(size < 4 or size % 4 for size in sizes):
-        raise argparse.ArgumentTypeError(text + " holds what is no multiple of 4")
+        raise argparse.ArgumentTypeError(text + " contains a size that is not a multiple of 4")
     return tuple(sizes)
 
 
@@ -90,11 +90,11 @@ def common_parser(description, *, models, precisions):
     """Build a parser of the options that all programs share: what runs, on which samples, for how long."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("--model", required=True, choices=models)
-    parser.add_argument("--batch", required=True, type=at_least(1), help="samples a device in one iteration")
-    parser.add_argument("--iterations", required=True, type=at_least(0), help="measured ones; 0: by --measure-seconds")
-    parser.add_argument("--measure-seconds", type=float, default=0.0, help="with --iterations=0: measure for so long")
-    parser.add_argument("--warmup", required=True, type=at_least(1), help="iterations before them; the first allocates")
-    parser.add_argument("--window", required=True, type=at_least(0), help="iterations of a window; 0: by its seconds")
+    parser.add_argument("--batch", required=True, type=at_least(1), help="samples per device and iteration")
+    parser.add_argument("--iterations", required=True, type=at_least(0), help="to measure; 0: use --measure-seconds")
+    parser.add_argument("--measure-seconds", type=float, default=0.0, help="seconds to measure, with --iterations=0")
+    parser.add_argument("--warmup", required=True, type=at_least(1), help="iterations before that; the first allocates")
+    parser.add_argument("--window", required=True, type=at_least(0), help="iterations per window; 0: chosen by seconds")
     parser.add_argument("--precision", required=True, choices=precisions)
     parser.add_argument("--device", required=True, choices=("cpu", "gpu"))
     parser.add_argument("--devices", required=True, type=at_least(1), help="devices that this one process drives")
@@ -102,12 +102,12 @@ def common_parser(description, *, models, precisions):
         "--gpu-memory",
         choices=("as-needed", "all"),
         default="as-needed",
-        help="TensorFlow: take all of a GPU's at once, or no more than is needed",
+        help="TensorFlow: allocate as needed, or all of a GPU's memory at the start",
     )
-    parser.add_argument("--data", required=True, help="synthetic, or where the samples are")
+    parser.add_argument("--data", required=True, help="synthetic, or the path of the samples")
     parser.add_argument("--seed", required=True, type=at_least(0))
     parser.add_argument("--threads", required=True, type=at_least(1), help="threads inside an operator")
-    parser.add_argument("--cpus-per-worker", required=True, type=at_least(0), help="cores a device; 0: no pinning")
+    parser.add_argument("--cpus-per-worker", required=True, type=at_least(0), help="cores per device; 0: no pinning")
     parser.add_argument(
         "--loader-workers", required=True, type=at_least(0), help="threads or processes that prepare samples"
     )
@@ -124,16 +124,16 @@ def training_parser(description, *, models, precisions=("fp32", "tf32", "fp16", 
     parser.add_argument("--kvstore", choices=KVSTORES, help="MXNet's store, with --strategy kvstore")
     parser.add_argument("--compression", choices=("none", "fp16"), help="of gradients, with --strategy horovod")
     parser.add_argument(
-        "--probe", type=byte_sizes, default=(), help="BYTES,...: time exchanges of these sizes, and passes without any"
+        "--probe", type=byte_sizes, default=(), help="BYTES,...: time exchanges of these sizes, and passes without one"
     )
     parser.add_argument("--profile", choices=PROFILES, help="instead of measuring: a short pass under a profiler")
     parser.add_argument(
-        "--profile-after", type=at_least(1), help="iterations before it; until the rate is steady unless told"
+        "--profile-after", type=at_least(1), help="iterations before it; default: until the rate is steady"
     )
     parser.add_argument("--profile-iterations", type=at_least(1), default=5, help="iterations under the profiler")
-    parser.add_argument("--profile-region", choices=REGIONS, help="the only part of each iteration under the profiler")
+    parser.add_argument("--profile-region", choices=REGIONS, help="profile only this part of each iteration")
     parser.add_argument(
-        "--epoch-iterations", type=at_least(1), help="converge: validate after each so many of the measured iterations"
+        "--epoch-iterations", type=at_least(1), help="convergence run: measured iterations between validations"
     )
     add_techniques(parser)
     parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
@@ -142,17 +142,15 @@ def training_parser(description, *, models, precisions=("fp32", "tf32", "fp16", 
 
 
 def add_techniques(parser):
+    parser.add_argument("--techniques", type=words, default=(), help="WORD,...: optimizations of the plain program")
     parser.add_argument(
-        "--techniques", type=words, default=(), help="WORD,...: ways to be faster than the plain program"
-    )
-    parser.add_argument(
-        "--compiled", help="PyTorch, with --techniques=compile: where what was compiled is kept for the next run"
+        "--compiled", help="PyTorch, with --techniques=compile: directory that caches compiled code between runs"
     )
 
 
 def inference_parser(description, *, models):
     parser = common_parser(description, models=models, precisions=("fp32", "tf32", "fp16", "bf16", "int8"))
     parser.add_argument(
-        "--fit", type=at_least(0), default=0, help="iterations of training on --data before; 0: random weights"
+        "--fit", type=at_least(0), default=0, help="training iterations on --data first; 0: random weights"
     )
     return parser

@@ -127,7 +127,7 @@ def read_index(packed):
 def check_fit(args, *, classes, images, devices):
     """Refuse a data set with more classes than the network, or with fewer than a batch of training images for each of `devices`."""
     if classes > args.num_classes:
-        refuse(f"{args.data} has {classes} classes, --num-classes={args.num_classes} is less")
+        refuse(f"{args.data} has {classes} classes, more than --num-classes={args.num_classes}")
     if images < args.batch * devices:
         batches = f"{devices} batches" if devices > 1 else "a batch"
         refuse(f"{args.data} holds {images} images to train on, too few for {batches} of {args.batch}; ask for less")

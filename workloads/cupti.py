@@ -91,7 +91,7 @@ class Recorder:
             text = ctypes.c_char_p()
             self.cupti.cuptiGetResultString(code, ctypes.byref(text))
             message = (text.value or b"").decode() or code
-            refuse(f"--profile=calls: {function} says {message}; end other profilers of this process, or leave it out")
+            refuse(f"--profile=calls: {function}: {message}; stop other profilers of this process, or leave it out")
 
     def _function_name(self, kind, cbid):
         text = ctypes.c_char_p()

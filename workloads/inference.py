@@ -82,7 +82,7 @@ def check(args):
     if args.devices != 1:
         refuse(f"--devices={args.devices}: inference runs on one device; start one process a device")
     if not args.iterations and args.measure_seconds <= 0:
-        refuse("--iterations=0 measures for --measure-seconds; say how many")
+        refuse("--iterations=0 measures for --measure-seconds; set it to more than 0")
     if args.fit and args.data == "synthetic":
         refuse(f"--fit={args.fit} needs real samples to learn from; give a folder of class folders as --data")
 
@@ -332,7 +332,7 @@ def fitting(predictor, library, asked):
         else:
             too_many = middle
     if not used:
-        refuse("the device has not enough memory for a batch of 1; ask for a smaller network or smaller images")
+        refuse("the device lacks memory for a batch of 1; ask for a smaller network or smaller images")
     held = "" if free is None else f", which had {gib(free)} free"
     return used, f"{asked} samples do not fit into the memory of the device{held}"
 
@@ -361,7 +361,7 @@ def fitting_on_host(predictor, library, asked):
         predictor.predict(library.batch(count))
         peaks.append(host_memory()[0]["peak_bytes"])
     if None in peaks:
-        print("the kernel tells no peak of this process: whether a batch fits is not known", file=sys.stderr)
+        print("the kernel reports no peak memory of this process: the batch may not fit", file=sys.stderr)
         return asked, None
     # A batch longer than the library is a copy; shorter ones, such as those of the trials, are slices.
     sample = library.samples[0].nbytes if asked > len(library) else 0

@@ -250,9 +250,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
 def pace(step_seconds, *, seconds, window):
     """``(iterations, window)`` of whole windows that take `seconds` in total, if the slowest rank needs `step_seconds` per iteration."""
     if not step_seconds:
-        refuse(
-            "--iterations=0 needs a warm-up of two steps and ranks that can tell each other its rate; give --iterations"
-        )
+        refuse("--iterations=0 needs --warmup=2 or more, and ranks that can exchange its rate; give --iterations")
     target = window or math.ceil(max(MIN_WINDOW_SECONDS, seconds / TARGET_WINDOWS) / step_seconds)
     window = max(1, min(target, int(MAX_OVERRUN * seconds / MIN_WINDOWS / step_seconds)))
     return window * max(MIN_WINDOWS, math.ceil(seconds / (window * step_seconds))), window

@@ -64,7 +64,7 @@ def main(argv):
     # ncu's own errors (missing permission for counters, for one) end the log.
     sys.stderr.writelines(line + "\n" for line in (page + instructions).splitlines() if line.startswith("==ERROR=="))
     if second_code:
-        sys.stderr.write(f"ncu: the run that counts operations ended with {second_code}; there are none\n")
+        sys.stderr.write(f"ncu: the second run exited with {second_code}; kernels have no counts of operations\n")
     launches = kernels(hardware, [] if second_code else rows(instructions))
     if launches:
         Events(rank=0).table("kernels", columns(launches))

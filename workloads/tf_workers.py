@@ -41,12 +41,12 @@ def parse(argv):
     )
     parser.add_argument("--host", required=True, type=int, help="number of this host")
     parser.add_argument("--count", required=True, type=int, help="workers on each host")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="what each worker runs")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="program and arguments of each worker")
     args = parser.parse_args(argv)
     args.first = args.host * args.count
     if args.count < 1 or args.host < 0 or args.first + args.count > len(args.cluster):
         last = args.first + args.count - 1
-        parser.error(f"workers {args.first} to {last} asked, --cluster lists 0 to {len(args.cluster) - 1}")
+        parser.error(f"workers {args.first} to {last} requested, --cluster lists 0 to {len(args.cluster) - 1}")
     if not args.program:
         parser.error("no program given")
     return args

@@ -62,7 +62,7 @@ def set_up(args, *, unbulked=False):
     from with_mxnet.shim import mx
 
     if args.device == "gpu" and mx.context.num_gpus() < local_rank() + args.devices:
-        refuse(f"--device=gpu --devices={args.devices}, MXNet sees {mx.context.num_gpus()} GPUs")
+        refuse(f"--devices={args.devices} from local rank {local_rank()} on: MXNet sees {mx.context.num_gpus()} GPUs")
     return mx
 
 

@@ -16,7 +16,7 @@ def check(args, torch):
         return
     if torch.cuda.device_count() < local_rank() + args.devices:
         refuse(
-            f"--device=gpu --devices={args.devices} for local rank {local_rank()}, PyTorch sees {torch.cuda.device_count()} GPUs"
+            f"--devices={args.devices} from local rank {local_rank()} on: PyTorch sees {torch.cuda.device_count()} GPUs"
         )
     check_capability(args, torch.cuda.get_device_name(local_rank()), torch.cuda.get_device_capability(local_rank()))
 

@@ -43,7 +43,7 @@ def check_offered(args, offered):
         if name in ON_GPUS and args.device != "gpu":
             refuse(f"--techniques={name} is for GPUs; leave it out with --device={args.device}")
     if "kernel-search" in args.techniques and "compile" not in args.techniques:
-        refuse("--techniques=kernel-search is among the kernels that a compiler makes; add compile")
+        refuse("--techniques=kernel-search tunes the kernels of a compiled network; add compile")
 
 
 def check(args, *, offered):
@@ -52,9 +52,7 @@ def check(args, *, offered):
         if name in NOT_WITH.get(args.strategy, ()):
             refuse(f"--techniques={name} does not work with --strategy={args.strategy}; leave it out")
         if name in BETWEEN_RANKS and args.strategy != "ddp":
-            refuse(
-                f"--techniques={name} joins the ranks that torchrun starts; leave it out with --strategy={args.strategy}"
-            )
+            refuse(f"--techniques={name} is for --strategy=ddp; leave it out with --strategy={args.strategy}")
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
     if "cudnn-attention" in args.techniques and args.precision not in IN_BF16:
@@ -66,13 +64,15 @@ def check(args, *, offered):
 def check_graphs(args):
     """Refuse what a graph cannot capture, and a warm-up that ends before the capture."""
     if args.strategy == "horovod":
-        refuse("--techniques=cuda-graphs can't record what --strategy=horovod sends; leave it out, or ask for ddp")
+        refuse(
+            "--techniques=cuda-graphs can't capture the exchange of --strategy=horovod; leave it out, or ask for ddp"
+        )
     if args.precision == "fp16":
-        refuse("--techniques=cuda-graphs can't record the decisions of fp16's loss scaling; ask for bf16")
+        refuse("--techniques=cuda-graphs can't capture fp16's dynamic loss scaling; ask for bf16")
     if args.profile_region or args.profile in {"memory", "region"}:
-        refuse("--techniques=cuda-graphs makes a step one launch that no region divides; leave it out of such a pass")
+        refuse("--techniques=cuda-graphs launches a step as a whole, without regions; leave it out of this pass")
     if args.warmup <= EAGER_STEPS:
-        refuse(f"--techniques=cuda-graphs records step {EAGER_STEPS + 1}; ask for --warmup={EAGER_STEPS + 1} or more")
+        refuse(f"--techniques=cuda-graphs captures step {EAGER_STEPS + 1}; ask for --warmup={EAGER_STEPS + 1} or more")
 
 
 def rebuilt(net, names):

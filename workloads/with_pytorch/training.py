@@ -44,16 +44,16 @@ def check(args, *, launched, program):
     check_strategy(args, "this program", [*(name for name in STRATEGIES if name not in program.lacks), *program.cuts])
     if args.devices != 1 and args.strategy != "dp":
         refuse(
-            f"--devices={args.devices} needs --strategy=dp; others drive one device a process, which torchrun starts"
+            f"--devices={args.devices} needs --strategy=dp; other strategies drive one device per process of torchrun"
         )
     if args.strategy == "dp" and args.device != "gpu":
-        refuse("--strategy=dp joins GPUs, and on CPUs does nothing; ask for ddp")
+        refuse("--strategy=dp is for GPUs; on CPUs ask for ddp")
     one_process = args.strategy in {"single", "dp"}
     if not one_process and not launched:
         launcher = "horovodrun" if args.strategy == "horovod" else "torchrun"
-        refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
+        refuse(f"--strategy={args.strategy} needs several ranks; start this program with {launcher}")
     if one_process and launched:
-        refuse(f"--strategy={args.strategy} under a launcher would train one model a process; ask for ddp")
+        refuse(f"--strategy={args.strategy} would train a model per process of the launcher; ask for ddp")
     check_epochs(args)
     techniques.check(args, offered=program.offered)
 

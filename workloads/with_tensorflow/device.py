@@ -21,7 +21,7 @@ def set_up(args, tf):
     seen = tf.config.experimental.list_physical_devices("GPU")
     used = seen[local_rank() : local_rank() + args.devices]
     if len(used) < args.devices:
-        refuse(f"--device=gpu --devices={args.devices} for local rank {local_rank()}, TensorFlow sees {len(seen)} GPUs")
+        refuse(f"--devices={args.devices} from local rank {local_rank()} on: TensorFlow sees {len(seen)} GPUs")
     for gpu in used:
         name, capability = shim.gpu_details(gpu)
         if capability:

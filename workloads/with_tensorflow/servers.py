@@ -242,7 +242,7 @@ def serve(address, workers):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--address", required=True, help="HOST:PORT where it listens")
-    parser.add_argument("--workers", required=True, type=int, help="how many will come")
+    parser.add_argument("--address", required=True, help="HOST:PORT to listen on")
+    parser.add_argument("--workers", required=True, type=int, help="number of workers to serve")
     args = parser.parse_args()
     serve(args.address, args.workers)

@@ -36,11 +36,9 @@ def check(args, *, offered):
     if "pooling-index" in args.techniques and not (args.xla or "xla" in args.techniques):
         refuse("--techniques=pooling-index makes many small operators, which XLA fuses; add xla")
     if "step-loop" in args.techniques and args.data != "synthetic":
-        refuse(
-            "--techniques=step-loop repeats one batch inside a graph; leave it out with --data, or ask for synthetic"
-        )
+        refuse("--techniques=step-loop repeats one batch inside a graph; leave it out, or ask for --data=synthetic")
     if "xla" in args.techniques and args.xla:
-        refuse("--xla and --techniques=xla say the same thing twice; leave one of them out")
+        refuse("--xla and --techniques=xla mean the same; leave one of them out")
 
 
 def set_up(args, tf):

@@ -50,21 +50,21 @@ def check(args):
     """Refuse what no TensorFlow program supports; runs before TensorFlow's import and does not need it."""
     check_strategy(args, "TensorFlow", ("single", "mirrored", "multiworker", "ps", "horovod"))
     if args.devices > 1 and args.strategy != "mirrored":
-        refuse(f"--devices={args.devices} needs --strategy=mirrored; others drive one device a process")
+        refuse(f"--devices={args.devices} needs --strategy=mirrored; other strategies drive one device per process")
     if args.strategy == "horovod" and not HOROVOD_RANKS & set(os.environ):
-        refuse("--strategy=horovod needs the ranks that horovodrun starts; run this program with horovodrun")
+        refuse("--strategy=horovod needs several ranks; start this program with horovodrun")
     if args.strategy == "multiworker" and "TF_CONFIG" not in os.environ:
-        refuse("--strategy=multiworker needs TF_CONFIG; run this program with tf_workers.py")
+        refuse("--strategy=multiworker needs TF_CONFIG; start this program with tf_workers.py")
     if args.strategy == "ps" and "DLSCALE_SERVERS" not in os.environ:
         refuse("--strategy=ps needs DLSCALE_SERVERS, where servers.py listens: HOST:PORT,...")
     if args.strategy == "ps" and args.precision == "fp16":
-        refuse("--strategy=ps with --precision=fp16: servers step with no loss scale; ask for fp32, tf32 or bf16")
+        refuse("--strategy=ps with --precision=fp16: servers do not scale losses; ask for fp32, tf32 or bf16")
     if args.strategy != "multiworker" and "TF_CONFIG" in os.environ:
-        refuse(f"--strategy={args.strategy} under TF_CONFIG would train many models; ask for multiworker")
+        refuse(f"--strategy={args.strategy} would train a model per worker of TF_CONFIG; ask for multiworker")
     if args.profile_region not in {None, "input"}:
         refuse(
-            f"--profile-region={args.profile_region}: TensorFlow runs forward and backward pass and update as one graph, in the order in "
-            "which their inputs are there; ask for input, or leave it out and look at the operators' names"
+            f"--profile-region={args.profile_region}: TensorFlow interleaves forward pass, backward pass and update in one graph; "
+            "ask for input, or leave it out and see the operators' names"
         )
     check_cpu_precision(args)
     check_epochs(args)

@@ -138,7 +138,7 @@ def test_sizes_of_the_probe_are_whole_elements_each_once():
     assert arguments.byte_sizes("") == ()
     assert arguments.byte_sizes("4194304,65536,65536") == (65536, 4194304)
     for text in ("0", "-4", "6", "4,6"):
-        with pytest.raises(argparse.ArgumentTypeError, match="no multiple of 4"):
+        with pytest.raises(argparse.ArgumentTypeError, match="not a multiple of 4"):
             arguments.byte_sizes(text)
     with pytest.raises(ValueError, match="many"):  # argparse makes a refusal of it
         arguments.byte_sizes("many")

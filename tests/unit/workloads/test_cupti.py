@@ -95,7 +95,7 @@ def test_what_it_can_not_do_ends_the_program_in_one_line(made, capsys):
     with pytest.raises(SystemExit, match="2"):
         made(StandIn(fails="cuptiActivityEnable"))
     assert capsys.readouterr().err == (
-        "--profile=calls: cuptiActivityEnable says CUPTI_ERROR_MADE_UP; end other profilers of this process, or leave it out\n"
+        "--profile=calls: cuptiActivityEnable: CUPTI_ERROR_MADE_UP; stop other profilers of this process, or leave it out\n"
     )
 
 

@@ -138,7 +138,7 @@ def test_a_program_that_fails_runs_once(stand_in, tmp_path):
 
 def test_a_second_run_that_fails_leaves_the_first(stand_in, tmp_path):
     done = run(stand_in(PAGE), "sh", "-c", f"test ! -e {tmp_path}/runs && echo ran >{tmp_path}/runs")
-    assert (done.returncode, "ended with 1" in done.stderr) == (0, True)
+    assert (done.returncode, "exited with 1" in done.stderr) == (0, True)
     columns = json.loads(done.stdout.splitlines()[-1].removeprefix("::dlscale-rows:: "))["columns"]
     assert ("flop" in columns, columns["dram_bytes"][0]) == (False, 201_326_592)
 

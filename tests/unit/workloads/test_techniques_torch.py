@@ -61,8 +61,8 @@ def test_what_goes_is_let_through():
         (asked("kernel-search"), techniques.TECHNIQUES, "add compile"),
         (asked("cuda-graphs", strategy="horovod"), techniques.TECHNIQUES, "or ask for ddp"),
         (asked("cuda-graphs", precision="fp16"), techniques.TECHNIQUES, "ask for bf16"),
-        (asked("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of such a pass"),
-        (asked("cuda-graphs", profile="kernels", profile_region="forward"), techniques.TECHNIQUES, "no region divides"),
+        (asked("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of this pass"),
+        (asked("cuda-graphs", profile="kernels", profile_region="forward"), techniques.TECHNIQUES, "without regions"),
         (asked("cuda-graphs", warmup=11), techniques.TECHNIQUES, "ask for --warmup=12 or more"),
     ],
 )

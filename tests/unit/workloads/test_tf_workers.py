@@ -126,8 +126,8 @@ def test_an_orphan_that_comes_to_the_launcher_is_nobodys_failure():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"host": 2}, "workers 4 to 5 asked, --cluster lists 0 to 3"),
-        ({"count": 0}, "workers 0 to -1 asked"),
+        ({"host": 2}, "workers 4 to 5 requested, --cluster lists 0 to 3"),
+        ({"count": 0}, "workers 0 to -1 requested"),
         ({"cluster": "10.0.0.1,10.0.0.2:1"}, "is not HOST:PORT"),
     ],
 )
