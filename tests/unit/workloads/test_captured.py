@@ -50,7 +50,7 @@ class Tensor:
         return self.value
 
 
-def test_steps_run_as_they_are_and_are_then_recorded_once(captured):
+def test_steps_run_eagerly_first_and_are_then_captured_once(captured):
     module, said = captured
     batches, seen = [Tensor(number) for number in range(4)], []
 
@@ -66,7 +66,7 @@ def test_steps_run_as_they_are_and_are_then_recorded_once(captured):
     assert batches[2].value == 3  # the graph reads the batch that it was shown
 
 
-def test_the_graph_is_given_back_when_its_work_is_done(captured):
+def test_the_graph_is_reset_after_its_work_is_done(captured):
     module, said = captured
     steps = module.Captured(lambda batch: Tensor("loss"), before=0)
     steps((Tensor(0),))
@@ -74,7 +74,7 @@ def test_the_graph_is_given_back_when_its_work_is_done(captured):
     assert said[-2:] == ["synchronize", "reset"]
 
 
-def test_a_training_that_ended_before_a_graph_was_made_has_none_to_give_back(captured):
+def test_a_training_that_ends_before_the_capture_has_no_graph_to_reset(captured):
     module, said = captured
     steps = module.Captured(lambda batch: Tensor("loss"), before=3)
     steps((Tensor(0),))

@@ -32,13 +32,13 @@ def test_labels_are_positions_in_the_sorted_names_of_folders_with_images(tree):
     assert images == [("ant/deep/er/3.jpeg", 0), ("zebra/1.jpg", 1), ("zebra/2.JPEG", 1)]
 
 
-def test_the_runner_counts_what_the_programs_read(tree):
+def test_the_runner_and_the_programs_count_the_same_images(tree):
     classes, images = class_folders.class_folders(tree)
     found = dataset.inspect(tree)
     assert (found.classes, found.images) == (len(classes), len(images))
 
 
-def test_links_that_lead_back_up_are_followed_once(tree):
+def test_a_link_to_a_parent_folder_is_followed_once(tree):
     """Two of them in one class were 2**40 folders to look into."""
     for name in ("one", "two"):
         (tree / "zebra" / name).symlink_to(tree / "zebra")
@@ -49,7 +49,7 @@ def test_links_that_lead_back_up_are_followed_once(tree):
     assert dataset.inspect(tree).images == len(images) == 6
 
 
-def test_the_runner_keeps_as_many_for_validation_as_the_programs(tmp_path):
+def test_the_runner_and_the_programs_hold_out_equally_many_images(tmp_path):
     for name, count in (("ant", 11), ("bee", 4), ("cow", 5)):
         (tmp_path / name).mkdir()
         for number in range(count):
@@ -58,7 +58,7 @@ def test_the_runner_keeps_as_many_for_validation_as_the_programs(tmp_path):
     assert dataset.inspect(tmp_path).validation_images == len(validation) == 3
 
 
-def test_of_each_class_every_fifth_image_is_for_validation():
+def test_every_fifth_image_of_a_class_is_for_validation():
     images = [(f"ant/{number}", 0) for number in range(11)] + [(f"bee/{number}", 1) for number in range(4)]
     images += [(f"cow/{number}", 2) for number in range(5)]
     training, validation = class_folders.split(images)
@@ -77,7 +77,7 @@ def test_each_image_is_in_one_part_and_one_share(sizes, ranks):
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_a_spread_takes_from_everywhere():
+def test_a_spread_covers_the_whole_list():
     assert class_folders.spread(list(range(10)), 4) == [0, 2, 5, 7]
     assert class_folders.spread([1, 2], 4) == [1, 2]
     assert class_folders.spread([], 4) == []
@@ -87,7 +87,7 @@ def test_a_spread_takes_from_everywhere():
     ("width", "height", "square"),
     [(256, 256, (16, 16, 224)), (400, 320, (60, 20, 280)), (32, 32, (2, 2, 28)), (1, 9, (0, 4, 1))],
 )
-def test_validation_looks_at_seven_eighths_of_the_shorter_side(width, height, square):
+def test_validation_crops_seven_eighths_of_the_shorter_side(width, height, square):
     assert class_folders.central_square(width, height) == square
 
 
@@ -105,7 +105,7 @@ def test_a_whole_jpeg_ends_with_its_marker(jpeg, whole):
     assert class_folders.is_whole(jpeg) is whole
 
 
-def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_or_framework():
+def test_all_training_options_are_required_except_those_of_one_strategy_or_framework():
     parser = arguments.training_parser("", models=("lenet",))
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
     profile = ["profile", "profile_after", "profile_iterations", "profile_region"]
@@ -123,7 +123,7 @@ def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_
     ]
 
 
-def test_of_an_inference_only_the_training_before_it_and_what_one_framework_has_may_be_left_out():
+def test_all_inference_options_are_required_except_fit_and_those_of_one_framework():
     parser = arguments.inference_parser("", models=("lenet",))
     assert [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"] == [
         "measure_seconds",
@@ -134,7 +134,7 @@ def test_of_an_inference_only_the_training_before_it_and_what_one_framework_has_
     assert "int8" in precision.choices
 
 
-def test_sizes_of_the_probe_are_whole_elements_each_once():
+def test_probe_sizes_are_whole_elements_without_duplicates():
     assert arguments.byte_sizes("") == ()
     assert arguments.byte_sizes("4194304,65536,65536") == (65536, 4194304)
     for text in ("0", "-4", "6", "4,6"):
@@ -144,7 +144,7 @@ def test_sizes_of_the_probe_are_whole_elements_each_once():
         arguments.byte_sizes("many")
 
 
-def test_a_refusal_is_one_line_and_code_2(capsys):
+def test_a_refusal_is_one_line_and_exit_code_2(capsys):
     with pytest.raises(SystemExit) as stop:
         arguments.refuse("no GPU here")
     assert stop.value.code == 2
@@ -155,7 +155,7 @@ SIDES = st.integers(1, 5000)
 
 
 @given(seed=st.integers(0, 2**32), width=SIDES, height=SIDES)
-def test_a_crop_lies_within_its_image_and_is_drawn_from_the_seed_alone(seed, width, height):
+def test_a_crop_lies_within_its_image_and_depends_only_on_the_seed(seed, width, height):
     left, top, w, h = class_folders.random_crop(np.random.default_rng(seed), width, height)
     assert 0 <= left <= left + w <= width
     assert 0 <= top <= top + h <= height
@@ -172,5 +172,5 @@ def test_a_crop_has_8_to_100_percent_of_the_area_at_an_aspect_ratio_of_3_to_4(se
     assert 0.745 <= w / h <= 1.34
 
 
-def test_an_image_too_flat_for_any_crop_is_taken_whole():
+def test_an_image_too_flat_for_any_crop_is_used_whole():
     assert class_folders.random_crop(np.random.default_rng(1), 5000, 1) == (0, 0, 5000, 1)

@@ -45,7 +45,7 @@ def window(clock):
     return clock.edge([clock.mark() for _ in range(3)], ["a loss", "a loss"])
 
 
-def test_windows_join_on_the_devices_clock_and_only_their_reading_waits(made):
+def test_windows_are_contiguous_on_the_devices_clock_and_only_reading_them_waits(made):
     clock, said = made
     assert clock.start() == 100.0
     assert said == ["record", "wait for 0.0"]

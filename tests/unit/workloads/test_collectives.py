@@ -72,7 +72,7 @@ def emitted(monkeypatch, training, took, *, rank=0):
 
 @pytest.mark.parametrize("operation", COLLECTIVES)
 @pytest.mark.parametrize("number", range(4))
-def test_every_device_is_due_what_a_right_library_gives(operation, number):
+def test_expected_results_are_those_of_a_correct_library(operation, number):
     sent = [collectives.payload(operation, other, 4, 16) for other in range(4)]
     got = exchanged(operation, sent)
     assert np.array_equal(collectives.expected_result(operation, number, 4, 16), got[number])
@@ -81,7 +81,7 @@ def test_every_device_is_due_what_a_right_library_gives(operation, number):
     assert same == (list(range(4)) if operation == "all_gather" else [number])
 
 
-def test_what_is_due_as_computed_by_hand():
+def test_expected_results_as_computed_by_hand():
     """Two devices with a share of two elements: device 0 sends 0 1 | 1 2 to be scattered and device 1 sends 1 2 | 2 3, in all 1 3 | 3 5."""
     assert collectives.expected_result("all_gather", 1, 2, 2).tolist() == [0, 1, 1, 2]
     assert collectives.expected_result("reduce_scatter", 0, 2, 2).tolist() == [1, 3]
@@ -118,32 +118,32 @@ def test_bytes_are_those_of_whole_shares(monkeypatch):
         (lambda result: result[:-1], None),
     ],
 )
-def test_elements_that_are_not_due_are_counted(monkeypatch, operation, spoil, wrong):
+def test_wrong_elements_are_counted(monkeypatch, operation, spoil, wrong):
     (found, _) = emitted(monkeypatch, Training(number=1, spoil=spoil, offered=(operation,)), {1024: 0.1})
     assert found.wrong == wrong if wrong else found.wrong > 10
 
 
-def test_a_wrong_result_of_another_rank_is_told_by_the_one_that_speaks(monkeypatch):
+def test_rank_0_reports_a_wrong_result_of_another_rank(monkeypatch):
     training = Training(offered=("reduce_scatter",))
     training.slowest = lambda found: max(found, 7.0) if isinstance(found, float) and found != 0.1 else found
     (found, _) = emitted(monkeypatch, training, {1024: 0.1})
     assert found.wrong == 7
 
 
-def test_sizes_that_take_any_rank_long_are_left_out(monkeypatch):
+def test_sizes_that_are_slow_on_any_rank_are_skipped(monkeypatch):
     *found, _ = emitted(monkeypatch, Training(), {1024: 0.1, 4096: 0.26})
     assert {event.size_bytes for event in found} == {1024}
     assert [event.event for event in emitted(monkeypatch, Training(worst=0.3), {1024: 0.1})] == ["phase"]
 
 
-def test_what_is_not_offered_is_told_once(monkeypatch):
+def test_missing_operations_are_reported_once(monkeypatch):
     told, _ = emitted(monkeypatch, Training(offered=()), {1024: 0.1})
     assert (told.operations, told.reason) == (COLLECTIVES, "it only pushes and pulls")
     assert [event.event for event in emitted(monkeypatch, Training(offered=()), {1024: 0.1}, rank=1)] == ["phase"]
     assert emitted(monkeypatch, Training(), {}) == []  # one device
 
 
-def test_channels_of_the_probe_alone_are_no_evidence(monkeypatch, tmp_path):
+def test_channels_that_only_the_probe_uses_are_no_evidence(monkeypatch, tmp_path):
     log, stream = tmp_path / "nccl", io.StringIO()
     monkeypatch.setenv("NCCL_DEBUG_FILE", str(log))
     emitter = events.Events(rank=0, stream=stream)

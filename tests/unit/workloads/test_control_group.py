@@ -30,7 +30,7 @@ def machine(tmp_path, groups, mounts, files):
     return write_tree(tmp_path, {"proc/self/cgroup": groups, "proc/self/mountinfo": mounts, **files})
 
 
-def test_v1_in_a_container_that_sees_its_own_group_as_the_mount(tmp_path):
+def test_v1_in_a_container_whose_group_is_the_mount(tmp_path):
     groups = "4:memory:/docker/ab\n2:cpuacct:/docker/ab\n0::/docker/ab"
     root = machine(tmp_path, groups, V1_MOUNTS.format(top="/docker/ab"), V1_FILES)
     assert control_group.usage(root) == USED
@@ -45,7 +45,7 @@ def test_v1_below_the_mount(tmp_path):
     assert control_group.usage(root) == USED
 
 
-def test_the_topmost_group_of_v1_is_the_host_s(tmp_path):
+def test_the_root_group_of_v1_is_the_hosts(tmp_path):
     root = machine(tmp_path, "4:memory:/\n2:cpuacct:/", V1_MOUNTS.format(top="/"), V1_FILES)
     assert control_group.usage(root) == control_group.NOTHING
 
@@ -54,12 +54,12 @@ def test_v2_in_a_container(tmp_path):
     assert control_group.usage(machine(tmp_path, "0::/", V2_MOUNT, V2_FILES)) == USED
 
 
-def test_v2_before_the_kernel_knew_a_peak(tmp_path):
+def test_v2_on_a_kernel_without_a_peak(tmp_path):
     files = {path: text for path, text in V2_FILES.items() if "peak" not in path}
     assert control_group.usage(machine(tmp_path, "0::/", V2_MOUNT, files)) == {**USED, "memory_peak_bytes": None}
 
 
-def test_the_topmost_group_of_v2_is_the_host_s(tmp_path):
+def test_the_root_group_of_v2_is_the_hosts(tmp_path):
     files = {path: text for path, text in V2_FILES.items() if "memory" not in path}
     assert control_group.usage(machine(tmp_path, "0::/", V2_MOUNT, files)) == control_group.NOTHING
 
@@ -68,19 +68,19 @@ MEMINFO = {"proc/meminfo": "MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable:   64 
 
 
 @pytest.mark.parametrize(("limit", "free"), [("10000", 10000 - 4096), ("9223372036854771712", 65536), ("4000", 0)])
-def test_what_a_limit_of_v1_leaves(tmp_path, limit, free):
+def test_memory_below_a_limit_of_v1(tmp_path, limit, free):
     files = {**V1_FILES, **MEMINFO, "sys/fs/cgroup/memory/memory.limit_in_bytes": limit}
     root = machine(tmp_path, "4:memory:/docker/ab\n2:cpuacct:/docker/ab", V1_MOUNTS.format(top="/docker/ab"), files)
     assert control_group.free_bytes(root) == free
 
 
 @pytest.mark.parametrize(("limit", "free"), [("10000", 10000 - 4096), ("max", 65536), ("1000000", 65536)])
-def test_what_a_limit_of_v2_leaves(tmp_path, limit, free):
+def test_memory_below_a_limit_of_v2(tmp_path, limit, free):
     root = machine(tmp_path, "0::/", V2_MOUNT, {**V2_FILES, **MEMINFO, "sys/fs/cgroup/memory.max": limit})
     assert control_group.free_bytes(root) == free
 
 
-def test_without_a_group_of_its_own_a_process_has_what_the_host_has(tmp_path):
+def test_without_its_own_group_a_process_has_the_hosts_free_memory(tmp_path):
     files = {**V1_FILES, **MEMINFO, "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000"}
     root = machine(tmp_path, "4:memory:/\n2:cpuacct:/", V1_MOUNTS.format(top="/"), files)
     assert control_group.free_bytes(root) == 65536

@@ -66,7 +66,7 @@ def test_a_host_without_rdma_has_no_ports(tmp_path):
         ("00000000000000000000000001000000:FFFF", ("::1", 65535)),
     ],
 )
-def test_addresses_lie_in_words_of_memory(text, expected):
+def test_addresses_are_words_in_memory_order(text, expected):
     assert counters.address(text) == expected
 
 
@@ -138,7 +138,7 @@ class Nvml:
         return 15 if gpu.value == 3 else 0
 
 
-def test_nvlinks_are_counted_in_kib_for_each_gpu_that_has_them_whatever_is_installed_in_the_image():
+def test_nvlink_bytes_are_read_from_kib_counters_without_pynvml():
     """Images without pynvml told of no NVLink, so that nothing could be proved in a vendor's container."""
     told = counters.nvlink_bytes(lambda name: Nvml() if name == "libnvidia-ml.so.1" else None)
     assert told == {"GPU-1": {"rx_bytes": 5 * 1024, "tx_bytes": 3 * 1024}}
@@ -148,7 +148,7 @@ def test_without_a_driver_there_are_no_nvlinks():
     assert counters.nvlink_bytes(lambda name: ctypes.CDLL(f"no-{name}")) == {}
 
 
-def test_fields_lie_where_nvml_has_them():
+def test_the_layout_of_fields_is_nvmls():
     """By another route: nvidia-ml-py, which is NVIDIA's own."""
     theirs = {name: getattr(pynvml.c_nvmlFieldValue_t, name) for name, _ in pynvml.c_nvmlFieldValue_t._fields_}
     ours = [getattr(counters.FieldValue, name) for name, _ in counters.FieldValue._fields_]
@@ -157,5 +157,5 @@ def test_fields_lie_where_nvml_has_them():
     assert counters.NVLINK_RX == pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
 
 
-def test_the_namespace_is_the_number_that_the_kernel_shows():
+def test_the_namespace_has_the_kernels_number():
     assert str(Path("/proc/self/ns/net").readlink()) == f"net:[{counters.network_namespace()}]"

@@ -75,7 +75,7 @@ def made(monkeypatch):
     return make
 
 
-def test_records_become_rows_with_names_and_the_time_of_the_events(made):
+def test_records_become_rows_with_names_and_times_on_the_events_clock(made):
     began = time.monotonic_ns() + 10**15
     calls = [record(RUNTIME, 7, began + 3_000_000, began + 3_500_000, 2), record(DRIVER, 7, began, began + 1_000, 1)]
     stand_in = StandIn(calls)
@@ -91,7 +91,7 @@ def test_records_become_rows_with_names_and_the_time_of_the_events(made):
     assert recorder.buffers == {}
 
 
-def test_what_it_can_not_do_ends_the_program_in_one_line(made, capsys):
+def test_an_error_of_cupti_ends_the_program_with_one_line(made, capsys):
     with pytest.raises(SystemExit, match="2"):
         made(StandIn(fails="cuptiActivityEnable"))
     assert capsys.readouterr().err == (
@@ -99,13 +99,13 @@ def test_what_it_can_not_do_ends_the_program_in_one_line(made, capsys):
     )
 
 
-def test_a_machine_without_cupti_is_told_what_to_install(capsys):
+def test_a_missing_cupti_is_refused_with_what_to_install(capsys):
     with pytest.raises(SystemExit, match="2"):
         cupti.Recorder("libcupti.so.none")
     assert "install the CUPTI that belongs to this framework's CUDA" in capsys.readouterr().err
 
 
-def test_a_program_records_only_where_it_is_asked_to_and_by_its_own_cudas_library(monkeypatch, capsys):
+def test_a_program_records_only_on_request_and_with_the_cupti_of_its_cuda(monkeypatch, capsys):
     monkeypatch.setattr(profiling, "Recorder", lambda library: library)
     asked = [types.SimpleNamespace(profile=kind, device="gpu") for kind in ("kernels", "calls")]
     assert [profiling.recorder(args, "12.4") for args in asked] == [None, "libcupti.so.12"]

@@ -46,7 +46,7 @@ def test_a_stride_divides_the_positions_and_groups_divide_the_weights():
     assert (whole, strided, grouped) == (231_211_008, whole / 4, whole / 32)
 
 
-def test_one_layer_has_gradients_of_its_weights_alone():
+def test_a_single_layer_has_no_input_gradient():
     assert per_sample([(10, 4)]) == {"forward": 80, "backward": 80}
 
 
@@ -66,6 +66,6 @@ def test_a_caffe_definition_counts_its_layers():
 
 
 @pytest.mark.parametrize("model", sorted(PUBLISHED_GMAC))
-def test_the_reference_is_what_everybody_publishes(model):
+def test_the_reference_matches_published_figures(model):
     image_size = max(REFERENCE[model], key=int)
     assert REFERENCE[model][image_size]["forward"] / 2e9 == pytest.approx(PUBLISHED_GMAC[model], abs=0.006)

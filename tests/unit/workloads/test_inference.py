@@ -162,7 +162,7 @@ def test_synthetic_samples_have_no_accuracy_and_are_not_learned_from(capsys):
     inference.check(args(fit=3))
 
 
-def test_accuracy_is_held_against_labels_and_against_the_network_before_its_conversion():
+def test_accuracy_is_relative_to_labels_and_to_the_network_before_its_conversion():
     # It says 0 1 2 3 4 before and 0 1 2 9 4 after; the labels are 0 1 0 3 9.
     made = Made(labels=np.array([0, 1, 0, 3, 9]))
     _, found = infer(made, fit=30)
@@ -174,7 +174,7 @@ def test_accuracy_is_held_against_labels_and_against_the_network_before_its_conv
     assert accuracy.agree == 4
 
 
-def test_batches_go_round_the_library():
+def test_batches_cycle_through_the_library():
     made = Made(labels=np.array([0, 1, 2, 3, 4]))
     infer(made, iterations=4, batch=2)
     served = made.seen[2:-1]  # before: the reference, the batch that was tried; after: the accuracy
@@ -188,7 +188,7 @@ def test_synthetic_batches_are_the_same_each_time_though_the_library_is_smaller(
     assert made.seen == [[5, 6, 7, 5]] * 5
 
 
-def test_windows_count_what_throughput_does_where_that_is_no_sample():
+def test_windows_count_the_workloads_unit_if_it_is_not_the_sample():
     made = Made()
     made.units, told = 7, []
     made.tell = lambda _events, samples: told.append(samples.tolist())
@@ -199,13 +199,13 @@ def test_windows_count_what_throughput_does_where_that_is_no_sample():
     assert {window.units for window in of(found, "window")} == {None}
 
 
-def test_real_batches_longer_than_the_library_begin_again():
+def test_real_batches_longer_than_the_library_wrap_around():
     made = Made(samples=(5, 6, 7), labels=np.array([5, 6, 7]))
     infer(made, batch=4, iterations=2)
     assert made.seen[2:-1] == [[5, 6, 7, 5]] * 4
 
 
-def test_a_smaller_batch_serves_exactly_what_was_asked_for():
+def test_a_smaller_batch_serves_exactly_the_requested_samples():
     made = Made(room=3)
     (batches, samples), found = infer(made, data="synthetic", batch=5, iterations=2, window=3)
     assert (batches, samples) == (4, 10)
@@ -221,7 +221,7 @@ def test_a_batch_that_fits_needs_no_reason():
     assert (batch.asked, batch.used, batch.reason) == (2, 2, None)
 
 
-def test_a_device_without_room_for_one_is_refused(capsys):
+def test_a_device_without_memory_for_one_sample_is_refused(capsys):
     with pytest.raises(SystemExit):
         infer(Made(room=0), data="synthetic")
     assert "smaller network or smaller images" in capsys.readouterr().err
@@ -256,7 +256,7 @@ def test_every_sample_is_answered_once(batch, iterations, room, warmup, window):
     assert len(set(sizes[:-1])) <= 1
 
 
-def test_each_window_starts_where_the_one_before_ended():
+def test_each_window_starts_where_the_previous_one_ended():
     _, found = infer(Made(), iterations=7, window=2)
     for before, after in itertools.pairwise(of(found, "window")):
         assert after.start == pytest.approx(before.start + before.seconds, abs=1e-9)
@@ -272,7 +272,7 @@ def test_a_latency_lasts_from_the_samples_on_the_host_to_the_answer(monkeypatch)
     assert [step for window in of(found, "window") for step in window.step_seconds] == [2.0] * 4
 
 
-def test_one_batch_at_a_time_has_its_latencies_in_its_windows():
+def test_with_one_batch_in_flight_latencies_are_those_of_the_windows():
     """Only whole batches: one that is smaller is answered sooner."""
     _, found = infer(Made(room=3), data="synthetic", batch=5, iterations=2, window=3)
     (latency,) = of(found, "latency")
@@ -293,7 +293,7 @@ def test_several_batches_keep_a_device_busy(clock):
     assert all(w.input_seconds is None for w in windows)
 
 
-def test_an_edge_is_taken_with_other_batches_under_way(clock):
+def test_the_device_is_not_drained_at_an_edge(clock):
     """Windows that waited for all that was handed over drained the device at every edge, the last one as well."""
     made = Device(clock)
     made.lay_out = lambda samples: (made.waits.clear(), samples)[1]
@@ -314,7 +314,7 @@ def test_a_window_ends_with_its_own_last_batch(clock):
     assert [w.seconds for w in of(found, "window")] == [4.0, 10.0, 4.0]
 
 
-def test_answers_come_in_the_order_of_their_batches(clock):
+def test_answers_are_in_the_order_of_their_batches(clock):
     made = Device(clock)
     batches = [np.array([number, number + 100]) for number in range(7)]
     seen = list(inference.fly(made, batches))
@@ -323,7 +323,7 @@ def test_answers_come_in_the_order_of_their_batches(clock):
     assert made.under_way == 0
 
 
-def test_a_batch_that_is_answered_before_an_earlier_one_counts_when_that_is():
+def test_a_batch_answered_before_an_earlier_one_counts_with_it():
     class Hasty(Made):
         in_flight = 2
 
@@ -336,7 +336,7 @@ def test_a_batch_that_is_answered_before_an_earlier_one_counts_when_that_is():
     assert [answered for *_, answered in inference.fly(Hasty(), [[0], [1], [2]])] == [5.0, 5.0, 6.0]
 
 
-def test_a_lone_batch_is_timed_with_its_transfer_and_without(clock):
+def test_an_isolated_batch_is_timed_with_and_without_its_transfer(clock):
     _, found = infer(Device(clock), data="synthetic")
     (latency,) = of(found, "latency")
     assert (latency.in_flight, latency.batch) == (3, 2)
@@ -345,7 +345,7 @@ def test_a_lone_batch_is_timed_with_its_transfer_and_without(clock):
 
 
 @pytest.mark.parametrize(("each", "times"), [(0.25, 8), (0.001, 1000), (5.0, 1)])
-def test_what_is_quick_is_timed_a_thousand_times_and_what_is_slow_for_two_seconds(clock, each, times):
+def test_a_latency_is_repeated_a_thousand_times_or_for_two_seconds(clock, each, times):
     assert inference.timed(lambda: clock.to(clock.now + each)) == pytest.approx([each] * times)
 
 
@@ -362,7 +362,7 @@ def test_iterations_follow_the_rate(clock):
         inference.check(args(iterations=0))
 
 
-def test_a_smaller_batch_is_paced_in_the_iterations_that_were_asked_for(clock):
+def test_iterations_of_a_smaller_batch_are_paced_in_requested_batches(clock):
     made = Device(clock, room=3)
     (batches, samples), found = infer(made, data="synthetic", batch=5, iterations=0, measure_seconds=60.0, window=0)
     (pace,) = of(found, "pace")
@@ -370,7 +370,7 @@ def test_a_smaller_batch_is_paced_in_the_iterations_that_were_asked_for(clock):
     assert batches == -(-samples // 3)
 
 
-def test_memory_has_to_hold_all_batches_that_are_under_way(clock):
+def test_memory_has_to_hold_all_batches_in_flight(clock):
     """A batch that fits alone ends the run when a second one is brought beside it."""
 
     class Full(Device):
@@ -412,7 +412,7 @@ def host(monkeypatch):
     return make
 
 
-def test_on_a_host_the_batch_is_reckoned_from_smaller_ones(host):
+def test_on_a_host_the_batch_is_extrapolated_from_smaller_ones(host):
     made, library = host(free=5000)
     # 10 bytes a sample, 80 % of 5,000 bytes: 400 samples.
     assert inference.fitting(made, library, 400) == (400, None)
@@ -422,13 +422,13 @@ def test_on_a_host_the_batch_is_reckoned_from_smaller_ones(host):
     assert max(map(len, made.seen)) == 32, "what might not fit was tried"
 
 
-def test_a_batch_longer_than_the_library_is_a_copy_that_takes_memory_too(host):
+def test_a_batch_longer_than_the_library_is_a_copy_that_takes_memory(host):
     made, library = host(free=5000, samples=100)
     # 11 bytes a sample: 4,000 / 11.
     assert inference.fitting(made, library, 500)[0] == 363
 
 
-def test_small_batches_are_believed_and_so_are_all_where_the_kernel_tells_no_peak(host, capsys):
+def test_small_batches_are_assumed_to_fit_and_so_are_all_if_the_kernel_reports_no_peak(host, capsys):
     made, library = host(free=10)
     assert inference.fitting(made, library, 32) == (32, None)
     made, library = host(free=10, told=False)
@@ -436,13 +436,13 @@ def test_small_batches_are_believed_and_so_are_all_where_the_kernel_tells_no_pea
     assert "may not fit" in capsys.readouterr().err
 
 
-def test_gigabytes_are_said_to_a_tenth():
+def test_gibibytes_have_one_decimal():
     assert inference.gib(25 * 2**30) == "25.0 GiB"
     assert inference.gib(int(61.24 * 2**30)) == "61.2 GiB"
 
 
 @pytest.mark.parametrize("flop", [{"forward": 7, "backward": 14}, None])
-def test_the_start_says_the_pass_forward_alone(monkeypatch, capsys, flop):
+def test_run_start_has_the_flop_of_the_forward_pass_only(monkeypatch, capsys, flop):
     monkeypatch.setattr(inference, "infer", lambda *_: (3, 24))
     predictor = SimpleNamespace(parameters=5, flop_per_sample=flop, parameter_norm=lambda: 2.0)
     asked = args(batch=8, iterations=3, warmup=1, seed=1, image_size=32, num_classes=10, data="synthetic")

@@ -50,7 +50,7 @@ def gone(pid):
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_silence_ends_the_job_and_says_so(lease):
+def test_a_missing_heartbeat_ends_the_job_with_a_message(lease):
     process = lease("--heartbeat=0.5")
     pid = program_of(process)
     assert process.wait(30) == ENDED
@@ -58,7 +58,7 @@ def test_silence_ends_the_job_and_says_so(lease):
     assert gone(pid)
 
 
-def test_each_byte_puts_the_end_off(lease):
+def test_each_byte_renews_the_lease(lease):
     process = lease("--heartbeat=2")
     pid = program_of(process)
     for _ in range(20):  # twice the time that silence would be given
@@ -72,7 +72,7 @@ def test_each_byte_puts_the_end_off(lease):
     assert gone(pid)
 
 
-def test_without_the_option_silence_means_nothing(lease):
+def test_without_heartbeat_silence_does_not_end_the_job(lease):
     process = lease()
     program_of(process)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -80,7 +80,7 @@ def test_without_the_option_silence_means_nothing(lease):
 
 
 @pytest.mark.parametrize("options", [(), ("--heartbeat=60",)])
-def test_the_closed_end_of_a_runner_that_died_ends_the_job_at_once(lease, options):
+def test_the_closed_pipe_of_a_dead_runner_ends_the_job_immediately(lease, options):
     process = lease(*options)
     pid = program_of(process)
     process.stdin.close()
@@ -94,7 +94,7 @@ def test_the_exit_code_is_the_programs_own(lease, options):
     assert lease(*options, program="raise SystemExit(7)").wait(30) == 7
 
 
-def test_options_of_the_program_are_not_the_leases(lease):
+def test_options_after_the_program_are_passed_to_it(lease):
     process = lease(program="import sys; print(sys.argv[1:])", words=("--heartbeat=0.01",))
     assert process.wait(30) == 0
     assert process.stdout.read() == b"['--heartbeat=0.01']\n"
@@ -109,7 +109,7 @@ def told(process, files):
     process.stdin.flush()
 
 
-def test_keys_are_there_before_the_program_for_its_user_alone_and_gone_after_it(lease, tmp_path):
+def test_keys_exist_only_while_the_program_runs_and_only_for_its_user(lease, tmp_path):
     process = lease(f"--keys={tmp_path}", program=SHOWN, words=(str(tmp_path),))
     told(process, {"id": "a key\n", "ssh_config": "Host *\n"})
     assert process.wait(30) == 0
@@ -120,7 +120,7 @@ def test_keys_are_there_before_the_program_for_its_user_alone_and_gone_after_it(
 
 
 @pytest.mark.parametrize("way", ["killed runner", "SIGTERM", "silence"])
-def test_the_last_act_of_a_lease_removes_the_keys_that_it_holds(lease, tmp_path, way):
+def test_a_lease_removes_its_keys_however_it_ends(lease, tmp_path, way):
     """Private keys that a killed run left."""
     options = ("--heartbeat=3",) if way == "silence" else ()
     process = lease(*options, f"--keys={tmp_path}")
@@ -137,7 +137,7 @@ def test_the_last_act_of_a_lease_removes_the_keys_that_it_holds(lease, tmp_path,
 
 
 @pytest.mark.parametrize("way", ["nothing", "half a line", "SIGTERM", "silence"])
-def test_a_runner_that_dies_before_it_hands_over_keys_ends_the_lease(lease, tmp_path, way):
+def test_a_runner_that_dies_before_it_sends_the_keys_ends_the_lease(lease, tmp_path, way):
     process = lease("--heartbeat=1" if way == "silence" else "--heartbeat=60", f"--keys={tmp_path}")
     if way == "half a line":
         process.stdin.write(b'{"id": "a k')
@@ -153,7 +153,7 @@ def test_a_runner_that_dies_before_it_hands_over_keys_ends_the_lease(lease, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_in_a_pod_nobody_holds_standard_input_and_the_job_goes_on(lease):
+def test_in_a_pod_the_job_continues_without_standard_input(lease):
     """A kubelet gives a container no standard input: its end would be the runner's."""
     process = lease("--pod=localhost", program="import time; time.sleep(0.5); print('done')")
     process.stdin.close()
@@ -161,7 +161,7 @@ def test_in_a_pod_nobody_holds_standard_input_and_the_job_goes_on(lease):
     assert (process.stdout.read(), process.stderr.read()) == (b"done\n", b"")
 
 
-def test_a_pod_that_waits_for_the_names_of_others_starts_nothing_and_ends_when_it_is_told(lease):
+def test_a_pod_that_waits_for_names_starts_nothing_and_ends_on_sigterm(lease):
     process = lease("--pod=no-such-pod.invalid")
     assert process.stderr.readline().startswith(b"lease: waiting for no-such-pod.invalid (")
     process.terminate()
@@ -170,7 +170,7 @@ def test_a_pod_that_waits_for_the_names_of_others_starts_nothing_and_ends_when_i
 
 
 @pytest.mark.parametrize("said", [b"", b"\n"])
-def test_a_lease_that_is_to_hear_a_byte_first_starts_nothing_without_it(lease, said, monkeypatch):
+def test_a_lease_that_requires_a_first_byte_starts_nothing_without_it(lease, said, monkeypatch):
     """A container that Podman started again for another, with nobody at its standard input, ran for ever."""
     monkeypatch.setenv("DLSCALE_LEASE_BEGIN", "5" if said else "0.2")
     process = lease(program="print('begun')")

@@ -118,7 +118,7 @@ def run(iterations, warmup, window, probe=(), of=Recorder, **more):
     return training, [parse.parse_line(line, received=0.0, container="c") for line in lines]
 
 
-def test_the_device_is_synchronized_after_the_first_step_after_warm_up_and_at_each_edge_only():
+def test_the_device_is_synchronized_only_after_the_first_step_after_warm_up_and_at_edges():
     training, _ = run(iterations=5, warmup=3, window=2)
     assert training.calls == [
         *[
@@ -138,7 +138,7 @@ def test_the_device_is_synchronized_after_the_first_step_after_warm_up_and_at_ea
     ]
 
 
-def test_a_device_that_notes_its_time_always_has_a_window_to_work_on():
+def test_a_device_with_timestamps_always_has_a_window_enqueued():
     """Closing a window drained the device: efficiencies depended on how many iterations a window had."""
     training, found = run(iterations=5, warmup=1, window=2, of=Noting)
     assert training.calls[-14:] == [
@@ -163,11 +163,11 @@ def test_a_device_that_notes_its_time_always_has_a_window_to_work_on():
         (20.0, 12, 0, 5, 1),
     ],
 )
-def test_a_run_is_as_long_as_it_was_asked_to_be(step_seconds, seconds, window, iterations, chosen):
+def test_a_run_takes_the_requested_seconds(step_seconds, seconds, window, iterations, chosen):
     assert loop.pace(step_seconds, seconds=seconds, window=window) == (iterations, chosen)
 
 
-def test_iterations_that_are_not_given_follow_the_slowest_rank_of_the_warm_up(monkeypatch):
+def test_without_iterations_the_slowest_rank_of_the_warm_up_sets_them(monkeypatch):
     class Slow(Recorder):
         def slowest(self, seconds):
             assert seconds == 0.25  # the last two of the warm-up in half a second
@@ -185,7 +185,7 @@ def test_iterations_that_are_not_given_follow_the_slowest_rank_of_the_warm_up(mo
 
 
 @pytest.mark.parametrize(("warmup", "told"), [(1, 1.0), (4, None)])
-def test_a_rate_that_nobody_can_tell_is_refused(monkeypatch, capsys, warmup, told):
+def test_an_unknown_rate_is_refused(monkeypatch, capsys, warmup, told):
     monkeypatch.setattr(Recorder, "slowest", lambda _self, _seconds: told)
     with pytest.raises(SystemExit) as ended:
         run(0, warmup, 0, seconds=12)
@@ -193,7 +193,7 @@ def test_a_rate_that_nobody_can_tell_is_refused(monkeypatch, capsys, warmup, tol
     assert "give --iterations" in capsys.readouterr().err
 
 
-def test_wires_are_timed_before_the_first_step_and_passes_before_what_seeds_anew():
+def test_wires_are_timed_before_the_first_step_and_passes_before_the_evaluation():
     training, _ = run(iterations=2, warmup=1, window=2, probe=(16,))
     assert training.calls[:3] == ["exchange 4", "step", "synchronize"]
     began = training.calls.index("alone")
@@ -217,7 +217,7 @@ class Prepared:
         self.given += 1
 
 
-def test_input_by_itself_is_timed_without_what_lay_ready(monkeypatch):
+def test_input_alone_is_timed_without_prefetched_batches(monkeypatch):
     """Eight batches of a quarter of a second fill two seconds; with the two that lay ready they would seem faster than they are."""
     training, stream = Recorder(), io.StringIO()
     source = Prepared()
@@ -231,13 +231,13 @@ def test_input_by_itself_is_timed_without_what_lay_ready(monkeypatch):
     assert (phase.name, phase.seconds) == ("input_alone", 2.5)
 
 
-def test_input_that_is_not_prepared_ahead_is_not_timed_by_itself():
+def test_input_without_prefetching_is_not_timed_alone():
     training, stream = Recorder(), io.StringIO()
     loop.input_alone(training, events.Events(rank=0, stream=stream), samples=16)
     assert stream.getvalue() == ""
 
 
-def test_a_wait_for_input_is_in_the_window_that_waited(monkeypatch):
+def test_a_wait_for_input_belongs_to_the_window_that_waited(monkeypatch):
     clock = itertools.count()
     monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
     _, found = run(iterations=5, warmup=3, window=2)
@@ -261,7 +261,7 @@ def test_the_shared_batch_is_evaluated_before_and_after_the_measured_windows_and
     assert [(event.iteration, event.losses) for event in found if event.event == "eval"] == [(2, (2.0,)), (8, (8.0,))]
 
 
-def test_each_window_starts_where_the_one_before_ended():
+def test_each_window_starts_where_the_previous_one_ended():
     _, found = run(iterations=6, warmup=1, window=2)
     windows = [event for event in found if event.event == "window"]
     for before, after in itertools.pairwise(windows):
@@ -286,7 +286,7 @@ def test_every_iteration_is_counted_once(iterations, warmup, window):
     assert training.steps == warmup + iterations
 
 
-def test_no_line_is_longer_than_a_pipe_keeps_whole():
+def test_no_line_is_longer_than_an_atomic_write():
     """Ranks that torchrun starts share a pipe: a line of 638 steps would have had another rank's in its middle."""
     training, stream = Recorder(), io.StringIO()
     loop.measure(training, events.Events(rank=0, stream=stream), iterations=700, warmup=1, window=500, samples=32)
@@ -352,7 +352,7 @@ def test_a_window_ends_with_its_epoch_and_the_next_begins_after_the_validation()
     assert epoch.seconds == windows[0].seconds + windows[1].seconds
 
 
-def test_a_validation_is_in_no_training_time(monkeypatch):
+def test_validation_is_not_part_of_the_training_time(monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(loop.time, "monotonic", lambda: float(next(clock)))  # each look at it is a second later
     _, found = run_epochs(6, 3)
@@ -369,7 +369,7 @@ def test_all_ranks_have_validated_before_the_next_step():
     assert training.calls[first + 1 : first + 4] == ["barrier", "synchronize", "step"]
 
 
-def test_a_wait_for_validation_images_is_in_no_window(monkeypatch):
+def test_a_wait_for_validation_images_belongs_to_no_window(monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
     _, found = run_epochs(4, 2)
@@ -392,13 +392,13 @@ def test_every_iteration_is_in_one_window_and_one_epoch(epochs, length, warmup, 
     ("epoch_iterations", "iterations", "profile", "refused"),
     [(4, 10, None, True), (5, 10, "kernels", True), (None, 7, None, False), (5, 10, None, False)],
 )
-def test_epochs_that_are_not_whole_or_under_a_profiler_are_refused(epoch_iterations, iterations, profile, refused):
+def test_partial_epochs_and_profiled_epochs_are_refused(epoch_iterations, iterations, profile, refused):
     args = argparse.Namespace(epoch_iterations=epoch_iterations, iterations=iterations, profile=profile)
     with pytest.raises(SystemExit, match="2") if refused else contextlib.nullcontext():
         arguments.check_epochs(args)
 
 
-def test_a_source_that_counts_its_unit_is_read_at_each_edge():
+def test_a_sources_units_are_read_at_each_edge():
     """Seconds of audio: 1.5 in each batch; what warm-up heard is in no window."""
 
     class Audio:

@@ -19,7 +19,7 @@ LEASE_ENDED = 143
 
 
 @pytest.mark.parametrize("end", ["close", "terminate"])
-def test_it_begins_and_ends_with_a_word(sampled, end):
+def test_a_sampler_reports_its_start_and_its_stop(sampled, end):
     sampler = sampled("--gpus=", "--hz=50")
     sampler.rows_of("host", 1)
     assert getattr(sampler, end)() == 0
@@ -31,7 +31,7 @@ def test_it_begins_and_ends_with_a_word(sampled, end):
     assert stop.seconds <= stop.t - start.t
 
 
-def test_the_rows_of_a_second_are_one_line(sampled):
+def test_the_rows_of_one_second_are_one_line(sampled):
     sampler = sampled("--gpus=", "--hz=10")
     sampler.wait_for(lambda: len(sampler.read) >= 4)
     lines = [line.columns for line in sampler.read if not hasattr(line, "event")]
@@ -40,14 +40,14 @@ def test_the_rows_of_a_second_are_one_line(sampled):
     assert lines[0]["t"] == sorted(lines[0]["t"])
 
 
-def test_an_input_that_nobody_can_close_is_no_end(sampled):
+def test_a_character_device_as_input_does_not_stop_the_sampler(sampled):
     """Under the lease a program's input is /dev/null: at its end from the beginning."""
     sampler = sampled("--gpus=", "--hz=50", stdin=subprocess.DEVNULL)
     sampler.rows_of("host", 60)
     assert sampler.terminate() == 0
 
 
-def test_the_lease_lets_it_write_its_last_word(sampled):
+def test_under_the_lease_the_sampler_writes_its_last_event(sampled):
     sampler = sampled("--gpus=", "--hz=50", command=[str(LEASE)])
     sampler.rows_of("host", 1)
     assert sampler.close() == LEASE_ENDED
@@ -55,7 +55,7 @@ def test_the_lease_lets_it_write_its_last_word(sampled):
 
 
 @pytest.mark.parametrize("hz", ["0", "-1", "fast", "nan"])
-def test_a_beat_that_is_none_is_refused(hz):
+def test_a_rate_that_is_not_positive_is_refused(hz):
     done = subprocess.run(
         ["python3", str(MONITOR), "--node=here", f"--hz={hz}"], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
@@ -64,13 +64,13 @@ def test_a_beat_that_is_none_is_refused(hz):
 
 
 @given(due=st.floats(0, 1e6), interval=st.floats(0.01, 10), late=st.floats(0, 1e5))
-def test_beats_that_were_slept_through_are_not_made_up_for(due, interval, late):
+def test_samples_missed_during_a_suspension_are_not_made_up_for(due, interval, late):
     now = due + late
     beat = next_sample(due, interval, now)
     assert now < beat <= now + interval
 
 
-def test_a_beat_that_is_early_or_a_little_late_moves_none_after_it():
+def test_a_sample_that_is_early_or_slightly_late_shifts_no_later_one():
     assert next_sample(10.0, 0.5, 9.9) == 10.5
     assert next_sample(10.0, 0.5, 10.0) == 10.5
     assert next_sample(10.0, 0.5, 10.2) == 10.5
@@ -78,7 +78,7 @@ def test_a_beat_that_is_early_or_a_little_late_moves_none_after_it():
 
 
 @pytest.mark.parametrize("step_s", [0.05, 0.1, 0.025])
-def test_beats_meet_a_step_that_repeats_at_every_place_of_it(monkeypatch, step_s):
+def test_samples_hit_every_phase_of_a_repeating_step(monkeypatch, step_s):
     """Half of the step takes 300 W, the other half 900: at even beats one would see one of the two."""
     clock = SimpleNamespace(now=0.0)
     made_up = SimpleNamespace(
@@ -119,7 +119,7 @@ def failing(*errors):
     return read
 
 
-def test_a_part_that_fails_in_any_way_comes_back_and_harms_no_other():
+def test_a_part_that_fails_is_retried_and_harms_no_other():
     parts = [Part(["a"], failing(RuntimeError("odd"), ZeroDivisionError())), Part(["b", "c"], lambda: [2, 3])]
     sampler = Sampler(Device("it", parts), hz=200)
     run_for(sampler, 4)
@@ -128,7 +128,7 @@ def test_a_part_that_fails_in_any_way_comes_back_and_harms_no_other():
     assert list(sampler.troubles) == [(["a"], "odd"), (["a"], "ZeroDivisionError()")]
 
 
-def test_what_is_read_seldom_is_read_once_more_at_the_end():
+def test_slow_parts_are_read_once_more_at_the_end():
     """Or what a counter rose by in a run of less than a second would be unknown."""
     counts = iter(range(1000))
     parts = [Part(["count"], lambda: [next(counts)], every_s=3600.0), Part(["gauge"], lambda: [7])]
@@ -140,14 +140,14 @@ def test_what_is_read_seldom_is_read_once_more_at_the_end():
     assert last == {"count": 1}
 
 
-def test_a_part_that_is_gone_is_asked_no_more():
+def test_a_lost_part_is_not_read_again():
     sampler = Sampler(Device("it", [Part(["a"], failing(Lost("gone"))), Part(["b"], lambda: [2])]), hz=200)
     run_for(sampler, 3)
     assert all(row == {"b": 2} for _, row in sampler.rows)
     assert list(sampler.troubles) == [(["a"], "gone")]
 
 
-def test_a_value_that_comes_and_goes_is_one_trouble():
+def test_a_flapping_value_is_one_trouble():
     readings = iter(range(1000))
     flicker = Part(["a"], lambda: [Missing("now and then") if next(readings) % 2 else 1])
     sampler = Sampler(Device("it", [flicker]), hz=200)
@@ -169,7 +169,7 @@ class Recorded:
         self.said.append((table, columns))
 
 
-def test_each_call_that_does_not_return_is_told_once():
+def test_a_stalled_call_is_reported_once():
     sampler = Sampler(Device("it", [Part(["a"], lambda: [1])]), hz=1)
     heard = Recorded()
     writer = monitor.Writer(heard, [sampler])

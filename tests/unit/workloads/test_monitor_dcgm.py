@@ -23,7 +23,7 @@ HEADER = f"#Entity   NVIDX  {'  '.join(NAMES)}"
 GPU_0 = "GPU 1     0      0.5    0.25   0.125  0.75   0.0    0.0625 0.01   2000   1000   40     30"
 
 
-def test_what_dmon_prints():
+def test_lines_of_dmon_are_parsed():
     table = Table()
     assert [table.parse(line) for line in PRINTED.splitlines()] == [
         None,
@@ -34,7 +34,7 @@ def test_what_dmon_prints():
     ]
 
 
-def test_all_fields_under_nvmls_number_and_not_dcgms():
+def test_all_fields_have_nvmls_index_and_not_dcgms():
     table = Table()
     assert table.parse(HEADER) is None
     assert table.parse(GPU_0) == (
@@ -63,7 +63,7 @@ def test_other_lines_have_no_values(line):
     assert table.parse(line) is None
 
 
-def test_all_columns_of_the_pipes_come_from_either_source():
+def test_dcgm_and_gpm_have_the_same_columns():
     assert {column for column, _ in NAMES.values()} == set(monitor_nvml.COUNTERS)
 
 
@@ -91,7 +91,7 @@ def gone(pid):
 FOREVER = "print(header)\nwhile True:\n    print(row, flush=True)\n    time.sleep(0.05)"
 
 
-def test_gpus_before_hopper_are_counted_by_dcgm(sampled, tmp_path):
+def test_gpus_before_hopper_use_dcgm(sampled, tmp_path):
     sampler = sampled(nvml={"gpm": False, "nvlink": False}, path=dcgmi(tmp_path, FOREVER))
     sampler.wait_for(lambda: any("sm_active_percent" in row for row in sampler.rows_of("gpu0", 1)))
     assert sampler.close() == 0
@@ -106,7 +106,7 @@ def test_gpus_before_hopper_are_counted_by_dcgm(sampled, tmp_path):
     assert gone(int((tmp_path / "pid").read_text()))
 
 
-def test_a_host_engine_that_ends(sampled, tmp_path):
+def test_a_host_engine_that_exits_is_reported(sampled, tmp_path):
     ends = "print(header)\nprint(row, flush=True)\ntime.sleep(1)\nprint('Error getting values information.')"
     sampler = sampled(nvml={"gpm": False}, path=dcgmi(tmp_path, ends))
     reason = "dcgmi ended: Error getting values information."
@@ -116,7 +116,7 @@ def test_a_host_engine_that_ends(sampled, tmp_path):
     assert sampler.troubles("gpu0")[reason] == list(monitor_nvml.COUNTERS)
 
 
-def test_no_host_engine(monkeypatch, tmp_path):
+def test_a_missing_host_engine_is_reported(monkeypatch, tmp_path):
     says = "print('Error: unable to establish a connection to the specified host: localhost')\nsys.exit(1)"
     monkeypatch.setenv("PATH", str(dcgmi(tmp_path, says)))
     dcgm = Dcgm(10, monitor_nvml.COUNTERS)
@@ -124,7 +124,7 @@ def test_no_host_engine(monkeypatch, tmp_path):
     dcgm.stop()
 
 
-def test_a_host_engine_that_never_answers(monkeypatch, tmp_path):
+def test_a_silent_host_engine_is_stopped(monkeypatch, tmp_path):
     monkeypatch.setattr(monitor_dcgm, "CONNECT_S", 0.5)
     monkeypatch.setenv("PATH", str(dcgmi(tmp_path, "time.sleep(1000)")))
     dcgm = Dcgm(10, monitor_nvml.COUNTERS)
@@ -132,7 +132,7 @@ def test_a_host_engine_that_never_answers(monkeypatch, tmp_path):
     assert dcgm.child.poll() is not None
 
 
-def test_a_value_that_never_comes_is_missing(monkeypatch, tmp_path):
+def test_a_field_that_never_has_a_value_is_missing(monkeypatch, tmp_path):
     """Fields take turns at first; a GPU without NVLink says N/A for ever."""
     lacks = FOREVER.replace("row, flush", "row[:-2] + 'N/A', flush").replace("0.05", "0.005")
     monkeypatch.setenv("PATH", str(dcgmi(tmp_path, lacks)))

@@ -16,7 +16,7 @@ def memory_in_use_mib():
     return (total - available) / 1024
 
 
-def test_this_host(sampled):
+def test_this_host_is_sampled(sampled):
     before = memory_in_use_mib()
     sampler = sampled("--gpus=", "--hz=20")
     rows = sampler.rows_of("host", 25)
@@ -35,11 +35,11 @@ def test_this_host(sampled):
         assert counted == sorted(counted)
 
 
-def test_every_column_is_of_the_contract():
+def test_every_column_is_in_the_contract():
     assert all(column in events.__doc__ for column in Host().columns)
 
 
-def test_a_sampler_without_psutil_reads_the_gpus(sampled, tmp_path):
+def test_a_sampler_without_psutil_still_reads_the_gpus(sampled, tmp_path):
     (tmp_path / "psutil.py").write_text("raise ImportError('not here')\n")
     sampler = sampled(nvml={}, modules=[tmp_path])
     row = sampler.rows_of("gpu0", 1)[0]
@@ -51,13 +51,13 @@ def test_a_sampler_without_psutil_reads_the_gpus(sampled, tmp_path):
     assert set(fields) == set(Host().columns) - {"energy_j"}
 
 
-def test_the_first_share_of_time_is_not_that_since_boot():
+def test_the_first_cpu_share_is_not_the_one_since_boot():
     host = Host()
     host.begin()
     assert [0 <= core <= 100 for core in host.cores()[0]]
 
 
-def test_only_what_hardware_stands_behind_is_counted(tmp_path):
+def test_only_hardware_devices_are_counted(tmp_path):
     for name in ("eth0/device", "docker0", "lo", "veth1"):
         (tmp_path / name).mkdir(parents=True)
     assert hardware_backed(tmp_path) == {"eth0"}
@@ -65,7 +65,7 @@ def test_only_what_hardware_stands_behind_is_counted(tmp_path):
     assert selected({"lo": 1, "eth0": 2, "docker0": 4}, {"eth0"}) == [2]
 
 
-def test_without_hardware_all_but_the_loopback_counts():
+def test_without_hardware_all_but_the_loopback_is_counted():
     """A network namespace has an end of a pair for its network, and no device behind it."""
     assert selected({"lo": 1, "eth0": 2}, frozenset()) == [2]
     assert selected({"loop0": 1, "dm-0": 2}, frozenset()) == [2]
@@ -80,7 +80,7 @@ def zone(root, name, *, kind, energy, span=262_143_328_850):
     (folder / "max_energy_range_uj").write_text(f"{span}\n")
 
 
-def test_energy_of_two_packages_over_a_counter_that_begins_anew(tmp_path):
+def test_energy_of_two_packages_across_a_wrapping_counter(tmp_path):
     zone(tmp_path, "intel-rapl:0", kind="package-0", energy=1_000_000, span=5_000_000)
     zone(tmp_path, "intel-rapl:1", kind="package-1", energy=4_500_000, span=5_000_000)
     zone(tmp_path, "intel-rapl:2", kind="psys", energy=7_000_000)
@@ -98,7 +98,7 @@ def test_energy_of_two_packages_over_a_counter_that_begins_anew(tmp_path):
     assert rapl.read() == [0.85]
 
 
-def test_why_there_is_no_energy(tmp_path):
+def test_missing_energy_has_a_reason(tmp_path):
     assert Rapl(tmp_path).reason == "the kernel shows no RAPL package"
     zone(tmp_path, "intel-rapl:0", kind="package-0", energy=1)
     counter = tmp_path / "class" / "powercap" / "intel-rapl:0" / "energy_uj"
@@ -119,7 +119,7 @@ def test_energy_is_a_column_of_the_host(tmp_path):
     assert host.read(0.0)["energy_j"] == 2.5
 
 
-def test_a_clock_that_the_kernel_does_not_tell(monkeypatch):
+def test_a_clock_that_the_kernel_does_not_report_is_missing(monkeypatch):
     monkeypatch.setattr(monitor_host.psutil, "cpu_freq", lambda: None)
     assert Host().clock()[0].reason == "the kernel tells no clock"
     monkeypatch.delattr(monitor_host.psutil, "cpu_freq")

@@ -21,7 +21,7 @@ GPU_COLUMNS = set(monitor_nvml.Gpu(None, 0, 0).columns)
 PCIE_COLUMNS = {"pcie_rx_bytes", "pcie_tx_bytes"}  # of GPUs without GPM
 
 
-def test_values_in_their_units(sampled):
+def test_values_have_their_units(sampled):
     sampler = sampled(nvml={})
     sampler.rows_of("gpu0", 11)
     assert sampler.close() == 0
@@ -71,7 +71,7 @@ def test_values_in_their_units(sampled):
     assert sampler.troubles("gpu0") == {"GPM: Not Supported": ["nvlink_tx_rate"]}
 
 
-def test_a_counter_of_32_bits_goes_on_where_it_starts_again():
+def test_a_32_bit_counter_continues_past_a_wrap_around():
     counter = monitor_nvml.WrappingCounter()
     assert [counter.unwrap(value) for value in (5, 2**32 - 1, 3, 7, 1)] == [
         5,
@@ -82,17 +82,17 @@ def test_a_counter_of_32_bits_goes_on_where_it_starts_again():
     ]
 
 
-def test_every_column_is_of_the_contract():
+def test_every_column_is_in_the_contract():
     assert all(column in events.__doc__ for column in GPU_COLUMNS)
 
 
-def test_what_changes_seldom_is_asked_seldom(sampled):
+def test_slow_values_are_read_rarely(sampled):
     sampler = sampled(nvml={})
     rows = sampler.rows_of("gpu0", 8)
     assert [("ecc_corrected" in row, "processes" in row) for row in rows[:8]] == [(True, True)] + [(False, False)] * 7
 
 
-def test_gpm_measures_no_shorter_than_it_can(sampled):
+def test_gpm_is_not_read_faster_than_it_measures(sampled):
     """Hopper's counters are not valid over less than 100 ms, however often the rest is read."""
     sampler = sampled("--hz=40", nvml={})
     times = [row["t"] for row in sampler.rows_of("gpu0", 40) if "sm_active_percent" in row]
@@ -100,14 +100,14 @@ def test_gpm_measures_no_shorter_than_it_can(sampled):
     assert min(after - before for before, after in itertools.pairwise(times)) >= 0.0945
 
 
-def test_samples_of_gpm_are_given_back(sampled, tmp_path):
+def test_gpm_samples_are_freed(sampled, tmp_path):
     sampler = sampled(nvml={"log": str(tmp_path / "log")})
     sampler.rows_of("gpu0", 3)
     assert sampler.close() == 0
     assert sorted((tmp_path / "log").read_text().split("\n")) == ["", "alloc 16", "alloc 32", "free 16", "free 32"]
 
 
-def test_a_gpu_before_hopper_has_the_rest_and_a_reason(sampled):
+def test_a_gpu_before_hopper_has_all_but_gpm_and_a_reason(sampled):
     sampler = sampled(nvml={"gpm": False, "nvlink": False})
     row = sampler.rows_of("gpu0", 2)[1]
     assert sampler.close() == 0
@@ -123,7 +123,7 @@ def test_a_gpu_before_hopper_has_the_rest_and_a_reason(sampled):
     }
 
 
-def test_an_older_nvidia_ml_py_is_asked_for_what_it_knows(sampled):
+def test_an_older_nvidia_ml_py_is_asked_only_for_what_it_supports(sampled):
     # As before Hopper, so that PCIe is read from its counters.
     forget = ["nvmlGpmQueryDeviceSupport", "nvmlDeviceGetCurrentClocksEventReasons", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES"]
     sampler = sampled(nvml={"forget": forget})
@@ -145,7 +145,7 @@ def test_an_older_nvidia_ml_py_is_asked_for_what_it_knows(sampled):
     ],
     ids=["driver", "library", "older library"],
 )
-def test_power_is_what_nvidia_smi_shows_where_that_of_the_instant_is_not_told(sampled, nvml):
+def test_without_instant_power_the_usage_of_nvidia_smi_is_read(sampled, nvml):
     sampler = sampled(nvml=nvml)
     assert sampler.rows_of("gpu0", 1)[0]["power_w"] == 312.345
     assert sampler.close() == 0
@@ -153,14 +153,14 @@ def test_power_is_what_nvidia_smi_shows_where_that_of_the_instant_is_not_told(sa
     assert start.gpus[0].power_reading == "usage"
 
 
-def test_a_gpu_without_an_energy_counter(sampled):
+def test_a_gpu_without_an_energy_counter_has_the_rest(sampled):
     sampler = sampled(nvml={"faults": [{"call": "nvmlDeviceGetTotalEnergyConsumption", "error": NOT_SUPPORTED}]})
     rows = sampler.rows_of("gpu0", 3)
     assert all("energy_j" not in row and row["power_w"] == 298.765 for row in rows)
     assert sampler.troubles("gpu0")["Not Supported"] == ["energy_j"]
 
 
-def test_a_call_that_fails_is_told_once_and_again_when_the_reason_changes(sampled):
+def test_a_failing_call_is_reported_once_per_reason(sampled):
     faults = [
         {"call": "nvmlDeviceGetMemoryInfo", "after": 8, "error": pynvml.NVML_ERROR_TIMEOUT},
         {"call": "nvmlDeviceGetMemoryInfo", "after": 2, "error": UNKNOWN},
@@ -174,7 +174,7 @@ def test_a_call_that_fails_is_told_once_and_again_when_the_reason_changes(sample
     assert told == [(("memory_mib",), "Unknown Error"), (("memory_mib",), "Timeout")]
 
 
-def test_a_lost_gpu_ends_its_own_columns_alone(sampled):
+def test_a_lost_gpu_ends_only_its_own_columns(sampled):
     faults = [{"call": "nvmlDeviceGetTemperature", "gpu": 1, "after": 3, "error": LOST}]
     sampler = sampled(nvml={"gpus": 2, "faults": faults})
     rows = sampler.rows_of("gpu0", 12)
@@ -186,7 +186,7 @@ def test_a_lost_gpu_ends_its_own_columns_alone(sampled):
 
 
 @pytest.mark.parametrize("end", ["close", "terminate"])
-def test_a_call_that_never_returns_is_left_behind(sampled, end):
+def test_a_call_that_never_returns_is_abandoned(sampled, end):
     faults = [{"call": "nvmlDeviceGetMemoryInfo", "gpu": 1, "after": 2, "error": None}]
     sampler = sampled(nvml={"gpus": 2, "faults": faults})
     sampler.wait_for(lambda: "NVML did not answer for 2 s" in sampler.troubles("gpu1"))
@@ -198,7 +198,7 @@ def test_a_call_that_never_returns_is_left_behind(sampled, end):
     assert len(sampler.events("monitor_stop")) == 1
 
 
-def test_a_driver_that_never_opens_is_waited_for_no_longer_than_said(monkeypatch):
+def test_a_driver_that_never_opens_is_given_up_after_its_timeout(monkeypatch):
     monkeypatch.setattr(monitor, "NVML_OPEN_S", 0.05)
     monkeypatch.setattr(monitor_nvml, "find", lambda _: time.sleep(1000))
     never = SimpleNamespace(wait=time.sleep)
@@ -207,14 +207,14 @@ def test_a_driver_that_never_opens_is_waited_for_no_longer_than_said(monkeypatch
     assert set(sources.values()) == {"NVML did not answer from the beginning on"}
 
 
-def test_a_driver_that_never_opens_keeps_nobody_from_ending(sampled):
+def test_a_driver_that_never_opens_does_not_delay_the_exit(sampled):
     """The runner's word comes at any time, also while the driver is still asked how many GPUs there are."""
     sampler = sampled(nvml={"faults": [{"call": "nvmlInit", "error": None}]})
     assert sampler.close() == 0
     assert [event.event for event in sampler.read] == ["monitor_start", "monitor_stop"]
 
 
-def test_chosen_gpus_and_one_that_is_not_there(sampled):
+def test_a_chosen_gpu_that_does_not_exist_is_reported(sampled):
     sampler = sampled("--gpus=1,7", nvml={"gpus": 3})
     sampler.rows_of("gpu1", 1)
     assert sampler.close() == 0
@@ -224,7 +224,7 @@ def test_chosen_gpus_and_one_that_is_not_there(sampled):
     assert set(sampler.troubles("gpu7")["Invalid Argument"]) == GPU_COLUMNS
 
 
-def test_gpus_of_a_container_keep_the_hosts_numbers(sampled):
+def test_gpus_of_a_container_keep_the_hosts_indices(sampled):
     """A container with the host's GPUs 4 and 6 sees a 0 and a 1."""
     sampler = sampled("--gpus=6,4", nvml={"gpus": 2})
     sampler.rows_of("gpu4", 1)
@@ -234,7 +234,7 @@ def test_gpus_of_a_container_keep_the_hosts_numbers(sampled):
     assert [(gpu.index, gpu.uuid) for gpu in start.gpus] == [(4, "GPU-0"), (6, "GPU-1")]
 
 
-def test_no_gpus_asked_for_leaves_the_driver_alone(sampled):
+def test_without_requested_gpus_the_driver_is_not_opened(sampled):
     sampler = sampled("--gpus=", nvml={"faults": [{"call": "nvmlInit", "error": None}]})
     sampler.rows_of("host", 1)
     assert sampler.close() == 0
@@ -243,7 +243,7 @@ def test_no_gpus_asked_for_leaves_the_driver_alone(sampled):
     assert (start.gpus, start.sources["nvml"]) == ((), "no GPU was asked for" if here else "no NVIDIA device")
 
 
-def test_no_driver_is_an_ordinary_machine(sampled):
+def test_a_machine_without_a_driver_is_no_error(sampled):
     error = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
     sampler = sampled(nvml={"faults": [{"call": "nvmlInit", "error": error}]})
     sampler.rows_of("host", 1)
@@ -259,7 +259,7 @@ def test_no_driver_is_an_ordinary_machine(sampled):
         ("0::/system.slice/docker-abc.scope\n", "/system.slice/docker-abc.scope"),
     ],
 )
-def test_the_group_that_tells_a_container(tmp_path, groups, told):
+def test_the_longest_group_path_identifies_a_container(tmp_path, groups, told):
     process(tmp_path, 1, parent=0, session=1)
     process(tmp_path, 5, parent=1, session=5)
     process(tmp_path, 77, parent=1, session=75, groups=groups)
@@ -269,7 +269,7 @@ def test_the_group_that_tells_a_container(tmp_path, groups, told):
     ]
 
 
-def test_a_rank_with_a_session_of_its_own_belongs_to_the_one_that_the_runner_began(tmp_path):
+def test_a_rank_with_its_own_session_belongs_to_the_runners_session(tmp_path):
     """torchrun gives each rank a new session; the runner (20) began the sampler (22 below 21) and the job (30)."""
     for pid, parent, session in [
         (1, 0, 1),

@@ -20,7 +20,7 @@ def kernels(own, instructions=""):
     return ncu.kernels(ncu.rows(own), ncu.rows(instructions))
 
 
-def test_what_each_kernel_did():
+def test_work_of_each_kernel():
     """By hand: 132 multiprocessors of 128 FP32 lanes begin 16,896 FMAs a cycle, 33,792 FLOP, and 5,021,278 cycles went by."""
     gemm, copy = kernels(PAGE, PAGE)
     assert gemm["name"] == "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
@@ -54,7 +54,7 @@ def with_cycles(page):
     return "\n".join(line + f',"{cell}"' for line, cell in zip(lines[first:], cells, strict=True))
 
 
-def test_operations_go_to_the_same_kernel_however_many_are_of_its_name():
+def test_operations_are_matched_to_launches_with_equal_names():
     """A second run that lacks the first of three: what is left belongs to the first and second of its shape, and to nothing else."""
     head, units, gemm, copy = PAGE.splitlines()[2:]
     second, other = gemm.replace("1,048,576", "3"), gemm.replace("(16, 32, 1)", "(8, 32, 1)")
@@ -64,23 +64,23 @@ def test_operations_go_to_the_same_kernel_however_many_are_of_its_name():
     assert [kernel["fp32_percent"] is None for kernel in found] == [False, True, False, True]
 
 
-def test_units_of_older_and_newer_versions():
+def test_old_and_new_unit_names_are_parsed():
     old = PAGE.replace('"byte","ns"', '"Mbyte","usecond"')
     assert kernels(old)[0]["duration"] == pytest.approx(3.0)
     assert kernels(old)[0]["dram_bytes"] == pytest.approx(201_326_592e6)
 
 
-def test_a_counter_that_the_gpu_has_not_is_unknown_and_not_zero():
+def test_a_counter_that_the_gpu_lacks_is_unknown_and_not_zero():
     without = PAGE.replace('"0","16,896"', '"n/a","16,896"').replace('"1,048,576"', '"n/a"')
     gemm = kernels(without, without)[0]
     assert (gemm["tensor_percent"], gemm["flop"], gemm["fp32_percent"]) == (None, None, None)
 
 
-def test_a_unit_that_nobody_knows_is_unknown():
+def test_a_value_in_an_unknown_unit_is_unknown():
     assert kernels(PAGE.replace('"byte","ns"', '"byte","fortnight"'))[0]["duration"] is None
 
 
-def test_an_old_version_that_tells_neither_device_nor_shape():
+def test_an_old_version_reports_neither_device_nor_shape():
     old = PAGE.replace('"Block Size","Grid Size","Device","CC",', "").replace(
         '"(256, 1, 1)","(16, 32, 1)","0","9.0",', ""
     )
@@ -92,7 +92,7 @@ def test_an_old_version_that_tells_neither_device_nor_shape():
     assert gemm["fp32_percent"] == pytest.approx(81)
 
 
-def test_no_page_is_no_kernel():
+def test_an_empty_page_has_no_kernels():
     assert kernels("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n") == []
 
 
@@ -107,7 +107,7 @@ def run(path, *program):
     )
 
 
-def test_the_program_runs_under_it_twice_and_speaks_once(stand_in, tmp_path):
+def test_the_program_runs_twice_and_its_output_is_printed_once(stand_in, tmp_path):
     done = run(stand_in(PAGE), "sh", "-c", f"echo mine; echo ran >>{tmp_path}/runs")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -136,31 +136,31 @@ def test_a_program_that_fails_runs_once(stand_in, tmp_path):
     assert "flop" not in json.loads(done.stdout.splitlines()[-1].removeprefix("::dlscale-rows:: "))["columns"]
 
 
-def test_a_second_run_that_fails_leaves_the_first(stand_in, tmp_path):
+def test_a_failed_second_run_keeps_the_figures_of_the_first(stand_in, tmp_path):
     done = run(stand_in(PAGE), "sh", "-c", f"test ! -e {tmp_path}/runs && echo ran >{tmp_path}/runs")
     assert (done.returncode, "exited with 1" in done.stderr) == (0, True)
     columns = json.loads(done.stdout.splitlines()[-1].removeprefix("::dlscale-rows:: "))["columns"]
     assert ("flop" in columns, columns["dram_bytes"][0]) == (False, 201_326_592)
 
 
-def test_its_columns_are_the_tables():
+def test_columns_are_those_of_the_table():
     from runner.core.events.parse import COLUMNS
 
     assert ncu.columns(kernels(PAGE, PAGE)).keys() <= COLUMNS["kernels"].keys()
 
 
-def test_a_missing_right_is_said_where_failures_are_looked_for(stand_in):
+def test_a_missing_permission_ends_the_log(stand_in):
     done = run(stand_in("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n"), "true")
     assert "ERR_NVGPUCTRPERM" in done.stderr
     assert "::dlscale-rows::" not in done.stdout
 
 
-def test_a_profiler_that_is_not_there_is_named(tmp_path):
+def test_a_missing_profiler_is_named(tmp_path):
     done = run(tmp_path / "nowhere", "true")
     assert (done.returncode, done.stderr.strip()) == (127, f"ncu: {tmp_path / 'nowhere'}: No such file or directory")
 
 
-def test_nothing_of_it_is_left_in_the_temporary_folder(stand_in, tmp_path):
+def test_no_temporary_files_are_left(stand_in, tmp_path):
     (tmp_path / "scratch").mkdir()
     path = stand_in(PAGE)
     subprocess.run(

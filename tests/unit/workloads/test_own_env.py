@@ -27,7 +27,7 @@ def start(code):
     )
 
 
-def test_what_the_containers_first_process_was_given_is_read_whole(tmp_path):
+def test_the_environment_of_the_containers_first_process_is_read_whole(tmp_path):
     """An empty value, a value with an equals sign, and bytes that are no UTF-8."""
     environ = tmp_path / "environ"
     environ.write_bytes(b"DLSCALE_NODE=n2\0EMPTY=\0NCCL_SOCKET_IFNAME==eth0\0NAME=\xff\0")
@@ -39,7 +39,7 @@ def test_what_the_containers_first_process_was_given_is_read_whole(tmp_path):
     }
 
 
-def test_the_lease_is_found_where_it_is_not_the_containers_first_process():
+def test_a_lease_that_is_not_the_first_process_is_found():
     """Apptainer has a first process of its own, and every rank of a node took itself for one of the first."""
     rank = "import own_env; print(own_env.of_container()['DLSCALE_NODE'])"
     launched = ["env", "DLSCALE_NODE=n1", sys.executable, "-c", rank]
@@ -53,7 +53,7 @@ def given(monkeypatch):
     monkeypatch.setattr(own_env, "of_container", lambda: {"DLSCALE_NODE": "n2"})
 
 
-def test_it_goes_before_what_the_launcher_brought_and_leaves_the_rest(given, monkeypatch, capfd):
+def test_the_containers_variables_override_the_launchers(given, monkeypatch, capfd):
     monkeypatch.setenv("DLSCALE_NODE", "n1")
     monkeypatch.setenv("HOROVOD_RANK", "1")
     code = "import os; print(os.environ['DLSCALE_NODE'], os.environ['HOROVOD_RANK'])"
@@ -65,12 +65,12 @@ def test_it_goes_before_what_the_launcher_brought_and_leaves_the_rest(given, mon
     ("code", "expected"),
     [("import sys; sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137), ("import os; os.abort()", 134)],
 )
-def test_the_exit_code_is_the_programs_and_a_signal_is_told_as_shells_do(given, code, expected):
+def test_the_exit_code_is_the_programs_or_128_plus_its_signal(given, code, expected):
     assert own_env.main([sys.executable, "-c", code]) == expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_end_reaches_the_program(number):
+def test_a_signal_reaches_the_program(number):
     code = (
         "import signal, sys, time\n"
         "for n in (2, 15): signal.signal(n, lambda n, _: sys.exit(n))\n"
@@ -82,7 +82,7 @@ def test_a_signal_to_end_reaches_the_program(number):
     assert process.wait(20) == number
 
 
-def test_a_program_does_not_outlive_it():
+def test_the_program_dies_with_it():
     process = start("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
     pid = int(process.stdout.readline())
     process.kill()

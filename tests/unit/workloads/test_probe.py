@@ -71,7 +71,7 @@ def wires(*sizes):
     return lambda training, emitter: probe.wires(training, emitter, sizes=sizes)
 
 
-def test_an_exchange_takes_the_median_of_three_after_one_that_does_not_count(monkeypatch):
+def test_an_exchange_takes_the_median_of_three_after_an_untimed_one(monkeypatch):
     found = emitted(monkeypatch, Training([9.0, 0.5, 0.25, 0.125]), wires(1_000_000))
     assert [event.event for event in found] == ["bandwidth", "phase"]
     assert found[0].seconds == (0.5, 0.25, 0.125)
@@ -82,7 +82,7 @@ def test_an_exchange_takes_the_median_of_three_after_one_that_does_not_count(mon
     assert (found[1].name, found[1].rank) == ("probe_wires", 0)
 
 
-def test_all_ranks_do_the_same_and_rank_0_alone_speaks(monkeypatch):
+def test_all_ranks_run_the_same_sequence_and_only_rank_0_reports(monkeypatch):
     first, second = Training([1.0] * 8), Training([0.1, 7.0, 0.01, 3.0] * 2)
     heard = emitted(monkeypatch, first, wires(64, 128))
     silent = emitted(monkeypatch, second, wires(64, 128), rank=1)
@@ -91,7 +91,7 @@ def test_all_ranks_do_the_same_and_rank_0_alone_speaks(monkeypatch):
     assert [event.event for event in silent] == ["phase"]
 
 
-def test_one_alone_has_nobody_to_exchange_anything_with(monkeypatch):
+def test_a_single_device_exchanges_nothing(monkeypatch):
     assert emitted(monkeypatch, Training([], devices=1), wires(64)) == []
 
 
@@ -106,7 +106,7 @@ def test_one_alone_has_nobody_to_exchange_anything_with(monkeypatch):
         (lambda result: np.concatenate([result[:30], probe.part(0, 32)[30:]]), 2),  # the end never came
     ],
 )
-def test_elements_that_are_not_the_sum_are_counted(monkeypatch, spoil, wrong):
+def test_wrong_elements_of_the_sum_are_counted(monkeypatch, spoil, wrong):
     (found, _) = emitted(monkeypatch, Training([1.0] * 4, spoil=spoil), wires(128))
     assert found.wrong == wrong
 
@@ -126,7 +126,7 @@ def test_bus_bandwidth_is_what_leaves_a_device(operation, devices, factor):
     assert probe.bus_factor(operation, devices) == factor
 
 
-def test_passes_are_timed_one_by_one_when_all_ranks_have_warmed_up(monkeypatch):
+def test_passes_are_timed_one_by_one_after_all_ranks_have_warmed_up(monkeypatch):
     training = Training([8.0, 0.5, 0.75, 0.25])
     compute, phase = emitted(monkeypatch, training, probe.compute, rank=2)
     assert training.calls == ["run", "synchronize", "barrier"] + ["run", "synchronize"] * 3
@@ -134,7 +134,7 @@ def test_passes_are_timed_one_by_one_when_all_ranks_have_warmed_up(monkeypatch):
     assert (phase.name, phase.seconds) == ("probe_compute", 109.5)
 
 
-def test_passes_unlike_those_of_a_step_are_not_told(monkeypatch):
+def test_passes_unlike_those_of_a_step_are_not_reported(monkeypatch):
     training = Training([])
     training.alone = lambda: None
     assert emitted(monkeypatch, training, probe.compute) == []
@@ -164,7 +164,7 @@ class Cores(Training):
         return run, self.count, "mm"
 
 
-def test_the_peak_is_the_fastest_of_matrices_that_grow_until_a_product_takes_long(monkeypatch):
+def test_the_peak_is_that_of_the_fastest_matrix_size(monkeypatch):
     """At half of 2e11 FLOP/s 512 rows take 2.7 ms and 1,024 take 21 ms; 2,048 take 86 ms at all of it, and twice as many too long."""
     training = Cores({"fp32": 2e11}, shares={512: 0.5, 1024: 0.5})
     found, phase = emitted(monkeypatch, training, probe.peak, rank=1)
@@ -202,7 +202,7 @@ def test_a_gpu_and_a_program_without_products_have_no_measured_peak(monkeypatch)
     assert emitted(monkeypatch, Training([]), probe.peak) == []
 
 
-def test_numpy_is_left_for_after_the_pinning():
+def test_numpy_is_imported_after_the_pinning():
     code = "import sys; sys.path.insert(0, sys.argv[1]); import loop, events; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(WORKLOADS)], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

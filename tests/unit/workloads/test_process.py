@@ -23,22 +23,22 @@ def pinned(cpus, **environment):
 
 
 @pytest.mark.parametrize("name", process.LOCAL_RANKS)
-def test_neighbours_get_cores_of_their_own(name):
+def test_neighbours_get_disjoint_cores(name):
     if len(CORES) < 2:
         pytest.skip("this machine offers one core")
     assert pinned(1, **{name: "0"}) == CORES[:1]
     assert pinned(1, **{name: "1"}) == CORES[1:2]
 
 
-def test_zero_leaves_a_process_where_it_is():
+def test_zero_cores_leave_a_process_unbound():
     assert pinned(0, LOCAL_RANK="1") == CORES
 
 
-def test_more_ranks_than_cores_go_round():
+def test_more_ranks_than_cores_share_round_robin():
     assert pinned(1, LOCAL_RANK=str(len(CORES))) == CORES[:1]
 
 
-def test_a_process_without_a_launcher_is_the_first():
+def test_a_process_without_a_launcher_has_local_rank_0():
     assert pinned(1) == CORES[:1]
 
 
@@ -60,6 +60,6 @@ print("came back")
 """
 
 
-def test_what_was_written_and_promised_is_there_and_nothing_is_taken_apart():
+def test_leaving_flushes_output_and_runs_exit_handlers_but_no_shutdown():
     ended = subprocess.run([sys.executable, "-c", PROGRAM], cwd=WORKLOADS, capture_output=True, text=True, check=True)
     assert (sorted(ended.stdout.split()), ended.stderr) == (["c", "promised", "python"], "error")

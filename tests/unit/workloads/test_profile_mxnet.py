@@ -19,7 +19,7 @@ def process(pid, name):
     return {"ph": "M", "args": {"name": name}, "pid": pid, "name": "process_name"}
 
 
-def test_operators_are_the_records_of_their_device_with_times_on_the_monotonic_clock():
+def test_operators_are_their_devices_records_on_the_monotonic_clock():
     other = {"pid": 3060606181218273969, "id": 15131217236527229639}
     trace = [
         process(0, "cpu/0"),
@@ -55,7 +55,7 @@ def test_operators_are_the_records_of_their_device_with_times_on_the_monotonic_c
     }
 
 
-def test_a_pass_in_which_nothing_ran_has_columns_without_rows():
+def test_an_idle_pass_has_columns_without_rows():
     assert set(map(len, profile_mxnet.columns([process(0, "cpu/0")], gpus={}, offset=OFFSET_S).values())) == {0}
 
 
@@ -75,7 +75,7 @@ class Watching:
 
 
 @pytest.mark.parametrize(("settles", "noted"), [(True, ["forward"]), (False, [])])
-def test_regions_are_noted_only_where_the_loop_waits_at_their_edges(settles, noted):
+def test_regions_are_recorded_only_if_the_loop_waits_at_their_edges(settles, noted):
     regions = profile_mxnet.Regions()
     regions.watch(Watching(settles=settles), only=None)
     with regions("forward"):
@@ -83,12 +83,12 @@ def test_regions_are_noted_only_where_the_loop_waits_at_their_edges(settles, not
     assert [name for name, _, _ in regions.close()] == noted
 
 
-def test_memory_counters_are_those_of_devices_and_not_of_pinned_or_shared_memory():
+def test_memory_counters_exclude_pinned_and_shared_memory():
     said = '"ts": 7,\n "args": { "Memory: gpu/1": 4096 },\n"ts": 8,\n "args": { "Memory: cpu pinned/": 1 }, "ts": 9, "args": { "Memory: cpu/0": 12 }'
     assert profile_mxnet.MEMORY_COUNTER.findall(said) == [("7", "gpu", "1", "4096"), ("9", "cpu", "0", "12")]
 
 
-def test_what_is_held_is_what_was_told_last_and_not_what_stands_last(tmp_path):
+def test_memory_held_is_the_latest_counter_and_not_the_last_in_the_file(tmp_path):
     """Each thread's counters are dumped together: 28 was told before the 8 that stands above it."""
     told = '"ts": {},\n        "args": {{ "Memory: cpu/0": {} }},\n'
     storage = profile_mxnet.Storage.__new__(profile_mxnet.Storage)

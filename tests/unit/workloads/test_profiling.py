@@ -123,7 +123,7 @@ def noted(only):
     return [name for name, _, _ in regions.close()]
 
 
-def test_an_update_is_one_region_where_it_is_asked_for_and_else_its_parts():
+def test_an_update_is_one_region_if_requested_and_its_parts_otherwise():
     assert noted("update") == ["update"]
     assert noted("optimizer") == ["optimizer"]
     assert noted(None) == ["forward", "backward", "optimizer"]
@@ -147,7 +147,7 @@ def training(monkeypatch):
     return Training(Clock(monkeypatch))
 
 
-def test_a_region_that_nobody_watches_does_nothing():
+def test_an_unwatched_region_does_nothing():
     regions = profiling.Regions()
     assert regions("forward") is regions("backward") is profiling.NO_REGION
     with regions("forward"):
@@ -155,7 +155,7 @@ def test_a_region_that_nobody_watches_does_nothing():
     assert regions.spans == []
 
 
-def test_a_process_kept_waiting_between_two_clocks_moves_nothing(monkeypatch):
+def test_preemption_between_clock_readings_shifts_nothing(monkeypatch):
     """Of five looks only the third is not interrupted for 3 ms, before or after the real clock is read."""
     offset, now = 10**18, [0]
     steps = iter([0, 3_000_000, 100, 0, 100, 3_000_000, 0, 100, 100, 0, 3_000_000, 100, 0, 100, 3_000_000])
@@ -171,19 +171,19 @@ def test_a_process_kept_waiting_between_two_clocks_moves_nothing(monkeypatch):
     assert profiling.realtime_offset_ns() == offset
 
 
-def test_the_profiler_sees_just_the_steps_that_were_asked_for(training):
+def test_the_profiler_sees_only_the_requested_steps(training):
     run(training)
     under = training.calls[training.calls.index("start") + 1 : training.calls.index("stop")]
     assert under == ["barrier", *["step", *REGIONS] * 3]
 
 
-def test_what_goes_before_is_one_step_two_equal_windows_and_five_plain_steps(training):
+def test_one_step_two_equal_windows_and_five_plain_steps_come_first(training):
     (start,) = only(run(training), "profile_start")
     assert (start.iteration, start.steady, start.source, start.region) == (1 + 2 * 2 + 5, True, "made up", None)
     assert start.plain_step_seconds == (4.0,) * 5  # four regions of a second
 
 
-def test_a_rate_that_never_settles_is_given_ten_windows_and_said_to_be_unsteady(monkeypatch):
+def test_a_rate_that_never_settles_gets_ten_windows_and_is_reported_unsteady(monkeypatch):
     training = Training(Clock(monkeypatch), seconds=(1.1**step for step in itertools.count()))
     (start,) = only(run(training), "profile_start")
     assert (start.iteration, start.steady) == (1 + 10 * 2 + 5, False)
@@ -195,7 +195,7 @@ def test_windows_that_differ_by_five_percent_agree():
     assert not profiling.agree([1.0])
 
 
-def test_ranks_that_cannot_tell_each_other_all_run_ten_windows(monkeypatch):
+def test_ranks_that_cannot_agree_all_run_ten_windows(monkeypatch):
     training = Training(Clock(monkeypatch), tells=False)
     (start,) = only(run(training), "profile_start")
     assert (start.iteration, start.steady) == (1 + 10 * 2 + 5, True)
@@ -204,17 +204,17 @@ def test_ranks_that_cannot_tell_each_other_all_run_ten_windows(monkeypatch):
 @pytest.mark.parametrize(
     ("after", "iteration", "steady"), [(1, 6, False), (9, 9, False), (10, 10, True), (13, 13, True)]
 )
-def test_it_begins_after_as_many_steps_as_were_asked_for_and_six_at_least(training, after, iteration, steady):
+def test_it_begins_after_the_requested_steps_but_at_least_six(training, after, iteration, steady):
     (start,) = only(run(training, after=after), "profile_start")
     assert (start.iteration, start.steady) == (iteration, steady)
 
 
-def test_steps_under_the_profiler_are_timed_with_the_device_done(training):
+def test_profiled_steps_are_timed_with_the_device_synchronized(training):
     (stop,) = only(run(training), "profile_stop")
     assert (stop.iterations, stop.step_seconds) == (3, (4.0,) * 3)
 
 
-def test_a_region_alone_is_under_the_profiler_in_each_step(training):
+def test_only_the_region_is_profiled_in_each_step(training):
     run(training, region="backward")
     first = training.calls.index("start")
     assert training.calls[first - 3 : first + 4] == [
@@ -229,7 +229,7 @@ def test_a_region_alone_is_under_the_profiler_in_each_step(training):
     assert training.calls.count("start") == training.calls.count("stop") == 3
 
 
-def test_a_profiler_that_can_start_once_runs_through_and_keeps_what_began_in_the_region(monkeypatch):
+def test_a_profiler_that_can_start_once_keeps_only_rows_that_begin_in_the_region(monkeypatch):
     training = Training(Clock(monkeypatch), rows=None, whole=True)
     found = run(training, region="backward", iterations=2)
     under = training.calls[training.calls.index("start") + 1 : training.calls.index("stop")]
@@ -238,7 +238,7 @@ def test_a_profiler_that_can_start_once_runs_through_and_keeps_what_began_in_the
     assert only(found, "profile_start")[0].region == "backward"
 
 
-def test_what_a_gpu_did_belongs_to_the_region_in_which_it_was_called():
+def test_work_of_a_gpu_belongs_to_the_region_of_its_call():
     rows = [
         ("call", "launch a", 1.5, 7),
         ("kernel", "a", 2.5, 7),  # called in the region, begun after it
@@ -255,22 +255,22 @@ def test_what_a_gpu_did_belongs_to_the_region_in_which_it_was_called():
     assert len({len(values) for values in kept.values()}) == 1
 
 
-def test_regions_hold_the_work_that_was_enqueued_in_them(training):
+def test_regions_include_the_work_enqueued_in_them(training):
     found = only(run(training, kind="region"), "regions")
     assert {event.name: event.seconds for event in found} == dict.fromkeys(REGIONS, (1.0,) * 3)
 
 
-def test_one_region_is_timed_alone(training):
+def test_a_single_region_is_timed(training):
     (event,) = only(run(training, kind="region", region="optimizer"), "regions")
     assert (event.name, event.seconds) == ("optimizer", (1.0,) * 3)
 
 
-def test_a_step_can_pass_through_a_region_twice():
+def test_two_passages_of_a_step_through_a_region_add_up():
     found = [("forward", 1.0, 2.0), ("backward", 2.0, 4.0), ("forward", 4.0, 4.5), ("forward", 11.0, 14.0)]
     assert profiling.seconds_by_step(found, "forward", [(1.0, 5.0), (11.0, 15.0)]) == [1.5, 3.0]
 
 
-def test_each_phase_has_a_peak_of_its_own(training):
+def test_each_phase_has_its_own_peak(training):
     found = only(run(training, kind="memory"), "memory")
     assert [(event.phase, event.peak_bytes) for event in found] == [
         ("model", 0),
@@ -280,12 +280,12 @@ def test_each_phase_has_a_peak_of_its_own(training):
     assert found[1].allocated_bytes == training.steps - 1, "not the highest of all steps"
 
 
-def test_kinds_that_do_not_ask_for_them_have_neither_memory_nor_regions(training):
+def test_other_kinds_have_neither_memory_nor_regions(training):
     found = run(training, kind="kernels")
     assert not only(found, "memory") + only(found, "regions")
 
 
-def test_a_pass_of_metrics_is_long_enough_for_a_sampler(monkeypatch):
+def test_a_metrics_pass_is_long_enough_for_a_sampler(monkeypatch):
     monkeypatch.delenv("DLSCALE_COUNTERS", raising=False)
     seconds = itertools.repeat(0.0125)  # of each of the four regions: 60 steps of 0.05 s are 3 s
     (stop,) = only(run(Training(Clock(monkeypatch), seconds=seconds), kind="metrics"), "profile_stop")
@@ -293,16 +293,14 @@ def test_a_pass_of_metrics_is_long_enough_for_a_sampler(monkeypatch):
 
 
 @pytest.mark.parametrize(("tells", "counters"), [(True, "ncu"), (False, "")])
-def test_a_pass_of_metrics_is_as_short_as_asked_where_kernels_are_replayed_or_ranks_cannot_agree(
-    monkeypatch, tells, counters
-):
+def test_a_metrics_pass_keeps_the_requested_steps_under_ncu_or_if_ranks_cannot_agree(monkeypatch, tells, counters):
     monkeypatch.setenv("DLSCALE_COUNTERS", counters)
     seconds = itertools.repeat(0.0125)
     (stop,) = only(run(Training(Clock(monkeypatch), tells=tells, seconds=seconds), kind="metrics"), "profile_stop")
     assert stop.iterations == 3
 
 
-def test_calls_of_the_whole_process_are_kept_and_nothing_is_said_of_steps_without_a_recorder(monkeypatch):
+def test_a_calls_pass_keeps_all_rows_and_reports_no_plain_steps(monkeypatch):
     """Those of a start-up begin before any step; a recorder that was there all along has no step without it to be held against."""
     rows = {"kind": ["call"], "name": ["cuDeviceGetAttribute"], "device": [-1], "start": [0.5], "duration": [1e-6]}
     found = run(Training(Clock(monkeypatch), rows=rows, whole=True), kind="calls")
@@ -311,7 +309,7 @@ def test_calls_of_the_whole_process_are_kept_and_nothing_is_said_of_steps_withou
     assert only(found, "profile_start")[0].plain_step_seconds == ()
 
 
-def test_rows_outside_of_the_steps_are_dropped_and_regions_are_rows(monkeypatch):
+def test_rows_outside_the_steps_are_dropped_and_regions_are_rows(monkeypatch):
     clock = Clock(monkeypatch)
     # Steps of 4 s begin at 135, 139 and 143: six of them before, two barriers of 5 s, one start of 1 s.
     kernels = {"kind": ["kernel"] * 4, "name": list("abcd"), "device": [0] * 4, "duration": [0.5] * 4}
@@ -324,7 +322,7 @@ def test_rows_outside_of_the_steps_are_dropped_and_regions_are_rows(monkeypatch)
 
 
 @given(after=st.none() | st.integers(1, 30), iterations=st.integers(1, 9), window=st.integers(1, 7))
-def test_every_step_has_its_loss_under_its_number(after, iterations, window):
+def test_every_step_has_its_loss(after, iterations, window):
     with pytest.MonkeyPatch.context() as monkeypatch:
         training = Training(Clock(monkeypatch))
         found = run(training, after=after, iterations=iterations, window=window)
@@ -346,20 +344,20 @@ def test_events_come_in_the_order_of_the_contract(training):
     ]
 
 
-def test_the_peak_of_a_process_is_that_since_the_last_look(tmp_path):
+def test_the_peak_of_a_process_is_reset_at_each_reading(tmp_path):
     (tmp_path / "status").write_text("Name:\tpython3\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
     expected = {"device": "host", "allocated_bytes": 1 << 20, "reserved_bytes": None, "peak_bytes": 2 << 20}
     assert profiling.host_memory(tmp_path) == [expected]
     assert (tmp_path / "clear_refs").read_text() == "5"
 
 
-def test_a_peak_that_cannot_begin_anew_is_nobodys(tmp_path):
+def test_a_peak_that_cannot_be_reset_is_unknown(tmp_path):
     (tmp_path / "status").write_text("VmHWM:\t2048 kB\nVmRSS:\t1024 kB\n")
     (tmp_path / "clear_refs").mkdir()  # cannot be written
     assert profiling.host_memory(tmp_path)[0]["peak_bytes"] is None
 
 
-def test_memory_of_this_process_grows_and_its_peak_is_forgotten():
+def test_memory_of_this_process_grows_and_its_peak_is_reset():
     profiling.host_memory()
     before = profiling.host_memory()[0]
     block = mmap.mmap(-1, 64 << 20)  # the allocator could give what it already has
@@ -373,7 +371,7 @@ def test_memory_of_this_process_grows_and_its_peak_is_forgotten():
     assert after["allocated_bytes"] < during["allocated_bytes"] - (32 << 20)
 
 
-def test_tensorflow_refuses_a_region_of_its_one_graph_before_it_is_imported():
+def test_tensorflow_refuses_a_region_before_its_import():
     """A pass that a program can't make, but starts: there is no TensorFlow here."""
     program = Path(profiling.__file__).parent / "imagenet_cnn/train_tensorflow.py"
     words = (
@@ -387,7 +385,7 @@ def test_tensorflow_refuses_a_region_of_its_one_graph_before_it_is_imported():
 
 
 @pytest.mark.parametrize("program", ["train_caffe", "train_mxnet"])
-def test_a_model_that_a_framework_lacks_is_refused_in_one_line_before_it_is_imported(program):
+def test_a_model_that_a_framework_lacks_is_refused_in_one_line_before_its_import(program):
     """It ended in a traceback of the framework's own list of layers."""
     words = (
         "--model=vit-ti16 --image-size=32 --num-classes=10 --batch=8 --iterations=4 --warmup=1 --window=2 --precision=fp32 --device=cpu "
@@ -400,7 +398,7 @@ def test_a_model_that_a_framework_lacks_is_refused_in_one_line_before_it_is_impo
     assert "--model=vit-ti16 is not offered with" in done.stderr
 
 
-def test_what_looks_from_outside_sees_what_is_profiled_and_not_how(monkeypatch, training):
+def test_an_external_tool_sees_what_is_profiled_but_not_the_profiler(monkeypatch, training):
     """A library by a name that the framework did not load would be another one, which knows of no profiler."""
 
     class Library:

@@ -14,5 +14,5 @@ OLDEST = [
 
 
 @pytest.mark.parametrize("path", OLDEST, ids=lambda path: path.name)
-def test_the_syntax_is_that_of_the_oldest_images(path):
+def test_a_module_parses_under_python_3_6(path):
     assert ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))

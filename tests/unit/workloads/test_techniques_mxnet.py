@@ -12,7 +12,7 @@ def asked(*names, **changes):
     return Namespace(techniques=names, **(PLAIN | changes))
 
 
-def test_what_goes_is_let_through():
+def test_supported_techniques_are_accepted():
     check(asked(*TECHNIQUES), offered=TECHNIQUES)
     check(asked("aggregated-updates", device="cpu", precision="bf16", kvstore="dist_sync"), offered=TECHNIQUES)
     check(asked(), offered=())
@@ -33,7 +33,7 @@ def test_what_goes_is_let_through():
         (asked("aggregated-updates", kvstore="dist_async"), TECHNIQUES, "and --kvstore=dist_async in its servers"),
     ],
 )
-def test_what_can_not_be_is_refused(args, offered, sentence, capsys):
+def test_unsupported_techniques_are_refused(args, offered, sentence, capsys):
     with pytest.raises(SystemExit) as ended:
         check(args, offered=offered)
     assert ended.value.code == 2
@@ -44,7 +44,7 @@ def test_what_can_not_be_is_refused(args, offered, sentence, capsys):
     ("precision", "names", "target"),
     [("fp32", (), None), ("fp16", (), None), ("fp16", ("amp",), "float16"), ("bf16", (), "bfloat16")],
 )
-def test_operators_are_cast_by_lists_in_bf16_and_where_amp_is_asked_for(precision, names, target):
+def test_operators_are_cast_by_lists_in_bf16_and_with_amp(precision, names, target):
     assert by_lists(asked(*names, precision=precision)) == target
 
 
@@ -52,7 +52,7 @@ def node(op, *inputs, **attrs):
     return {"op": op, "inputs": [[number, 0, 0] for number in inputs], "attrs": attrs}
 
 
-def test_what_has_no_effect_is_told_as_none():
+def test_a_technique_without_effect_reports_zero():
     cast = [node("null"), node("amp_cast", 0), node("Convolution", 1, 0, layout="NHWC"), node("FullyConnected", 2, 0)]
     assert effects(asked(*TECHNIQUES), cast, [60, 2, 4, 60, 2, 4]) == {
         "channels-last": 1,

@@ -12,7 +12,7 @@ def asked(*names, **changes):
     return Namespace(techniques=names, **(PLAIN | changes))
 
 
-def test_what_goes_is_let_through():
+def test_supported_techniques_are_accepted():
     check(asked(*TECHNIQUES), offered=TECHNIQUES)
     check(asked("xla", "step-loop", device="cpu", precision="fp32"), offered=TECHNIQUES)
 
@@ -29,7 +29,7 @@ def test_what_goes_is_let_through():
         (asked("xla", xla=True), TECHNIQUES, "mean the same"),
     ],
 )
-def test_what_can_not_be_is_refused(args, offered, sentence, capsys):
+def test_unsupported_techniques_are_refused(args, offered, sentence, capsys):
     with pytest.raises(SystemExit) as ended:
         check(args, offered=offered)
     assert ended.value.code == 2

@@ -41,7 +41,7 @@ def test_runner_and_program_have_the_same_names_in_the_same_order():
                 assert list(names) == sorted(names, key=known[framework].index)
 
 
-def test_what_goes_is_let_through():
+def test_supported_techniques_are_accepted():
     techniques.check(asked(*techniques.TECHNIQUES[:9]), offered=set(techniques.TECHNIQUES))
     techniques.check(asked(*techniques.TECHNIQUES, strategy="ddp"), offered=set(techniques.TECHNIQUES))
     techniques.check(asked("channels-last", device="cpu"), offered={"channels-last"})
@@ -66,7 +66,7 @@ def test_what_goes_is_let_through():
         (asked("cuda-graphs", warmup=11), techniques.TECHNIQUES, "ask for --warmup=12 or more"),
     ],
 )
-def test_what_does_not_go_is_refused_in_one_sentence(args, offered, sentence, capsys):
+def test_unsupported_techniques_are_refused_in_one_sentence(args, offered, sentence, capsys):
     with pytest.raises(SystemExit) as ended:
         techniques.check(args, offered=set(offered))
     assert ended.value.code == 2
@@ -76,7 +76,7 @@ def test_what_does_not_go_is_refused_in_one_sentence(args, offered, sentence, ca
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o700, True), (None, False)])
-def test_compilers_are_sent_there_if_it_can_be_written_to(monkeypatch, tmp_path, mode, told):
+def test_compilers_use_the_cache_directory_if_it_is_writable(monkeypatch, tmp_path, mode, told):
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, "before")
     if mode:

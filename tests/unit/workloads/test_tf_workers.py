@@ -75,7 +75,7 @@ def test_each_worker_gets_its_number_and_the_whole_cluster():
     assert [local_rank for _, local_rank in found] == ["0", "1"]
 
 
-def test_events_pass_unchanged_and_standard_error_says_whose_it_is():
+def test_events_pass_unchanged_and_standard_error_is_tagged():
     # One write a line, as `Events` does it: workers share the pipe.
     code = "import os, sys; sys.stdout.write('::dlscale:: {}' + chr(10)); print('worker', os.environ['LOCAL_RANK'], file=sys.stderr)"
     done = run(code, host=1)
@@ -84,7 +84,7 @@ def test_events_pass_unchanged_and_standard_error_says_whose_it_is():
 
 
 @pytest.mark.parametrize(("then", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", -9)])
-def test_a_worker_that_fails_is_named_and_ends_the_others(tmp_path, then, code):
+def test_a_failed_worker_is_named_and_the_others_are_ended(tmp_path, then, code):
     path = str(tmp_path / "pids")
     fail = f"time.sleep(1); {then} if os.environ['LOCAL_RANK'] == '1' else time.sleep(300)"
     done = run(STAY.format(path=path, then=fail))
@@ -114,7 +114,7 @@ def test_workers_die_with_the_launcher(tmp_path):
     assert gone(pids)
 
 
-def test_an_orphan_that_comes_to_the_launcher_is_nobodys_failure():
+def test_an_orphan_reparented_to_the_launcher_is_not_a_failure():
     """Where the launcher is the first process of a container, the kernel hands it what its workers leave behind."""
     leave = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', '1 / 0'], stderr=-3); time.sleep(0 if {} else 1)"
     code = leave.format("__import__('os').environ['LOCAL_RANK'] == '0'")
@@ -131,13 +131,13 @@ def test_an_orphan_that_comes_to_the_launcher_is_nobodys_failure():
         ({"cluster": "10.0.0.1,10.0.0.2:1"}, "is not HOST:PORT"),
     ],
 )
-def test_numbers_outside_of_the_cluster_are_refused(flags, words):
+def test_workers_outside_the_cluster_are_refused(flags, words):
     done = run("", **flags)
     assert done.returncode == 2
     assert words in done.stderr
 
 
-def test_a_program_that_is_not_there_is_named():
+def test_a_missing_program_is_named():
     flags = [f"--cluster={CLUSTER}", "--host=0", "--count=1"]
     done = subprocess.run(
         [sys.executable, PROGRAM, *flags, "/nowhere/python3"], capture_output=True, text=True, timeout=60

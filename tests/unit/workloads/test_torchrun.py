@@ -52,19 +52,19 @@ def torchrun(tmp_path):
     return run
 
 
-def test_it_is_torchrun_and_takes_neither_what_computes_in_nor_itself_apart(torchrun):
+def test_it_runs_torchrun_without_compute_modules_and_without_shutdown(torchrun):
     done = torchrun("", "--nproc-per-node=2", "program.py", "--batch=4")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["--nproc-per-node=2 program.py --batch=4 True", "registered"]
 
 
-def test_what_computes_is_there_for_who_asks(torchrun):
+def test_deferred_modules_are_loaded_on_use(torchrun):
     done = torchrun("print(torch._meta_registrations.NAME)")
     assert done.stdout.splitlines() == ["True", "computing", "found", "registered"]
 
 
 @pytest.mark.parametrize(("last", "code"), [("sys.exit(3)", 3), ("raise ValueError('a rank failed')", 1)])
-def test_a_failure_keeps_its_exit_code_and_its_words(torchrun, last, code):
+def test_a_failure_keeps_its_exit_code_and_its_message(torchrun, last, code):
     done = torchrun(last)
     assert done.returncode == code
     assert ("ValueError: a rank failed" in done.stderr) == (code == 1)

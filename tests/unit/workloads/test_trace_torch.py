@@ -76,7 +76,7 @@ def found():
     return {row["name"]: row for row in rows(json.loads(json.dumps(TRACE)), MARKS, device=5, flop={10: 2.5e9})}
 
 
-def test_the_table_holds_what_ran_and_what_called_it_and_nothing_else(found):
+def test_the_table_holds_only_work_calls_and_operators(found):
     assert [(row["kind"], name) for name, row in found.items()] == [
         ("op", "aten::conv2d"),
         ("op", "aten::cudnn_convolution"),
@@ -99,17 +99,17 @@ def test_times_are_seconds_of_the_monotonic_clock(found):
     assert (kernel["start"], kernel["duration"]) == (pytest.approx(50.00023, abs=1e-8), 0.0006)
 
 
-def test_the_tightest_mark_says_where_the_clocks_are():
+def test_the_tightest_mark_aligns_the_clocks():
     assert clock_ahead(marks_at(30.0, 102.0), MARKS) == pytest.approx(BASE_US - 50e6, abs=1e-3)
     assert clock_ahead(marks_at(30.0), MARKS[:1]) == pytest.approx(BASE_US + 30 - 50.00005e6, abs=1e-3)
 
 
-def test_a_mark_that_is_missing_is_no_guess():
+def test_a_missing_mark_is_an_error():
     with pytest.raises(ValueError, match="1 of 2 marks"):
         clock_ahead(marks_at(30.0), MARKS)
 
 
-def test_a_kernel_knows_its_rank_its_stream_its_size_its_call_and_its_operator(found):
+def test_a_kernel_has_its_rank_stream_size_call_and_operator(found):
     kernel = found["sm90_xmma_fprop_implicit_gemm"]
     assert (kernel["device"], kernel["stream"], kernel["grid"], kernel["block"]) == (5, 7, "64,4,1", "128,1,1")
     assert kernel["correlation"] == found["cudaLaunchKernel"]["correlation"] == 501
@@ -124,7 +124,7 @@ def test_copies_and_sets_have_their_bytes(found):
     assert memset["op"] is None, "an annotation was taken for an operator"
 
 
-def test_operators_are_on_the_cpu_in_a_thread_and_part_of_what_runs_there(found):
+def test_operators_are_on_a_cpu_thread_and_have_parents_there(found):
     assert {(row["device"], row["stream"]) for row in found.values() if row["kind"] == "op"} == {(-1, 31), (-1, 32)}
     assert found["aten::cudnn_convolution"]["parent"] == 10
     assert found["aten::copy_"]["parent"] is None, "began when the other ended"
@@ -132,6 +132,6 @@ def test_operators_are_on_the_cpu_in_a_thread_and_part_of_what_runs_there(found)
     assert found["aten::conv2d"]["correlation"] is None
 
 
-def test_an_operator_has_the_operations_that_the_profiler_counted(found):
+def test_an_operator_has_the_flop_that_the_profiler_counted(found):
     assert found["aten::conv2d"]["flop"] == 2.5e9
     assert found["aten::copy_"]["flop"] is None

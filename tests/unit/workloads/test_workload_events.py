@@ -36,7 +36,7 @@ def test_a_line_is_the_prefix_and_one_json_object_without_spaces():
     assert before <= json.loads(text.removeprefix("::dlscale:: "))["t"] <= time.monotonic()
 
 
-def test_the_runner_and_the_programs_mean_the_same_prefix():
+def test_the_runner_and_the_programs_use_the_same_prefix():
     assert events.PREFIX == parse.PREFIX
     assert events.ROWS_PREFIX == parse.ROWS_PREFIX
 
@@ -76,7 +76,7 @@ def test_the_counters_of_this_machine_reach_the_runner(monkeypatch):
     assert event.namespace > 0
 
 
-def test_a_host_among_several_is_named_and_tells_at_the_stop_whom_it_talks_to(monkeypatch):
+def test_a_host_among_several_is_named_and_reports_its_peers_at_the_stop(monkeypatch):
     monkeypatch.setenv("DLSCALE_NODE", "n1")
     listed = [{"local": "10.77.0.11", "remote": "10.77.0.12", "port": 29500, "connections": 2}]
     monkeypatch.setattr(counters, "peers", lambda: (listed, 3))
@@ -90,19 +90,19 @@ def test_a_host_among_several_is_named_and_tells_at_the_stop_whom_it_talks_to(mo
     assert event.nvlink == {"GPU-0": Bytes(rx_bytes=1024, tx_bytes=2048)}
 
 
-def test_counters_of_a_program_that_tells_of_interfaces_alone_are_read():
+def test_counters_of_interfaces_only_are_read():
     """Records of before there were several hosts."""
     line = '::dlscale:: {"event":"net","rank":0,"t":1.0,"where":"stop","interfaces":{"lo":{"rx_bytes":1,"tx_bytes":2}}}'
     event = parse.parse_line(line, received=1.0, container="c")
     assert (event.node, event.namespace, event.ports, event.nvlink, event.peers) == (None, None, {}, {}, None)
 
 
-def test_the_process_started_before_now_and_after_boot():
+def test_the_process_started_between_boot_and_now():
     started = events.process_start()
     assert time.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME) - 1 <= started < time.monotonic()
 
 
-def test_nccl_lines_are_this_process_own_each_once(tmp_path, monkeypatch):
+def test_nccl_lines_are_this_process_own_without_duplicates(tmp_path, monkeypatch):
     kept = "vm:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
     log = tmp_path / f"nccl.{socket.gethostname()}.{os.getpid()}.log"
     log.write_text(f"{kept}\nvm:7:7 [0] NCCL INFO Connected all rings\n{kept}\n")
@@ -122,7 +122,7 @@ def test_nccl_lines_are_this_process_own_each_once(tmp_path, monkeypatch):
         "n1:7:7 [1] NCCL INFO P2P is disabled between connected GPUs 2 and 1. You can repress this message with ...",
     ],
 )
-def test_the_adapter_or_interface_that_nccl_was_given_is_kept(tmp_path, monkeypatch, line):
+def test_the_adapter_or_interface_given_to_nccl_is_kept(tmp_path, monkeypatch, line):
     (tmp_path / "log").write_text(f"n1:7:7 [0] NCCL INFO Connected all trees\n{line}\n")
     monkeypatch.setenv("NCCL_DEBUG_FILE", str(tmp_path / "log"))
     assert emitted(lambda e: e.nccl()).lines == (line,)
@@ -153,14 +153,14 @@ def written(columns):
     return stream.getvalue().splitlines(keepends=True)
 
 
-def test_a_text_of_more_digits_than_a_number_may_have_is_refused():
+def test_a_text_with_too_many_digits_for_a_number_is_refused():
     (line,) = written({"name": ["9" * 19]})
     with pytest.raises(parse.EventError, match="9{19}, which is not a finite 64-bit number"):
         parse.parse_line(line, received=0.0, container="c")
 
 
 @given(rows=st.lists(st.tuples(VALUES, VALUES, VALUES), max_size=200))
-def test_what_is_read_back_is_what_was_written(rows):
+def test_tables_are_read_back_as_written(rows):
     columns = {name: [row[index] for row in rows] for index, name in enumerate(NAMES)}
     found = [parse.parse_line(line, received=0.0, container="c") for line in written(columns)]
     assert all(line.rank == 3 and line.table == "kernels" for line in found)
@@ -173,7 +173,7 @@ def test_what_is_read_back_is_what_was_written(rows):
 
 
 @pytest.mark.parametrize("length", [60, 700, 5000])
-def test_no_line_is_longer_than_what_a_pipe_takes_whole(length):
+def test_no_line_is_longer_than_an_atomic_write(length):
     names = [f"{number:05}" + "é<" * length for number in range(40)]
     lines = written({"kind": ["kernel"] * 40, "name": names, "start": [1e4 / 7] * 40, "op": [None] * 40})
     assert max(len(line.encode()) for line in lines) <= 4096
@@ -182,7 +182,7 @@ def test_no_line_is_longer_than_what_a_pipe_takes_whole(length):
     assert [name[:5] for name in read] == [name[:5] for name in names]
 
 
-def test_a_column_that_is_null_throughout_is_left_out_and_an_empty_table_is_no_line():
+def test_an_all_null_column_is_omitted_and_an_empty_table_writes_no_line():
     (line,) = written({"name": ["a", "b"], "op": [None, None], "bytes": [None, 4]})
     assert json.loads(line[len(parse.ROWS_PREFIX) :])["columns"] == {"name": ["a", "b"], "bytes": [None, 4]}
     assert written({"name": [], "op": []}) == []
