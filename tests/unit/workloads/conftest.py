@@ -12,7 +12,7 @@ sys.path[:0] = [str(WORKLOADS), str(WORKLOADS / "imagenet_cnn"), str(WORKLOADS /
 
 @pytest.fixture
 def sampled():
-    """Start samplers; none outlives the test."""
+    """Start samplers; kill them all at the end of the test."""
     started = []
 
     def start(*options, **more):

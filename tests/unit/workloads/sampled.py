@@ -1,4 +1,4 @@
-"""Runs the sampler as the runner does, a process with a pipe for its input, and reads all that it writes through the runner's own eyes."""
+"""Runs the sampler as the runner does, as a process with a pipe as standard input, and parses its output with the runner's own parser."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PATIENCE_S = 60
 
 
 class Sampled:
-    """A running sampler; `nvml` are the settings of made-up GPUs, `modules` folders that go before the libraries."""
+    """A running sampler; `nvml` configures made-up GPUs, `modules` are folders that precede the libraries."""
 
     def __init__(self, *options, nvml=None, modules=(), path=None, command=(), stdin=subprocess.PIPE):
         folders = [str(folder) for folder in modules]
@@ -58,7 +58,7 @@ class Sampled:
         return {trouble.reason: list(trouble.fields) for trouble in self.events("trouble") if trouble.device == device}
 
     def rows_of(self, device, at_least):
-        """Rows of a device, values that are null left out, once there are so many."""
+        """Rows of a device without null values, once there are so many."""
         self.wait_for(lambda: len(self._rows(device)) >= at_least)
         return self._rows(device)
 
@@ -72,12 +72,12 @@ class Sampled:
         ]
 
     def close(self):
-        """End it by closing its input; its exit code."""
+        """Stop it by closing its input; return its exit code."""
         self.process.stdin.close()
         return self._ended()
 
     def terminate(self):
-        """End it by SIGTERM; its exit code."""
+        """Stop it by SIGTERM; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self._ended()
 

@@ -1,4 +1,4 @@
-"""Prevents: a job that trains to its end and never leaves, as its ranks wait for a graph that still holds what they send."""
+"""Prevents: a finished job that never exits, as its ranks wait for a graph that still holds their NCCL operations."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def captured(monkeypatch):
-    """The module on a stand-in for CUDA that notes what it is asked."""
+    """The module with a stand-in for CUDA that records calls."""
     said = []
 
     class Graph:
@@ -60,10 +60,10 @@ def test_steps_run_eagerly_first_and_are_then_captured_once(captured):
 
     steps = module.Captured(step, before=2)
     losses = [steps((batch,)) for batch in batches]
-    assert seen == [0, 1, 2]  # the third while it was recorded
+    assert seen == [0, 1, 2]  # the third during the capture
     assert said == ["synchronize", "record", "replay", "replay"]
     assert losses[2:] == ["loss", "loss"]
-    assert batches[2].value == 3  # the graph reads the batch that it was shown
+    assert batches[2].value == 3  # the graph reads the batch of its capture
 
 
 def test_the_graph_is_reset_after_its_work_is_done(captured):

@@ -1,7 +1,7 @@
-"""Prevents: labels that differ from run to run or between frameworks, a folder without images taken for a class, a truncated JPEG
-taken for a whole one, images that are trained on and validated on, or by two ranks, a class without any validation, a crop beyond an image,
-smaller or flatter than it may be, or another one when it is drawn again,
-flags that a record's command line would leave out."""
+"""Prevents: labels that differ between runs or frameworks, a folder without images counted as a class, a truncated JPEG
+accepted as a whole one, images used for both training and validation, or by two ranks, a class without validation images, a crop beyond
+its image, outside the bounds of its size and aspect ratio, or not reproducible from its seed,
+options that a record's command line would lack."""
 
 import argparse
 
@@ -39,7 +39,7 @@ def test_the_runner_and_the_programs_count_the_same_images(tree):
 
 
 def test_a_link_to_a_parent_folder_is_followed_once(tree):
-    """Two of them in one class were 2**40 folders to look into."""
+    """Two such links in one class would lead to 2**40 folders."""
     for name in ("one", "two"):
         (tree / "zebra" / name).symlink_to(tree / "zebra")
         (tree / "ant" / name).symlink_to(tree)
@@ -95,9 +95,9 @@ def test_validation_crops_seven_eighths_of_the_shorter_side(width, height, squar
     ("jpeg", "whole"),
     [
         (SOI + b"data" + EOI, True),
-        (SOI + b"data" + EOI + b"\0" * 100, True),  # padded, as some cameras do
+        (SOI + b"data" + EOI + b"\0" * 100, True),  # padded, as by some cameras
         (SOI + b"data", False),
-        (SOI + EOI + b"\0" * 5000, False),  # a thumbnail's end far before the file's
+        (SOI + EOI + b"\0" * 5000, False),  # the end marker of a thumbnail, far before the end of the file
         (b"", False),
     ],
 )
@@ -140,7 +140,7 @@ def test_probe_sizes_are_whole_elements_without_duplicates():
     for text in ("0", "-4", "6", "4,6"):
         with pytest.raises(argparse.ArgumentTypeError, match="not a multiple of 4"):
             arguments.byte_sizes(text)
-    with pytest.raises(ValueError, match="many"):  # argparse makes a refusal of it
+    with pytest.raises(ValueError, match="many"):  # argparse turns it into a refusal
         arguments.byte_sizes("many")
 
 
@@ -166,7 +166,7 @@ def test_a_crop_lies_within_its_image_and_depends_only_on_the_seed(seed, width, 
 
 @given(seed=st.integers(0, 2**32))
 def test_a_crop_has_8_to_100_percent_of_the_area_at_an_aspect_ratio_of_3_to_4(seed):
-    """Of 1000 x 1000 pixels, to which sides are rounded; where no draw fits, the whole image is within both bounds."""
+    """For 1000 x 1000 pixels, to which sides are rounded; if no draw fits, the whole image satisfies both bounds."""
     _, _, w, h = class_folders.random_crop(np.random.default_rng(seed), 1000, 1000)
     assert 0.0795 <= w * h / 1e6 <= 1
     assert 0.745 <= w / h <= 1.34

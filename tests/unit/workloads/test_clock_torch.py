@@ -1,4 +1,4 @@
-"""Prevents: a window whose edge drains the GPU, one that is timed by the host while the device is behind, windows that overlap or leave gaps."""
+"""Prevents: a window whose edge drains the GPU, or is timed by the host while the device lags behind; overlapping windows and gaps."""
 
 import contextlib
 import importlib
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def made(monkeypatch):
-    """A `CudaClock` on a device where each event is half a second after the one before, and what it asked of the device."""
+    """A `CudaClock` on a device whose events are half a second apart, and the calls that it made."""
     said = []
 
     class Event:
@@ -51,7 +51,7 @@ def test_windows_are_contiguous_on_the_devices_clock_and_only_reading_them_waits
     assert said == ["record", "wait for 0.0"]
     first, second = window(clock), window(clock)
     assert said[2:] == ["record"] * 8, "a window waited for the device"
-    # Four events a window, the last of which is its edge.
+    # Four events per window; the last is its edge.
     assert first() == (102.0, [3.0, 2.0], [0.5, 0.5])
     assert second() == (104.0, [3.0, 2.0], [0.5, 0.5])
     assert said[10:] == ["wait for 2.0", "on copies", "wait for 4.0", "on copies"]

@@ -1,5 +1,5 @@
-"""Prevents: data of another device or in another's place that passes for a fast wire, a wrong result on another rank than the one that speaks,
-minutes spent on a slow wire, a bus bandwidth that compares with nobody's, channels that only the probe opened in the proof of the transport."""
+"""Prevents: wrong or misplaced data that counts as a fast wire, a wrong result that only ranks other than rank 0 see,
+minutes spent on a slow wire, a bus bandwidth that is not comparable, channels of the probe in the evidence of the transport."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ from runner.core.events import COLLECTIVES, parse
 
 
 def exchanged(operation, sent):
-    """What a right library gives each device of what all send."""
+    """The result of a correct library on each device, from what all send."""
     n = len(sent)
     if operation == "all_gather":
         return [np.concatenate(sent)] * n
@@ -24,7 +24,7 @@ def exchanged(operation, sent):
 
 
 class Exchange:
-    """One device of `devices`; `spoil` changes what it gets. Each run takes half a second of the training's clock."""
+    """One device of `devices`; `spoil` alters its result. Each run takes half a second of the training's clock."""
 
     def __init__(self, operation, training, elements):
         self.operation, self.training, self.number, self.devices = operation, training, training.number, 4
@@ -42,7 +42,7 @@ class Exchange:
 
 
 class Training:
-    """`worst` is the most that other ranks hand in."""
+    """`worst` is the maximum over the other ranks."""
 
     def __init__(self, *, number=0, spoil=lambda result: result, offered=COLLECTIVES, worst=0.0):
         self.number, self.spoil, self.offered, self.worst, self.now = number, spoil, offered, worst, 0.0
@@ -76,13 +76,13 @@ def test_expected_results_are_those_of_a_correct_library(operation, number):
     sent = [collectives.payload(operation, other, 4, 16) for other in range(4)]
     got = exchanged(operation, sent)
     assert np.array_equal(collectives.expected_result(operation, number, 4, 16), got[number])
-    # No two devices are due the same, but of an all-gather: a result in another's place does not go unseen.
+    # Except for an all-gather, no two devices expect the same: a misplaced result is detected.
     same = [other for other in range(4) if np.array_equal(got[other], got[number])]
     assert same == (list(range(4)) if operation == "all_gather" else [number])
 
 
 def test_expected_results_as_computed_by_hand():
-    """Two devices with a share of two elements: device 0 sends 0 1 | 1 2 to be scattered and device 1 sends 1 2 | 2 3, in all 1 3 | 3 5."""
+    """Two devices, shares of two elements: device 0 sends 0 1 | 1 2 for the reduce-scatter, device 1 sends 1 2 | 2 3; the sums are 1 3 | 3 5."""
     assert collectives.expected_result("all_gather", 1, 2, 2).tolist() == [0, 1, 1, 2]
     assert collectives.expected_result("reduce_scatter", 0, 2, 2).tolist() == [1, 3]
     assert collectives.expected_result("reduce_scatter", 1, 2, 2).tolist() == [3, 5]
@@ -92,7 +92,7 @@ def test_expected_results_as_computed_by_hand():
 
 
 def test_bandwidths_as_computed_by_hand(monkeypatch):
-    """Of 1e6 bytes in half a second 2e-3 GB/s; of four devices three quarters of that leave each, of all three operations."""
+    """1e6 bytes in half a second are 2e-3 GB/s; of four devices three quarters of that leave each, in all three operations."""
     *found, phase = emitted(monkeypatch, Training(), {1_000_000: 0.1})
     assert [event.operation for event in found] == list(COLLECTIVES)
     for event in found:

@@ -1,5 +1,5 @@
-"""Prevents: a container's memory read from the whole host's, seconds that are nanoseconds, a job that ends where a kernel tells less,
-memory taken for free that a limit, or the host, does not leave."""
+"""Prevents: a container's memory read from the whole host's, nanoseconds taken for seconds, a failure if the kernel reports less,
+memory counted as free beyond what a limit, or the host, leaves."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Prevents: a counter of the wrong column or unit, an address read backwards, somebody else's connections taken for the job's, NVLinks
-counted once a link and again in the sum, a host without any of it that ends the program."""
+"""Prevents: a counter of the wrong column or unit, an address with its bytes reversed, another process' connections counted as the job's,
+NVLinks counted per link and again in the sum, a failure on a host without any of these."""
 
 import ctypes
 import socket
@@ -42,7 +42,7 @@ def test_ports_count_words_of_four_bytes(tmp_path):
     port(tmp_path, "mlx4_0", "2", received="0\n", sent="1\n", layer="Ethernet\n")
     port(
         tmp_path, "mlx5_1", "1", received="N/A (no PMA)\n", sent="0\n", layer="InfiniBand\n"
-    )  # mlx5 says so of a virtual function
+    )  # as mlx5 does for a virtual function
     assert counters.port_bytes(tmp_path) == {
         "mlx4_0:2": {"rx_bytes": 0, "tx_bytes": 4, "link_layer": "Ethernet"},
         "mlx5_0:1": {"rx_bytes": 1000, "tx_bytes": 4_000_000_000_000, "link_layer": "InfiniBand"},
@@ -112,7 +112,7 @@ def test_connections_of_this_process_are_found_in_this_machines_tables():
 
 
 class Nvml:
-    """The driver's library with three GPUs: one with NVLinks, one without, and one that fell off the bus; 0 is success."""
+    """The driver's library with three GPUs: one with NVLinks, one without, one that fell off the bus; 0 is success."""
 
     def nvmlInit_v2(self):  # noqa: N802 - NVML's own names
         return 0
@@ -139,7 +139,7 @@ class Nvml:
 
 
 def test_nvlink_bytes_are_read_from_kib_counters_without_pynvml():
-    """Images without pynvml told of no NVLink, so that nothing could be proved in a vendor's container."""
+    """Images without pynvml reported no NVLink, so that nothing could be proved in a vendor's container."""
     told = counters.nvlink_bytes(lambda name: Nvml() if name == "libnvidia-ml.so.1" else None)
     assert told == {"GPU-1": {"rx_bytes": 5 * 1024, "tx_bytes": 3 * 1024}}
 
@@ -149,7 +149,7 @@ def test_without_a_driver_there_are_no_nvlinks():
 
 
 def test_the_layout_of_fields_is_nvmls():
-    """By another route: nvidia-ml-py, which is NVIDIA's own."""
+    """By another route: nvidia-ml-py, NVIDIA's own."""
     theirs = {name: getattr(pynvml.c_nvmlFieldValue_t, name) for name, _ in pynvml.c_nvmlFieldValue_t._fields_}
     ours = [getattr(counters.FieldValue, name) for name, _ in counters.FieldValue._fields_]
     assert [(one.offset, one.size) for one in ours] == [(one.offset, one.size) for one in theirs.values()]

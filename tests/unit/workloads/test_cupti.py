@@ -1,7 +1,7 @@
-"""Calls of a whole process, by a CUPTI that stands in for the real one and hands out the records that it has.
+"""Calls of a whole process, recorded by a stand-in for CUPTI that hands out its own records.
 
-Prevents: a call of the driver with the name of one of the runtime; times of another clock than the events'; a buffer that is freed while CUPTI
-fills it; a recorder that begins after the calls that it is there for.
+Prevents: a driver call with the name of a runtime call; times on another clock than the events'; a buffer freed while CUPTI
+fills it; a recorder that starts after the calls that it should record.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ def record(kind, cbid, start, end, correlation):
 
 
 class StandIn:
-    """CUPTI with records of its own, which it puts into a buffer that it asks for when it is told to flush."""
+    """CUPTI with records of its own, which it writes to a requested buffer when flushed."""
 
     def __init__(self, records=(), *, fails=None):
         self.records, self.fails, self.enabled, self.done = b"".join(records), fails, set(), 0

@@ -1,7 +1,7 @@
-"""What a network costs in operations, from the shapes of its layers.
+"""Operations of a network, from the shapes of its layers.
 
-Prevents a factor of two between operations and multiply-adds; strides and groups that don't count; an input gradient of the first layer,
-which nobody computes; a reference (`tests/golden/flop_per_sample.json`, PyTorch's own counter) far from what everybody publishes.
+Prevents: a factor of two between operations and multiply-adds; ignored strides and groups; an input gradient of the first layer, which
+is not computed; a reference (`tests/golden/flop_per_sample.json`, PyTorch's own counter) far from published figures.
 """
 
 import json
@@ -15,7 +15,7 @@ from models_caffe import Net, extend
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "golden/flop_per_sample.json").read_text(encoding="utf-8"))
 
-# GFLOPS (multiply-adds, in spite of the name) of torchvision's tables of weights, pytorch.org/vision/stable/models.html, to two digits.
+# GFLOPS (multiply-adds, despite the name) in torchvision's tables of weights, pytorch.org/vision/stable/models.html, to two digits.
 PUBLISHED_GMAC = {
     "alexnet": 0.71,
     "googlenet": 1.50,
@@ -59,7 +59,7 @@ def test_backward_costs_one_to_two_times_forward(layers):
 
 
 def test_a_caffe_definition_counts_its_layers():
-    """LeNet for 10 classes at 32 pixels, as by hand above."""
+    """LeNet for 10 classes at 32 pixels, computed by hand above."""
     net = Net("lenet", nvidia=False)
     extend(net, "lenet", 32, 10)
     assert net.multiplied == [(1500, 784), (25000, 100), (625000, 1), (5000, 1)]

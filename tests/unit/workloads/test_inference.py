@@ -1,7 +1,7 @@
-"""Prevents: a throughput of the host, which waits for each batch while the device idles; windows whose edges drain the device; answers in another
-order than their batches; a latency without its answer, or of a batch that shared the device; samples that are lost or answered twice when the batch is smaller than asked, a batch that kills the
-process or that is needlessly small, accuracy of other samples than were predicted, a reference that is not the network before its conversion,
-synthetic samples that have an accuracy."""
+"""Prevents: the throughput of the host, which waits for each batch while the device idles; windows whose edges drain the device; answers out of
+order; a latency without its answer, or of a batch that shared the device; samples lost or answered twice if the batch is smaller than
+requested, a batch that kills the process or is needlessly small, accuracy of other samples than were predicted, a reference that is not the
+network before its conversion, synthetic samples with an accuracy."""
 
 import argparse
 import io
@@ -20,7 +20,7 @@ from runner.core.events import parse
 
 
 class Made(inference.OneByOne):
-    """A network that says of a sample the number in it; it is wrong about 3 from its conversion on, and holds `room` samples at a time."""
+    """A network that predicts the number in a sample; after its conversion it is wrong about 3, and memory holds `room` samples at a time."""
 
     def __init__(self, samples=(0, 1, 2, 3, 4), labels=None, *, room=1000, overcommits=False):
         self.samples, self.labels = np.array(samples), labels
@@ -49,7 +49,7 @@ class Made(inference.OneByOne):
 
 
 class Clock:
-    """Seconds that pass only where a test says so."""
+    """A clock that advances only on request."""
 
     def __init__(self, monkeypatch):
         self.now = 0.0
@@ -61,9 +61,9 @@ class Clock:
 
 
 class Device(Made):
-    """A GPU that is brought a batch in 1 s and answers it in 2, one after the other in either way; the host hands one over in 0.25 s.
+    """A GPU that receives a batch in 1 s and answers it in 2, each strictly in order; the host submits one in 0.25 s.
 
-    So a batch a 2 s is what it can do, and 3.25 s are the latency of one by itself. Batches of which `slow` is true take 8 s.
+    So it can do a batch per 2 s, and an isolated one has a latency of 3.25 s. Batches for which `slow` is true take 8 s.
     """
 
     in_flight = 3
@@ -153,7 +153,7 @@ def test_synthetic_samples_have_no_accuracy_and_are_not_learned_from(capsys):
     made = Made()
     _, found = infer(made, data="synthetic")
     assert not of(found, "accuracy")
-    assert made.most == 2  # no more of them than a batch has
+    assert made.most == 2  # no more distinct samples than a batch has
     with pytest.raises(SystemExit):
         inference.check(args(data="synthetic", fit=3))
     assert "give a folder" in capsys.readouterr().err
@@ -163,7 +163,7 @@ def test_synthetic_samples_have_no_accuracy_and_are_not_learned_from(capsys):
 
 
 def test_accuracy_is_relative_to_labels_and_to_the_network_before_its_conversion():
-    # It says 0 1 2 3 4 before and 0 1 2 9 4 after; the labels are 0 1 0 3 9.
+    # It predicts 0 1 2 3 4 before and 0 1 2 9 4 after; the labels are 0 1 0 3 9.
     made = Made(labels=np.array([0, 1, 0, 3, 9]))
     _, found = infer(made, fit=30)
     (accuracy,) = of(found, "accuracy")
@@ -177,8 +177,8 @@ def test_accuracy_is_relative_to_labels_and_to_the_network_before_its_conversion
 def test_batches_cycle_through_the_library():
     made = Made(labels=np.array([0, 1, 2, 3, 4]))
     infer(made, iterations=4, batch=2)
-    served = made.seen[2:-1]  # before: the reference, the batch that was tried; after: the accuracy
-    # The first two are warm-up's: the second has the length of the last that is measured. Four of five samples make whole batches.
+    served = made.seen[2:-1]  # before: the reference and the trial batch; after: the accuracy
+    # The first two are the warm-up's: the second has the size of the last measured one. Four of five samples make whole batches.
     assert served == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1], [2, 3]]
 
 
@@ -264,16 +264,16 @@ def test_each_window_starts_where_the_previous_one_ended():
 
 def test_a_latency_lasts_from_the_samples_on_the_host_to_the_answer(monkeypatch):
     clock = itertools.count()
-    monkeypatch.setattr(inference.time, "monotonic", lambda: float(next(clock)))  # each look at it is a second later
+    monkeypatch.setattr(inference.time, "monotonic", lambda: float(next(clock)))  # each reading is a second later
     made = Made()
     made.predict = lambda samples, predict=made.predict: (next(clock), predict(samples))[1]
     _, found = infer(made)
-    # Two looks that follow each other, and a second that the prediction takes.
+    # Two consecutive readings, and a second for the prediction.
     assert [step for window in of(found, "window") for step in window.step_seconds] == [2.0] * 4
 
 
 def test_with_one_batch_in_flight_latencies_are_those_of_the_windows():
-    """Only whole batches: one that is smaller is answered sooner."""
+    """Only whole batches: a smaller one is answered sooner."""
     _, found = infer(Made(room=3), data="synthetic", batch=5, iterations=2, window=3)
     (latency,) = of(found, "latency")
     windows = of(found, "window")
@@ -283,7 +283,7 @@ def test_with_one_batch_in_flight_latencies_are_those_of_the_windows():
 
 
 def test_several_batches_keep_a_device_busy(clock):
-    """Handed over one by one, they would take 3.25 s each."""
+    """Submitted one by one, they would take 3.25 s each."""
     made = Device(clock)
     (batches, samples), found = infer(made, data="synthetic", iterations=6, window=2)
     windows = of(found, "window")
@@ -294,23 +294,23 @@ def test_several_batches_keep_a_device_busy(clock):
 
 
 def test_the_device_is_not_drained_at_an_edge(clock):
-    """Windows that waited for all that was handed over drained the device at every edge, the last one as well."""
+    """Windows that waited for everything submitted drained the device at every edge, including the last."""
     made = Device(clock)
     made.lay_out = lambda samples: (made.waits.clear(), samples)[1]
     infer(made, data="synthetic", iterations=4, window=2)
-    # Warm-up: one by itself, and one of the length of the last. Then 3 that fill the device, 4 that are measured, 2 that follow; what
-    # latency is taken of is alone.
+    # Warm-up: an isolated one, and one of the size of the last. Then 3 that fill the device, 4 measured, 2 that follow; the latency's
+    # batches are isolated.
     assert made.waits[:11] == [1, 1] + [3] * 7 + [2, 1]
     assert set(made.waits[11:]) == {1}
 
 
 def test_a_window_ends_with_its_own_last_batch(clock):
-    """A slow batch belongs to the window that it is in, although it was handed over while the one before was measured."""
+    """A slow batch belongs to its own window, although it was submitted during the previous one."""
     made = Device(
         clock, np.arange(40), labels=np.arange(40), slow=lambda batch: made.laid_out is not None and batch[0] == 14
     )
     _, found = infer(made, iterations=6, window=2)
-    # Warm-up is 0 and 2, what fills the device 4, 6 and 8; measured are 10 and 12, 14 and 16, 18 and 20.
+    # The warm-up's are 0 and 2, those that fill the device 4, 6 and 8; measured are 10 and 12, 14 and 16, 18 and 20.
     assert [w.seconds for w in of(found, "window")] == [4.0, 10.0, 4.0]
 
 
@@ -340,7 +340,7 @@ def test_an_isolated_batch_is_timed_with_and_without_its_transfer(clock):
     _, found = infer(Device(clock), data="synthetic")
     (latency,) = of(found, "latency")
     assert (latency.in_flight, latency.batch) == (3, 2)
-    # 2 s are over with the first; without transfer after the first as well.
+    # The first takes more than 2 s; so does the first without transfer.
     assert (latency.with_transfer, latency.without_transfer) == ((3.25,), (2.0,))
 
 
@@ -350,7 +350,7 @@ def test_a_latency_is_repeated_a_thousand_times_or_for_two_seconds(clock, each, 
 
 
 def test_iterations_follow_the_rate(clock):
-    """A batch of 2 takes the device 2 s: windows of one, as that is longer than windows need to be, 20 of them in 40 s."""
+    """A batch of 2 takes the device 2 s: windows of one batch, as that exceeds their minimum, 20 of them in 40 s."""
     made = Device(clock)
     (batches, samples), found = infer(made, data="synthetic", iterations=0, measure_seconds=40.0, window=0)
     (pace,) = of(found, "pace")
@@ -371,12 +371,12 @@ def test_iterations_of_a_smaller_batch_are_paced_in_requested_batches(clock):
 
 
 def test_memory_has_to_hold_all_batches_in_flight(clock):
-    """A batch that fits alone ends the run when a second one is brought beside it."""
+    """A batch that fits alone ended the run when a second one was copied to the device."""
 
     class Full(Device):
         def submit(self, samples):
             if (self.under_way + 1) * len(samples) > self.room:
-                self.under_way = 0  # whatever was under way is of an attempt that is given up
+                self.under_way = 0  # batches in flight belong to a failed attempt
                 raise inference.OutOfMemoryError
             return super().submit(samples)
 
@@ -386,7 +386,7 @@ def test_memory_has_to_hold_all_batches_in_flight(clock):
 
 
 class Host(Made):
-    """A process on a host: 100 bytes by itself and 10 a sample while it predicts."""
+    """A process on a host: 100 bytes, and 10 per sample while it predicts."""
 
     def __init__(self, **more):
         super().__init__(overcommits=True, **more)
@@ -414,7 +414,7 @@ def host(monkeypatch):
 
 def test_on_a_host_the_batch_is_extrapolated_from_smaller_ones(host):
     made, library = host(free=5000)
-    # 10 bytes a sample, 80 % of 5,000 bytes: 400 samples.
+    # 10 bytes per sample, 80 % of 5,000 bytes: 400 samples.
     assert inference.fitting(made, library, 400) == (400, None)
     used, reason = inference.fitting(made, library, 500)
     assert used == 400
@@ -424,7 +424,7 @@ def test_on_a_host_the_batch_is_extrapolated_from_smaller_ones(host):
 
 def test_a_batch_longer_than_the_library_is_a_copy_that_takes_memory(host):
     made, library = host(free=5000, samples=100)
-    # 11 bytes a sample: 4,000 / 11.
+    # 11 bytes per sample: 4,000 / 11.
     assert inference.fitting(made, library, 500)[0] == 363
 
 

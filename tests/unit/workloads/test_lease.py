@@ -1,5 +1,5 @@
-"""Prevents: a job that outlives a runner that can no longer be heard, a job that is ended although its runner is there, an exit code
-that is lost on the way, processes of the job that are left over, keys that outlive the job or that others may read."""
+"""Prevents: a job that outlives an unreachable runner, a job ended although its runner is there, an exit code
+lost on the way, leftover processes of the job, keys that outlive the job or that others may read."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ def start(*options, program=FOREVER, words=()):
 
 @pytest.fixture
 def lease():
-    """Start programs under the lease; none outlives the test."""
+    """Start programs under the lease; kill them all at the end of the test."""
     started = []
 
     def begin(*options, **more):
@@ -61,7 +61,7 @@ def test_a_missing_heartbeat_ends_the_job_with_a_message(lease):
 def test_each_byte_renews_the_lease(lease):
     process = lease("--heartbeat=2")
     pid = program_of(process)
-    for _ in range(20):  # twice the time that silence would be given
+    for _ in range(20):  # twice the heartbeat timeout
         process.stdin.write(b".")
         process.stdin.flush()
         time.sleep(0.2)
@@ -121,7 +121,7 @@ def test_keys_exist_only_while_the_program_runs_and_only_for_its_user(lease, tmp
 
 @pytest.mark.parametrize("way", ["killed runner", "SIGTERM", "silence"])
 def test_a_lease_removes_its_keys_however_it_ends(lease, tmp_path, way):
-    """Private keys that a killed run left."""
+    """Private keys were left by a killed run."""
     options = ("--heartbeat=3",) if way == "silence" else ()
     process = lease(*options, f"--keys={tmp_path}")
     told(process, {"id": "a key\n"})
@@ -142,7 +142,7 @@ def test_a_runner_that_dies_before_it_sends_the_keys_ends_the_lease(lease, tmp_p
     if way == "half a line":
         process.stdin.write(b'{"id": "a k')
     if way == "SIGTERM":
-        # Before it listens, a signal ends it as it ends every process.
+        # Before it installs its handlers, a signal kills it like any process.
         while process.poll() is None:
             process.send_signal(signal.SIGTERM)
             time.sleep(0.05)
@@ -154,7 +154,7 @@ def test_a_runner_that_dies_before_it_sends_the_keys_ends_the_lease(lease, tmp_p
 
 
 def test_in_a_pod_the_job_continues_without_standard_input(lease):
-    """A kubelet gives a container no standard input: its end would be the runner's."""
+    """A kubelet gives a container no standard input: its end would look like a dead runner."""
     process = lease("--pod=localhost", program="import time; time.sleep(0.5); print('done')")
     process.stdin.close()
     assert process.wait(30) == 0
@@ -171,7 +171,7 @@ def test_a_pod_that_waits_for_names_starts_nothing_and_ends_on_sigterm(lease):
 
 @pytest.mark.parametrize("said", [b"", b"\n"])
 def test_a_lease_that_requires_a_first_byte_starts_nothing_without_it(lease, said, monkeypatch):
-    """A container that Podman started again for another, with nobody at its standard input, ran for ever."""
+    """A container that Podman restarted for another, with nobody at its standard input, ran for ever."""
     monkeypatch.setenv("DLSCALE_LEASE_BEGIN", "5" if said else "0.2")
     process = lease(program="print('begun')")
     process.stdin.write(said)

@@ -1,7 +1,7 @@
-"""Prevents: a device stopped between window edges, gaps or overlaps between windows, samples or losses that are lost, counted
-twice or numbered wrongly, a first step announced before it is done, a wait for input that goes unseen or is counted twice, counters
-that are read while another rank is still at work, a probe where none was asked for; an epoch that is validated early, late or twice, validation
-inside a window, iterations that it costs or adds, an epoch's mean of another epoch's losses."""
+"""Prevents: a device drained between window edges, gaps or overlaps between windows, samples or losses lost, counted
+twice or numbered wrongly, a first step announced before it is done, a wait for input that is missed or counted twice, counters
+read while another rank is still working, a probe without a request; an epoch validated early, late or twice, validation
+inside a window, iterations that validation costs or adds, an epoch's mean of another epoch's losses."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ from runner.core.events import parse
 
 
 class Recorder:
-    """A training program that only notes what the loop asks of it; its losses are its step numbers."""
+    """A training program that only records the loop's calls; its losses are its step numbers."""
 
     def __init__(self):
         self.calls = []
@@ -75,7 +75,7 @@ class Recorder:
 
 
 class Noting(Recorder):
-    """One whose device notes its own time: half a second a step, beginning at 100."""
+    """One whose device records timestamps: half a second per step, starting at 100."""
 
     lag = 1
 
@@ -95,7 +95,7 @@ class Noting(Recorder):
 
 
 class Calls(io.StringIO):
-    """A stream that notes among the calls of a program when counters were read."""
+    """A stream that records, among a program's calls, when counters were read."""
 
     def __init__(self, calls):
         super().__init__()
@@ -139,11 +139,11 @@ def test_the_device_is_synchronized_only_after_the_first_step_after_warm_up_and_
 
 
 def test_a_device_with_timestamps_always_has_a_window_enqueued():
-    """Closing a window drained the device: efficiencies depended on how many iterations a window had."""
+    """Closing a window drained the device: efficiencies depended on the iterations per window."""
     training, found = run(iterations=5, warmup=1, window=2, of=Noting)
     assert training.calls[-14:] == [
         *["step", "step", "edge"],
-        *["step", "step", "edge", "wait for 3"],  # the first window is waited for once the second is enqueued
+        *["step", "step", "edge", "wait for 3"],  # the loop waits for the first window once the second is enqueued
         *["step", "edge", "wait for 5", "wait for 6"],
         *["barrier", "counters", "evaluate"],
     ]
@@ -157,7 +157,7 @@ def test_a_device_with_timestamps_always_has_a_window_enqueued():
     ("step_seconds", "seconds", "window", "iterations", "chosen"),
     [
         (0.05, 30, 0, 600, 40),  # 15 windows of 2 s
-        (0.5, 12, 0, 24, 3),  # 1.2 s or more: 8 windows of 3 steps of half a second
+        (0.5, 12, 0, 24, 3),  # at least 1.2 s: 8 windows of 3 steps of half a second
         (0.05, 30, 25, 600, 25),  # windows of the baseline
         (3.0, 30, 25, 40, 8),  # over a slow wire: 5 windows of 25 would take 375 s; of 8 they take 120
         (20.0, 12, 0, 5, 1),
@@ -170,7 +170,7 @@ def test_a_run_takes_the_requested_seconds(step_seconds, seconds, window, iterat
 def test_without_iterations_the_slowest_rank_of_the_warm_up_sets_them(monkeypatch):
     class Slow(Recorder):
         def slowest(self, seconds):
-            assert seconds == 0.25  # the last two of the warm-up in half a second
+            assert seconds == 0.25  # the last two of the warm-up took half a second
             return 0.5
 
     training = Slow()
@@ -205,7 +205,7 @@ def test_wires_are_timed_before_the_first_step_and_passes_before_the_evaluation(
 
 
 class Prepared:
-    """Batches of which two may lie ready; each takes a quarter of a second on a clock of its own."""
+    """Batches of which two are prefetched; each takes a quarter of a second on its own clock."""
 
     ahead = 2
 
@@ -218,7 +218,7 @@ class Prepared:
 
 
 def test_input_alone_is_timed_without_prefetched_batches(monkeypatch):
-    """Eight batches of a quarter of a second fill two seconds; with the two that lay ready they would seem faster than they are."""
+    """Eight batches of a quarter of a second fill two seconds; with the two prefetched ones they would seem faster than they are."""
     training, stream = Recorder(), io.StringIO()
     source = Prepared()
     training.batches = loop.Batches(source)
@@ -239,7 +239,7 @@ def test_input_without_prefetching_is_not_timed_alone():
 
 def test_a_wait_for_input_belongs_to_the_window_that_waited(monkeypatch):
     clock = itertools.count()
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each reading is a second later
     _, found = run(iterations=5, warmup=3, window=2)
     assert [event.input_seconds for event in found if event.event == "window"] == [2.0, 2.0, 1.0]
 
@@ -287,7 +287,7 @@ def test_every_iteration_is_counted_once(iterations, warmup, window):
 
 
 def test_no_line_is_longer_than_an_atomic_write():
-    """Ranks that torchrun starts share a pipe: a line of 638 steps would have had another rank's in its middle."""
+    """Ranks that torchrun starts share a pipe: a line of 638 steps was interrupted by another rank's."""
     training, stream = Recorder(), io.StringIO()
     loop.measure(training, events.Events(rank=0, stream=stream), iterations=700, warmup=1, window=500, samples=32)
     assert max(len(line) + 1 for line in stream.getvalue().splitlines()) <= 4096
@@ -299,7 +299,7 @@ def test_no_line_is_longer_than_an_atomic_write():
 
 
 class Watched(Recorder):
-    """One that is watched to converge: it notes after how many steps it was validated."""
+    """A convergence run that records after how many steps it was validated."""
 
     def __init__(self):
         super().__init__()
@@ -313,7 +313,7 @@ class Watched(Recorder):
         return self.steps - 1
 
     def validate(self):
-        next(self.batches)  # what validation reads, by whatever way, is in no window
+        next(self.batches)  # input of the validation belongs to no window
         self.calls.append("validate")
         self.validated.append(self.steps)
         return {"samples": 7, "loss_sum": 14.0 if self.steps < 6 else float("inf"), "correct": self.steps}
@@ -354,7 +354,7 @@ def test_a_window_ends_with_its_epoch_and_the_next_begins_after_the_validation()
 
 def test_validation_is_not_part_of_the_training_time(monkeypatch):
     clock = iter(range(1000))
-    monkeypatch.setattr(loop.time, "monotonic", lambda: float(next(clock)))  # each look at it is a second later
+    monkeypatch.setattr(loop.time, "monotonic", lambda: float(next(clock)))  # each reading is a second later
     _, found = run_epochs(6, 3)
     windows = of(found, "window")
     assert windows[2].start > windows[1].start + windows[1].seconds
@@ -371,7 +371,7 @@ def test_all_ranks_have_validated_before_the_next_step():
 
 def test_a_wait_for_validation_images_belongs_to_no_window(monkeypatch):
     clock = iter(range(1000))
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each reading is a second later
     _, found = run_epochs(4, 2)
     assert [window.input_seconds for window in of(found, "window")] == [2.0, 2.0]
 
@@ -399,7 +399,7 @@ def test_partial_epochs_and_profiled_epochs_are_refused(epoch_iterations, iterat
 
 
 def test_a_sources_units_are_read_at_each_edge():
-    """Seconds of audio: 1.5 in each batch; what warm-up heard is in no window."""
+    """Seconds of audio: 1.5 in each batch; the warm-up's belong to no window."""
 
     class Audio:
         units = 0.0

@@ -1,5 +1,5 @@
-"""Prevents: a sampler that outlives its runner, one that ends before it was told to, a burst of samples after the machine slept, samples
-that keep step with what they look at, a part that breaks and takes others along, syntax that an old image's Python does not read."""
+"""Prevents: a sampler that outlives its runner, one that exits early, a burst of samples after a suspension, samples
+in phase with the training step, a failing part that affects others, syntax that an old image's Python does not parse."""
 
 import random
 import statistics
@@ -35,13 +35,13 @@ def test_the_rows_of_one_second_are_one_line(sampled):
     sampler = sampled("--gpus=", "--hz=10")
     sampler.wait_for(lambda: len(sampler.read) >= 4)
     lines = [line.columns for line in sampler.read if not hasattr(line, "event")]
-    # Whole seconds after the start, at ten a second; a busy machine may be late by some.
+    # Whole seconds after the start, at ten a second; on a busy machine some may be late.
     assert all(2 <= len(line["t"]) <= 12 for line in lines[:2])
     assert lines[0]["t"] == sorted(lines[0]["t"])
 
 
 def test_a_character_device_as_input_does_not_stop_the_sampler(sampled):
-    """Under the lease a program's input is /dev/null: at its end from the beginning."""
+    """Under the lease a program's input is /dev/null: at its end from the start."""
     sampler = sampled("--gpus=", "--hz=50", stdin=subprocess.DEVNULL)
     sampler.rows_of("host", 60)
     assert sampler.terminate() == 0
@@ -79,7 +79,7 @@ def test_a_sample_that_is_early_or_slightly_late_shifts_no_later_one():
 
 @pytest.mark.parametrize("step_s", [0.05, 0.1, 0.025])
 def test_samples_hit_every_phase_of_a_repeating_step(monkeypatch, step_s):
-    """Half of the step takes 300 W, the other half 900: at even beats one would see one of the two."""
+    """Half of the step takes 300 W, the other half 900: samples at even intervals would see only one of them."""
     clock = SimpleNamespace(now=0.0)
     made_up = SimpleNamespace(
         monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + seconds)
@@ -129,7 +129,7 @@ def test_a_part_that_fails_is_retried_and_harms_no_other():
 
 
 def test_slow_parts_are_read_once_more_at_the_end():
-    """Or what a counter rose by in a run of less than a second would be unknown."""
+    """Otherwise the increase of a counter in a run of less than a second would be unknown."""
     counts = iter(range(1000))
     parts = [Part(["count"], lambda: [next(counts)], every_s=3600.0), Part(["gauge"], lambda: [7])]
     sampler = Sampler(Device("it", parts), hz=200)
@@ -157,7 +157,7 @@ def test_a_flapping_value_is_one_trouble():
 
 
 class Recorded:
-    """Notes what is emitted."""
+    """Records what is emitted."""
 
     def __init__(self):
         self.said = []

@@ -1,5 +1,5 @@
-"""Prevents: a ratio taken for a percent, a value that is not there taken for zero, one GPU's values under another's number, a host engine
-that is not there, ends or never answers taking the sampler along, a `dcgmi` that is left behind."""
+"""Prevents: a ratio taken for a percent, a missing value taken for zero, one GPU's values under another's index, a sampler that fails if the
+host engine is missing, exits or never answers, a leftover `dcgmi`."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ GPU 0      N/A          N/A          N/A          N/A          N/A          N/A 
 GPU 0      0.888        N/A          N/A          0.178        N/A          N/A          N/A          0.001
 GPU 1      N/A          0.777        N/A          N/A          N/A          0.000        0.046        N/A
 """
-# As above in form; values and the order of the GPUs made up, with all of the fields that are asked for.
+# Same format; values and the order of the GPUs are made up, with all requested fields.
 HEADER = f"#Entity   NVIDX  {'  '.join(NAMES)}"
 GPU_0 = "GPU 1     0      0.5    0.25   0.125  0.75   0.0    0.0625 0.01   2000   1000   40     30"
 
@@ -68,7 +68,7 @@ def test_dcgm_and_gpm_have_the_same_columns():
 
 
 def dcgmi(folder, body):
-    """Put a `dcgmi` on a PATH of its own that notes its arguments and its process."""
+    """Put a `dcgmi` on its own PATH that records its arguments and its process."""
     program = folder / "dcgmi"
     program.write_text(
         f"#!{sys.executable}\nimport os, sys, time\nfrom pathlib import Path\n"

@@ -1,5 +1,5 @@
-"""Prevents: bytes of one disk or wire counted twice, the loopback taken for the network, energy that falls when a counter begins anew, a
-platform's energy added to that of its processors, a host without psutil or RAPL whose GPUs go unread."""
+"""Prevents: bytes of one disk or wire counted twice, the loopback taken for the network, energy that falls when a counter wraps, a
+platform's energy added to that of its processors, a host without psutil or RAPL whose GPUs are not read."""
 
 import os
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_only_hardware_devices_are_counted(tmp_path):
 
 
 def test_without_hardware_all_but_the_loopback_is_counted():
-    """A network namespace has an end of a pair for its network, and no device behind it."""
+    """A network namespace has one end of a veth pair as its network, and no device behind it."""
     assert selected({"lo": 1, "eth0": 2}, frozenset()) == [2]
     assert selected({"loop0": 1, "dm-0": 2}, frozenset()) == [2]
     assert selected({}, {"eth0"}) == []
@@ -85,7 +85,7 @@ def test_energy_of_two_packages_across_a_wrapping_counter(tmp_path):
     zone(tmp_path, "intel-rapl:1", kind="package-1", energy=4_500_000, span=5_000_000)
     zone(tmp_path, "intel-rapl:2", kind="psys", energy=7_000_000)
     zone(tmp_path, "intel-rapl:0:0", kind="core", energy=9_000_000)
-    zone(tmp_path, "intel-rapl-mmio:0", kind="package-0", energy=1_000_000)  # the same package once more
+    zone(tmp_path, "intel-rapl-mmio:0", kind="package-0", energy=1_000_000)  # the same package by another interface
     rapl = Rapl(tmp_path)
     assert rapl.reason is None
     assert rapl.read() == [0.0]

@@ -1,8 +1,8 @@
-"""Prevents: a GPU's figure in the wrong unit or column, GPM over the wrong two samples or with memory that is never given back, one call
-that fails, hangs or does not exist taking other columns, other GPUs or the whole sampler along, a reason that is told ten times a
-second, a foreign process that can't be told from the job's own.
+"""Prevents: a GPU's figure in the wrong unit or column, GPM over the wrong two samples or with leaked memory, one call
+that fails, hangs or does not exist affecting other columns, other GPUs or the whole sampler, a reason reported ten times a
+second, another job's process taken for the job's own.
 
-The sampler runs as a process of its own against `made_up_nvml/pynvml.py`: nvidia-ml-py's own names and structures, made-up answers."""
+The sampler runs as a separate process against `made_up_nvml/pynvml.py`: nvidia-ml-py's own names and structures, made-up answers."""
 
 import itertools
 import os
@@ -93,7 +93,7 @@ def test_slow_values_are_read_rarely(sampled):
 
 
 def test_gpm_is_not_read_faster_than_it_measures(sampled):
-    """Hopper's counters are not valid over less than 100 ms, however often the rest is read."""
+    """Hopper's counters are invalid over less than 100 ms, however often the rest is read."""
     sampler = sampled("--hz=40", nvml={})
     times = [row["t"] for row in sampler.rows_of("gpu0", 40) if "sm_active_percent" in row]
     assert len(times) >= 2
@@ -208,7 +208,7 @@ def test_a_driver_that_never_opens_is_given_up_after_its_timeout(monkeypatch):
 
 
 def test_a_driver_that_never_opens_does_not_delay_the_exit(sampled):
-    """The runner's word comes at any time, also while the driver is still asked how many GPUs there are."""
+    """The runner may stop the sampler at any time, also while it waits for the driver to count the GPUs."""
     sampler = sampled(nvml={"faults": [{"call": "nvmlInit", "error": None}]})
     assert sampler.close() == 0
     assert [event.event for event in sampler.read] == ["monitor_start", "monitor_stop"]
@@ -225,7 +225,7 @@ def test_a_chosen_gpu_that_does_not_exist_is_reported(sampled):
 
 
 def test_gpus_of_a_container_keep_the_hosts_indices(sampled):
-    """A container with the host's GPUs 4 and 6 sees a 0 and a 1."""
+    """A container with the host's GPUs 4 and 6 numbers them 0 and 1."""
     sampler = sampled("--gpus=6,4", nvml={"gpus": 2})
     sampler.rows_of("gpu4", 1)
     sampler.rows_of("gpu6", 1)
@@ -255,7 +255,7 @@ def test_a_machine_without_a_driver_is_no_error(sampled):
 @pytest.mark.parametrize(
     ("groups", "told"),
     [
-        ("12:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/\n", "/docker/abc"),  # v1 beside an unused v2
+        ("12:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/\n", "/docker/abc"),  # v1 next to an unused v2
         ("0::/system.slice/docker-abc.scope\n", "/system.slice/docker-abc.scope"),
     ],
 )
@@ -270,7 +270,7 @@ def test_the_longest_group_path_identifies_a_container(tmp_path, groups, told):
 
 
 def test_a_rank_with_its_own_session_belongs_to_the_runners_session(tmp_path):
-    """torchrun gives each rank a new session; the runner (20) began the sampler (22 below 21) and the job (30)."""
+    """torchrun gives each rank a new session; the runner (20) started the sampler (22 below 21) and the job (30)."""
     for pid, parent, session in [
         (1, 0, 1),
         (20, 1, 20),
@@ -293,4 +293,4 @@ def process(proc, pid, *, parent, session, groups="0::/\n"):
     (folder / "cgroup").write_text(groups)
     (folder / "stat").write_text(
         f"{pid} (a) b (c) S {parent} {pid} {session} 34817 77 4194560"
-    )  # a name with brackets in it
+    )  # a name with parentheses

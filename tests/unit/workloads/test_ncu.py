@@ -1,4 +1,4 @@
-"""A counter that is taken for another: percentages of a wrong peak, units off by a thousand, rows of kernels that nobody bracketed."""
+"""Prevents: one counter taken for another: percentages of a wrong peak, units off by a thousand, rows of kernels outside the brackets."""
 
 import json
 import os
@@ -16,12 +16,12 @@ PAGE = (GOLDEN / "raw-page.csv").read_text()
 
 
 def kernels(own, instructions=""):
-    """Read the pages of both runs."""
+    """Parse the pages of both runs."""
     return ncu.kernels(ncu.rows(own), ncu.rows(instructions))
 
 
 def test_work_of_each_kernel():
-    """By hand: 132 multiprocessors of 128 FP32 lanes begin 16,896 FMAs a cycle, 33,792 FLOP, and 5,021,278 cycles went by."""
+    """By hand: 132 multiprocessors of 128 FP32 lanes issue 16,896 FMAs per cycle, 33,792 FLOP; 5,021,278 cycles elapsed."""
     gemm, copy = kernels(PAGE, PAGE)
     assert gemm["name"] == "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
     assert (gemm["device"], gemm["stream"], gemm["grid"], gemm["block"]) == (0, 7, "16,32,1", "256,1,1")
@@ -34,7 +34,7 @@ def test_work_of_each_kernel():
 
 
 def test_a_page_of_an_h200():
-    """4096 cubed takes 2 x 4096^3 operations; 132 x 128 lanes at 1.98 GHz can do 66.9e12 a second, the clock it ran at is a little less."""
+    """4096 cubed takes 2 x 4096^3 operations; 132 x 128 lanes at 1.98 GHz can do 66.9e12 a second; its clock was a little lower."""
     page = with_cycles((GOLDEN / "h200-raw-page.csv").read_text())
     gemm, tensor_gemm, relu, *_ = kernels(page, page)
     assert gemm["flop"] == pytest.approx(2 * 4096**3, rel=1e-3)
@@ -47,7 +47,7 @@ def test_a_page_of_an_h200():
 
 
 def with_cycles(page):
-    """Put the cycles into a page that has rates: those of the first kernel are its FMAs by its FMAs a cycle, and the others do none."""
+    """Add the cycles to a page that has rates: those of the first kernel are its FMAs ÷ its FMAs per cycle; the others have no FMAs."""
     lines = page.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith('"ID"'))
     cells = ["smsp__cycles_elapsed.avg", "cycle", f"{68_736_253_952 / 12_969.35}", *["1"] * len(lines[first + 3 :])]
@@ -55,7 +55,7 @@ def with_cycles(page):
 
 
 def test_operations_are_matched_to_launches_with_equal_names():
-    """A second run that lacks the first of three: what is left belongs to the first and second of its shape, and to nothing else."""
+    """A second run without the first of three launches: the rest belongs to the first and second of its shape only."""
     head, units, gemm, copy = PAGE.splitlines()[2:]
     second, other = gemm.replace("1,048,576", "3"), gemm.replace("(16, 32, 1)", "(8, 32, 1)")
     found = kernels(f"{head}\n{units}\n{gemm}\n{copy}\n{gemm}\n{other}", f"{head}\n{units}\n{gemm}\n{second}")
@@ -113,7 +113,7 @@ def test_the_program_runs_twice_and_its_output_is_printed_once(stand_in, tmp_pat
     lines = done.stdout.splitlines()
     assert (lines[0], lines.count("mine")) == ("mine", 1)
     assert (tmp_path / "runs").read_text() == "ran\nran\n"
-    # The raw pages are in the log, a row a kernel in each.
+    # The raw pages are in the log, one row per kernel in each.
     own, instructions = [
         [n for n, line in enumerate(lines) if f'"{value}"' in line] for value in ("201,326,592", "68,719,476,736")
     ]
@@ -125,7 +125,7 @@ def test_the_program_runs_twice_and_its_output_is_printed_once(stand_in, tmp_pat
     assert rows["columns"]["fp32_percent"] == [pytest.approx(81), 0]
     own, instructions = [line.split() for line in (tmp_path / "flags").read_text().splitlines()]
     assert {"--profile-from-start=off", "--clock-control=none", "--page=raw", "--csv"} <= set(own) & set(instructions)
-    # Together they take ncu four times as long.
+    # In one run, they take ncu four times as long.
     assert [word for word in own if word.startswith("--metrics=") and "sass" in word] == []
     assert all("sass" in name for word in instructions if word.startswith("--metrics=") for name in word.split(","))
 

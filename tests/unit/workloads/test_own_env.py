@@ -1,4 +1,4 @@
-"""Prevents: a rank that takes itself for one of the node that started it, a signal that arrives as 255 and reads like a broken
+"""Prevents: a rank that uses the identity of the node that started it, a signal that arrives as 255 and reads like a broken
 connection, a rank that outlives the process that its launcher knows.
 """
 
@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
-# Process 1 of this machine is nobody's container.
+# Process 1 of this machine belongs to no container.
 WITHOUT_CONTAINER = "import sys, own_env; own_env.of_container = dict; sys.exit(own_env.main(sys.argv[1:]))"
 
 
@@ -28,7 +28,7 @@ def start(code):
 
 
 def test_the_environment_of_the_containers_first_process_is_read_whole(tmp_path):
-    """An empty value, a value with an equals sign, and bytes that are no UTF-8."""
+    """An empty value, a value with an equals sign, and bytes that are not UTF-8."""
     environ = tmp_path / "environ"
     environ.write_bytes(b"DLSCALE_NODE=n2\0EMPTY=\0NCCL_SOCKET_IFNAME==eth0\0NAME=\xff\0")
     assert own_env.of_container(environ) == {
@@ -40,7 +40,7 @@ def test_the_environment_of_the_containers_first_process_is_read_whole(tmp_path)
 
 
 def test_a_lease_that_is_not_the_first_process_is_found():
-    """Apptainer has a first process of its own, and every rank of a node took itself for one of the first."""
+    """Apptainer has its own first process, and all ranks of a node used the identity of the first node."""
     rank = "import own_env; print(own_env.of_container()['DLSCALE_NODE'])"
     launched = ["env", "DLSCALE_NODE=n1", sys.executable, "-c", rank]
     argv = ["env", "DLSCALE_NODE=n2", sys.executable, str(WORKLOADS / "lease.py"), "sh", "-c", '"$@"', "sh", *launched]

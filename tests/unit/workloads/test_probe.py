@@ -1,5 +1,5 @@
-"""Prevents: damaged or lost data that passes for a fast wire, a median taken for a mean, a rank that leaves the common sequence, the
-warm-up in a figure, a peak of matrices too small for it, of a slower precision, or of a GPU, a bus bandwidth that compares with nobody's, NumPy's thread pools sized before a rank is pinned."""
+"""Prevents: damaged or lost data that counts as a fast wire, a mean instead of a median, a rank that leaves the common sequence, warm-up in a
+figure, a peak of too small matrices, a slower precision or a GPU, an incomparable bus bandwidth, NumPy's threads sized before the pinning."""
 
 import io
 import os
@@ -19,7 +19,7 @@ WORKLOADS = Path(__file__).parents[3] / "workloads"
 
 
 class Exchange:
-    """What `devices` ranks would exchange; `spoil` changes the result."""
+    """An exchange among `devices` ranks; `spoil` alters the result."""
 
     def __init__(self, training, elements, *, operation, devices):
         self.training, self.elements = training, elements
@@ -36,7 +36,7 @@ class Exchange:
 
 
 class Training:
-    """Notes what the probe asks for; each exchange or pass takes the next of `durations` on a clock of its own."""
+    """Records the probe's calls; each exchange or pass takes the next of `durations` on its own clock."""
 
     def __init__(self, durations, *, operation="all_reduce", devices=4, spoil=lambda result: result):
         self.calls, self.durations, self.now = [], iter(durations), 0.0
@@ -57,7 +57,7 @@ class Training:
 
     def barrier(self):
         self.calls.append("barrier")
-        self.now += 100.0  # however long others take to come
+        self.now += 100.0  # however long the other ranks take to arrive
 
 
 def emitted(monkeypatch, training, act, *, rank=0):
@@ -99,11 +99,11 @@ def test_a_single_device_exchanges_nothing(monkeypatch):
     ("spoil", "wrong"),
     [
         (lambda result: result, 0),
-        (lambda result: np.roll(result, 1), 32),  # everything is there, and nothing where it belongs
+        (lambda result: np.roll(result, 1), 32),  # complete, but every element is misplaced
         (np.zeros_like, 32),
         (lambda result: np.where(np.arange(32) == 5, np.nan, result), 1),
         (lambda result: result / 4, 32),  # averaged
-        (lambda result: np.concatenate([result[:30], probe.part(0, 32)[30:]]), 2),  # the end never came
+        (lambda result: np.concatenate([result[:30], probe.part(0, 32)[30:]]), 2),  # the end did not arrive
     ],
 )
 def test_wrong_elements_of_the_sum_are_counted(monkeypatch, spoil, wrong):
@@ -143,7 +143,7 @@ def test_passes_unlike_those_of_a_step_are_not_reported(monkeypatch):
 class Cores(Training):
     """A training on CPUs that multiplies at `rates` FLOP/s by precision; the first product of each size takes 0.1 s more.
 
-    By number of rows, `shares` has what part of it matrices reach that do not reach all.
+    `shares` maps numbers of rows to the share of the rate that such matrices reach, if it is not all.
     """
 
     def __init__(self, rates, *, precision="fp32", device="cpu", count=1, shares=None):
@@ -165,7 +165,7 @@ class Cores(Training):
 
 
 def test_the_peak_is_that_of_the_fastest_matrix_size(monkeypatch):
-    """At half of 2e11 FLOP/s 512 rows take 2.7 ms and 1,024 take 21 ms; 2,048 take 86 ms at all of it, and twice as many too long."""
+    """At half of 2e11 FLOP/s, 512 rows take 2.7 ms and 1,024 take 21 ms; 2,048 take 86 ms at the full rate, and twice as many too long."""
     training = Cores({"fp32": 2e11}, shares={512: 0.5, 1024: 0.5})
     found, phase = emitted(monkeypatch, training, probe.peak, rank=1)
     assert training.calls[0] == "barrier"
@@ -173,12 +173,12 @@ def test_the_peak_is_that_of_the_fastest_matrix_size(monkeypatch):
     assert found.flop_per_s == pytest.approx(2e11)
     assert (found.rank, found.precision, found.library) == (1, "fp32", "mm in fp32")
     assert found.cores == len(os.sched_getaffinity(0))
-    # 100 s until all had met, 0.25 s and what the last product takes more of each size, an untimed one of each.
+    # 100 s until all had met; per size 0.25 s, the excess of the last product, and an untimed product.
     assert (phase.name, phase.seconds) == ("probe_peak", pytest.approx(101.2, abs=0.15))
 
 
 def test_few_cores_are_fastest_with_small_matrices(monkeypatch):
-    """Products of 2,048 rows, the last that were timed, were a tenth slower than those of 512 on two cores."""
+    """Products of 2,048 rows, the last size timed, were a tenth slower than those of 512 on two cores."""
     training = Cores({"fp32": 2e11}, shares={2048: 0.9})
     found, _ = emitted(monkeypatch, training, probe.peak)
     assert training.sizes[-1] == ("fp32", 2048)

@@ -1,5 +1,5 @@
-"""Prevents: two CPU workers on one core while another is idle, a rank that takes its neighbour's number, a program that ends at once and loses
-what it had written or promised: the last event, a library's own log, a loader's processes."""
+"""Prevents: two CPU workers on one core while another is idle, a rank with its neighbour's number, a program that exits immediately and loses
+what it had written or registered: the last event, a library's own log, a loader's processes."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ CORES = sorted(os.sched_getaffinity(0))
 
 
 def pinned(cpus, **environment):
-    """The cores of a process of its own after `pin(cpus)`."""
+    """Cores of a separate process after `pin(cpus)`."""
     code = f"import os, process; process.pin({cpus}); print(*sorted(os.sched_getaffinity(0)))"
     command = [sys.executable, "-c", code]
     kept = {"PATH": os.environ["PATH"], "PYTHONPATH": str(WORKLOADS)}

@@ -1,5 +1,5 @@
-"""Prevents: operators counted twice, once for each of MXNet's records of one; threads mixed up; a GPU by MXNet's number instead of the job's;
-regions of a step that nobody waited for."""
+"""Prevents: operators counted twice, once for each of MXNet's two records; mixed-up threads; a GPU by MXNet's number instead of the job's;
+regions of a step without synchronization."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ OFFSET_S = 1_795_270_000.0
 
 
 def event(phase, name, microseconds, *, pid=0, tid=15131217236527229639, **more):
-    # As MXNet 1.9.1 writes them; the numbers of its threads are hashes.
+    # As written by MXNet 1.9.1; its thread numbers are hashes.
     at = int(OFFSET_S) * 10**6 + microseconds
     return {"name": name, "cat": "operator", "ph": phase, "ts": at, "pid": pid, "tid": tid, **more}
 
@@ -60,18 +60,18 @@ def test_an_idle_pass_has_columns_without_rows():
 
 
 class Watching:
-    """What a pass does at the edges of regions: nothing, but for waiting."""
+    """The actions of a pass at the edges of regions: none, except for waiting."""
 
     def __init__(self, *, settles):
         self.settles = settles
 
     def enter(self):
-        """Begin nothing."""
+        """Do nothing."""
 
     settle = enter
 
     def leave(self, name):
-        """End nothing."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize(("settles", "noted"), [(True, ["forward"]), (False, [])])
@@ -89,7 +89,7 @@ def test_memory_counters_exclude_pinned_and_shared_memory():
 
 
 def test_memory_held_is_the_latest_counter_and_not_the_last_in_the_file(tmp_path):
-    """Each thread's counters are dumped together: 28 was told before the 8 that stands above it."""
+    """Each thread's counters are dumped together: 28 was recorded before the 8 above it."""
     told = '"ts": {},\n        "args": {{ "Memory: cpu/0": {} }},\n'
     storage = profile_mxnet.Storage.__new__(profile_mxnet.Storage)
     storage.kind, storage.read, storage.allocated, storage.file = "cpu", 0, {0: 8}, str(tmp_path / "dump")

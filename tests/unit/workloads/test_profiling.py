@@ -1,6 +1,6 @@
-"""Prevents: a profiler that sees warm-up, barriers or another region than the one asked for; regions that cost a measured run anything
-or whose times leave the device's work out; a pass that runs another number of steps on one rank than on the others; a peak that is
-another phase's; losses lost or numbered wrongly; a table whose rows lie outside of the steps."""
+"""Prevents: a profiler that sees warm-up, barriers or another region than the requested one; regions that cost a measured run anything
+or whose times miss the device's work; a pass with a different number of steps on some rank; a peak of another
+phase; losses lost or numbered wrongly; a table with rows outside the steps."""
 
 import ctypes
 import io
@@ -24,7 +24,7 @@ REGIONS = ("input", "forward", "backward", "optimizer")
 
 
 class Clock:
-    """Seconds that only pass when somebody works."""
+    """A clock that advances only with work."""
 
     def __init__(self, monkeypatch):
         self.now = 100.0
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Tracer:
-    """A profiler that notes what a program did under it."""
+    """A profiler that records what a program did under it."""
 
     source = "made up"
 
@@ -52,7 +52,7 @@ class Tracer:
 
 
 class Training:
-    """A device of its own: a step enqueues a second of work in each region, which passes when somebody synchronizes."""
+    """A device: a step enqueues a second of work in each region, which runs at a synchronization."""
 
     def __init__(self, clock, *, rows=None, tells=True, seconds=None, whole=False):
         self.whole = whole
@@ -109,7 +109,7 @@ class Training:
 
 
 def noted(only):
-    """Names of the regions of a step whose backward and optimizer lie in an update, where `only` one is watched."""
+    """Names of the regions of a step whose backward and optimizer lie within an update, if only `only` is watched."""
     clock = types.SimpleNamespace(enter=lambda: None, settle=lambda: None, leave=lambda _: None)
     regions = profiling.Regions()
     regions.watch(clock, only=only)
@@ -156,7 +156,7 @@ def test_an_unwatched_region_does_nothing():
 
 
 def test_preemption_between_clock_readings_shifts_nothing(monkeypatch):
-    """Of five looks only the third is not interrupted for 3 ms, before or after the real clock is read."""
+    """Of five readings only the third is not interrupted for 3 ms, before or after the real clock is read."""
     offset, now = 10**18, [0]
     steps = iter([0, 3_000_000, 100, 0, 100, 3_000_000, 0, 100, 100, 0, 3_000_000, 100, 0, 100, 3_000_000])
 
@@ -164,7 +164,7 @@ def test_preemption_between_clock_readings_shifts_nothing(monkeypatch):
         now[0] += next(steps)
         return now[0]
 
-    # Each look reads monotonic, real, monotonic: the steps are those since the reading before.
+    # Each reading takes monotonic, real, monotonic: the steps are relative to the previous reading.
     readings = itertools.cycle((0, offset, 0))
     monkeypatch.setattr(profiling.time, "monotonic_ns", lambda: passed() + next(readings))
     monkeypatch.setattr(profiling.time, "time_ns", lambda: passed() + next(readings))
@@ -241,9 +241,9 @@ def test_a_profiler_that_can_start_once_keeps_only_rows_that_begin_in_the_region
 def test_work_of_a_gpu_belongs_to_the_region_of_its_call():
     rows = [
         ("call", "launch a", 1.5, 7),
-        ("kernel", "a", 2.5, 7),  # called in the region, begun after it
+        ("kernel", "a", 2.5, 7),  # called in the region, started after it
         ("call", "launch b", 0.5, 8),
-        ("kernel", "b", 1.2, 8),  # begun in the region, called before it
+        ("kernel", "b", 1.2, 8),  # started in the region, called before it
         ("kernel", "of nobody's call", 1.4, 9),
         ("op", "within", 1.1, None),
         ("op", "after", 2.1, None),
@@ -301,7 +301,7 @@ def test_a_metrics_pass_keeps_the_requested_steps_under_ncu_or_if_ranks_cannot_a
 
 
 def test_a_calls_pass_keeps_all_rows_and_reports_no_plain_steps(monkeypatch):
-    """Those of a start-up begin before any step; a recorder that was there all along has no step without it to be held against."""
+    """Calls of the start-up precede all steps; a recorder that is always on leaves no unprofiled steps to compare with."""
     rows = {"kind": ["call"], "name": ["cuDeviceGetAttribute"], "device": [-1], "start": [0.5], "duration": [1e-6]}
     found = run(Training(Clock(monkeypatch), rows=rows, whole=True), kind="calls")
     (table,) = [one for one in found if isinstance(one, parse.Rows)]
@@ -317,7 +317,7 @@ def test_rows_outside_the_steps_are_dropped_and_regions_are_rows(monkeypatch):
     found = [event for event in run(training, after=1) if isinstance(event, parse.Rows)]
     rows = [row for event in found for row in zip(*map(event.columns.get, ("kind", "name", "start")), strict=True)]
     assert rows[:2] == [("kernel", "b", 135.0), ("kernel", "c", 146.5)]
-    # The device works when it is waited for, which is at the end of a step.
+    # The device works during a synchronization, at the end of a step.
     assert rows[2:] == [("region", name, start) for start in (135.0, 139.0, 143.0) for name in REGIONS]
 
 
@@ -353,16 +353,16 @@ def test_the_peak_of_a_process_is_reset_at_each_reading(tmp_path):
 
 def test_a_peak_that_cannot_be_reset_is_unknown(tmp_path):
     (tmp_path / "status").write_text("VmHWM:\t2048 kB\nVmRSS:\t1024 kB\n")
-    (tmp_path / "clear_refs").mkdir()  # cannot be written
+    (tmp_path / "clear_refs").mkdir()  # not writable
     assert profiling.host_memory(tmp_path)[0]["peak_bytes"] is None
 
 
 def test_memory_of_this_process_grows_and_its_peak_is_reset():
     profiling.host_memory()
     before = profiling.host_memory()[0]
-    block = mmap.mmap(-1, 64 << 20)  # the allocator could give what it already has
+    block = mmap.mmap(-1, 64 << 20)  # not the allocator's, which may reuse memory
     for page in range(0, len(block), mmap.PAGESIZE):
-        block[page] = 1  # not written to, it would not be there
+        block[page] = 1  # a page that is never written is not resident
     during = profiling.host_memory()[0]
     assert during["peak_bytes"] >= during["allocated_bytes"] - (8 << 20)
     assert during["allocated_bytes"] > before["allocated_bytes"] + len(block) // 2
@@ -372,7 +372,7 @@ def test_memory_of_this_process_grows_and_its_peak_is_reset():
 
 
 def test_tensorflow_refuses_a_region_before_its_import():
-    """A pass that a program can't make, but starts: there is no TensorFlow here."""
+    """A program refuses a pass that it cannot make, without TensorFlow, which is not installed here."""
     program = Path(profiling.__file__).parent / "imagenet_cnn/train_tensorflow.py"
     words = (
         "--model=lenet --image-size=32 --num-classes=10 --batch=8 --iterations=4 --warmup=1 --window=2 --precision=fp32 --device=cpu "
@@ -386,7 +386,7 @@ def test_tensorflow_refuses_a_region_before_its_import():
 
 @pytest.mark.parametrize("program", ["train_caffe", "train_mxnet"])
 def test_a_model_that_a_framework_lacks_is_refused_in_one_line_before_its_import(program):
-    """It ended in a traceback of the framework's own list of layers."""
+    """It ended with a traceback from the framework's list of layers."""
     words = (
         "--model=vit-ti16 --image-size=32 --num-classes=10 --batch=8 --iterations=4 --warmup=1 --window=2 --precision=fp32 --device=cpu "
         "--devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --momentum=0.9 --weight-decay=0 --seed=1 --threads=1 "
@@ -399,7 +399,7 @@ def test_a_model_that_a_framework_lacks_is_refused_in_one_line_before_its_import
 
 
 def test_an_external_tool_sees_what_is_profiled_but_not_the_profiler(monkeypatch, training):
-    """A library by a name that the framework did not load would be another one, which knows of no profiler."""
+    """A library under another name than the loaded one would be a second copy, which no profiler watches."""
 
     class Library:
         def __init__(self, name):

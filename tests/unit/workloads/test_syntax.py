@@ -1,4 +1,4 @@
-"""Prevents: a module that says that it runs under Python 3.6 and that the vendors' oldest images can't parse."""
+"""Prevents: a module that claims Python 3.6 and that the vendors' oldest images can't parse."""
 
 import ast
 from pathlib import Path

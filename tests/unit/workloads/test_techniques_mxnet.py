@@ -1,4 +1,4 @@
-"""Prevents: a technique of MXNet's that is taken and does nothing, or is asked for where its kernel or its update is not."""
+"""Prevents: a technique of MXNet that is accepted without effect, or where its kernel or its update does not exist."""
 
 from argparse import Namespace
 

@@ -1,4 +1,4 @@
-"""Prevents: a technique of TensorFlow's that is taken and does nothing, or is asked for where its kernel or its batches are not."""
+"""Prevents: a technique of TensorFlow that is accepted without effect, or where its kernel or its batches do not exist."""
 
 from argparse import Namespace
 

@@ -1,5 +1,5 @@
-"""Prevents: a technique that the runner plans and the program does not know, one that is taken and does nothing, a graph without a step,
-a training that ends because its compilers may not write to the directory that is kept for them, compilers that look elsewhere."""
+"""Prevents: a technique that the runner plans and the program does not know, one without effect, a graph without a step,
+a training that fails because its compilers may not write to their cache directory, compilers with another cache directory."""
 
 import os
 from argparse import Namespace

@@ -1,5 +1,5 @@
-"""Prevents: a worker that takes another's number or cluster, a failure blamed on the wrong worker or hidden behind exit code 0, event
-lines changed on their way, a standard error that does not say whose it is, workers that outlive a failure, a signal or the launcher."""
+"""Prevents: a worker with another's number or cluster, a failure blamed on the wrong worker or hidden behind exit code 0, altered event
+lines, a standard error without the worker's number, workers that outlive a failure, a signal or the launcher."""
 
 import ctypes
 import json
@@ -27,7 +27,7 @@ def run(code, **flags):
 
 
 def wait_for(path, lines):
-    """What workers wrote to a file, once it has that many lines."""
+    """Lines that workers have written to a file, once there are so many."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if path.exists() and len(found := path.read_text().splitlines()) == lines:
@@ -37,13 +37,13 @@ def wait_for(path, lines):
 
 
 def gone(pids):
-    """Whether all processes end within half a minute; a zombie that nobody collects has ended too."""
+    """Whether all processes exit within half a minute; an unreaped zombie has exited too."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         states = [Path(f"/proc/{pid}/stat") for pid in pids]
         try:
             alive = [stat for stat in states if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"]
-        except OSError:  # it ended while it was looked at
+        except OSError:  # it exited in the meantime
             continue
         if not alive:
             return True
@@ -51,7 +51,7 @@ def gone(pids):
     return False
 
 
-# Each worker, and a child of it that ignores SIGTERM, note their process ids and stay.
+# Each worker, and a child of it that ignores SIGTERM, record their process ids and stay.
 STAY = """
 import os, signal, subprocess, sys, time
 code = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), file=open({path!r}, 'a')); time.sleep(300)"
@@ -62,7 +62,7 @@ print(os.getpid(), file=open({path!r}, "a"), flush=True)
 
 
 def test_each_worker_gets_its_number_and_the_whole_cluster():
-    # One write a line: workers share the pipe.
+    # One write per line: workers share the pipe.
     code = "import os, sys; sys.stdout.write(os.environ['TF_CONFIG'] + ' ' + os.environ['LOCAL_RANK'] + chr(10))"
     done = run(code, host=1)
     assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ def test_each_worker_gets_its_number_and_the_whole_cluster():
 
 
 def test_events_pass_unchanged_and_standard_error_is_tagged():
-    # One write a line, as `Events` does it: workers share the pipe.
+    # One write per line, as in `Events`: workers share the pipe.
     code = "import os, sys; sys.stdout.write('::dlscale:: {}' + chr(10)); print('worker', os.environ['LOCAL_RANK'], file=sys.stderr)"
     done = run(code, host=1)
     assert done.stdout == "::dlscale:: {}\n::dlscale:: {}\n"
@@ -104,7 +104,7 @@ def test_a_signal_ends_all(tmp_path, number):
 
 
 def test_workers_die_with_the_launcher(tmp_path):
-    """Nothing can be cleared away after `kill -9`, so that the kernel has to end the workers."""
+    """After `kill -9` nothing can clean up, so the kernel has to kill the workers."""
     path = tmp_path / "pids"
     code = f"import os, time; print(os.getpid(), file=open({str(path)!r}, 'a'), flush=True); time.sleep(300)"
     launcher = subprocess.Popen(command(code))
@@ -115,7 +115,7 @@ def test_workers_die_with_the_launcher(tmp_path):
 
 
 def test_an_orphan_reparented_to_the_launcher_is_not_a_failure():
-    """Where the launcher is the first process of a container, the kernel hands it what its workers leave behind."""
+    """If the launcher is the first process of a container, its workers' orphans are reparented to it."""
     leave = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', '1 / 0'], stderr=-3); time.sleep(0 if {} else 1)"
     code = leave.format("__import__('os').environ['LOCAL_RANK'] == '0'")
     adopt = lambda: ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # noqa: E731

@@ -1,5 +1,5 @@
-"""Prevents: an option that torchrun is not told, a rank's failure that ends with 0, what was written last lost; an import or an end of PyTorch's that
-ranks wait for and torchrun has no use for, a part of PyTorch that is not there for who needs it after all."""
+"""Prevents: an option that is not passed to torchrun, a rank's failure that exits with 0, lost last output; a start or a shutdown of PyTorch
+that ranks wait for although torchrun does not need it, a deferred part of PyTorch that is missing on use."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def main():
 
 @pytest.fixture
 def torchrun(tmp_path):
-    """Run it with a PyTorch whose launcher prints what it is told, then does something `last`."""
+    """Run it with a PyTorch whose launcher prints its arguments, then runs `last`."""
 
     def run(last, *argv):
         for name, text in {**TORCH, "torch/distributed/run.py": LAUNCHER.format(last=last)}.items():

@@ -1,5 +1,5 @@
-"""Prevents: times of a trace on another clock than the events', kernels on the GPU of another rank, copies without their size, work
-that no call or operator is named for, an operator taken for part of one that had ended or ran on another thread, the profiler's own
+"""Prevents: times of a trace on another clock than the events', kernels on another rank's GPU, copies without their size, work
+without its call or operator, an operator that belongs to one that had ended or ran on another thread, the profiler's own
 calls in the table."""
 
 import json
@@ -7,9 +7,9 @@ import json
 import pytest
 from with_pytorch.trace import COLUMNS, MARK, clock_ahead, rows
 
-BASE_US = 4.4e12  # Kineto counts microseconds from some months before
+BASE_US = 4.4e12  # Kineto's microseconds start some months earlier
 LAUNCH = {"External id": 11, "cbid": 211, "correlation": 501}
-# The fields that Kineto writes for a kernel and for a copy (libkineto, output_json.cpp).
+# Fields that Kineto writes for a kernel and for a copy (libkineto, output_json.cpp).
 KERNEL = {
     "External id": 11,
     "queued": 0,
@@ -45,7 +45,7 @@ def marks_at(*starts_us):
     return [event("user_annotation", MARK, at, 1.0, {"External id": 1}) for at in starts_us]
 
 
-# On the monotonic clock the trace's zero is at 50 s: the second mark began between 50.000100 and 50.000104.
+# The trace's zero is at 50 s of the monotonic clock: the second mark began between 50.000100 and 50.000104.
 MARKS = [(50.0, 50.0001), (50.0001, 50.000104)]
 TRACE = {
     "traceEvents": [

@@ -1,5 +1,5 @@
-"""Prevents: a line that the runner can't read back, a NaN that is no JSON, evidence that is lost on its way, a log of another process, rows that are lost,
-doubled or put under another column where a table is cut into lines, a line longer than what a pipe takes whole."""
+"""Prevents: a line that the runner can't parse, a NaN, which is not JSON, lost evidence, a log of another process, rows lost,
+duplicated or put under another column when a table is split into lines, a line longer than an atomic write to a pipe."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from runner.core.events import Bytes, Peer, PortBytes, parse
 
 
 def emitted(write):
-    """The one line that `write` puts out, as the runner parses it."""
+    """The one line that `write` emits, as the runner parses it."""
     stream = io.StringIO()
     write(events.Events(rank=3, stream=stream))
     (line,) = stream.getvalue().splitlines()
@@ -91,7 +91,7 @@ def test_a_host_among_several_is_named_and_reports_its_peers_at_the_stop(monkeyp
 
 
 def test_counters_of_interfaces_only_are_read():
-    """Records of before there were several hosts."""
+    """Records from before several hosts were supported."""
     line = '::dlscale:: {"event":"net","rank":0,"t":1.0,"where":"stop","interfaces":{"lo":{"rx_bytes":1,"tx_bytes":2}}}'
     event = parse.parse_line(line, received=1.0, container="c")
     assert (event.node, event.namespace, event.ports, event.nvlink, event.peers) == (None, None, {}, {}, None)
@@ -138,7 +138,7 @@ def test_without_an_nccl_log_there_is_no_event(monkeypatch, pattern):
     assert stream.getvalue() == ""
 
 
-# A text of 19 digits is refused, as pydantic would take it for a number (below).
+# A text of 19 digits is rejected, as pydantic would take it for a number (below).
 TEXTS = st.text(alphabet=st.characters(codec="ascii", exclude_categories=["Cc"])).filter(
     lambda text: len(re.sub(r"[^\d_]", "", text)) < 19
 )

@@ -1,14 +1,14 @@
-"""nvidia-ml-py with a driver and GPUs that do not exist: its own names, structures and errors, and answers that a test has written.
+"""nvidia-ml-py with a made-up driver and GPUs: its own names, structures and errors, and answers written by a test.
 
 MADE_UP_NVML is a JSON object:
 
     gpus     how many
-    forget   names that this release does not have
-    refuse   ids of fields that this driver does not have
+    forget   names that this release lacks
+    refuse   ids of fields that this driver lacks
     gpm      whether the GPUs have it (default: yes)
-    faults   [{call, gpu, after, error}]: this function's calls for this GPU (for any without one) beyond the first `after` raise the
-             error code, or never return when the code is null
-    log      a file that gets a line for each sample of GPM that is taken and given back
+    faults   [{call, gpu, after, error}]: after the first `after` calls, calls of this function for this GPU (without `gpu`: for any) raise the
+             error code, or never return if the code is null
+    log      a file that gets a line for each GPM sample allocated and freed
 """
 
 # ruff: noqa: N802  (the names are the library's)
@@ -46,7 +46,7 @@ GPM = {
     real.NVML_GPM_METRIC_PCIE_RX_PER_SEC: 2.0,
     real.NVML_GPM_METRIC_PCIE_TX_PER_SEC: 0.5,
     real.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC: 1024.0,
-}  # NVLink's other direction is not there
+}  # the other direction of NVLink is missing
 FIELDS = {
     real.NVML_FI_DEV_PCIE_COUNT_RX_BYTES: 1_111,
     real.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 2_222,
@@ -63,7 +63,7 @@ def log(line):
 
 
 def answers(function):
-    """Count the calls of a function by GPU, and let them fail where a fault says so."""
+    """Count the calls of a function by GPU, and let them fail according to the faults."""
 
     @functools.wraps(function)
     def call(*arguments):
@@ -133,7 +133,7 @@ def nvmlDeviceGetTotalEccErrors(_gpu, kind, counter):
 @answers
 def nvmlDeviceGetComputeRunningProcesses(_gpu):
     mine = {"pid": os.getppid(), "usedGpuMemory": 512 * MIB}
-    gone = {"pid": 2**22 + 1, "usedGpuMemory": None}  # above the highest process id that Linux gives
+    gone = {"pid": 2**22 + 1, "usedGpuMemory": None}  # above Linux's largest process id
     return [real.nvmlFriendlyObject(mine), real.nvmlFriendlyObject(gone)]
 
 
