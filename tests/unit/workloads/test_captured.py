@@ -10,18 +10,18 @@ import pytest
 @pytest.fixture
 def captured(monkeypatch):
     """The module with a stand-in for CUDA that records calls."""
-    said = []
+    calls = []
 
     class Graph:
         def replay(self):
-            said.append("replay")
+            calls.append("replay")
 
         def reset(self):
-            said.append("reset")
+            calls.append("reset")
 
     class Recording:
         def __enter__(self):
-            said.append("record")
+            calls.append("record")
 
         def __exit__(self, *ended):
             pass
@@ -29,12 +29,12 @@ def captured(monkeypatch):
     cuda = SimpleNamespace(
         CUDAGraph=Graph,
         graph=lambda graph, **_: Recording(),
-        synchronize=lambda: said.append("synchronize"),
+        synchronize=lambda: calls.append("synchronize"),
         current_stream=lambda: None,
     )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     monkeypatch.delitem(sys.modules, "with_pytorch.captured", raising=False)
-    yield importlib.import_module("with_pytorch.captured"), said
+    yield importlib.import_module("with_pytorch.captured"), calls
     sys.modules.pop("with_pytorch.captured", None)
 
 
@@ -51,7 +51,7 @@ class Tensor:
 
 
 def test_steps_run_eagerly_first_and_are_then_captured_once(captured):
-    module, said = captured
+    module, calls = captured
     batches, seen = [Tensor(number) for number in range(4)], []
 
     def step(batch):
@@ -61,22 +61,22 @@ def test_steps_run_eagerly_first_and_are_then_captured_once(captured):
     steps = module.Captured(step, before=2)
     losses = [steps((batch,)) for batch in batches]
     assert seen == [0, 1, 2]  # the third during the capture
-    assert said == ["synchronize", "record", "replay", "replay"]
+    assert calls == ["synchronize", "record", "replay", "replay"]
     assert losses[2:] == ["loss", "loss"]
     assert batches[2].value == 3  # the graph reads the batch of its capture
 
 
 def test_the_graph_is_reset_after_its_work_is_done(captured):
-    module, said = captured
+    module, calls = captured
     steps = module.Captured(lambda batch: Tensor("loss"), before=0)
     steps((Tensor(0),))
     steps.end()
-    assert said[-2:] == ["synchronize", "reset"]
+    assert calls[-2:] == ["synchronize", "reset"]
 
 
 def test_a_training_that_ends_before_the_capture_has_no_graph_to_reset(captured):
-    module, said = captured
+    module, calls = captured
     steps = module.Captured(lambda batch: Tensor("loss"), before=3)
     steps((Tensor(0),))
     steps.end()
-    assert not said
+    assert not calls

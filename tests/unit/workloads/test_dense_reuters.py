@@ -1,7 +1,7 @@
 """The documents of the topic classifier.
 
-Prevents: ranks that train on each other's documents, an epoch that leaves documents out or has some twice, validation on documents that
-were trained on, topics that can't be told from the words, lengths and topics that are not as the corpus has them.
+Prevents: ranks that train on each other's documents, an epoch that omits or repeats documents, validation on documents that
+were trained on, topics that can't be told from the words, lengths and topics unlike those of the corpus.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**32), first=st.integers(0, 10_000), count=st.integers(1, 5))
-def test_a_document_depends_on_its_number_alone(seed, first, count):
+def test_a_document_depends_only_on_its_number(seed, first, count):
     corpus = synthetic.Corpus(seed)
     bags, topics = corpus.documents(first=first, count=count)
     assert (bags.shape, bags.dtype, topics.dtype) == ((count, 10_000), np.uint8, np.int64)
@@ -30,12 +30,12 @@ def test_lengths_and_topics_are_those_of_the_corpus():
     assert set(topics) <= set(range(46))
     shares = np.sort(np.bincount(topics, minlength=46))[::-1] / 2_000
     assert shares[:2].sum() > 0.5
-    # Words that come twice count once: fewer than the 146 that are drawn on average.
+    # A repeated word counts once: fewer than the 146 drawn on average.
     assert 60 < bags.sum(axis=1).mean() < 146
 
 
-def test_topics_show_in_the_words():
-    """The nearest mean of a topic's documents tells those of its two most frequent topics apart, far better than a guess."""
+def test_topics_can_be_told_from_the_words():
+    """The nearest topic mean distinguishes documents of the two most frequent topics far better than chance."""
     bags, topics = synthetic.Corpus(1).documents(first=0, count=2_000)
     first, second = np.argsort(-np.bincount(topics))[:2]
     known, asked = slice(0, 1_000), slice(1_000, 2_000)
@@ -66,7 +66,7 @@ def test_an_epoch_has_each_document_once_but_for_the_last_few(seed, batch, world
     assert np.array_equal(np.concatenate(list(numbers), axis=1), np.stack(alone))
 
 
-def test_the_second_epoch_has_another_order():
+def test_the_second_epoch_is_in_another_order():
     count = 8_982 // 1_000
     batches = list(itertools.islice(synthetic.rows(1, rank=0, world_size=1, batch=1_000), 2 * count))
     assert not np.array_equal(batches[:count], batches[count:])

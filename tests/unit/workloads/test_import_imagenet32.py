@@ -1,4 +1,4 @@
-"""Prevents: channels, rows or classes of the published files in another order; half a data set; files of something else taken for them."""
+"""Prevents: channels, rows or classes of the published files in another order; half a data set; other files accepted as these."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ COLOURS = ((250, 10, 20), (10, 240, 30), (20, 30, 230))
 
 
 def flat(colour, *, corner=None):
-    """An image of one colour as the files have it: all red, then green, then blue values; `corner` is that of its last pixel of the first row."""
+    """An image of one colour in the files' layout: all red, then green, then blue values; the upper right quarter has the colour `corner`."""
     image = np.empty((3, 32, 32), np.uint8)
     image[:] = np.array(colour)[:, None, None]
     if corner:
@@ -21,7 +21,7 @@ def flat(colour, *, corner=None):
 
 @pytest.fixture
 def published(tmp_path):
-    """Three images in each batch, of classes 1, 1000 and 2, and two to validate."""
+    """Three images in each batch, of classes 1, 1000 and 2, and two for validation."""
     folder = tmp_path / "npz"
     folder.mkdir()
     data = np.stack([flat(colour, corner=(0, 0, 0)) for colour in COLOURS])
@@ -31,7 +31,7 @@ def published(tmp_path):
     return folder
 
 
-def test_pixels_and_classes_are_where_they_were(published, tmp_path, capsys):
+def test_pixels_and_classes_keep_their_places(published, tmp_path, capsys):
     out = tmp_path / "out"
     import_imagenet32.main([str(published), str(out)])
     assert capsys.readouterr().out.strip() == '{"train": 30, "val": 2}'
@@ -41,7 +41,7 @@ def test_pixels_and_classes_are_where_they_were(published, tmp_path, capsys):
         pixels = np.asarray(Image.open(found[0]), int)
         assert pixels.shape == (32, 32, 3)
         assert np.abs(pixels[24, 4] - colour).max() < 8
-        assert pixels[4, 28].max() < 8  # the first rows are above, the last columns on the right
+        assert pixels[4, 28].max() < 8  # the first rows are at the top, the last columns on the right
     (only,) = (out / "val" / "1000").iterdir()
     assert np.abs(np.asarray(Image.open(only), int)[24, 4] - COLOURS[0]).max() < 8
     held = dataset.inspect(out / "train")
@@ -63,9 +63,7 @@ def rewritten(folder, **changed):
         ({"labels": np.array([1, 1001])}, "not whole numbers of 1 to 1000"),
     ],
 )
-def test_files_of_something_else_are_refused_in_one_sentence_and_leave_nothing(
-    changed, sentence, published, tmp_path, capsys
-):
+def test_foreign_files_are_refused_in_one_sentence_and_leave_nothing(changed, sentence, published, tmp_path, capsys):
     rewritten(published, **changed)
     with pytest.raises(SystemExit) as ended:
         import_imagenet32.main([str(published), str(tmp_path / "out")])
@@ -76,7 +74,7 @@ def test_files_of_something_else_are_refused_in_one_sentence_and_leave_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["npz"]
 
 
-def test_what_is_missing_or_no_npz_is_named(published, tmp_path, capsys):
+def test_a_missing_file_or_one_that_is_not_npz_is_named(published, tmp_path, capsys):
     (published / "val_data.npz").write_bytes(b"<html>")
     with pytest.raises(SystemExit):
         import_imagenet32.main([str(published), str(tmp_path / "out")])
@@ -87,7 +85,7 @@ def test_what_is_missing_or_no_npz_is_named(published, tmp_path, capsys):
     assert "has no val_data.npz" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_folder_in_use_stays_as_it_is(published, tmp_path, capsys):
+def test_a_folder_in_use_is_left_unchanged(published, tmp_path, capsys):
     (tmp_path / "mine").write_text("")
     with pytest.raises(SystemExit):
         import_imagenet32.main([str(published), str(tmp_path)])

@@ -104,14 +104,14 @@ SHOWN = "import os, pathlib, sys; at = pathlib.Path(sys.argv[1])\n"
 SHOWN += "print(sorted((p.name, oct(p.stat().st_mode), p.read_text()) for p in at.iterdir()), flush=True)\n"
 
 
-def told(process, files):
+def send_keys(process, files):
     process.stdin.write(f"{json.dumps(files)}\n".encode())
     process.stdin.flush()
 
 
 def test_keys_exist_only_while_the_program_runs_and_only_for_its_user(lease, tmp_path):
     process = lease(f"--keys={tmp_path}", program=SHOWN, words=(str(tmp_path),))
-    told(process, {"id": "a key\n", "ssh_config": "Host *\n"})
+    send_keys(process, {"id": "a key\n", "ssh_config": "Host *\n"})
     assert process.wait(30) == 0
     assert (
         process.stdout.read().decode() == "[('id', '0o100600', 'a key\\n'), ('ssh_config', '0o100600', 'Host *\\n')]\n"
@@ -124,7 +124,7 @@ def test_a_lease_removes_its_keys_however_it_ends(lease, tmp_path, way):
     """Private keys were left by a killed run."""
     options = ("--heartbeat=3",) if way == "silence" else ()
     process = lease(*options, f"--keys={tmp_path}")
-    told(process, {"id": "a key\n"})
+    send_keys(process, {"id": "a key\n"})
     pid = program_of(process)
     assert [path.name for path in tmp_path.iterdir()] == ["id"]
     if way == "killed runner":
@@ -169,12 +169,12 @@ def test_a_pod_that_waits_for_names_starts_nothing_and_ends_on_sigterm(lease):
     assert process.stdout.read() == b""
 
 
-@pytest.mark.parametrize("said", [b"", b"\n"])
-def test_a_lease_that_requires_a_first_byte_starts_nothing_without_it(lease, said, monkeypatch):
+@pytest.mark.parametrize("first_byte", [b"", b"\n"])
+def test_a_lease_that_requires_a_first_byte_starts_nothing_without_it(lease, first_byte, monkeypatch):
     """A container that Podman restarted for another, with nobody at its standard input, ran for ever."""
-    monkeypatch.setenv("DLSCALE_LEASE_BEGIN", "5" if said else "0.2")
+    monkeypatch.setenv("DLSCALE_LEASE_BEGIN", "5" if first_byte else "0.2")
     process = lease(program="print('begun')")
-    process.stdin.write(said)
+    process.stdin.write(first_byte)
     process.stdin.flush()
-    assert process.wait(timeout=60) == (0 if said else 143)
-    assert process.stdout.read() == (b"begun\n" if said else b"")
+    assert process.wait(timeout=60) == (0 if first_byte else 143)
+    assert process.stdout.read() == (b"begun\n" if first_byte else b"")

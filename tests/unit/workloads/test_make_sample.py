@@ -1,4 +1,4 @@
-"""Crops of another size than was asked for, beyond the edge of a photograph, or of no size at all."""
+"""Prevents: crops of another size than requested, beyond the edge of a photograph, or empty."""
 
 import argparse
 import random
@@ -21,7 +21,7 @@ def test_crops_are_squares_within_the_range_and_within_the_photograph(side, size
 
 
 @pytest.mark.parametrize("text", ["0-10", "20-10", "96", "big"])
-def test_what_is_no_range_of_pixels_is_refused(text, tmp_path):
+def test_an_invalid_range_of_pixels_is_refused(text, tmp_path):
     with pytest.raises((argparse.ArgumentTypeError, ValueError)):
         make_sample.sides(text)
     done = CliRunner().invoke(app, ["data", "sample", str(tmp_path / "new"), f"--side={text}"])

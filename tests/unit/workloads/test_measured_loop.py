@@ -184,9 +184,9 @@ def test_without_iterations_the_slowest_rank_of_the_warm_up_sets_them(monkeypatc
     assert [event.iterations for event in found if event.event == "window"] == [3] * 8
 
 
-@pytest.mark.parametrize(("warmup", "told"), [(1, 1.0), (4, None)])
-def test_an_unknown_rate_is_refused(monkeypatch, capsys, warmup, told):
-    monkeypatch.setattr(Recorder, "slowest", lambda _self, _seconds: told)
+@pytest.mark.parametrize(("warmup", "slowest_rank"), [(1, 1.0), (4, None)])
+def test_an_unknown_rate_is_refused(monkeypatch, capsys, warmup, slowest_rank):
+    monkeypatch.setattr(Recorder, "slowest", lambda _self, _seconds: slowest_rank)
     with pytest.raises(SystemExit) as ended:
         run(0, warmup, 0, seconds=12)
     assert ended.value.code == 2

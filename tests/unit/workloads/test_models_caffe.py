@@ -1,5 +1,5 @@
-"""Prevents: networks of other sizes than the same ones in other frameworks, a map that Caffe rounds otherwise than the definitions
-think, labels or a batch of the wrong size, syntax or calls that Python 3.6, which NVCaffe's image has, does not know."""
+"""Prevents: networks that differ in size from those of other frameworks, a map that Caffe rounds differently than the definitions
+assume, labels or a batch of the wrong size, syntax or calls that Python 3.6, which NVCaffe's image has, lacks."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ PROGRAMS = sorted(
         *(WORKLOADS / "imagenet_cnn").glob("*_caffe.py"),
     ]
 )
-# Torchvision's counts, and those of the numbers in bvlc_googlenet.caffemodel, whose main network is that of MXNet's symbol; LeNet's by hand: 20 x 76, 50 x 501, 500 x 1251, 1000 x 501.
+# Torchvision's counts; of bvlc_googlenet.caffemodel, whose main network is that of MXNet's symbol; LeNet's by hand: 20 x 76, 50 x 501, 500 x 1251, 1000 x 501.
 PARAMETERS = {
     "alexnet": 61100840,
     "googlenet": 6624904,
@@ -65,7 +65,7 @@ def test_small_images_get_the_small_stem(size, small):
 
 
 def test_the_smaller_stem_changes_the_first_convolution_only():
-    # 64 channels of 3x3x3 instead of 7x7x3: 64 x 3 x (49 - 9) = 7680 weights less.
+    # 64 channels of 3x3x3 instead of 7x7x3: 64 x 3 x (49 - 9) = 7680 weights fewer.
     assert build("resnet18", 224).parameters - build("resnet18", 32).parameters == 7680
     assert build("resnet18", 96).parameters == PARAMETERS["resnet18"]
     assert build("resnet18", 95).parameters == PARAMETERS["resnet18"] - 7680
@@ -80,7 +80,7 @@ def test_the_smaller_stem_changes_the_first_convolution_only():
     ],
 )
 def test_maps_at_224_pixels_are_those_of_the_papers(name, sizes):
-    """In the order of the layers; a map that is one larger at the end changes the weights of the layer behind it."""
+    """In the order of the layers; a last map that is one larger changes the number of weights of the layer after it."""
     for nvidia in (False, True):
         shapes = build(name, 224, nvidia=nvidia).shapes
         found = [size for blob, (_, size) in shapes.items() if blob.startswith(("convolution", "pooling"))]
@@ -89,11 +89,11 @@ def test_maps_at_224_pixels_are_those_of_the_papers(name, sizes):
 
 @pytest.mark.parametrize("image_size", [96, 97, 160, 224, 255, 299])
 def test_resnets_have_the_same_maps_in_both_caffes(image_size):
-    """NVCaffe rounds up: with PyTorch's padding an even map would come out one larger."""
+    """NVCaffe rounds up: with PyTorch's padding an even map would become one larger."""
     assert build("resnet50", image_size).shapes == build("resnet50", image_size, nvidia=True).shapes
 
 
-def test_caffe_rounds_as_pytorch_does_and_nvcaffe_in_its_own_way():
+def test_caffe_rounds_like_pytorch_and_nvcaffe_rounds_up():
     # AlexNet at 32 pixels: 32, then 15, 7, 3 in PyTorch, and 16, 8, 4 rounded up.
     assert build("alexnet", 32).shapes["pooling3"] == (256, 3)
     assert build("alexnet", 32, nvidia=True).shapes["pooling3"] == (256, 4)
@@ -111,7 +111,7 @@ def test_pooled_maps_have_as_many_rows_as_windows_fit(size, kernel, stride, padd
     assume(padding < kernel <= size)
     starts = range(-padding, size, stride)
     if up:
-        # One more window where rows are left over; with padding, none that begins beyond the map.
+        # One more window if rows are left over; with padding, none that begins beyond the map.
         fit = [start for start in starts if start - stride + kernel < size + padding]
         if not padding:
             fit = [-padding + stride * n for n in range(1 + -(-(size - kernel) // stride))]
@@ -120,7 +120,7 @@ def test_pooled_maps_have_as_many_rows_as_windows_fit(size, kernel, stride, padd
     assert pooled(size, kernel, stride, padding, up=up) == len(fit)
 
 
-def test_every_blob_is_made_before_it_is_read_and_read_by_someone():
+def test_every_blob_is_written_before_it_is_read_and_is_read():
     for name in models_caffe.MODELS:
         made, unread = {"data", "label"}, {"data", "label"}
         for layer in layers(build(name, 224).text()):
@@ -132,7 +132,7 @@ def test_every_blob_is_made_before_it_is_read_and_read_by_someone():
 
 
 def test_residual_blocks_start_as_identities():
-    """Zero is the scale of the last normalization of each of the 16 blocks, and of no other."""
+    """The scale of the last normalization of each of the 16 blocks is zero, and no other."""
     for nvidia, kind in ((False, "Scale"), (True, "BatchNorm")):
         scales = [layer for layer in layers(build("resnet50", 224, nvidia=nvidia).text()) if f'type: "{kind}"' in layer]
         assert len(scales) == 53
@@ -140,7 +140,7 @@ def test_residual_blocks_start_as_identities():
         assert sum("value: 1 " in layer for layer in scales) == 53 - 16
 
 
-def test_half_precision_is_a_matter_of_the_whole_net():
+def test_half_precision_applies_to_the_whole_net():
     assert "FLOAT16" not in build("resnet18", 224, nvidia=True).text()
     head, _, _ = build("resnet18", 224, nvidia=True, half=True).text().partition("layer {")
     assert head.splitlines()[1:] == [
@@ -168,8 +168,8 @@ def test_synthetic_labels_fill_the_batch_with_classes(batch, num_classes, seed):
 
 
 @pytest.mark.parametrize(("nvidia", "expected"), [(False, 16), (True, 64)])
-def test_a_data_set_is_read_in_the_batches_that_each_caffe_means(nvidia, expected, tmp_path):
-    """Caffe 1.0 takes a batch size for one device's, NVCaffe for that of all."""
+def test_a_data_sets_batch_size_follows_each_caffes_definition(nvidia, expected, tmp_path):
+    """Caffe 1.0's batch size is per device, NVCaffe's is for all."""
     net = Net("data", nvidia=nvidia)
     data_caffe.lmdb(net, tmp_path / "a b.lmdb", batch=16, devices=4, image_size=224)
     assert f"batch_size: {expected} " in net.text()
@@ -182,13 +182,13 @@ def test_images_are_packed_an_eighth_larger_than_they_are_cropped(image_size, ex
     assert data_caffe.packed_size(image_size) == expected
 
 
-# What hands samples to Caffe through its Python interface, which brings NumPy and Pillow along.
+# Programs that feed samples to Caffe through its Python interface, which needs NumPy and Pillow.
 OF_PYCAFFE = {"folders_caffe.py", "infer_caffe.py"}
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_programs_are_python_3_6(path):
-    """Syntax by the parser itself; calls and keywords by name, as far as others of these files were once tempted."""
+    """Checks syntax with the parser, and names of calls and keywords that these files once used."""
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not names & {"prod", "removeprefix", "removesuffix", "cache", "pairwise", "is_relative_to", "with_stem"}

@@ -160,40 +160,40 @@ class Recorded:
     """Records what is emitted."""
 
     def __init__(self):
-        self.said = []
+        self.events_seen = []
 
     def emit(self, event, **fields):
-        self.said.append((event, fields))
+        self.events_seen.append((event, fields))
 
     def rows(self, table, columns):
-        self.said.append((table, columns))
+        self.events_seen.append((table, columns))
 
 
 def test_a_stalled_call_is_reported_once():
     sampler = Sampler(Device("it", [Part(["a"], lambda: [1])]), hz=1)
-    heard = Recorded()
-    writer = monitor.Writer(heard, [sampler])
+    recorded = Recorded()
+    writer = monitor.Writer(recorded, [sampler])
     trouble = ("trouble", {"device": "it", "fields": ["a"], "reason": "the kernel did not answer for 2 s"})
     sampler.call_began = time.monotonic() - 1
     writer.flush()
-    assert heard.said == []
+    assert recorded.events_seen == []
     for begun in (100, 90):
         sampler.call_began = time.monotonic() - begun
         writer.flush()
         writer.flush()
-    assert heard.said == [trouble, trouble]
+    assert recorded.events_seen == [trouble, trouble]
 
 
 def test_rows_of_all_devices_share_their_columns():
     one, other = (Sampler(Device(name, []), hz=1) for name in ("gpu0", "host"))
     one.rows.extend([(1.00004, {"power_w": 3}), (2.0, {})])
     other.rows.append((1.5, {"core_percent": [1.0]}))
-    heard = Recorded()
-    monitor.Writer(heard, [one, other]).flush()
+    recorded = Recorded()
+    monitor.Writer(recorded, [one, other]).flush()
     table = {
         "t": [1.0, 2.0, 1.5],
         "device": ["gpu0", "gpu0", "host"],
         "power_w": [3, None, None],
         "core_percent": [None, None, [1.0]],
     }
-    assert heard.said == [("telemetry", table)]
+    assert recorded.events_seen == [("telemetry", table)]

@@ -1,5 +1,5 @@
-"""Prevents: means of layers that do not add up to what Caffe said, rows beyond their iteration or in another order than Caffe's, a time of day
-taken for yesterday's or put on another clock, a pass that a log does not bear out, figures of iterations that were not asked for."""
+"""Prevents: means of layers that do not add up to Caffe's, rows outside their iteration or in another order than Caffe's, a time of day
+converted to the wrong day or clock, a pass without evidence in the log, figures of iterations that were not requested."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import profile_caffe
 import pytest
 from events import Events
 
-# As `caffe time` of Caffe 1.0 wrote it, with other times.
+# As written by `caffe time` of Caffe 1.0, with other times.
 TIMED = """\
 I1121 14:34:29.045996     1 caffe.cpp:343] Use CPU.
 I1121 14:34:29.076634     1 caffe.cpp:351] Performing Forward
@@ -43,7 +43,7 @@ KINDS = {"convolution1": "Convolution", "pooling1": "Pooling"}
 
 
 class Process:
-    """A Caffe that has written its log and ended."""
+    """A Caffe that has written its log and exited."""
 
     pid = "self"
 
@@ -59,8 +59,8 @@ class Arguments:
 
 
 @pytest.fixture
-def said():
-    """Events that write into a list, and that list when it is read."""
+def recorded():
+    """Events that write to a list, and that list as parsed."""
     stream = io.StringIO()
 
     def found():
@@ -69,8 +69,8 @@ def said():
     return Events(0, stream), found
 
 
-def test_layers_of_caffe_time_become_rows_that_add_up_to_its_means(said, capfd):
-    events, found = said
+def test_layers_of_caffe_time_become_rows_that_add_up_to_its_means(recorded, capfd):
+    events, found = recorded
     assert profile_caffe.time_layers(Process(TIMED), Arguments, events, kinds=KINDS) == (0, 3)
     assert capfd.readouterr().err == TIMED
     phase, loss, first_step, start, stop, rows = found()
@@ -85,7 +85,7 @@ def test_layers_of_caffe_time_become_rows_that_add_up_to_its_means(said, capfd):
     for name, milliseconds in mean.items():
         durations = [d for d, n in zip(columns["duration"], columns["name"], strict=True) if n == name]
         assert sum(durations) == pytest.approx(2 * milliseconds / 1e3)
-        assert durations[0] / durations[1] == pytest.approx(3, rel=0.02)  # as long as their iterations
+        assert durations[0] / durations[1] == pytest.approx(3, rel=0.02)  # in proportion to their iterations
     ends = [start + duration for start, duration in zip(columns["start"], columns["duration"], strict=True)]
     assert columns["start"][1:6] == pytest.approx(ends[:5])  # one after the other
     assert columns["start"][6] - columns["start"][0] == pytest.approx(0.03, abs=1e-6)
@@ -101,14 +101,14 @@ def test_layers_of_caffe_time_become_rows_that_add_up_to_its_means(said, capfd):
         (TIMED.replace("pooling1\tbackward", "pooling1"), 0, 1),
     ],
 )
-def test_a_log_that_does_not_tell_all_is_no_pass(said, log, code, expected):
-    events, found = said
+def test_an_incomplete_log_is_no_pass(recorded, log, code, expected):
+    events, found = recorded
     assert profile_caffe.time_layers(Process(log, code), Arguments, events, kinds=KINDS) == (expected, 0)
     assert "profile_stop" not in [event.get("event") for event in found()]
 
 
-def test_memory_is_that_of_the_process_and_steps_are_those_after_the_start(said):
-    events, found = said
+def test_memory_is_that_of_the_process_and_steps_are_those_after_the_start(recorded):
+    events, found = recorded
     assert profile_caffe.watch_memory(Process(TRAINED), Arguments, events) == (0, 4)
     told = found()
     assert [event["event"] for event in told] == [
@@ -124,8 +124,8 @@ def test_memory_is_that_of_the_process_and_steps_are_those_after_the_start(said)
     assert loss["values"] == [2.5, 2.4, None, 2.2, 2.1]
 
 
-def test_training_that_ended_early_is_no_pass(said):
-    events, _ = said
+def test_a_training_that_ends_early_is_no_pass(recorded):
+    events, _ = recorded
     cut = TRAINED[: TRAINED.index("Iteration 4")]
     assert profile_caffe.watch_memory(Process(cut), Arguments, events) == (1, 0)
 
@@ -134,12 +134,12 @@ def test_training_that_ended_early_is_no_pass(said):
     ("now", "line", "ago"),
     [
         ((2026, 11, 21, 14, 34, 30), b"I1121 14:34:29.250000     1 caffe.cpp:1] x", 0.75),
-        # Around midnight, on either side.
+        # On either side of midnight.
         ((2026, 11, 22, 0, 0, 1), b"I1121 23:59:59.500000     1 caffe.cpp:1] x", 1.5),
         ((2026, 11, 21, 23, 59, 59), b"I1122 00:00:00.500000     1 caffe.cpp:1] x", -1.5),
     ],
 )
-def test_a_stamp_is_put_on_the_monotonic_clock(monkeypatch, now, line, ago):
+def test_a_timestamp_is_converted_to_the_monotonic_clock(monkeypatch, now, line, ago):
     monkeypatch.setattr(time, "time", lambda: time.mktime((*now, 0, 0, -1)))
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     assert profile_caffe.Stamps().moment(line) == pytest.approx(1000 - ago, abs=1e-6)

@@ -108,7 +108,7 @@ class Training:
         return self
 
 
-def noted(only):
+def watched_regions(only):
     """Names of the regions of a step whose backward and optimizer lie within an update, if only `only` is watched."""
     clock = types.SimpleNamespace(enter=lambda: None, settle=lambda: None, leave=lambda _: None)
     regions = profiling.Regions()
@@ -124,14 +124,14 @@ def noted(only):
 
 
 def test_an_update_is_one_region_if_requested_and_its_parts_otherwise():
-    assert noted("update") == ["update"]
-    assert noted("optimizer") == ["optimizer"]
-    assert noted(None) == ["forward", "backward", "optimizer"]
+    assert watched_regions("update") == ["update"]
+    assert watched_regions("optimizer") == ["optimizer"]
+    assert watched_regions(None) == ["forward", "backward", "optimizer"]
 
 
-def run(training, **asked):
+def run(training, **options):
     stream = io.StringIO()
-    words = {"kind": "kernels", "after": None, "iterations": 3, "region": None, "window": 2, **asked}
+    words = {"kind": "kernels", "after": None, "iterations": 3, "region": None, "window": 2, **options}
     done = profiling.profile(training, events.Events(rank=0, stream=stream), **words)
     assert done == training.steps
     assert training.regions("forward") is profiling.NO_REGION, "regions are still watched after the pass"
@@ -409,9 +409,9 @@ def test_an_external_tool_sees_what_is_profiled_but_not_the_profiler(monkeypatch
             return lambda: training.calls.append(name)
 
     monkeypatch.setattr(ctypes, "CDLL", Library)
-    rows, asked = {"start": [1.0]}, {"memory": profiling.Clock("memory"), "cuda": "libcudart.so.12"}
-    kernels = profiling.tracer("kernels", kernels=lambda: Tracer(training, rows, whole=True), **asked)
-    metrics = profiling.tracer("metrics", kernels=None, **asked)
+    rows, options = {"start": [1.0]}, {"memory": profiling.Clock("memory"), "cuda": "libcudart.so.12"}
+    kernels = profiling.tracer("kernels", kernels=lambda: Tracer(training, rows, whole=True), **options)
+    metrics = profiling.tracer("metrics", kernels=None, **options)
     for bracket in (kernels, metrics):
         bracket.start()
         bracket.stop()
@@ -420,7 +420,7 @@ def test_an_external_tool_sees_what_is_profiled_but_not_the_profiler(monkeypatch
     assert (kernels.source, kernels.whole, kernels.columns()) == ("made up", True, rows)
     assert (metrics.source, metrics.whole, metrics.columns()) == ("cuda profiler api", False, None)
     sources = [
-        profiling.tracer(kind, kernels=None, **{**asked, "cuda": None}).source
+        profiling.tracer(kind, kernels=None, **{**options, "cuda": None}).source
         for kind in ("memory", "region", "metrics")
     ]
     assert sources == ["memory", "clock", "clock"]

@@ -1,7 +1,7 @@
 """Utterances, their spectrograms and their batches.
 
-Prevents: padding that counts as audio, seconds lost or counted twice over the ranks, texts longer than CTC can say, frames or outputs
-miscounted by one, a spectrogram of other frequencies, ranks at batches of different lengths at a time, lengths that are not LibriSpeech's.
+Prevents: padding that counts as audio, seconds lost or counted twice over the ranks, texts longer than CTC can align, frames or outputs
+miscounted by one, a spectrogram of wrong frequencies, ranks with batches of different lengths in a step, lengths unlike LibriSpeech's.
 """
 
 import itertools
@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 
 def test_frames_and_outputs_by_hand():
-    """20 ms windows every 10 ms: one second has 99, the last beginning at 980 ms; every second one gives an output."""
+    """20 ms windows every 10 ms: one second has 99, the last from 980 ms on; every second one gives an output."""
     assert [speech.frames(samples) for samples in (320, 479, 480, 16_000)] == [1, 1, 2, 99]
     assert [speech.steps(frames) for frames in (1, 2, 3, 99)] == [1, 1, 2, 50]
 
 
-def test_ctc_needs_a_blank_between_letters_that_are_alike():
+def test_ctc_needs_a_blank_between_equal_letters():
     assert speech.encode("Hello, World!").tolist() == [10, 7, 14, 14, 17, 1, 25, 17, 20, 14, 6]
     assert speech.needed(speech.encode("hello")) == 6
     assert speech.needed(speech.encode("aaa")) == 5
@@ -28,8 +28,8 @@ def test_ctc_needs_a_blank_between_letters_that_are_alike():
     assert speech.OUTPUTS == 29
 
 
-def test_a_tone_is_where_its_frequency_is():
-    """1 kHz: number 20 of the multiples of 50 Hz that windows of 20 ms tell apart."""
+def test_a_tone_is_in_the_bin_of_its_frequency():
+    """1 kHz is bin 20 of the 50 Hz bins of windows of 20 ms."""
     audio = np.sin(2 * math.pi * 1_000 * np.arange(speech.RATE) / speech.RATE)
     found = speech.spectrogram(audio)
     assert (found.shape, found.dtype) == ((161, 99), np.float32)
@@ -43,16 +43,16 @@ def test_silence_has_a_spectrogram():
 
 
 @given(seed=st.integers(0, 2**32), number=st.integers(0, 2**33), longest=st.floats(1, 20))
-def test_an_utterance_can_be_said(seed, number, longest):
+def test_an_utterances_text_fits_its_outputs(seed, number, longest):
     samples = speech.duration(seed, number, longest_s=longest)
     assert speech.RATE <= samples <= round(speech.RATE * longest)
-    # 14 letters a second, with a blank between each two, are less than 50 outputs.
+    # 14 letters a second, with a blank between any two, need fewer than 50 outputs.
     assert 2 * (speech.CHARACTERS_PER_S * samples // speech.RATE) < speech.steps(speech.frames(samples))
 
 
 @settings(max_examples=10)
 @given(number=st.integers(0, 100))
-def test_a_synthetic_utterance_is_as_long_as_it_says(number):
+def test_a_synthetic_utterance_has_its_stated_length(number):
     one = speech.synthetic(1, number, longest_s=2)
     assert one.samples == speech.duration(1, number, longest_s=2)
     assert (one.spectrogram.shape, one.spectrogram.dtype) == ((161, speech.frames(one.samples)), np.float32)
@@ -63,7 +63,7 @@ def test_a_synthetic_utterance_is_as_long_as_it_says(number):
 
 def test_lengths_are_librispeechs():
     seconds = [speech.duration(1, number, longest_s=17) / speech.RATE for number in range(4_000)]
-    # 960.9 hours in 281,241 utterances; the deviation of the density is 3.5 s: five standard errors of 4,000.
+    # 960.9 hours in 281,241 utterances; the density's standard deviation is 3.5 s: five standard errors of 4,000.
     assert np.mean(seconds) == pytest.approx(960.9 * 3600 / 281_241, abs=5 * 3.5 / 4_000**0.5)
     assert min(seconds) >= 1
     assert max(seconds) <= 17
@@ -80,7 +80,7 @@ def test_a_batch_by_hand():
     assert batch.spectrograms[:, 0].tolist() == [[4, 4, 4, 4], [3, 3, 3, 0], [2, 2, 0, 0]]
     assert batch.texts.tolist() == [[6, 7, 8], [1, 2, 0], [5, 0, 0]]
     assert batch.characters.tolist() == [3, 2, 1]
-    assert batch.seconds == (480 + 800 + 640) / 16_000  # of 2, 4 and 3 windows, and of no padding
+    assert batch.seconds == (480 + 800 + 640) / 16_000  # 2, 4 and 3 windows, without padding
 
 
 @given(
@@ -120,14 +120,14 @@ def test_the_seconds_of_a_run_are_those_of_its_utterances():
     assert sum(batch.seconds for batch in batches) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_shared_batch_is_nobodys():
+def test_the_shared_batch_is_not_trained_on():
     trained = speech.synthetic_batches(1, batch=2, rank=0, world_size=1, longest_s=1)
     shared = speech.shared_batch(1, batch=2, longest_s=1)
     known = {row.tobytes() for batch in trained for row in batch.spectrograms}
     assert not {row.tobytes() for row in shared.spectrograms} & known
 
 
-def test_epochs_have_orders_of_their_own():
+def test_epochs_are_in_different_orders():
     orders = [speech.shuffled(1, epoch, 50).tolist() for epoch in (0, 1)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(50))
     assert orders[0] != orders[1]

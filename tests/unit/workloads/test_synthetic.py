@@ -16,12 +16,12 @@ def test_the_ranks_parts_together_are_the_global_batch(seed, first, count, world
     assert np.array_equal(np.concatenate([part[1] for part in parts]), labels)
 
 
-def test_shapes_and_types_are_as_the_frameworks_take_them():
+def test_shapes_and_types_are_those_that_the_frameworks_need():
     images, labels = synthetic.samples(1, first=0, count=3, **SHAPE)
     assert (images.shape, images.dtype, labels.shape, labels.dtype) == ((3, 3, 4, 4), np.float32, (3,), np.int64)
 
 
-def test_no_two_samples_are_alike_and_another_seed_gives_others():
+def test_samples_differ_from_each_other_and_between_seeds():
     images, _ = synthetic.samples(1, first=0, count=20, **SHAPE)
     assert len({image.tobytes() for image in images}) == 20
     other, _ = synthetic.samples(2, first=0, count=20, **SHAPE)
@@ -30,8 +30,8 @@ def test_no_two_samples_are_alike_and_another_seed_gives_others():
 
 def test_noise_is_standard_normal_and_labels_uniform():
     images, labels = synthetic.samples(1, first=0, count=2000, **SHAPE)
-    # 96,000 numbers: five standard errors of mean and deviation.
+    # 96,000 numbers: five standard errors of mean and standard deviation.
     assert abs(images.mean()) < 5 / 96_000**0.5
     assert abs(images.std() - 1) < 5 / (2 * 96_000) ** 0.5
-    # 200 expected of each of ten labels, deviation 13.4.
+    # 200 expected of each of ten labels, standard deviation 13.4.
     assert all(abs(count - 200) < 5 * 13.4 for count in np.bincount(labels, minlength=10))

@@ -24,7 +24,7 @@ PLAIN = {
 }
 
 
-def asked(*names, **changes):
+def flags(*names, **changes):
     return Namespace(techniques=names, **(PLAIN | changes))
 
 
@@ -42,28 +42,28 @@ def test_runner_and_program_have_the_same_names_in_the_same_order():
 
 
 def test_supported_techniques_are_accepted():
-    techniques.check(asked(*techniques.TECHNIQUES[:9]), offered=set(techniques.TECHNIQUES))
-    techniques.check(asked(*techniques.TECHNIQUES, strategy="ddp"), offered=set(techniques.TECHNIQUES))
-    techniques.check(asked("channels-last", device="cpu"), offered={"channels-last"})
+    techniques.check(flags(*techniques.TECHNIQUES[:9]), offered=set(techniques.TECHNIQUES))
+    techniques.check(flags(*techniques.TECHNIQUES, strategy="ddp"), offered=set(techniques.TECHNIQUES))
+    techniques.check(flags("channels-last", device="cpu"), offered={"channels-last"})
 
 
 @pytest.mark.parametrize(
     ("args", "offered", "sentence"),
     [
-        (asked("faster"), techniques.TECHNIQUES, "is not offered by this program; it has channels-last, "),
-        (asked("compile"), ("fused-optimizer",), "it has fused-optimizer\n"),
-        (asked("compile", device="cpu"), techniques.TECHNIQUES, "is for GPUs"),
-        (asked("one-message"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
-        (asked("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
-        (asked("compile", strategy="fsdp+tp"), techniques.TECHNIQUES, "--strategy=fsdp+tp; leave it out"),
-        (asked("cudnn-attention", precision="tf32"), techniques.TECHNIQUES, "ask for bf16"),
-        (asked("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
-        (asked("kernel-search"), techniques.TECHNIQUES, "add compile"),
-        (asked("cuda-graphs", strategy="horovod"), techniques.TECHNIQUES, "or ask for ddp"),
-        (asked("cuda-graphs", precision="fp16"), techniques.TECHNIQUES, "ask for bf16"),
-        (asked("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of this pass"),
-        (asked("cuda-graphs", profile="kernels", profile_region="forward"), techniques.TECHNIQUES, "without regions"),
-        (asked("cuda-graphs", warmup=11), techniques.TECHNIQUES, "ask for --warmup=12 or more"),
+        (flags("faster"), techniques.TECHNIQUES, "is not offered by this program; it has channels-last, "),
+        (flags("compile"), ("fused-optimizer",), "it has fused-optimizer\n"),
+        (flags("compile", device="cpu"), techniques.TECHNIQUES, "is for GPUs"),
+        (flags("one-message"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
+        (flags("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
+        (flags("compile", strategy="fsdp+tp"), techniques.TECHNIQUES, "--strategy=fsdp+tp; leave it out"),
+        (flags("cudnn-attention", precision="tf32"), techniques.TECHNIQUES, "ask for bf16"),
+        (flags("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
+        (flags("kernel-search"), techniques.TECHNIQUES, "add compile"),
+        (flags("cuda-graphs", strategy="horovod"), techniques.TECHNIQUES, "or ask for ddp"),
+        (flags("cuda-graphs", precision="fp16"), techniques.TECHNIQUES, "ask for bf16"),
+        (flags("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of this pass"),
+        (flags("cuda-graphs", profile="kernels", profile_region="forward"), techniques.TECHNIQUES, "without regions"),
+        (flags("cuda-graphs", warmup=11), techniques.TECHNIQUES, "ask for --warmup=12 or more"),
     ],
 )
 def test_unsupported_techniques_are_refused_in_one_sentence(args, offered, sentence, capsys):

@@ -1,7 +1,7 @@
-"""Prevents: an edge of a window without a line in Caffe's log, a log that is altered or swallowed, turning points of NVCaffe's log
-that are missed, GPUs or threads that Caffe is not told of, a weight that is counted twice or not at all.
+"""Prevents: an edge of a window without a line in Caffe's log, an altered or lost log, missed turning points of
+NVCaffe's log, GPUs or threads that Caffe does not get, a weight counted twice or not at all.
 
-A script on PATH stands in for `caffe`; it writes lines as the real ones do, those of NVCaffe after a log of version 0.17.3."""
+A script on PATH stands in for `caffe`; it writes lines like the real ones, NVCaffe's after a log of version 0.17.3."""
 
 import argparse
 import json
@@ -49,13 +49,13 @@ def number(definition, name):
 
 
 @given(warmup=st.integers(1, 60), window=st.integers(1, 60), iterations=st.integers(1, 300))
-def test_every_edge_of_a_window_has_a_line_and_is_not_the_last(warmup, window, iterations):
+def test_every_edge_of_a_window_has_a_log_line_before_the_last(warmup, window, iterations):
     args = arguments(warmup=warmup, window=window, iterations=iterations)
     definition = train_caffe.solver(args, "/tmp/x", nvidia=False, snapshot=False)
     display, end = number(definition, "display"), number(definition, "max_iter")
     edges = [*range(warmup, warmup + iterations, window), warmup + iterations]
     assert all(edge % display == 0 for edge in edges)
-    # Caffe 1.0 writes no rate at the end, NVCaffe numbers the last iteration as the end.
+    # Caffe 1.0 logs no rate at the end; NVCaffe numbers the last iteration as the end.
     assert edges[-1] < end - 1
 
 
@@ -78,7 +78,7 @@ def test_a_solver_is_sgd_with_momentum_and_decay_at_a_fixed_rate():
 
 @pytest.fixture
 def stand_in(tmp_path):
-    """Run the program with scripts for `caffe` and `nvidia-smi`; what it is told, and what it wrote."""
+    """Run the program with scripts for `caffe` and `nvidia-smi`; return their input and its output."""
 
     def run(*changed, version="0.17.3", log=NVCAFFE, end="exit 0"):
         (tmp_path / "log").write_bytes(log.encode("latin-1"))
@@ -115,7 +115,7 @@ def stand_in(tmp_path):
     return run
 
 
-def test_nvcaffe_is_told_of_gpus_and_threads_and_its_log_passes_unaltered(stand_in):
+def test_nvcaffe_gets_gpus_and_threads_and_its_log_passes_unchanged(stand_in):
     done, events, told = stand_in()
     assert done.returncode == 0
     assert done.stderr == NVCAFFE.encode("latin-1")
@@ -138,7 +138,7 @@ def test_nvcaffe_is_told_of_gpus_and_threads_and_its_log_passes_unaltered(stand_
 
 
 @pytest.mark.parametrize(("end", "expected"), [("exit 7", 7), ("kill -ABRT $$", 134)])
-def test_a_failure_of_caffe_is_that_of_the_program(stand_in, end, expected):
+def test_a_failure_of_caffe_is_the_programs_failure(stand_in, end, expected):
     done, events, _ = stand_in(end=end)
     assert done.returncode == expected
     assert done.stderr == NVCAFFE.encode("latin-1")
@@ -146,7 +146,7 @@ def test_a_failure_of_caffe_is_that_of_the_program(stand_in, end, expected):
 
 
 def test_a_caffe_that_stops_early_is_no_success(stand_in):
-    """It ends with 0 when somebody sends it SIGINT."""
+    """Caffe exits with 0 after a SIGINT from outside."""
     done, events, _ = stand_in(log=NVCAFFE.partition("I0706 00:58:44")[0])
     assert done.returncode == 1
     assert done.stderr.decode().endswith(
@@ -181,7 +181,7 @@ def test_what_caffe_cannot_do_is_refused_in_one_line(stand_in, flags, version, s
     assert "run_start" not in [event["event"] for event in events]
 
 
-def test_half_precision_is_nvcaffes(stand_in):
+def test_half_precision_needs_nvcaffe(stand_in):
     _, _, told = stand_in("--precision=fp16")
     assert "default_forward_type: FLOAT16" in told
 
@@ -211,7 +211,7 @@ def test_a_data_set_must_fit_the_model_and_the_batch(stand_in, tmp_path, index, 
 
 
 def field(number, content):
-    """A field of bytes in protocol buffers' wire format."""
+    """A bytes field in protocol buffers' wire format."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
@@ -228,14 +228,14 @@ def layer(kind, *blobs):
     )
 
 
-def test_the_norm_counts_weights_and_nothing_else(tmp_path):
+def test_the_norm_covers_weights_only(tmp_path):
     model = field(1, b"a net") + b"".join(
         [
             layer("Bias", [100.0] * 200),  # synthetic images
             layer("Convolution", [1.0, -2.0], [2.0]),
             layer("BatchNorm", [50.0], [60.0], [70.0]),  # Caffe 1.0: statistics only
             layer("Scale", [4.0], [0.0]),
-            layer("BatchNorm", [50.0], [60.0], [70.0], [3.0], [1.0]),  # NVCaffe: scale and shift behind them
+            layer("BatchNorm", [50.0], [60.0], [70.0], [3.0], [1.0]),  # NVCaffe: followed by scale and shift
             layer("ReLU"),
             layer("InnerProduct", [1.0] * 300),
         ]

@@ -1,7 +1,7 @@
 """Utterances on disk.
 
-Prevents: audio of another rate taken for 16 kHz, a file cut short that trains on silence, an utterance without its text, samples that are
-scaled or ordered wrongly, files that are left out without being named.
+Prevents: audio of another rate taken for 16 kHz, a truncated file that trains on silence, an utterance without its text, samples
+scaled or ordered wrongly, skipped files that are not named.
 """
 
 import wave
@@ -42,7 +42,7 @@ def test_a_folder_is_read_in_order_of_its_names(tmp_path, tone):
     assert len(folder) == 2
 
 
-def test_what_is_no_use_is_named(tmp_path, tone):
+def test_unusable_files_are_named(tmp_path, tone):
     write(tmp_path / "good.wav", tone)
     write(tmp_path / "rate.wav", tone, rate=8_000)
     write(tmp_path / "stereo.wav", tone, channels=2)
