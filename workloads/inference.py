@@ -146,8 +146,8 @@ class Library:
 
         return np.take(self.samples, range(count), axis=0, mode="wrap")
 
-    def whole(self, count):
-        """The largest multiple of `count` samples, at least one batch; of synthetic ones a single batch."""
+    def whole_batches(self, count):
+        """All whole batches of `count` samples in one array, at least one batch; of synthetic samples a single one."""
         batches = len(self) // count if self.labels is not None else 1
         return self.batch(count * max(1, batches))
 
@@ -181,7 +181,7 @@ def infer(predictor, events, args):
     with events.timed("batch"):
         used, reason = fitting(predictor, library, args.batch)
     events.emit("batch", asked=args.batch, used=used, reason=reason)
-    laid_out = predictor.lay_out(library.whole(used))
+    laid_out = predictor.lay_out(library.whole_batches(used))
     done = serve(predictor, events, laid_out, args, batch=used)
     predictor.tell(events, laid_out[:used])
     if reference is not None:
@@ -200,16 +200,16 @@ def fly(predictor, batches):
             pending.append((time.monotonic(), predictor.submit(batch)))
         if not pending:
             return
-        handed, ticket = pending.popleft()
+        submitted, ticket = pending.popleft()
         classes, answered = predictor.collect(ticket)
         latest = max(latest, answered)
-        yield classes, handed, latest
+        yield classes, submitted, latest
 
 
 def drain(flight):
     """Exhaust a flight; return the time of the last answer, or None if it had no batch."""
-    flight_results = deque(flight, maxlen=1)
-    return flight_results[0][2] if flight_results else None
+    results = deque(flight, maxlen=1)
+    return results[0][2] if results else None
 
 
 def serve(predictor, events, samples, args, *, batch):
@@ -238,21 +238,21 @@ def serve(predictor, events, samples, args, *, batch):
     events.emit("warmup_end", iterations=args.warmup)
     latencies = []
     for index, first in enumerate(range(0, len(sizes), window)):
-        own, start, seconds = sizes[first : first + window], edge, []
-        for size, (_, handed, answered) in zip(own, flight):  # noqa: B905 - Python 3.6 lacks strict
-            seconds.append(answered - (handed if alone else edge))
+        window_sizes, start, seconds = sizes[first : first + window], edge, []
+        for size, (_, submitted, answered) in zip(window_sizes, flight):  # noqa: B905 - Python 3.6 lacks strict
+            seconds.append(answered - (submitted if alone else edge))
             edge = answered
             latencies += [seconds[-1]] if size == batch else []
         events.emit(
             "window",
             index=index,
             start=start,
-            iterations=len(own),
-            samples=sum(own),
+            iterations=len(window_sizes),
+            samples=sum(window_sizes),
             seconds=edge - start,
             step_seconds=seconds,
             input_seconds=None,
-            units=predictor.units and predictor.units * sum(own),
+            units=predictor.units and predictor.units * sum(window_sizes),
         )
     drain(flight)
     events.net("stop")
@@ -273,9 +273,9 @@ def in_batches(samples, batch):
 def seconds_per_batch(predictor, batches):
     """Seconds per batch of the busy predictor, measured over `RATE_SECONDS`."""
     end = time.monotonic() + RATE_SECONDS
-    flight_results = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
-    (_, began, first), (_, _, stop) = flight_results[0], flight_results[-1]
-    return (stop - first) / (len(flight_results) - 1) if len(flight_results) > 1 else stop - began
+    results = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
+    (_, began, first), (_, _, stop) = results[0], results[-1]
+    return (stop - first) / (len(results) - 1) if len(results) > 1 else stop - began
 
 
 def isolated_latencies(predictor, batch):
@@ -299,16 +299,16 @@ def predict_all(predictor, library):
     return [int(one) for classes, *_ in fly(predictor, parts) for one in classes]
 
 
-def emit_accuracy(events, found, reference, labels, args):
+def emit_accuracy(events, predictions, reference, labels, args):
     labels = list(map(int, labels))
     events.emit(
         "accuracy",
         precision=args.precision,
         samples=len(labels),
-        correct=matches(found, labels),
+        correct=matches(predictions, labels),
         reference="fp32",
         reference_correct=matches(reference, labels),
-        agree=matches(found, reference),
+        agree=matches(predictions, reference),
         fit_iterations=args.fit,
     )
 
