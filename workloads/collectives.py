@@ -86,15 +86,15 @@ def time_exchange(exchange, training, events):
 
 def by_horovod(hvd, *, on_gpu):
     """``({operation: function(tensor, name)}, missing)`` of a framework's Horovod; the functions allocate their results."""
-    known = {
+    ops = {
         "all_gather": lambda tensor, name: hvd.allgather(tensor, name=name),
         "reduce_scatter": lambda tensor, name: hvd.reducescatter(tensor, op=hvd.Sum, name=name),
         "all_to_all": lambda tensor, name: hvd.alltoall(tensor, name=name),
     }
     if not hasattr(hvd, "reducescatter"):  # new in Horovod 0.26
-        del known["reduce_scatter"]
+        del ops["reduce_scatter"]
     if on_gpu:  # NCCL would keep buffers for each pair of GPUs, which the training does not need
-        del known["all_to_all"]
-    if len(known) == len(OPERATIONS):
-        return known, None
-    return known, "Horovod keeps memory for it as long as the training runs" if on_gpu else "this Horovod has none"
+        del ops["all_to_all"]
+    if len(ops) == len(OPERATIONS):
+        return ops, None
+    return ops, "Horovod keeps memory for it as long as the training runs" if on_gpu else "this Horovod has none"

@@ -51,20 +51,20 @@ def free_bytes(root="/"):
 
 def _groups(root):
     """(controllers, directory) of this process' own groups; controllers are None under v2. Omits v1 groups that are the whole host's."""
-    own = {}
+    own_paths = {}
     for line in (root / "proc/self/cgroup").read_text(encoding="ascii").splitlines():
         _, controllers, path = line.split(":", 2)
-        own.update(dict.fromkeys(controllers.split(","), path))
+        own_paths.update(dict.fromkeys(controllers.split(","), path))
     for line in (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         before, _, after = line.partition(" - ")
         (top, place), (kind, _, options) = before.split()[3:5], after.split(" ", 2)
         mount = root / place.lstrip("/")
-        if kind == "cgroup2" and "" in own:
-            yield None, _below(mount, top, own[""])
+        if kind == "cgroup2" and "" in own_paths:
+            yield None, _below(mount, top, own_paths[""])
         if kind == "cgroup":
             for controller in options.split(","):
-                if own.get(controller, "/") != "/":
-                    yield [controller], _below(mount, top, own[controller])
+                if own_paths.get(controller, "/") != "/":
+                    yield [controller], _below(mount, top, own_paths[controller])
 
 
 def _v2(group):

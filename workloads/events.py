@@ -167,7 +167,7 @@ class Events:
             size += length
         for rows in filter(None, lines):
             found = {column: [row[index] for row in rows] for index, column in enumerate(names)}
-            self.rows(name, {column: told for column, told in found.items() if any(v is not None for v in told)})
+            self.rows(name, {column: values for column, values in found.items() if any(v is not None for v in values)})
 
     def _write(self, prefix, record):
         self.stream.write(prefix + json.dumps(record, separators=(",", ":")) + "\n")
@@ -207,12 +207,12 @@ class Events:
 
     def window(self, step_seconds, **fields: object):
         """Emit a window; if its step times do not fit a line, they precede it."""
-        told = step_seconds and [round(seconds, 7) for seconds in step_seconds]
-        if told and len(told) > AT_ONCE:
-            for first in range(0, len(told), AT_ONCE):
-                self.emit("steps", window=fields["index"], seconds=told[first : first + AT_ONCE])
-            told = None
-        self.emit("window", step_seconds=told, **fields)
+        seconds_list = step_seconds and [round(seconds, 7) for seconds in step_seconds]
+        if seconds_list and len(seconds_list) > AT_ONCE:
+            for first in range(0, len(seconds_list), AT_ONCE):
+                self.emit("steps", window=fields["index"], seconds=seconds_list[first : first + AT_ONCE])
+            seconds_list = None
+        self.emit("window", step_seconds=seconds_list, **fields)
 
     def evaluation(self, iteration, losses):
         """Emit the losses on the shared batch after `iteration` iterations, one per device of this process."""

@@ -93,19 +93,19 @@ class ExitRequest:
     """Detects when to exit: end of standard input, SIGTERM or SIGINT."""
 
     def __init__(self):
-        self.woken, wake = os.pipe()
-        os.set_blocking(wake, False)
-        signal.set_wakeup_fd(wake)
+        self.wakeup, wakeup_end = os.pipe()
+        os.set_blocking(wakeup_end, False)
+        signal.set_wakeup_fd(wakeup_end)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: None)
-        self.inputs = [self.woken]
+        self.inputs = [self.wakeup]
         if not stat.S_ISCHR(os.fstat(0).st_mode):
             self.inputs.append(0)
 
     def wait(self, seconds):
         """Wait at most `seconds`; return whether the end came. Anything written to standard input is discarded."""
         ready, _, _ = select.select(self.inputs, [], [], seconds)
-        return self.woken in ready or (0 in ready and not os.read(0, 4096))
+        return self.wakeup in ready or (0 in ready and not os.read(0, 4096))
 
 
 def find_gpus(indices_wanted, hz, stopping):

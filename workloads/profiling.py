@@ -313,9 +313,9 @@ def warm_up(steps, *, after, window):
         return agree(seconds)
     seconds = []
     for _ in range(MAX_WINDOWS):
-        mine = steps.run(window)
-        slowest = steps.training.ranks.slowest(mine)
-        seconds.append(mine if slowest is None else slowest)
+        own_seconds = steps.run(window)
+        slowest = steps.training.ranks.slowest(own_seconds)
+        seconds.append(own_seconds if slowest is None else slowest)
         # Processes that can't agree must not each stop at a window of their own choice: the others would wait for them.
         if slowest is not None and agree(seconds):
             break

@@ -209,9 +209,9 @@ class Horovod(Alone):
 
     @contextlib.contextmanager
     def collectives(self, contexts):
-        known, missing = by_horovod(self.hvd, on_gpu=contexts[0].device_type == "gpu")
+        ops, missing = by_horovod(self.hvd, on_gpu=contexts[0].device_type == "gpu")
         yield (
-            {name: functools.partial(Collective, name, send, self, contexts[0]) for name, send in known.items()},
+            {name: functools.partial(Collective, name, send, self, contexts[0]) for name, send in ops.items()},
             missing,
         )
 

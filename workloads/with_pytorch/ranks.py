@@ -196,12 +196,12 @@ class Ddp(Alone):
             send(result, payload, group=group)
             return result
 
-        known = {
+        ops = {
             "all_gather": distributed.all_gather_into_tensor,
             "reduce_scatter": distributed.reduce_scatter_tensor,
             "all_to_all": distributed.all_to_all_single,
         }
-        runs = {name: functools.partial(send_into, send) for name, send in known.items()}
+        runs = {name: functools.partial(send_into, send) for name, send in ops.items()}
         yield {name: functools.partial(Collective, name, run, self, device) for name, run in runs.items()}, None
         distributed.destroy_process_group(group)
 
@@ -285,14 +285,14 @@ class Horovod(Alone):
 
     @contextlib.contextmanager
     def collectives(self, device):
-        known, missing = by_horovod(self.hvd, on_gpu=device.type == "cuda")
+        ops, missing = by_horovod(self.hvd, on_gpu=device.type == "cuda")
 
         def named(name, result, payload):
             del result  # Horovod allocates its own
-            return known[name](payload, f"probe.{name}.{payload.numel()}")
+            return ops[name](payload, f"probe.{name}.{payload.numel()}")
 
         yield (
-            {name: functools.partial(Collective, name, functools.partial(named, name), self, device) for name in known},
+            {name: functools.partial(Collective, name, functools.partial(named, name), self, device) for name in ops},
             missing,
         )
 

@@ -53,11 +53,11 @@ def rows(trace, marks, *, device, flop):
         found.append(row)
     operators = [row for row in found if row["kind"] == "op"]
     name_parents(operators)
-    known = {row["op"] for row in operators}
+    operator_numbers = {row["op"] for row in operators}
     for row in found:
         if row["kind"] == "op":
             row["flop"] = flop.get(row["op"])
-        elif row["op"] not in known:  # an annotation's number, or none
+        elif row["op"] not in operator_numbers:  # an annotation's number, or none
             row["op"] = None
     return found
 

@@ -141,7 +141,7 @@ class AdamW(Adam):
 
     def __init__(self, variables, *, weight_decay, **rates: float):
         super().__init__(variables, **rates)
-        self.kept = 1 - self.learning_rate * weight_decay  # share of a matrix that a step keeps
+        self.decay = 1 - self.learning_rate * weight_decay  # share of a matrix that a step keeps
 
     def scaled(self, loss):
         return loss
@@ -149,7 +149,7 @@ class AdamW(Adam):
     def apply(self, gradients):
         for variable in self.variables:
             if len(variable.shape) > 1:
-                put(variable, self.kept * variable)
+                put(variable, self.decay * variable)
         super().apply(gradients)
 
 

@@ -255,8 +255,8 @@ class Horovod(Alone):
 
     @contextlib.contextmanager
     def collectives(self):
-        known, missing = by_horovod(self.hvd, on_gpu=self.on_gpu)
-        yield {name: functools.partial(Collective, name, send, self) for name, send in known.items()}, missing
+        ops, missing = by_horovod(self.hvd, on_gpu=self.on_gpu)
+        yield {name: functools.partial(Collective, name, send, self) for name, send in ops.items()}, missing
 
     def leave(self):
         self.hvd.shutdown()

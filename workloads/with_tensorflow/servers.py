@@ -205,12 +205,12 @@ class PushPull:
 
 def assignment(sizes, servers):
     """Indices of variables for each server: largest first, each to the server with least so far."""
-    found, held = [[] for _ in range(servers)], [0] * servers
+    assigned, totals = [[] for _ in range(servers)], [0] * servers
     for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
-        emptiest = held.index(min(held))
-        found[emptiest].append(number)
-        held[emptiest] += sizes[number]
-    return found
+        emptiest = totals.index(min(totals))
+        assigned[emptiest].append(number)
+        totals[emptiest] += sizes[number]
+    return assigned
 
 
 def wait_for(address):
