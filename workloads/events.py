@@ -80,7 +80,7 @@ The sampler of a node (`monitor.py`), which is not a rank and uses rank 0, write
 
 monitor_start node, hz, gpus: [{index, uuid, name, power_limit_w, default_power_limit_w, counters, power_reading}], cores, sources ({source:
               null, or the reason why it is missing}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null,
-              `power_reading` "instant" or "usage" (on Ampere and later, the mean over the previous second)
+              `power_reading` "instant" or "usage" (the mean over the previous second on Ampere and later, except the A100)
 trouble       device ("gpu0", "host"), fields (names of columns), reason; once each, when they start to be missing
 monitor_stop  samples, seconds, cpu_s (its own)
 

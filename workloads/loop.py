@@ -205,8 +205,9 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     events.emit("first_step")
     if hasattr(training, "compiled"):
         events.emit("compiled", **training.compiled())
-    if found := (training.effects() if hasattr(training, "effects") else {}):
-        events.emit("techniques", effects=found)
+    effects = training.effects() if hasattr(training, "effects") else {}
+    if effects:
+        events.emit("techniques", effects=effects)
     timed = 0 if iterations else min(max(MIN_TIMED, warmup // TIMED_DIVISOR), warmup - 1)
     losses += [training.step() for _ in range(warmup - 1 - timed)]
     training.synchronize()

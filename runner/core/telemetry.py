@@ -82,7 +82,7 @@ class GpuTelemetry(Frozen):
     """One GPU over the measured span.
 
     The mean of `power_w` is `energy_j` ÷ `measured_s`; its ends are the smallest and the largest sample, which may not enclose the mean.
-    By `power_reading`, a sample is instantaneous, or NVML's usage: a mean over the last second on Ampere and later (nvmlDeviceGetPowerUsage);
+    By `power_reading`, a sample is instantaneous, or NVML's usage (nvmlDeviceGetPowerUsage): on Ampere, except the A100, and later a mean over the last second;
     None from samplers that only had the usage. Spans under 2 s have neither power nor energy.
     """
 
