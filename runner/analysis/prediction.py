@@ -33,7 +33,7 @@ _FIRST_BUCKET: Final = 2**20
 _BUCKET: Final = 25 * 2**20
 _SHARE_SD, _ERROR_SD = 0.1, 0.03
 FEWEST_POINTS: Final = 3
-"""With fewer measured points, the error of a prediction is unknown."""
+"""With fewer measured points, both shares of `Cost` are 0 and the error of a prediction is unknown."""
 
 
 class Wire(Frozen):
@@ -50,7 +50,7 @@ class Wire(Frozen):
         return self.label.split()[0].rstrip(",")
 
     def seconds(self, size_bytes: int, devices: int) -> float:
-        """Seconds of an all-reduce of `size_bytes` among `devices`, at least 2."""
+        """Seconds of an all-reduce of `size_bytes` among `devices`, two or more."""
         alone = exchange_seconds(self.probe, size_bytes) or 0.0
         latency = min(alone, self.probe[0].seconds)
         depth = math.log2(devices) / math.log2(self.devices)
@@ -122,7 +122,7 @@ class Cost(Frozen):
 
 
 class PredictedRow(Frozen):
-    """One scale: throughput in the run's unit, its 95 % interval, and the exposed communication of a step."""
+    """One scale: throughput in the run's unit, its 95 % interval, efficiency, and the exposed communication of a step in seconds."""
 
     devices: int
     throughput: float
@@ -156,7 +156,7 @@ def fit(points: Sequence[Point]) -> Cost:
 
 
 def held_out(points: Sequence[Point]) -> tuple[tuple[Point, float], ...]:
-    """Each point with the error of a fit to all other networks: predicted ÷ measured throughput, less 1."""
+    """Each point with the error of a fit to the points `alike` of all other networks: predicted ÷ measured throughput, less 1."""
     return tuple(
         (point, point.step_s / cost.step_s(point.one, point.wire, point.devices) - 1)
         for network in dict.fromkeys(point.one.network for point in points)
@@ -183,8 +183,8 @@ def predict(
 ) -> tuple[PredictedRow, ...]:
     """Predict the throughput of a training at some scales, from `throughput` and its interval on one device.
 
-    The interval combines the one-device interval with the held-out errors, as independent: those on wires of this kind, or all if these are
-    fewer than `FEWEST_POINTS`; it is None if all are fewer. `measured` holds (devices, throughput) pairs to show alongside.
+    Beyond one device, the interval combines `ci95` with the held-out errors, as independent: those on wires of this kind, or all if these
+    are fewer than `FEWEST_POINTS`; it is None if all are fewer. `measured` holds (devices, throughput) pairs to show alongside.
     """
     cost, measured_at = fit(alike(points, one)), dict(measured)
     held = held_out(points)

@@ -175,7 +175,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
 
 
 def version_of(record: RunRecord) -> str:
-    """The framework version that ran: the image's if the program reports the same, `2.13.0-cpu` for 2.13.0+cpu, else the program's."""
+    """The image's framework version, `2.13.0-cpu`, unless the program reports another than 2.13.0; empty for external commands."""
     requested = record.trial.version if isinstance(record.trial, Trial) else ""
     reported = record.provenance.framework_version
     return requested if reported is None or reported.startswith(requested.partition("-")[0]) else reported
@@ -198,7 +198,7 @@ def mode_in_words(record: RunRecord) -> str:
 
 
 def _title_and_setting(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
-    """Title and one-line setting of a matrix; `record` is of the smallest scale."""
+    """Title and one-line setting of a matrix, from its first record and a trial of its largest scale."""
     trial = record.trial
     if isinstance(trial, ExternalTrial):
         size, of = trial.batch_per_device or 0, "per device"
@@ -265,7 +265,7 @@ def _notes(trial: AnyTrial, rows: Sequence[Row], by_scale: Mapping[int, Sequence
 
 
 def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the scales whose step grows far more than its exchange takes alone: there the wires are not the limit."""
+    """Yield a note for each scale whose step grows far more than its exchange takes alone: there the wires are not the limit."""
     one = next((row.parts for row in rows if row.scale == 1 and row.parts), None)
     if one is None:
         return
@@ -380,7 +380,7 @@ def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
 
 
 def _medians(repeats: Sequence[Figures]) -> Figures:
-    """Median of each figure over the repeats, None if one repeat lacks it; percentiles keep the total number of timings."""
+    """Median of each float over the repeats, None if one lacks it; else the first repeat's value. Numbers of timings are summed."""
 
     def of(name: str) -> Any:
         values = [getattr(one, name) for one in repeats]

@@ -54,7 +54,7 @@ class Losses(Frozen):
 class Line(Compared):
     """One line's result; its ratio is to the first line, its gain to the previous one.
 
-    `losses` is None unless the plain program ran with at least `FEWEST_SEEDS` seeds on this data and batch.
+    `losses` is None on synthetic data, for the plain program, and unless that ran with `FEWEST_SEEDS` seeds, this one's among them.
     """
 
     gain: float | None
@@ -130,7 +130,7 @@ def _label(trial: Trial, previous: Trial | None) -> str:
 
 
 def _losses(runs: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Losses | None:
-    """Compare a line's losses with the plain program's at the same batch and seed; None for the plain program itself."""
+    """Compare a line's losses with the plain program's at the same batch and seed; None if there is nothing to compare."""
     trial, record = trial_of(runs[0]), runs[0][1]
     plain = [own for (_, _, batch, names), own in stages.items() if not names and batch == trial.batch_per_device]
     if trial.dataset is None or not plain or plain[0] is runs or record.validity.status == "invalid":

@@ -99,7 +99,7 @@ def gpu_of(record: RunRecord) -> str | None:
 
 
 def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:
-    """Everything but the GPU, including the training programs and locked requirements, of which a report may hold several versions."""
+    """What one training's runs share besides `identity`; a report may hold several versions of training programs and requirements."""
     return *_kind(record, trial), record.provenance.workloads_sha256, record.image.lock_sha256 or ""
 
 

@@ -73,9 +73,9 @@ class Verdict(Frozen):
 
 
 def judge(found: Diagnosis, baseline: Diagnosis | None = None) -> tuple[Verdict, ...]:
-    """Compare every node with the others, slowest first within a figure, then with a baseline if there is one.
+    """Compare every node with the others, slowest first within a figure, then with a baseline, if any, in the order of names.
 
-    Raises RequestError: too few rounds for an interval, or a baseline of another trial or device.
+    Raises RequestError: too few rounds for an interval, here or in the baseline, or a baseline of another trial or device.
     """
     if baseline:
         refuse_other(baseline, what=found.what, device=found.device)

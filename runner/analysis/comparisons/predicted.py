@@ -38,7 +38,7 @@ class Prediction(Frozen):
 def predicted(run: RunRecord, records: Sequence[RunRecord], *, wire: str | None, devices: Sequence[int]) -> Prediction:
     """Predict a one-device run at some scales over a wire, from all usable records.
 
-    Raises RequestError: the run cannot be predicted, no run on file reports when its gradients are ready, or the wire was never probed.
+    Raises RequestError: the run cannot be predicted, no run on file reports when its gradients are ready, or no single probed wire matches.
     """
     usable = [record for record in records if _trains(record)]
     own = [record for record in usable if record.trial.key == run.trial.key and record.trial.world_size == 1]
@@ -172,7 +172,7 @@ def _label(record: RunRecord) -> str:
 
 
 def _wire(records: Sequence[RunRecord], wanted: str | None, model: str) -> Wire:
-    """The wire of that name, as probed among the most devices, preferably by a training of this network.
+    """The wire of that label or prefix, or the only one, as probed among the most devices, preferably by a training of `model`.
 
     Raises RequestError: no wire was probed, none has this prefix, or several do.
     """

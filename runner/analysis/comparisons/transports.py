@@ -77,7 +77,7 @@ class ComparedRow(Frozen):
 
 
 class Comparison(Frozen):
-    """The transports of one matrix that differ in nothing else: by scale, in run order.
+    """The transports of one training that differ in nothing else: by scale, in run order.
 
     Ratios are to `first`; `baseline` is the same training on one device, the baseline of efficiency; None if none is on file.
     """
@@ -168,7 +168,7 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
 
 
 def compare(found: Sequence[Curve]) -> Comparison:
-    """Compare the curves of one matrix side by side; requires at least two."""
+    """Compare curves side by side; requires at least two."""
     summaries = [summarize(curve.runs) for curve in found]
     rows = []
     for scale in sorted({record.trial.world_size for curve in found for _, record in curve.own}):

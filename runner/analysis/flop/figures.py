@@ -35,7 +35,7 @@ _MAKER: Final = re.compile(r"^(?:NVIDIA |Tesla |GeForce )+")
 class GpuPeak(Frozen):
     """The peaks of one GPU model."""
 
-    name: str  # regular expression over the driver's whole name, without the leading brand words
+    name: str  # regular expression over the driver's whole name, without leading "NVIDIA", "Tesla" and "GeForce"
     tflops: dict[Arithmetic, Positive]  # dense
     tensor: tuple[Arithmetic, ...] = ()  # precisions computed on the tensor cores
     bandwidth_gb_s: Positive  # memory bandwidth in 1e9 bytes a second

@@ -154,7 +154,7 @@ def watch(
 def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:
     """Speedup and efficiency of one run over its baseline, never clamped, and without an interval, which takes several runs.
 
-    Both are None for an invalid or concurrent run, and without a usable baseline.
+    Both are None for an invalid or concurrent run, without a baseline with windows, and if the two are incomparable (`withheld`).
     """
     measurement = graded.measurement
     nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)
@@ -228,7 +228,7 @@ def _counts(record: RunRecord) -> Iterator[tuple[tuple[str, str], int]]:
 
 
 def _count(value: Any) -> int:
-    """The length of a list, or of all lists by rank; else 1 for a value and 0 for None."""
+    """The length of a list, or of all lists of a mapping, where any other value counts as one; else 1 for a value and 0 for None."""
     if isinstance(value, Mapping):
         return sum(len(one) if isinstance(one, tuple) else 1 for one in value.values())
     return len(value) if isinstance(value, tuple) else int(value is not None)

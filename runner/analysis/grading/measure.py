@@ -1,8 +1,8 @@
 """Events of one run → its `Measurement`, and where the time of a step went. Pure; the definitions of the figures are in `metrics`.
 
 A step of a synchronous job ends when its slowest rank has computed and all gradients have been exchanged. A rank's computation without any
-exchange is timed separately (event `compute`), and so is the exchange alone (event `bandwidth`). If a step is shorter than those passes, or
-longer by less than their spread, the exchange's share of it can't be determined.
+exchange is timed in separate passes (event `compute`), and so is the exchange alone (event `bandwidth`). If a step is shorter than those
+passes of computation, or longer by no more than their spread, the exchange's share of it can't be determined.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ALONE = ("input_alone", "latency", "generation")
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> Measurement:
-    """Compute every figure of a run; throughput is in `unit`, e.g. `images/s`.
+    """Compute every figure of a run except `flop`; throughput is in `unit`, e.g. `images/s`.
 
     `started` is the runner's monotonic clock in seconds when it began to create the first container.
     """
@@ -337,7 +337,7 @@ def _one_device(known: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
 
 
 def _several_devices(known: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
-    """A step's time beyond its input and the slowest rank's pass is communication, if it exceeds the spread of those passes."""
+    """A step's time beyond the slowest rank's pass is input, then communication, if it exceeds the spread of the passes."""
     if known.input_waited_s is None or not passes:
         missing = "how long it waited for input" if passes else "how long a pass without any exchange takes"
         return {"inseparable": f"the program does not tell {missing}"}

@@ -48,7 +48,7 @@ AnyWindow = TypeVar("AnyWindow", bound=Window | RawWindow)
 
 @dataclass(frozen=True)
 class GlobalWindows:
-    """The windows of all ranks as one sequence, (windows,) each; seconds run from the barrier to the slowest rank's end, without pauses.
+    """The windows of all ranks as one sequence (`global_windows`), (windows,) each: the slowest rank's end closes one, pauses are left out.
 
     `first_*` describe each window's first step: its share of the samples, and its seconds on the slowest rank; None if untimed.
     """
@@ -147,12 +147,12 @@ def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows],
 
 
 def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) -> Steadiness:
-    """Find where the steady state begins, within the first `most_left_out` of the measured seconds.
+    """Find where the steady state begins, within the first `most_left_out` of the measured seconds and the first half of the windows.
 
     The number of dropped windows minimizes the marginal standard error of the rest (MSER: K. P. White, "An effective truncation heuristic
-    for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time, not in windows: if they are unequal, a few can
-    be most of the run. The state is steady if the later half of the kept windows is within 5 % of the earlier; if it never is, or if
-    dropping windows does not change the rate, all windows count.
+    for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time as well: of unequal windows, a few can be most
+    of the run. The state is steady if there are `MIN_STEADY_WINDOWS` and the later half of the kept ones is within 5 % of the earlier; if it
+    is not, or if dropping windows changes the rate by less than `TRANSIENT`, all windows count.
     """
     times = windows.seconds / windows.samples
     count, total = len(times), float(windows.seconds.sum())

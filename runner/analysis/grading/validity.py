@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 # Ranks that train one model hold the same weights, up to summation order.
 NORM_TOLERANCE: Final = 1e-5
-# Their losses on one batch differ by rounding in other summation orders: of fp32 and tf32, and of half precision.
+# Their losses on one batch differ only by rounding in other summation orders: at most by this share of the largest.
 LOSS_TOLERANCE: Final = {"fp32": 1e-3, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2, "fp8": 1e-2}
 # Share of the largest score by which another summation order may change a score.
 CACHE_TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 1e-1}
-# Rows of a profiling pass that are work; the others show where in a step it belongs, or which call issued it.
+# Kinds of rows of a profiling pass that are work; the others show where in a step it belongs, or which call issued it.
 WORK: Final = ("kernel", "copy", "set", "op")
 
 # A smaller share is a single sample at an unlucky moment.
@@ -99,7 +99,7 @@ def _faults(trial: Trial, measurement: Measurement, transport: Transport, worklo
 
 
 def _diverged(trial: Trial, measurement: Measurement) -> Iterator[str]:
-    """Yield why synchronous ranks do not hold one model: their gradients were not averaged."""
+    """Yield if the weights are not finite, or why synchronous ranks do not hold one model: their gradients were not averaged."""
     norms = [norm for norm in measurement.parameter_norms.values() if norm is not None and math.isfinite(norm)]
     if len(norms) < len(measurement.parameter_norms) and trial.dialect is None:
         yield "the weights are not finite at the end"
@@ -126,7 +126,7 @@ def _shared_losses(measurement: Measurement) -> dict[int, list[float]]:
 
 
 def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> Iterator[str]:
-    """Yield what is wrong with the losses, if the program has any, and with the requested epochs."""
+    """Yield what is wrong with the losses of a training and its requested epochs, or with the cached scores of inference."""
     if trial.mode == "infer":
         yield from cache_faults(measurement, trial.precision)
         return
@@ -150,7 +150,7 @@ def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> 
 
 
 def cache_faults(measurement: Measurement, precision: Precision) -> Iterator[str]:
-    """Yield if cached keys and values change a language model's scores: then it answers something else, just as fast."""
+    """Yield if cached keys and values change a language model's scores, or if none were compared: it may answer something else, as fast."""
     most = CACHE_TOLERANCE.get(precision, 0.0)
     differs = measurement.cache_difference
     if any(one.new_tokens for one in measurement.generation) and not (differs is not None and differs <= most):
@@ -287,7 +287,7 @@ def telemetry_doubts(telemetry: Telemetry | None, *, shared: bool = False) -> tu
 
 def _gpu_doubts(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
     limit, default = gpu.power_limit_w, gpu.default_power_limit_w
-    # Whether the power limit was set below the default; if the default is unknown, no.
+    # Whether the power limit was set below the default; an unknown default counts as no.
     limited = limit is not None and default is not None and limit < default
     for reason, percent in (gpu.slowdown_percent or {}).items():
         # Running at the default power cap does not degrade a run, however often the cap binds.
@@ -314,7 +314,7 @@ def unsampled_pods(containers: Sequence[ContainerSpec]) -> tuple[str, ...]:
 def cpu_time_taken_from_job(
     trial: Trial, measurement: Measurement, watched: Telemetry | None, containers: Sequence[ContainerSpec]
 ) -> tuple[str, ...]:
-    """CPU time that others took from the cores reserved by a CPU job on one machine, if all its containers reported their own.
+    """Say what others took of the cores reserved by a CPU job on one machine (`cpu_time_taken`), if all its containers reported theirs.
 
     Between nodes, even emulated ones, the kernel processes packets on any core: that is the job's time, but in no container's figure.
     """
@@ -329,7 +329,7 @@ def cpu_time_taken_from_job(
 
 
 def cpu_time_taken(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
-    """CPU time that others took from the cores of a job on one machine: the cores' busy time less `used_s`, the job's own.
+    """Say if others took over `OTHERS_SHARE` of the time of a job's cores: the cores' busy time less `used_s`, the job's own.
 
     `used_s` covers all measured windows, including uncounted ones: this errs towards blaming others too little.
     """

@@ -5,7 +5,7 @@ counter's traffic is its latest stop less its earliest start, once per node. NCC
 NET) in the formats of NCCL 2.3 to 2.28; real lines of each are in tests/golden/nccl.
 
 NVLink is counted by NVML, per GPU; network interfaces, RDMA ports and the loopback by the kernel; PCIe by the run's samplers, as rates from
-GPM or DCGM, so it is a bound and not a count. Shared memory and process memory have no counter.
+GPM or DCGM, or by NVML on GPUs without GPM: a bound, not a count of the measured time. Shared and process memory have no counter.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def measured_iterations(trial: Trial, events: Sequence[Event]) -> int:
 
 
 def contributed_bytes(trial: Trial, events: Sequence[Event]) -> int | None:
-    """Bytes that each device contributes in the measured windows; None if the program reports nothing about its network.
+    """Bytes that each device contributes in the measured windows; None without a `RunStart`, which tells the size of the model.
 
     Every device sends and receives at least this much, whatever the algorithm: its own part has to reach the others, and the sum has to
     reach it. If the program reports only its parameters, they are counted as fp16.

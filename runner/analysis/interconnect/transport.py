@@ -1,9 +1,9 @@
 """Evidence → the transport that carried the gradients of a run. Pure.
 
 Only what can be proved is claimed, and all evidence has to agree. Within a node, the library's report is checked against the counters of
-every wire. If a faster wire than the reported one moved the gradients, or the reported one did not, the report is contradicted and the run
-is invalid. A wire without a counter (shared memory, PCIe without samplers) is proved if the library reports it and every other wire was
-counted, and idle. If such a counter is missing, the transport is `unknown`, with what is missing.
+every wire. If a faster wire than the reported one moved any of the gradients, or the reported one did not move them, the report is
+contradicted and the run is invalid. A wire without a counter (shared memory, PCIe without samplers) is proved if the library reports it and
+every other wire was counted, and idle. If a counter that has to agree is missing, the transport is `unknown`, with what is missing.
 
 Between nodes, the gradients have to leave each node through counted interfaces or RDMA ports. If NCCL names the kind, these must have moved
 as many bytes as the gradients have; otherwise the interface or port that did is the transport. A run in which none did, or in which a
@@ -66,7 +66,7 @@ class Observed:
     sent: Mapping[str | None, NodeSent]  # by node; a lone node is None
     needed: int | None  # bytes that each device contributes in the measured windows
     least: int | None  # bytes that must cross between the nodes, or the devices of one
-    own: frozenset[str]  # UUIDs of the GPUs that the run used; empty if unknown
+    own: frozenset[str]  # UUIDs of the GPUs that the run used; empty if unknown, or on several nodes
     linked: bool  # whether any of them has an NVLink; True if unknown
     iterations: int  # between the readings of the counters
 

@@ -22,7 +22,7 @@ _DIRECTIONS: Final[dict[Category, Direction]] = {
     "copy_ptop": "PtoP",
     "copy_htoh": "HtoH",
 }
-# A function's versioned and per-thread-stream variants, and nsys's callback ids, are stripped: cuMemcpyHtoDAsync_v2_ptsz,
+# Suffixes of versioned and per-thread-stream variants, and nsys's callback ids, are stripped: cuMemcpyHtoDAsync_v2_ptsz,
 # cudaStreamSynchronize_v3020.
 _VARIANT: Final = re.compile(r"(_v\d+|_pts[zd])+$")
 

@@ -156,7 +156,7 @@ def _gpu_use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) ->
 
 
 def _total_use(found: list[GpuUse]) -> GpuUse:
-    """Combine all GPUs: seconds are summed, shares weighted by the seconds that they refer to."""
+    """Combine all GPUs: seconds are summed, shares weighted by the seconds that they refer to, kernels per step averaged."""
     busy_s, elapsed_s = math.fsum(use.busy_s for use in found), math.fsum(use.elapsed_s for use in found)
     own = math.fsum(use.own_compute_percent * use.elapsed_s for use in found)
     joint = None

@@ -107,7 +107,7 @@ def _region_seconds(rank: int, region: str, events: Sequence[Event], rows: Rows)
 
 
 def _steps(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> Steps | None:
-    """Mean step time with and without the profiler, over all steps of all ranks."""
+    """Mean step time with and without the profiler, over all steps of all ranks; None unless every rank ended its pass."""
     profiled = [seconds for stop in stops.values() for seconds in stop.step_seconds]
     plain = [seconds for start in starts.values() for seconds in start.plain_step_seconds]
     if not profiled or set(stops) != set(starts):

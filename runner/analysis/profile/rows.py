@@ -5,7 +5,7 @@ Added columns:
     end        start + duration
     category   of kernels, copies, memsets and operators (`classify`)
     region     the region in which a piece of work was issued; None outside all. A kernel runs later than the thread that issued it, so its
-               call (`correlation`) decides, else its operator (`op`); an operator's own start decides for itself.
+               call (`correlation`) decides, else its operator (`op`), else its own start. An operator's region is that of its own start.
     own        seconds of an operator outside its child operators (`parent`): torch.profiler's self time. Counting leaves alone would miss
                work: a convolution that allocates its result has a child.
 """

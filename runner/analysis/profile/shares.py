@@ -72,7 +72,7 @@ def regions(
     *,
     iterations: Mapping[int, int],
 ) -> tuple[RegionUse, ...]:
-    """Time by region of a step, in step order; `seconds` are of `work`, `iterations` are the profiled ones by rank.
+    """Time by region of a step, in step order, then outside all; `seconds` are of `work`, `iterations` are the profiled ones by rank.
 
     Regions that programs `timed` with synchronized devices take precedence over the durations of the `passages`.
     """

@@ -6,7 +6,7 @@ There are three kinds of quantity:
 - a *mean* covers the time since the previous sample (pipe utilisation): constant between samples;
 - a *counter* is a running total (joules, bytes): its increase, interpolated at the span's edges linearly or by a gauge of its rate.
 
-Time without samples is never filled: a mean covers the rest, a sum is None, and `why` names the gap.
+Time without samples is never filled: a mean is over the rest, a sum is None, and `why` names the gap.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Series:
         return Found(_range(levels[counts], avg), _gap(float(overlap[known].sum()), span))
 
     def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
-        """Increase of a counter; None if it fell, or if an edge of the span lies in a gap.
+        """Increase of a counter; None if it fell, the clock went back, or an edge of the span lies in a gap.
 
         The increase between the readings around an edge is split in proportion to `rate`, a more finely sampled gauge of the counter's
         rate.
@@ -130,12 +130,12 @@ class Series:
         t, values = self._known()
         steps = np.diff(t)
         rise = np.divide(np.diff(values), steps, out=np.full(len(steps), np.nan), where=steps > 0)
-        # The interval of a counter reset is unknown.
+        # Across a reset of the counter, the rate is unknown.
         rise[rise < 0] = np.nan
         return Series(t, np.concatenate([[np.nan], rise]), self.period_s) if len(t) else self
 
     def growth(self, span: Span) -> Found[float]:
-        """Increase of a rare-event counter between the readings just outside the span, or the outermost available ones."""
+        """Increase of a rare-event counter between the readings just outside the span, or the outermost available; None if it fell."""
         if wrong := self._clock_error(span):
             return Found(None, wrong)
         t, values = self._known()
@@ -157,7 +157,7 @@ class Series:
         return seconds
 
     def lowest(self, span: Span, amount: Callable[[Span], Found[float]]) -> Found[float]:
-        """The lowest `amount` (`integral` or `risen`) over one second of the span that begins or ends at a sample."""
+        """The lowest `amount` (`integral` or `risen`) in one second of the span that begins or ends at a sample or the span's edge."""
         if span.seconds < SECOND:
             return Found(
                 None, f"{span.seconds:.3g} s before the job are too short to measure idle power; 1 s is needed"
@@ -414,7 +414,7 @@ def _rounded(value: float | None) -> int | None:
 def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Collection[str]) -> GpuTelemetry:
     """Compute every figure of one GPU; `device.missing` lists the unavailable ones.
 
-    `idle` is when nothing ran; `own` identifies the job's containers (`Outcome.containers`).
+    `idle` is when nothing ran on it; `own` identifies the job's containers (`Outcome.containers`).
     """
     measured = device.measured
     # The counter is read twice a second, and power may rise severalfold between two readings.
@@ -458,7 +458,7 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
 
 
 def _traffic(device: Device, wire: str) -> int | None:
-    """Bytes in the span by the wire's counter, else by its rate."""
+    """Bytes in the span by the wire's counter, else by its rate if that was sampled throughout."""
     counted = device.measured.total(device.series(f"{wire}_bytes").risen)
     if counted.value is None:
         rate = device.measured.overall(device.series(f"{wire}_rate").mean)
@@ -468,7 +468,7 @@ def _traffic(device: Device, wire: str) -> int | None:
 
 
 def _slowdowns(device: Device) -> dict[str, float] | None:
-    """Percent of the span in which each reason held the clocks down: a sample's reasons hold until the next sample."""
+    """Percent of the sampled time in which each reason held the clocks down: a sample's reasons hold until the next sample."""
     series = device.series("slowdown_bits")
     # Checked like a gauge, for a clock that went back and for gaps.
     if device.evaluate_series("slowdown_bits", series, lambda own: device.measured.overall(own.gauge)) is None:
@@ -480,7 +480,7 @@ def _slowdowns(device: Device) -> dict[str, float] | None:
 
 
 def _foreign_processes(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...] | None:
-    """The GPU's processes within the span that belong to none of the job's containers."""
+    """The GPU's processes within the span that belong to none of the job's containers, without those of unknown owner; None if unknown."""
     measured = device.measured.whole
     inside = (device.t >= measured.start - PROCESSES_EVERY_S) & (device.t <= measured.end)
     lists = [one for one, counts in zip(device.lists("processes"), inside, strict=True) if counts and one is not None]

@@ -1,6 +1,6 @@
 """Events and samples of all nodes → `Telemetry`; the telemetry of several repeats pooled into one.
 
-Finds when each node was measured, on its own clock, its devices, their totals, and the reason for each missing figure.
+Finds when each node was measured, on the node's clock, the figures of its devices, their totals, and why figures are missing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def summarize(
         samples: processed by all ranks in the counted windows, in the unit of the throughput.
         seconds: duration of those windows.
         device: the kind of device that trained: its energy is the run's.
-        own: identifiers of the job's containers as the kernel shows them (`Outcome.containers`); all other processes are foreign.
+        own: identifiers of the job's containers as the kernel shows them (`Outcome.containers`); any other process on a GPU is foreign.
     """
     if not spans:
         return None
@@ -169,8 +169,8 @@ def _reasons(columns: Collection[str], why: str | None) -> dict[str, str]:
 def pool(repeats: Sequence[Telemetry | None]) -> Telemetry | None:
     """Pool the telemetry of repeats; None if no repeat has any.
 
-    A mean or an extreme is over the repeats that have it. A sum is None unless all repeats have it, and so is power, which combines energy
-    and samples. Facts (name, limits) are those of the first repeat that used the device. `spans` is empty: each record keeps its own.
+    Means and extremes are over the repeats that have them. A device's sums and power are None unless all repeats that report it have them;
+    the total energy is None unless all repeats have it. Facts (name, limits) are the first repeat's. `spans` stays in the records.
     """
     runs = [run for run in repeats if run]
     if not runs:
@@ -237,7 +237,7 @@ def _pooled_values(name: str, values: Sequence[Any], seconds: Sequence[float]) -
 def node_spans(
     events: Sequence[Event], *, monitors: Mapping[str, str], first_window: int, started: float
 ) -> tuple[NodeSpans, ...]:
-    """Find each node's counted windows and its idle time before the job, sorted by node; empty without samplers or counted windows.
+    """Find when each node was measured and when it was idle before the job, sorted by node; empty without samplers or counted windows.
 
     Args:
         events: all events of all ranks and samplers.
@@ -279,7 +279,7 @@ def node_spans(
 
 
 def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
-    """Yield the pauses between consecutive windows: from the slowest rank's end to the first rank's next start."""
+    """Yield the pauses of more than `PAUSE_S` between windows: from the slowest rank's end to the first rank's next start."""
     starts: dict[int, float] = {}
     ends: dict[int, float] = {}
     for window in windows:
@@ -291,7 +291,7 @@ def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
 
 
 def _idle_until(sampler: MonitorStart | None, end: float) -> Span | None:
-    """Return the span from the sampler's start to `end` on the node's clock; None if the sampler started later."""
+    """Return the span from the sampler's start to `end` on the node's clock; None if it started later, or is unknown."""
     return Span(start=sampler.t, end=end) if sampler and end > sampler.t else None
 
 
