@@ -58,9 +58,7 @@ class Row(Frozen):
     throughput: float | None = None  # of all devices, in `unit`
     throughput_ci95: Interval | None = None
     unit: str = "images/s"
-    training_time_s: float | None = (
-        None  # from the first iteration's start to the last one's end, median of the repeats
-    )
+    training_time_s: float | None = None  # of the measured windows without pauses, median of the repeats
     speedup: float | None = None  # relative to one device
     speedup_ci95: Interval | None = None
     efficiency: float | None = None

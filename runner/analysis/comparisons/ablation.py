@@ -1,9 +1,9 @@
 """Records on file → the `Ablation`s among them: runs of one training that differ in techniques, precision and batch only. Pure.
 
-Lines are sorted by precision, number of techniques and batch; each is compared with the first line (the plain program, if it ran) and with
-the previous one. A line learns what the plain program learns if its losses on real data differ from the plain program's with the same seed
-by no more than those of two plain seeds do, both in root mean square and in the mean: the mean exposes a line that learns slightly less in
-every step.
+Lines are sorted by precision, number of techniques and batch; each is compared with the first line (the plain program, if it ran at the
+first precision) and with the previous one. A line learns what the plain program learns if its losses on real data differ from the plain
+program's with the same seed by no more than those of two plain seeds do, both in root mean square and in the mean: the mean exposes a line
+that learns slightly less in every step.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Line(Compared):
 
 
 class Ablation(TrainingComparison):
-    """One training, a line per precision, set of techniques and batch; the plain program first, if it ran."""
+    """One training, a line per precision, set of techniques and batch; the plain program first, if it ran at the first precision."""
 
     rows: tuple[Line, ...]
 

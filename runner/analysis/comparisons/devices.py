@@ -1,7 +1,7 @@
 """Records on file → the `Devices` among them: one-GPU trainings that ran on several GPUs of a kind, one GPU at a time. Pure.
 
-A confidence interval holds for the GPUs that its runs used. If all ran on one GPU, it does not predict another GPU of that kind; this
-comparison does.
+A confidence interval holds for the GPUs that its runs used. If all ran on one GPU, it does not predict another GPU of that kind; how much
+such GPUs differ is what this comparison shows.
 """
 
 from __future__ import annotations

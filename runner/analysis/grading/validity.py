@@ -329,7 +329,7 @@ def cpu_time_taken_from_job(
 
 
 def cpu_time_taken(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
-    """Say if others took over `OTHERS_SHARE` of the time of a job's cores: the cores' busy time less `used_s`, the job's own.
+    """Say if others took more than `OTHERS_SHARE` of the time of a job's cores (their busy time less `used_s`, its own), or if that is unsure.
 
     `used_s` covers all measured windows, including uncounted ones: this errs towards blaming others too little.
     """

@@ -2,7 +2,7 @@
 
 Evidence is kept as reported, and what nodes sent is summed: all ranks of a node read the same counters, each at its own moment, so that a
 counter's traffic is its latest stop less its earliest start, once per node. NCCL's lines are those of its log (INFO, subsystems INIT and
-NET) in the formats of NCCL 2.3 to 2.28; real lines of each are in tests/golden/nccl.
+NET) in the formats of NCCL 2.3 to 2.28; real lines, from 2.4 on, are in tests/golden/nccl.
 
 NVLink is counted by NVML, per GPU; network interfaces, RDMA ports and the loopback by the kernel; PCIe by the run's samplers, as rates from
 GPM or DCGM, or by NVML on GPUs without GPM: a bound, not a count of the measured time. Shared and process memory have no counter.
