@@ -378,7 +378,7 @@ def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
 
 
 def _medians(repeats: Sequence[Figures]) -> Figures:
-    """Median of each float over the repeats, None if one lacks it; else the first repeat's value. Numbers of timings are summed."""
+    """Median of each float over the repeats (None if one lacks it), the first repeat's other values; numbers of timings are summed."""
 
     def of(name: str) -> Any:
         values = [getattr(one, name) for one in repeats]

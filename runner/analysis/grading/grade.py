@@ -154,7 +154,7 @@ def watch(
 def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:
     """Speedup and efficiency of one run over its baseline, never clamped, and without an interval, which takes several runs.
 
-    Both are None for an invalid or concurrent run, without a baseline with windows, and if the two are incomparable (`withheld`).
+    Both are None for an invalid or concurrent run, without a usable baseline, and if the two are incomparable (`withheld`).
     """
     measurement = graded.measurement
     nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)

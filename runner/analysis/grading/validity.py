@@ -329,7 +329,7 @@ def cpu_time_taken_from_job(
 
 
 def cpu_time_taken(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
-    """Say if others took more than `OTHERS_SHARE` of the time of a job's cores (their busy time less `used_s`, its own), or if that is unsure.
+    """Say if others used more than `OTHERS_SHARE` of a job's cores: their busy time less its own (`used_s`); or if the span is too short.
 
     `used_s` covers all measured windows, including uncounted ones: this errs towards blaming others too little.
     """
