@@ -20,7 +20,7 @@ def cache_dir() -> Path:
 
 @cache
 def suite_digest() -> str:
-    """Hash the runner's source: another version may derive other things from the same records."""
+    """Hash the runner's Python source: another version may derive other things from the same records."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())

@@ -14,8 +14,8 @@ Role = Literal["worker", "scheduler", "server", "daemon", "tool", "monitor"]
 IMAGE_USER: Final = "10001:10001"
 # Home of every job: the only writable directory of a read-only container.
 HOME: Final = "/tmp"  # noqa: S108 - inside of a container
-# Runner and nodes exchange heartbeats every BEAT_S seconds; after SILENCE_S without one the other end counts as lost. A node that is cut off is
-# free within about 15 s, 5 s more if its program ignores SIGTERM.
+# In a run on several nodes, the runner sends each container a heartbeat and checks each engine every BEAT_S seconds. After SILENCE_S without one
+# or an answer, the other end counts as lost. A node that is cut off is free by then, or 5 s later if its program ignores SIGTERM.
 BEAT_S: Final = 3.0
 SILENCE_S: Final = 12.0
 # Default size of /dev/shm in MiB.
@@ -37,7 +37,7 @@ class Mount(Frozen):
 
 
 class ContainerSpec(Frozen):
-    """One container (or, without a container engine, one process tree) of a run, which succeeds if all containers but daemons exit 0.
+    """One container (or, without a container engine, one process tree) of a run, which succeeds if all containers but daemons and monitors exit 0.
 
     `network` is `none` (its own namespace with only a loopback), `container:<name>` (that container's), `host` (a job on several hosts),
     `pod` (a Kubernetes pod's) or the name of a network that the run created.
@@ -63,7 +63,7 @@ class ContainerSpec(Frozen):
     joined: bool = False  # whether other containers of the run share its network
     hostname: str | None = None
     aliases: tuple[str, ...] = ()  # its host names on the run's own network
-    link: Link | None = None  # limits on its traffic in that network
+    link: Link | None = None  # rate limit and delay of what it sends in that network
     net_admin: bool = False  # whether it may configure its network namespace
     verbs: bool = False  # whether it may use the host's RDMA adapters, and lock the memory that they access
     keys: str | None = None  # folder, in memory only, where the lease stores the keys that the runner sends it

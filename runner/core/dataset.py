@@ -97,7 +97,7 @@ def refuse_closed(path: Path) -> None:
 
 
 def refuse_closed_folders(folders: Sequence[Path], *, user: str) -> None:
-    """Refuse to mount folders that jobs of a user may not read. The RequestError gives the command that makes one readable."""
+    """Refuse to mount folders that jobs may not read if `user` is the images' own. The RequestError gives the command that makes one readable."""
     for folder in folders:
         if user == IMAGE_USER and folder.is_dir():
             refuse_closed(folder)
@@ -114,7 +114,7 @@ def _refusal(path: Path, step: str) -> str:
 
 
 class _Files:
-    """The files of a data set below `root`, all readable by the job. `digest` is over their names and sizes."""
+    """The files of a data set below `root`, with `by_others` all readable by other users. `digest` is over the names and sizes of added files."""
 
     def __init__(self, root: Path, *, by_others: bool) -> None:
         self.digest = hashlib.sha256()
@@ -142,7 +142,7 @@ class _Files:
 
 
 def place(path: Path) -> Path:
-    """Return the folder that a job needs to read a data set: the data set itself, or the folder of a packed one and its index."""
+    """Return the path that a job needs to read a data set: the data set itself, or the folder of a packed one and its index."""
     return path.parent if path.suffix in PACKED else path
 
 

@@ -18,7 +18,7 @@ from runner.core.errors import RequestError, is_utf8, one_line, printable, short
 
 
 class Frozen(BaseModel):
-    """A value: immutable, without unknown keys, and with finite numbers only, even if they are parsed from text."""
+    """A value: immutable, without unknown keys, and with finite numbers only, including those parsed from text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -45,7 +45,7 @@ _KINDS: Final = bytes(
     next((ord(kind) for kind, own in _BYTES_OF_KIND.items() if byte in own), ord(" ")) for byte in range(256)
 )
 _SUSPECT: Final = (b" " + b"0" * 19, b"~", b"Cc", b"Ss")
-# A text that pydantic would parse as an integer beyond 64 bits.
+# A text that pydantic may parse as an integer beyond 64 bits; some of these fit.
 _HUGE_INTEGER: Final = re.compile(r"\s*[+-]?[\d_]{19,}(?:\.\d*)?\s*")
 _INT64_LIMIT: Final = 2**63
 _Value = TypeVar("_Value")
@@ -73,7 +73,7 @@ class Once(Generic[_Value, _Made]):
 def load_fields(text: str, *, parse_float: Callable[[str], float | None] | None = None) -> dict[str, Any]:
     """Parse a JSON object, and strip terminal control sequences from its texts.
 
-    Raises ValueError for an integer beyond 64 bits, for text that is not UTF-8, and, unless `parse_float` converts it, for a non-finite number.
+    Raises ValueError for an integer beyond 64 bits, for text that is not UTF-8, and for a non-finite number unless `parse_float` converts it.
     """
     read = parse_float or _finite
     fields: dict[str, Any] = (
@@ -95,7 +95,7 @@ def is_plain(text: str) -> bool:
 
 
 def is_plain_except_floats(text: str) -> bool:
-    """Whether a JSON text contains no terminal control sequence and no integer beyond 64 bits; a `Frozen` itself refuses all else."""
+    """Whether a JSON text contains no terminal control sequence, no surrogate and no integer beyond 64 bits; a `Frozen` itself refuses the rest."""
     kinds = text.encode(errors="surrogatepass").translate(_KINDS)
     return not any(refused in kinds for refused in _SUSPECT) and not (
         "\\" in text and any(code in text for code in _ESCAPES)

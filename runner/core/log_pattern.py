@@ -1,4 +1,4 @@
-"""`LogPattern`: reads a log that is in no dialect by regular expressions whose named groups say what each value is."""
+"""`LogPattern`: how to read a log that is in no dialect, by regular expressions whose named groups say what each value is."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ class Interval(Frozen):
 class RawWindow(Frozen):
     """One window of one rank as the program reported it.
 
-    `start` is in seconds of that rank's monotonic clock; `units` is the amount that throughput counts, if not samples. `first_step_s`, the
-    time of the first of its `iterations`, shows the cost of closing a window; None if the program can't time steps.
+    `start` is in seconds of that rank's monotonic clock; `units` is the amount that throughput counts, if not samples. `first_step_s`, the time
+    of the first of its `iterations`, shows the cost of closing a window; None if the program can't time steps. Older records have neither.
     """
 
     rank: int
@@ -143,7 +143,7 @@ class StepParts(Frozen):
 
     Attributes:
         step_s: wall time of a step.
-        input_waited_s: time that the loop waited for its next batch, of the slowest rank in each window; None if the program does not report it.
+        input_waited_s: time that the loop waited for its next batch, the longest of all ranks in each window; None if the program does not report it.
         input_s: the part of that wait that compute did not hide.
         compute_s: on one device everything except input; on several a forward and backward pass without exchange, mean over ranks.
         stragglers_s: extra time of the slowest rank, for which the others wait; None on one device.

@@ -66,7 +66,7 @@ class Unavailable(Frozen):
 
 
 class Steps(Frozen):
-    """Overhead of the profiler: mean step time with and without it over all ranks; negative if the steps before it were slower."""
+    """Mean step time over all ranks, without and with the profiler; its overhead is negative if the steps before it were slower."""
 
     plain_step_s: float | None
     profiled_step_s: float
@@ -110,7 +110,7 @@ class GpuUse(Frozen):
 class Gap(Frozen):
     """A time span in which a GPU ran no kernel, copy or memset; `start_s` counts from the GPU's first piece of work.
 
-    `after` names the work before the gap, `before` the work that follows; None at the edge of a region.
+    The gap is `after` the work with this name and `before` the next; None at the edge of a region.
     """
 
     device: str

@@ -38,9 +38,9 @@ class Host(Frozen):
         cpu_quota: CPU time that the control groups allow, in cores; None without a quota.
         memory_mib: memory that the kernel manages (MemTotal).
         governors: cpufreq governors in use; several if CPUs differ.
-        cpu_current_mhz: mean over the online CPUs when the run began.
-        cpu_max_mhz: highest clock that cpufreq allows any CPU.
-        boot_id: changes at each boot: equal for runs between the same two boots.
+        cpu_current_mhz: mean over the online CPUs just before the run.
+        cpu_max_mhz: highest clock of any CPU by cpufreq (cpuinfo_max_freq), whatever limit is set.
+        boot_id: changes at each boot, so that runs with the same one share an uptime.
         load_average_1min: runnable processes, averaged over the minute before the run.
         processor: its model and instruction sets; None in records older than this field, or if the kernel does not report them.
     """

@@ -68,7 +68,7 @@ EVENTS: Final = "events.jsonl"
 
 
 class ImageUsed(Frozen):
-    """The image that ran, `digest` a registry's or the SHA-256 of its SIF; without a container (`id` None) the locked requirements, or the versions of the host's software."""
+    """The image that ran; without a container (`id` None), the locked requirements or the host's software. `digest` is a registry's, or the SIF's SHA-256."""
 
     reference: str
     id: str | None

@@ -15,8 +15,8 @@ StrategyName = Literal[
 class Strategy:
     """A way to use several devices; `launcher` is the function of `runner/plan/launch/launchers.py` that makes its containers.
 
-    `one_process`: one process drives all devices of a host, not one each. `between_cpus` carries gradients between CPU workers; GPUs use
-    NCCL. `cuts`: each device holds a part of the network, which not every network allows: its workload must name the strategy.
+    `one_process`: a single process drives all devices of a host; otherwise each device has its own. `between_cpus` carries gradients between
+    CPU workers (`transport.carrier` has the rest). `cuts`: each device holds a part of the network; the workload must name such a strategy.
     """
 
     frameworks: tuple[str, ...]

@@ -48,7 +48,7 @@ class Span(Frozen):
 class NodeSpans(Frozen):
     """A node's measured span (from the first counted window of its ranks to the end of the last), and its idle span before the job.
 
-    `gpus_idle` replaces an `idle` of less than 1 s: it lasts until a rank has imported its framework, before which the job uses no GPU.
+    `gpus_idle` replaces a missing `idle`, or one of less than 1 s: it lasts until a rank has imported its framework, before which the job uses no GPU.
     `pauses` are spans within `measured` in which no rank trained, such as validation between epochs; figures exclude them.
     """
 
@@ -67,9 +67,9 @@ class ForeignProcess(Frozen):
 
 
 class Missing(Frozen):
-    """Figures of one device that are unavailable for all or part of the measured span; `fields` are columns of table `telemetry`.
+    """Figures of one device that are unavailable for all or part of the measured span.
 
-    `device` is `gpu0`, ..., `host`, or `gpu` for all GPUs of the node.
+    `fields` are columns of table `telemetry`, all if empty; `device` is `gpu0`, ..., `host`, or `gpu` for all GPUs of the node.
     """
 
     node: str
@@ -82,8 +82,8 @@ class GpuTelemetry(Frozen):
     """One GPU over the measured span.
 
     The mean of `power_w` is `energy_j` ÷ `measured_s`; its ends are the smallest and the largest sample, which may not enclose the mean.
-    By `power_reading`, a sample is instantaneous, or NVML's usage (nvmlDeviceGetPowerUsage): on Ampere, except the A100, and later a mean over the last second;
-    None from samplers that only had the usage. Spans under 2 s have neither power nor energy.
+    By `power_reading` each sample is of an instant, or NVML's usage (nvmlDeviceGetPowerUsage), which on Ampere (except the A100) and later is a mean
+    over the last second; None from samplers that only had the usage. Spans under 2 s have neither power nor energy.
     """
 
     node: str
@@ -114,15 +114,11 @@ class GpuTelemetry(Frozen):
     energy_method: EnergyMethod | None
     integrated_power_j: float | None  # integral of the power samples, as a check of `energy_j`
     idle_power_w: float | None  # lowest mean over 1 s before the job
-    pcie_rx_bytes: (
-        int | None
-    )  # this and the next three: from byte counters, otherwise from the mean of the sampled rates
+    pcie_rx_bytes: int | None  # this and the next three: from byte counters, else from the mean of sampled rates
     pcie_tx_bytes: int | None
     nvlink_rx_bytes: int | None
     nvlink_tx_bytes: int | None
-    slowdown_percent: (
-        dict[str, float] | None
-    )  # by reason, the share of the span during which the driver reduced the clocks
+    slowdown_percent: dict[str, float] | None  # by reason, the share of the span with clocks reduced by the driver
     ecc_corrected: int | None  # errors between the last reading before the span and the first after it
     ecc_uncorrected: int | None
     foreign: tuple[ForeignProcess, ...] | None
@@ -156,7 +152,7 @@ class Telemetry(Frozen):
     """Telemetry of all nodes over the measured windows of a run.
 
     Attributes:
-        hz: requested samples a second; None if no sampler reported.
+        hz: requested samples a second, the lowest of all nodes; None if no sampler reported.
         device: the devices that trained: GPUs, or CPU workers, whose figures are those of their hosts.
         spans: the measured span of each node; empty if several runs were pooled.
         samples: the amount that throughput counts (images, tokens, seconds of audio, ...) in the windows that count.

@@ -68,7 +68,7 @@ class Counted(Frozen):
 
     wire: CountedWire
     places: int  # number of counted places
-    least: int  # at the place with the least; for NVLink in its less used direction, since gradients go both ways
+    least: int  # at the place with the least, in its more used direction; for NVLink in the less used, since gradients go both ways
     most: int  # at the place with the most, in its more used direction
     sent: float  # mean over places of what each sent
     needed: int  # the least that the gradients need at each place
@@ -146,7 +146,7 @@ class PeerTraffic(Frozen):
 
 
 class Evidence(Frozen):
-    """Evidence of the transport."""
+    """What counters and logs report about the transport of a run."""
 
     traffic: tuple[InterfaceTraffic, ...]
     nccl_lines: tuple[str, ...]

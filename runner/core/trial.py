@@ -63,7 +63,7 @@ class Dataset(Frozen):
 
     Attributes:
         images, classes: their numbers; utterances and tokens count as images without a class.
-        validation_images: images that a convergence training keeps for validation; 0 for a packed data set.
+        validation_images: images that a convergence training keeps for validation; 0 unless the data set is a folder of class folders.
         digest: SHA-256 that tells whether two runs read the same data: over the names and sizes of files, the index of a packed data set,
             or a sample of tokens.
     """
@@ -165,7 +165,7 @@ class Trial(Frozen):
         probe_bytes: sizes of the messages that are timed on the job's own wires before its first step.
         iterations, warmup: measured iterations of this trial, and warm-up iterations. In a plan, 0 iterations means as many as take
             `measure_s`; the run's record has their number.
-        window: iterations between two window edges.
+        window: iterations of a window.
         measure_s: target length of the measurement in seconds if the warm-up's rate sets `iterations`; None if they were given.
         image_shape: (channels, height, width); None if samples are not images.
         settings: model-specific and workload-specific settings, passed to the program as flags.
@@ -279,7 +279,7 @@ class ExternalTrial(Frozen):
         dialect: format of its log; `auto` in a plan, and in the record of a log in no known dialect; `events` if it writes the suite's.
         batch_per_device: samples a device and step, from the user; None if the log states it.
         scaling: `strong` if the given batch is of all devices, so that each device has a share of it.
-        warmup: leading iterations that count in no figure; None for none beyond the program's own.
+        warmup: iterations, from the program's first, that count in no figure; None for only its own warm-up.
         data: the host's folder that is mounted at `/dlscale/data`; None for none.
         cpus_per_worker: CPU cores of each CPU worker; None on GPUs.
         key: equal for runs of the same command in the same image that differ only in scale and repeat.

@@ -45,7 +45,7 @@ class SyntheticBand(Frozen):
 
 
 class RealBand(Frozen):
-    """Condition on the losses on real images: the mean of the last `compared_share` of them is below the mean of the first.
+    """Condition on the losses on real images: the mean of the last `compared_share` of them is below that of the first such share.
 
     Fewer than `minimum_iterations` are not judged: they are too noisy.
     """
@@ -249,7 +249,7 @@ class Workload(Frozen):
         return known[name]
 
     def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int | None:
-        """Return height and width in pixels: the requested size, else the default, raised to the model's minimum; None if samples are not images."""
+        """Return height and width in pixels: as requested, else the default, but at least the model's minimum; None if samples are not images."""
         if model.image_size is None:
             if asked is not None:
                 raise RequestError(f"IMAGE_SIZE={asked} given, but MODEL={model.name} takes no images; leave it out")

@@ -178,7 +178,7 @@ class BatchUsed(EventBase):
 
 
 class Data(EventBase):
-    """Images that the input pipeline decoded, and those that it skipped."""
+    """Number of images that the input pipeline decoded, and the names of those that it skipped."""
 
     event: Literal["data"]
     decoded: int | None = None
@@ -195,7 +195,7 @@ class InputAlone(EventBase):
 
 
 class Usage(EventBase):
-    """Resource use of a process's control group at the start or stop of the measured windows; null if it has no own group."""
+    """Resource use of a process's control group at the start or stop of the measured windows; null if it has no group of its own."""
 
     event: Literal["usage"]
     where: Literal["start", "stop"]
@@ -475,7 +475,7 @@ class MonitorStart(EventBase):
 
 
 class Trouble(EventBase):
-    """Columns of one device are missing from now on, and why."""
+    """Columns of one device, or all of them if `fields` is empty, are missing from now on, and why."""
 
     event: Literal["trouble"]
     device: str
