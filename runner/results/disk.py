@@ -15,7 +15,7 @@ from runner.engines import owner
 
 @contextmanager
 def written(directory: Path) -> Iterator[None]:
-    """Turn an OSError of writing into a directory into a RunFailedError that names it."""
+    """Convert an OSError from writing to a directory to a RunFailedError that names the directory."""
     try:
         yield
     except OSError as error:
@@ -44,7 +44,7 @@ def check_writable(out: Path, *, room: int = 1) -> None:
 
 
 class AppendOnly:
-    """A file of lines, created on demand and written without buffering: the lines of a killed runner are on disk."""
+    """A file of lines, created if missing and written without buffering: a killed runner's lines are in the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)

@@ -118,7 +118,7 @@ _ID: Final = re.compile(r"(\d{8}T\d{6}Z-[0-9a-f]{4})(-.*)?", re.ASCII)
 _MAX_NAMED: Final = 2
 """At most so many runs are named in a sentence."""
 _MIN_HINT: Final = 4
-"""A word of at least so many letters suggests the runs whose ids contain it."""
+"""A word of at least so many characters suggests the runs whose ids contain it."""
 
 
 def newest_first(place: Path | None = None) -> list[Path]:
@@ -181,7 +181,7 @@ def named(
 
     Args:
         word: a path or glob; `last`, or `last~2` for the second before it; a run's id or an unambiguous prefix of it.
-        each: unit that `last` counts and that an id selects: a run, or a matrix, of which all runs are returned.
+        each: unit that `last` counts and returns whole: a run, or a matrix with all its runs. A prefix is ambiguous if it matches several units.
         wanted: selects the runs to consider by their directories.
 
     Raises:

@@ -1,7 +1,7 @@
 """Reads and writes run directories and `record.json`; no other room does.
 
-A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/` and `record.json`, which is written last and atomically: its
-presence means that the run ended. An unnamed file, which vanishes with the runner, reserves space for the record of a run that fills the disk.
+A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/`, tables and `record.json`, which is written last and
+atomically: its presence means that the run ended. An unnamed file, which vanishes with the runner, reserves space for the record of a run that fills the disk.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def read_table(directory: Path, table: TableName) -> Samples | None:
 
 
 def run_directories(folder: Path) -> list[Path]:
-    """Return the run directories in a folder, oldest first, without those of unfinished runs."""
+    """Return the run directories in a folder, without those of unfinished runs, by name: oldest first unless renamed."""
     return sorted(path.parent for path in folder.glob(f"*/{RECORD}"))
 
 
@@ -226,7 +226,7 @@ def record_schema() -> str:
 
 
 def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
-    """Read the user's baseline run. Raises RequestError if it is unsuitable, or is where a regrade of the new runs would not find it."""
+    """Read the user's baseline run. Raises RequestError if it is unsuitable, or not in `out`, where a regrade of the new runs would find it."""
     record = read_record(run)
     trial = record.trial
     if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
@@ -238,7 +238,7 @@ def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRe
 
 
 def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
-    """Return the one-device baseline with the trial's key; profiling passes and concurrent trainings do not count.
+    """Return the one-device baseline with the trial's key, or None; invalid runs, profiling passes and concurrent trainings do not count.
 
     A valid run is preferred to a degraded one, then the same repeat to others, then the newest run.
     """

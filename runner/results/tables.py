@@ -62,7 +62,7 @@ def write_parquet(directory: Path, *, nodes: Mapping[str, str]) -> None:
 
 
 def read(directory: Path, table: TableName, *, nodes: Mapping[str, str]) -> Samples | None:
-    """Read a table with all its columns, null if the program had no values; None if the run has no such table.
+    """Read a table as one array a column, NaN or None for missing values; returns None if the run has no such table.
 
     `nodes` is needed only if the runner was killed before it wrote Parquet.
     """

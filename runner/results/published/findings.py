@@ -151,7 +151,7 @@ Axis = Literal[
 
 
 class _OfMetric(Frozen):
-    """A predicate on one quantity of the runs that `for_all` selects, checked separately for each combination of its values."""
+    """A predicate on one quantity of the runs that `for_all` selects, checked separately for each combination of the values in `for_all`."""
 
     metric: Metric
     for_all: Selector = Selector()
@@ -228,7 +228,7 @@ class Named(_OfMetric):
 
 
 class Steady(_OfMetric):
-    """Is constant after so many iterations (None: at some point); with `window`, already over the first window of that length."""
+    """Is constant after so many iterations (None: from some point on); with both fields, the first window after them must not differ either."""
 
     type: Literal["steady"]
     after_iterations: int | None = None

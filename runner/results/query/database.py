@@ -195,7 +195,7 @@ def _sentence(error: duckdb.Error) -> str:
 SETTLED_NS: Final = 2 * 10**9
 """A file changed more recently than this is read again next time: another change could leave the same timestamp."""
 MAX_INDEXES: Final = 8
-"""Number of indexes in the cache."""
+"""At most so many indexes are in the cache."""
 RECORDS_AT_A_TIME: Final = 200
 """Records in memory at a time."""
 

@@ -136,7 +136,7 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
 
 Rows = Iterator[dict[str, Any]]
 
-# Fields with tables of their own, lists with one entry an iteration, and intervals, which need several runs.
+# Fields with tables of their own, long lists, and intervals, which need several runs.
 _LEFT_OUT: Final = frozenset(
     {"measurement.windows", "measurement.epochs", "measurement.losses", "measurement.evaluations"}
     | {"measurement.throughput.ci95", "scaling.speedup.ci95", "scaling.efficiency.ci95"}
